@@ -17,14 +17,14 @@ import (
 // tellTimeout bounds telling a node of what was decided here.
 const tellTimeout = 5 * time.Second
 
-// tellDrain tells a node whether it is drained, as the database has it. The
+// sendDrain tells a node whether it is drained, as the database has it. The
 // hub keeps new tasks off by itself; the node refuses new jails besides. One
 // that is not connected here is told when its next session starts. It answers
 // what it read of the node, nil when it could not, and whether the node was told.
-func (h *Hub) tellDrain(ctx context.Context, nodeID string) (read *db.NodeStandingRow, told bool) {
+func (h *Hub) sendDrain(ctx context.Context, nodeID string) (read *db.NodeStandingRow, told bool) {
 	// One after another for one node: of two, the one that read last is told
 	// last. A node that does not answer holds up few others.
-	turn := &h.drains[turnOf(nodeID)]
+	turn := &h.drains[stripeOf(nodeID)]
 	turn.Lock()
 	defer turn.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
@@ -50,22 +50,22 @@ func (h *Hub) tellDrain(ctx context.Context, nodeID string) (read *db.NodeStandi
 // drainChanged tells a node at once, and again where that fails. One that another
 // replica holds is told again when it connects.
 func (h *Hub) drainChanged(ctx context.Context, nodeID string) {
-	if _, told := h.tellDrain(ctx, nodeID); told {
+	if _, told := h.sendDrain(ctx, nodeID); told {
 		return
 	}
 	if link, err := h.edge.Local(nodeID); err == nil {
-		h.background.Go(func() { h.tellAgain(link) })
+		h.background.Go(func() { h.retryDrain(link) })
 	}
 }
 
-// tellAgain is tellDrain for as long as a link lasts, until its node was told.
-func (h *Hub) tellAgain(link *edge.Link) {
+// retryDrain is sendDrain for as long as a link lasts, until its node was told.
+func (h *Hub) retryDrain(link *edge.Link) {
 	for n, told := 1, false; !told; n++ {
 		select {
 		case <-link.Done():
 			return
 		case <-time.After(backoff.Policy{}.Delay(n)):
-			_, told = h.tellDrain(context.Background(), link.NodeID())
+			_, told = h.sendDrain(context.Background(), link.NodeID())
 		}
 	}
 }
@@ -73,8 +73,8 @@ func (h *Hub) tellAgain(link *edge.Link) {
 // turns is how many nodes may be told at once, at most.
 const turns = 64
 
-// turnOf returns in whose turn a node is told: two nodes may have the same.
-func turnOf(nodeID string) uint32 {
+// stripeOf returns in whose turn a node is told: two nodes may have the same.
+func stripeOf(nodeID string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(nodeID))
 	return h.Sum32() % turns

@@ -33,11 +33,11 @@ func (h *Hub) taskParked(t db.Task) {
 		defer cancel()
 		link, err := h.edge.Node(*t.NodeID)
 		if err == nil {
-			err = h.holdJail(ctx, link, t.OrgID, t.ID, t.JailID)
+			err = h.freezeJail(ctx, link, t.OrgID, t.ID, t.JailID)
 		}
 		if err == nil && task.State(t.State) == task.AwaitingApproval {
 			// An answer that comes before this is bound to the workspace by itself.
-			if err := h.steps.Asked(ctx, t, link, false); err != nil {
+			if err := h.steps.RecordWorkspace(ctx, t, link, false); err != nil {
 				h.cfg.Log.Info("an approval is not bound to the workspace", "task_id", t.ID, "reason", err)
 			}
 		}
@@ -58,9 +58,9 @@ func (h *Hub) taskParked(t db.Task) {
 	})
 }
 
-// holdJail makes a jail frozen for a task, or not, as the task stands. It looks
+// freezeJail makes a jail frozen for a task, or not, as the task stands. It looks
 // again after it has acted: the last to act has seen the newest state.
-func (h *Hub) holdJail(ctx context.Context, link tool.Node, orgID, taskID, jailID string) error {
+func (h *Hub) freezeJail(ctx context.Context, link tool.Node, orgID, taskID, jailID string) error {
 	for told, frozen := false, false; ; told = true {
 		states, err := h.store.TaskStates(ctx, db.TaskStatesParams{OrgID: orgID, Ids: []string{taskID}})
 		if err != nil {
@@ -105,7 +105,7 @@ func (h *Hub) refreeze(ctx context.Context, link *edge.Link) {
 		jails[t.ID] = t.JailID
 	}
 	for id, jail := range jails {
-		if err := h.holdJail(ctx, link, link.OrgID(), id, jail); err != nil {
+		if err := h.freezeJail(ctx, link, link.OrgID(), id, jail); err != nil {
 			h.cfg.Log.Warn("cannot freeze or thaw a jail", "node_id", link.NodeID(), "jail_id", jail, "task_id", id, "error", err)
 		}
 	}
@@ -114,7 +114,7 @@ func (h *Hub) refreeze(ctx context.Context, link *edge.Link) {
 		if task.State(t.State) != task.AwaitingApproval {
 			continue
 		}
-		if err := h.steps.Asked(ctx, t, link, true); err != nil {
+		if err := h.steps.RecordWorkspace(ctx, t, link, true); err != nil {
 			h.cfg.Log.Info("an approval is not bound to the workspace", "task_id", t.ID, "reason", err)
 		}
 	}

@@ -151,7 +151,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Bus: h.bus.Connected, Leading: func() bool { return h.leader.Leading() },
 	})
 	recorder := event.NewRecorder(event.RecorderConfig{
-		Store: h.store, Redact: c.Redact, Notify: h.hint, Stored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked, Family: h.taskMoved,
+		Store: h.store, Redact: c.Redact, Notify: h.hint, OnStored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked, Family: h.taskMoved,
 	})
 	h.recorder = recorder
 	h.users = user.New(user.Config{Store: h.store, Recorder: recorder, Changed: func() {
@@ -163,27 +163,27 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Tokens: h.tokens, Users: h.users, Idle: c.SessionIdle, Lifetime: c.SessionLifetime, Allow: h.access.Login,
 	})
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
-	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes, Trigger: trigger.CheckDeclared})
+	h.agents = agent.NewService(h.store, recorder, persona.Vocabulary{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes, Trigger: trigger.CheckDeclared})
 	h.plans = quota.New(quota.Config{Store: h.store, Recorder: recorder, Admit: func(orgID string) { h.admission.Kick(orgID) }})
 	h.admission = admission.New(admission.Config{
 		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish, Usable: h.usable, Plans: h.plans,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
 		MaxPerUser: c.MaxPerUser, WorkerStale: lease.WorkerStale(c.LeaseTTL),
-		Sweep: admissionSweep, Decided: h.metrics.Admitted, ClaimTimeout: claimTimeout, Log: c.Log.Named("admission"),
+		Sweep: admissionSweep, OnDecision: h.metrics.Admitted, ClaimTimeout: claimTimeout, Log: c.Log.Named("admission"),
 	})
 	admit := h.admission.Kick
-	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Admit: admit, Jailed: h.jailed, Became: h.metrics.Leases})
+	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Admit: admit, Jailed: h.jailed, OnChange: h.metrics.Leases})
 	h.workspaces = workspace.New(workspace.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
 	})
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep, Usable: h.usable})
 	h.notify = notification.New(notification.Config{
 		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Bus: h.bus, Allow: c.notifyAllow, GiveUp: c.NotifyGiveUp,
-		Sent: h.metrics.Notice, Log: c.Log.Named("notify"),
+		OnSent: h.metrics.Notice, Log: c.Log.Named("notify"),
 	})
 	h.triggers = trigger.New(trigger.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Sweep: triggerSweep, Failures: h.rates, Turns: h.turns,
-		Announce: h.notify.Announce, Handled: h.metrics.Delivery, Answered: h.metrics.Webhook, Log: c.Log.Named("trigger"),
+		Announce: h.notify.Announce, OnDelivery: h.metrics.Delivery, OnResponse: h.metrics.Webhook, Log: c.Log.Named("trigger"),
 	})
 	h.artifacts = artifact.New(artifact.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node,
@@ -199,7 +199,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
 		Restore: h.workspaces.Restore,
 		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
-		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
+		Node: h.node, AckOutcome: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {
 			return h.credentials.Engine(ctx, orgID)
 		},
@@ -225,7 +225,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Admit: admit, Ended: h.taskKilled, Timeout: killTimeout, OfflineGrace: h.offlineGrace,
 		Node: func(id string) (kill.Node, error) { return h.node(id) }, Log: c.Log.Named("kill"),
 	})
-	h.watcher = event.NewWatcher(event.WatcherConfig{Store: h.store, Hints: h.bus, Poll: watchPoll, Heartbeat: watchHeartbeat, Sent: h.metrics.Sent})
+	h.watcher = event.NewWatcher(event.WatcherConfig{Store: h.store, Hints: h.bus, Poll: watchPoll, Heartbeat: watchHeartbeat, OnSent: h.metrics.Sent})
 	h.self = replica.New(replica.Config{
 		Store: h.store, ID: h.replica, Address: h.peerAddress(), Interval: heartbeatInterval,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, Log: c.Log.Named("replica"),
@@ -268,7 +268,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		})
 	}
 	h.Add("bus", h.bus)
-	h.Add("known secrets", &known{hub: h})
+	h.Add("known secrets", &secretWatcher{hub: h})
 	h.Add("admission", h.admission)
 	h.Add("inbox", h.inbox)
 	h.Add("reviews", h.reviews)
@@ -362,7 +362,7 @@ func reachable(a net.Addr) string {
 
 // alert has destinations told of an audit entry of high severity.
 func (h *Hub) alert(ctx context.Context, tx *event.Tx, e db.AuditEntry) error {
-	return h.notify.Announce(ctx, tx, notification.Happening{
+	return h.notify.Announce(ctx, tx, notification.Event{
 		OrgID: e.OrgID, Kind: notification.AuditHigh, Object: e.ObjectID, Once: fmt.Sprintf("audit.%d", e.ID), Details: map[string]any{
 			"entry_id": e.ID, "actor": e.ActorID, "action": e.Action, "object_kind": e.ObjectKind, "object_id": e.ObjectID,
 			"address": e.Address, "user_agent": e.UserAgent, "reason": e.Reason, "time": e.Time.UTC().Format(time.RFC3339Nano),
@@ -436,11 +436,11 @@ func (h *Hub) nodeChanged(nodeID string, connected bool) {
 		if err != nil {
 			return
 		}
-		standing, told := h.tellDrain(context.Background(), nodeID)
+		standing, told := h.sendDrain(context.Background(), nodeID)
 		h.reconcile(link, standing)
 		h.admission.Kick(link.OrgID())
 		if !told {
-			h.tellAgain(link)
+			h.retryDrain(link)
 		}
 	})
 }
@@ -449,7 +449,7 @@ func (h *Hub) nodeChanged(nodeID string, connected bool) {
 func (h *Hub) jailed(ctx context.Context, q *db.Queries, t db.Task) (bool, error) {
 	p, err := h.agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err == nil {
-		p, err = task.Narrowed(t, p)
+		p, err = task.EffectivePersona(t, p)
 	}
 	return err != nil || t.InputCount > 0 || h.tools.Jailed(p), err
 }

@@ -26,17 +26,17 @@ const (
 	ever        = 100 * 365 * 24 * time.Hour
 )
 
-// known has each organisation's redactor know the secrets that it has stored,
+// secretWatcher has each organisation's redactor know the secrets that it has stored,
 // also those that this hub has not used itself, since what it passes on may hold
 // any of them, and forget those that were rotated, revoked or deleted.
-type known struct {
+type secretWatcher struct {
 	lifecycle.Runner
 
 	hub *Hub
 }
 
 // Start knows all that there are when it returns, and looks for new ones.
-func (k *known) Start(ctx context.Context) error {
+func (k *secretWatcher) Start(ctx context.Context) error {
 	last := time.Now()
 	reviewed := last
 	missing := "" // the root key that this hub was found not to have
@@ -83,14 +83,14 @@ func (k *known) Start(ctx context.Context) error {
 }
 
 // learn has those known that were sealed within that time.
-func (k *known) learn(ctx context.Context, within time.Duration) error {
+func (k *secretWatcher) learn(ctx context.Context, within time.Duration) error {
 	_, err := k.sealed(ctx, within)
 	return err
 }
 
 // review has all known that there are, and all others forgotten that were known
 // before it looked.
-func (k *known) review(ctx context.Context) error {
+func (k *secretWatcher) review(ctx context.Context) error {
 	before := map[string]map[string][]string{}
 	k.hub.cfg.Redact.Orgs(func(orgID string, mask *redact.Redactor) { before[orgID] = mask.Sources() })
 	stored, err := k.sealed(ctx, ever)
@@ -114,7 +114,7 @@ func (k *known) review(ctx context.Context) error {
 type owner struct{ orgID, source string }
 
 // sealed has what was sealed within that time known, and returns it.
-func (k *known) sealed(ctx context.Context, within time.Duration) (map[owner][]string, error) {
+func (k *secretWatcher) sealed(ctx context.Context, within time.Duration) (map[owner][]string, error) {
 	rows, err := k.hub.store.SealedWithin(ctx, within)
 	if err != nil {
 		return nil, fmt.Errorf("look for secrets: %w", err)
@@ -136,7 +136,7 @@ func (k *known) sealed(ctx context.Context, within time.Duration) (map[owner][]s
 	return out, nil
 }
 
-func (k *known) open(row db.SealedWithinRow) (source string, values []string, err error) {
+func (k *secretWatcher) open(row db.SealedWithinRow) (source string, values []string, err error) {
 	switch row.Kind {
 	case "credential", "login":
 		values, err = k.hub.credentials.Values(row)

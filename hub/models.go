@@ -35,9 +35,9 @@ func (h *Hub) assembleModels() {
 		Store: h.store, Recorder: h.recorder, Cap: h.cap, MaxCall: relay.MaxCall, Log: c.Log.Named("budget"),
 	})
 	h.relay = relay.New(relay.Config{
-		Grant: h.grant, Ended: h.leases.Ended, Models: h.taskModels, Refused: h.credentials.Refuse, Access: h.credentials.Access,
+		Authorize: h.grant, Ended: h.leases.Ended, Models: h.taskModels, Refused: h.credentials.Refuse, Access: h.credentials.Access,
 		Disconnected: h.credentials.Disconnected,
-		Turn:         h.plans.Turn,
+		Turn:         h.plans.AllowCall,
 		Reserve:      h.budgets.Reserve, Settle: h.budgets.Settle, Tracer: c.Tracer, Redact: c.Redact, Log: c.Log.Named("relay"), Guard: h.providerGuard(), Failures: h.rates,
 	})
 }
@@ -48,12 +48,12 @@ func (h *Hub) providerGuard() dialguard.Guard {
 }
 
 // grant returns what a lease holds of a provider.
-func (h *Hub) grant(ctx context.Context, le lease.Lease, name string) (relay.Grant, error) {
+func (h *Hub) grant(ctx context.Context, le lease.Lease, name string) (relay.Authorization, error) {
 	row, err := h.leases.Call(ctx, le, name)
 	if err != nil {
-		return relay.Grant{}, err
+		return relay.Authorization{}, err
 	}
-	return relay.Grant{
+	return relay.Authorization{
 		Task: row.Task,
 		Access: func() (credential.Access, error) {
 			if !row.Connected {
@@ -92,7 +92,7 @@ func (h *Hub) taskModels(ctx context.Context, t db.Task) ([]relay.Model, error) 
 	if err != nil {
 		return nil, err
 	}
-	held, err := h.plans.Held(ctx, h.store.Queries, t.OrgID)
+	held, err := h.plans.Subscription(ctx, h.store.Queries, t.OrgID)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (h *Hub) modelsOf(ctx context.Context, t db.Task) ([]relay.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, model, err := task.RunsWith(t, v)
+	name, model, err := task.ModelOf(t, v)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	guards := auth.Guards{Tokens: h.tokens, Sessions: h.sessions, Rates: h.rates, Access: h.access}
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(append(interceptors,
-			api.Boundary(h.cfg.Log.Named("api"), h.cfg.Redact),
+			api.ErrorInterceptor(h.cfg.Log.Named("api"), h.cfg.Redact),
 			auth.Interceptor(),
 			workerevent.Interceptor(),
 			validate.NewInterceptor(),
@@ -161,7 +161,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler:   auth.Behind(h.cfg.trustedProxies, pages.Under(auth.SameOrigin(auth.NewDoor(guards, h.turns, api.Refuse(h.cfg.Log.Named("api"), h.cfg.Redact), mux)))),
+		Handler:   auth.TrustProxies(h.cfg.trustedProxies, pages.Under(auth.SameOrigin(auth.NewDoor(guards, h.turns, api.Refuse(h.cfg.Log.Named("api"), h.cfg.Redact), mux)))),
 		Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}

@@ -27,10 +27,10 @@ func (e errGone) Error() string { return "the lease is gone: " + e.reason }
 // is stopped: a sixth of its length, at most 5 s.
 func margin(ttl time.Duration) time.Duration { return min(ttl/6, 5*time.Second) }
 
-// held is one lease. Its task's context ends when the lease is gone, and by
+// heldLease is one lease. Its task's context ends when the lease is gone, and by
 // itself before it can have ended: the hub counts a lease from when it answers,
 // the worker from when it asked, which was earlier.
-type held struct {
+type heldLease struct {
 	lease  *deckhandv1.Lease
 	cancel context.CancelCauseFunc
 	end    *time.Timer
@@ -39,16 +39,16 @@ type held struct {
 // leases are those that the worker holds.
 type leases struct {
 	mu   sync.Mutex
-	held map[string]*held // by task id
+	held map[string]*heldLease // by task id
 }
 
-func newLeases() *leases { return &leases{held: map[string]*held{}} }
+func newLeases() *leases { return &leases{held: map[string]*heldLease{}} }
 
 // add begins to look after a lease that was asked for at sent. The context that
 // it answers ends with the lease.
-func (l *leases) add(ctx context.Context, lease *deckhandv1.Lease, sent time.Time, ttl time.Duration) (context.Context, *held) {
+func (l *leases) add(ctx context.Context, lease *deckhandv1.Lease, sent time.Time, ttl time.Duration) (context.Context, *heldLease) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	h := &held{lease: lease, cancel: cancel}
+	h := &heldLease{lease: lease, cancel: cancel}
 	h.end = time.AfterFunc(time.Until(sent.Add(ttl-margin(ttl))), func() { cancel(errOutdated) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *leases) add(ctx context.Context, lease *deckhandv1.Lease, sent time.Tim
 }
 
 // drop ends the care for a lease.
-func (l *leases) drop(h *held) {
+func (l *leases) drop(h *heldLease) {
 	h.end.Stop()
 	h.cancel(nil)
 	l.mu.Lock()
@@ -68,10 +68,10 @@ func (l *leases) drop(h *held) {
 }
 
 // all returns the leases held now.
-func (l *leases) all() []*held {
+func (l *leases) all() []*heldLease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := make([]*held, 0, len(l.held))
+	out := make([]*heldLease, 0, len(l.held))
 	for _, h := range l.held {
 		out = append(out, h)
 	}
@@ -79,7 +79,7 @@ func (l *leases) all() []*held {
 }
 
 // renewed moves a lease's end. A task that was stopped already stays stopped.
-func (h *held) renewed(sent time.Time, ttl time.Duration) {
+func (h *heldLease) renewed(sent time.Time, ttl time.Duration) {
 	if h.end.Stop() {
 		h.end.Reset(time.Until(sent.Add(ttl - margin(ttl))))
 	}
@@ -101,7 +101,7 @@ func (w *Worker) renewLoop(ctx context.Context) {
 		if failures > 0 {
 			wait = min(interval, retry.Delay(failures))
 		}
-		if w.rest(ctx, wait, failures > 0) != nil {
+		if w.sleepBetweenRenewals(ctx, wait, failures > 0) != nil {
 			return
 		}
 		if err := w.renew(ctx, interval); err != nil {
@@ -113,10 +113,10 @@ func (w *Worker) renewLoop(ctx context.Context) {
 	}
 }
 
-// rest waits until the next renewal is due: after d or, unless the last one
+// sleepBetweenRenewals waits until the next renewal is due: after d or, unless the last one
 // failed, as soon as the hub does not know how this machine does. Under pressure
 // the door is shut, whatever the hub knows.
-func (w *Worker) rest(ctx context.Context, d time.Duration, failed bool) error {
+func (w *Worker) sleepBetweenRenewals(ctx context.Context, d time.Duration, failed bool) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {

@@ -13,8 +13,8 @@ const missable = 3
 
 // Ready returns what this worker needs to take on tasks, as it is now. What it
 // has goes on for as long as its leases last.
-func (w *Worker) Ready() []metricsserver.Look {
-	hub, bus := metricsserver.Look{What: "hub"}, metricsserver.Look{What: "wake-ups"}
+func (w *Worker) Ready() []metricsserver.ReadinessCheck {
+	hub, bus := metricsserver.ReadinessCheck{What: "hub"}, metricsserver.ReadinessCheck{What: "wake-ups"}
 	interval := w.registered.Load().GetRenewInterval().AsDuration()
 	if interval <= 0 {
 		interval = defaultRenewal
@@ -28,7 +28,7 @@ func (w *Worker) Ready() []metricsserver.Look {
 	if conn := w.bus.Load(); conn == nil || !conn.IsConnected() {
 		bus.Problem = errors.New("they cannot be heard; see the log")
 	}
-	return []metricsserver.Look{hub, bus}
+	return []metricsserver.ReadinessCheck{hub, bus}
 }
 
 // heardNow notes that the hub has answered.

@@ -40,7 +40,7 @@ type Worker struct {
 	leases *leases
 	// slots holds one element for each task that runs.
 	slots chan struct{}
-	door  *door
+	door  *intake
 	// pressure reports whether this machine has room for new tasks.
 	pressure *pressure.Watch
 	tasks    sync.WaitGroup

@@ -56,7 +56,7 @@ func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	at, err := h.tasks.At(ctx, id.OrgID, agentID)
+	at, err := h.tasks.ActiveTask(ctx, id.OrgID, agentID)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.
 		if err := own(id, *at); err != nil {
 			return nil, err
 		}
-		row, _, err := h.tasks.Tell(ctx, id.OrgID, at.ID, text, key, actor(id))
+		row, _, err := h.tasks.SendMessage(ctx, id.OrgID, at.ID, text, key, actor(id))
 		if err != nil {
 			return nil, err
 		}

@@ -62,11 +62,11 @@ func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckha
 		if e, err = h.History.Before(ctx, id.OrgID, agentID); err != nil {
 			return nil, err
 		}
-		stands, err := h.Plans.Standing(ctx, h.Store.Queries, id.OrgID, true)
+		stands, err := h.Plans.Usage(ctx, h.Store.Queries, id.OrgID, true)
 		if err != nil {
 			return nil, err
 		}
-		if left := stands.Left(); left != quota.Unlimited {
+		if left := stands.Remaining(); left != quota.Unlimited {
 			res.RunsLeft = &left
 		}
 	default:

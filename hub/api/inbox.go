@@ -93,7 +93,7 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 	case *deckhandv1.AnswerInboxItemRequest_Approve_:
 		a.Verdict, a.ArgumentsJSON = inbox.Approve, answer.Approve.GetArgumentsJson()
 		if w := answer.Approve.GetAlways(); w != nil {
-			a.Always = &policy.Always{Scope: w.GetScope(), EveryAgent: w.GetEveryAgent(), Lasts: w.GetLasts().AsDuration()}
+			a.Always = &policy.RememberRule{Scope: w.GetScope(), EveryAgent: w.GetEveryAgent(), Lasts: w.GetLasts().AsDuration()}
 		}
 	case *deckhandv1.AnswerInboxItemRequest_Reject_:
 		a.Verdict = inbox.Reject

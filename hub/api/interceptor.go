@@ -19,10 +19,12 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
-// Boundary is the outermost interceptor: it gives every call a correlation id
+// ErrorInterceptor is the outermost interceptor: it gives every call a correlation id
 // and every error its code, masks in it what is secret in the caller's
 // organisation, and logs what is internal.
-func Boundary(log hclog.Logger, r *redact.Redactor) connect.Interceptor { return boundary{log, r} }
+func ErrorInterceptor(log hclog.Logger, r *redact.Redactor) connect.Interceptor {
+	return errorInterceptor{log, r}
+}
 
 // maskOf returns what masks the secrets of the caller's organisation, or the
 // process's alone where nobody is known.
@@ -30,28 +32,28 @@ func maskOf(ctx context.Context, r *redact.Redactor) *redact.Redactor {
 	return r.Org(auth.Known(ctx).OrgID)
 }
 
-type boundary struct {
+type errorInterceptor struct {
 	log    hclog.Logger
 	redact *redact.Redactor
 }
 
 // Refuse returns what writes a refusal of a call whose body was not read yet.
 func Refuse(log hclog.Logger, r *redact.Redactor) func(http.ResponseWriter, *http.Request, error) {
-	b, to := boundary{log, r}, connect.NewErrorWriter()
+	b, to := errorInterceptor{log, r}, connect.NewErrorWriter()
 	return func(w http.ResponseWriter, req *http.Request, err error) {
 		ctx := b.enter(req.Context(), req.Header.Get(logging.CorrelationHeader))
 		_ = to.Write(w, req, b.leave(ctx, req.URL.Path, err)) // who does not read the refusal is refused as well
 	}
 }
 
-func (b boundary) enter(ctx context.Context, header string) context.Context {
+func (b errorInterceptor) enter(ctx context.Context, header string) context.Context {
 	if !logging.ValidCorrelation(header) {
 		header = ident.New("corr")
 	}
 	return logging.WithCorrelation(ctx, header)
 }
 
-func (b boundary) leave(ctx context.Context, procedure string, err error) error {
+func (b errorInterceptor) leave(ctx context.Context, procedure string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -74,7 +76,7 @@ func (b boundary) leave(ctx context.Context, procedure string, err error) error 
 	return fault.ToConnect(err)
 }
 
-func (b boundary) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (b errorInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		ctx = b.enter(ctx, req.Header().Get(logging.CorrelationHeader))
 		res, err := next(ctx, req)
@@ -82,11 +84,11 @@ func (b boundary) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-func (b boundary) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (b errorInterceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-func (b boundary) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (b errorInterceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		ctx = b.enter(ctx, conn.RequestHeader().Get(logging.CorrelationHeader))
 		return b.leave(ctx, conn.Spec().Procedure, next(ctx, conn))

@@ -23,11 +23,11 @@ type Plans struct {
 // message returns what the caller's organisation may have, and what of it is used.
 func (h *Plans) message(ctx context.Context) (*deckhandv1.Plan, error) {
 	org := auth.From(ctx).OrgID
-	held, err := h.Plans.Held(ctx, h.Queries, org)
+	held, err := h.Plans.Subscription(ctx, h.Queries, org)
 	if err != nil {
 		return nil, err
 	}
-	standing, err := h.Plans.Standing(ctx, h.Queries, org, true)
+	standing, err := h.Plans.Usage(ctx, h.Queries, org, true)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (h *Plans) message(ctx context.Context) (*deckhandv1.Plan, error) {
 		m.ActiveTime = durationpb.New(held.ActiveTime)
 	}
 	if held.Runs != quota.Unlimited {
-		m.Runs, m.Left = &held.Runs, new(standing.Left())
+		m.Runs, m.Left = &held.Runs, new(standing.Remaining())
 	}
 	return m, nil
 }

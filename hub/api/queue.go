@@ -47,7 +47,7 @@ func assignee(ctx context.Context, agents *agent.Service, tasks *task.Service, o
 }
 
 // standing returns a task's place as a message; nil for a task that has none.
-func standing(s task.Standing, ok bool) *deckhandv1.Standing {
+func standing(s task.QueuePosition, ok bool) *deckhandv1.Standing {
 	if !ok {
 		return nil
 	}

@@ -149,7 +149,7 @@ func (h *Tasks) GetTask(ctx context.Context, req *connect.Request[deckhandv1.Get
 		return nil, err
 	}
 	if row.Task.Subtasks > 0 {
-		below, err := h.Subtasks.Below(ctx, h.Store.Queries, row.Task)
+		below, err := h.Subtasks.SubtreeUsage(ctx, h.Store.Queries, row.Task)
 		if err != nil {
 			return nil, err
 		}

@@ -99,7 +99,7 @@ func (h *Tasks) TellTask(ctx context.Context, req *connect.Request[deckhandv1.Te
 	if err != nil {
 		return nil, err
 	}
-	row, m, err := h.Tasks.Tell(ctx, id.OrgID, taskID, req.Msg.GetText(), req.Msg.GetIdempotencyKey(), actor(id))
+	row, m, err := h.Tasks.SendMessage(ctx, id.OrgID, taskID, req.Msg.GetText(), req.Msg.GetIdempotencyKey(), actor(id))
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +107,9 @@ func (h *Tasks) TellTask(ctx context.Context, req *connect.Request[deckhandv1.Te
 }
 
 // again reads how a task is to be run once more.
-func (h *Tasks) again(ctx context.Context, id auth.Identity, o *deckhandv1.TaskOverride, key string) (task.Again, error) {
+func (h *Tasks) again(ctx context.Context, id auth.Identity, o *deckhandv1.TaskOverride, key string) (task.RetryOptions, error) {
 	override, err := h.Override(ctx, id, o)
-	return task.Again{By: actor(id), Role: id.Role, IdempotencyKey: key, Override: override}, err
+	return task.RetryOptions{By: actor(id), Role: id.Role, IdempotencyKey: key, Override: override}, err
 }
 
 // Override reads what a task that runs once more has instead of what it had.

@@ -45,7 +45,7 @@ type TerminalSockets struct {
 // ServeHTTP is one terminal.
 func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const procedure = deckhandv1connect.TerminalServiceOpenTerminalProcedure
-	edge := boundary{h.Log, h.Redact}
+	edge := errorInterceptor{h.Log, h.Redact}
 	ctx := edge.enter(r.Context(), r.Header.Get(logging.CorrelationHeader))
 	caller, err := h.Guards.Admit(procedure, r.WithContext(ctx))
 	if err != nil {

@@ -36,7 +36,7 @@ const (
 	oldSecretKept = 24 * time.Hour
 )
 
-func (h *Triggers) message(row db.GetTriggerRow, standing hold.Standing) (*deckhandv1.Trigger, error) {
+func (h *Triggers) message(row db.GetTriggerRow, standing hold.Set) (*deckhandv1.Trigger, error) {
 	t := row.Trigger
 	spec, err := trigger.Spec(t)
 	if err != nil {

@@ -125,10 +125,10 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	if err != nil {
 		return nil, err
 	}
-	if runs, err = task.Narrowed(t, runs); err != nil {
+	if runs, err = task.EffectivePersona(t, runs); err != nil {
 		return nil, err
 	}
-	provider, model, err := task.RunsWith(t, version)
+	provider, model, err := task.ModelOf(t, version)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 
 // shorten gives a run no more working time than its organisation's plan has.
 func (h *Workers) shorten(ctx context.Context, t db.Task, p *persona.Persona, m *deckhandv1.Task) error {
-	held, err := h.Plans.Held(ctx, h.Store.Queries, t.OrgID)
+	held, err := h.Plans.Subscription(ctx, h.Store.Queries, t.OrgID)
 	if err != nil {
 		return err
 	}
@@ -339,17 +339,17 @@ func retryAfter(m *deckhandv1.FinishTaskRequest) time.Duration {
 }
 
 // checkpointOf returns nil where there is no checkpoint.
-func checkpointOf(c *deckhandv1.Checkpoint, progress float64) *attempt.Boundary {
+func checkpointOf(c *deckhandv1.Checkpoint, progress float64) *attempt.Checkpoint {
 	if c == nil {
 		return nil
 	}
-	return &attempt.Boundary{Iteration: c.GetIteration(), State: c.GetState().AsMap(), Progress: progress}
+	return &attempt.Checkpoint{Iteration: c.GetIteration(), State: c.GetState().AsMap(), Progress: progress}
 }
 
 // FinishTask moves the task to where its loop ended.
 func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv1.FinishTaskRequest]) (*connect.Response[deckhandv1.FinishTaskResponse], error) {
 	m := req.Msg
-	if err := h.Reports.Finish(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), attempt.End{
+	if err := h.Reports.Finish(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), attempt.Outcome{
 		State: taskStates[m.GetState()], Reason: m.GetReason(), Summary: m.GetSummary(),
 		ErrorCode: m.GetErrorCode(), ErrorMessage: m.GetErrorMessage(), Events: drafts(m.GetEvents()),
 		Boundary:  checkpointOf(m.GetCheckpoint(), m.GetProgress()),

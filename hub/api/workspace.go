@@ -268,7 +268,7 @@ func (h *Workspaces) UndoNodeExec(ctx context.Context, req *connect.Request[deck
 }
 
 // undone says what came of an undo.
-func (h *Workspaces) undone(ctx context.Context, done workspace.Undone) *deckhandv1.UndoChangesResponse {
+func (h *Workspaces) undone(ctx context.Context, done workspace.UndoResult) *deckhandv1.UndoChangesResponse {
 	res := done.Node
 	out := &deckhandv1.UndoChangesResponse{
 		Applied: res.GetApplied(), UndoId: done.ID, StepIds: done.StepIDs, Files: res.GetFiles(), State: res.GetSnapshot(),

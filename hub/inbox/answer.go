@@ -72,7 +72,7 @@ type Answer struct {
 	// a question of one's own is the Reason.
 	Text string
 	// Always, with an approval, is the wish to be asked no more about calls like it.
-	Always *policy.Always
+	Always *policy.RememberRule
 	Reason string
 	// ShownDigest is that of the item as the person saw it.
 	ShownDigest string
@@ -90,8 +90,8 @@ type Answer struct {
 // could look at the workspace that the call is for.
 func (a Answer) Unseen() bool { return a.unseen }
 
-// Effect is what an answer did to the step, as it is stored with the item.
-type Effect struct {
+// Applied is what an answer did to the step, as it is stored with the item.
+type Applied struct {
 	// Reply is a question's answer as the agent sees it.
 	Reply string
 	// ChangedArguments are masked; nil when none were changed.
@@ -102,8 +102,8 @@ type Effect struct {
 type Steps interface {
 	// Look keeps the state of the workspace with a call that is about to be
 	// allowed, where that was not done yet, and answers whether nobody could look.
-	Look(ctx context.Context, orgID, stepID string) (unseen bool, err error)
-	Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) (Effect, error)
+	EnsureWorkspaceRecorded(ctx context.Context, orgID, stepID string) (unseen bool, err error)
+	Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) (Applied, error)
 }
 
 // Tasks reports whether a task may go on with what a person gives it.
@@ -216,7 +216,7 @@ func (s *Service) look(ctx context.Context, item db.InboxItem, a *Answer) (err e
 	switch {
 	case State(item.State) != Open:
 	case item.StepID != nil && (a.Verdict == Approve || a.Verdict == Retry):
-		a.unseen, err = s.cfg.Steps.Look(ctx, item.OrgID, *item.StepID)
+		a.unseen, err = s.cfg.Steps.EnsureWorkspaceRecorded(ctx, item.OrgID, *item.StepID)
 	case Kind(item.Kind) == Review && a.Verdict == Accept:
 		err = s.cfg.Reviews.Unchanged(ctx, item)
 	case Kind(item.Kind) == Escalation && a.Verdict == Retry:
@@ -228,7 +228,7 @@ func (s *Service) look(ctx context.Context, item db.InboxItem, a *Answer) (err e
 // closeTask is close for what is asked about a task, which then goes on or ends.
 func (s *Service) closeTask(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) error {
 	// The answer comes first: a task that goes on withdraws what is open.
-	if err := s.close(ctx, tx, t, item, a, Effect{}); err != nil {
+	if err := s.close(ctx, tx, t, item, a, Applied{}); err != nil {
 		return err
 	}
 	switch {
@@ -275,7 +275,7 @@ func answerable(item db.InboxItem, over bool, a Answer) error {
 }
 
 // close stores an answer whose effect is in the transaction.
-func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer, effect Effect) error {
+func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer, effect Applied) error {
 	params := db.AnswerInboxItemParams{
 		OrgID: item.OrgID, ID: item.ID, Answer: string(a.Verdict), Reply: s.cfg.Redact.Org(item.OrgID).String(effect.Reply),
 		ChangedArguments: effect.ChangedArguments, Reason: a.Reason, AnsweredBy: a.By.ID,

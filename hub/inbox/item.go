@@ -61,8 +61,8 @@ const (
 	OnExpiryDefault = "default"
 )
 
-// Ask is what a person is asked about a step.
-type Ask struct {
+// NewItem is what a person is asked about a step.
+type NewItem struct {
 	Kind Kind
 	// Arguments and Preview are masked.
 	Arguments json.RawMessage
@@ -88,7 +88,7 @@ type Ask struct {
 var events = map[Kind]string{Approval: "approval_requested", Question: "input_required", Unknown: "outcome_unknown"}
 
 // Add opens an item for a step that waits. The task's row is locked.
-func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask Ask) error {
+func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask NewItem) error {
 	params := db.CreateInboxItemParams{
 		ID: ident.New("inbox"), OrgID: t.OrgID, Kind: string(ask.Kind), TaskID: t.ID, StepID: &step.ID, AgentID: t.AgentID,
 		Tool: step.Tool, Category: step.Category, Arguments: ask.Arguments, Preview: ask.Preview, Why: ask.Why, Binding: ask.Binding,

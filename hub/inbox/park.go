@@ -17,7 +17,7 @@ import (
 // come meanwhile, the task goes back to the queue instead.
 func (s *Service) Yield(ctx context.Context, orgID string, le lease.Lease, drafts []event.Draft) error {
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		t, err := lease.Hold(ctx, tx, orgID, le)
+		t, err := lease.LockTask(ctx, tx, orgID, le)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func parking(ctx context.Context, tx *event.Tx, t db.Task) (task.State, string, 
 	}
 	item, err := tx.OpenInboxItem(ctx, db.OpenInboxItemParams{OrgID: t.OrgID, StepID: step.ID})
 	if store.IsNotFound(err) {
-		why, err := subtask.Waits(ctx, tx.Queries, t.OrgID, t.ID)
+		why, err := subtask.WaitReason(ctx, tx.Queries, t.OrgID, t.ID)
 		if err != nil || why == "" {
 			return task.Queued, "", err
 		}

@@ -34,8 +34,8 @@ const (
 	mostAllow = 90 * 24 * time.Hour
 )
 
-// Always is the wish to be asked no more.
-type Always struct {
+// RememberRule is a request not to be asked again.
+type RememberRule struct {
 	Scope      string
 	EveryAgent bool
 	// Lasts is 0 for 30 days.
@@ -77,9 +77,9 @@ func DigestOf(arguments map[string]any) []byte {
 	return sum[:]
 }
 
-// Always stores a rule that allows calls like one. What is known to be
+// Remember stores a rule that allows calls like one. What is known to be
 // dangerous is asked about all the same.
-func (s *Service) Always(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, arguments map[string]any, w Always, by event.Actor) (db.AllowRule, error) {
+func (s *Service) Remember(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, arguments map[string]any, w RememberRule, by event.Actor) (db.AllowRule, error) {
 	c := Call{Tool: item.Tool, Arguments: arguments}
 	p := db.CreateAllowRuleParams{
 		ID: ident.New("rule"), OrgID: t.OrgID, AgentID: t.AgentID, Tool: item.Tool, Scope: w.Scope, ItemID: item.ID, CreatedBy: by.ID,

@@ -45,7 +45,7 @@ type Steps interface {
 
 // Workspaces takes back what a task changed.
 type Workspaces interface {
-	Undo(ctx context.Context, req workspace.Request) (workspace.Undone, error)
+	Undo(ctx context.Context, req workspace.Request) (workspace.UndoResult, error)
 }
 
 // Config holds the dependencies of a Service.

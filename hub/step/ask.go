@@ -22,8 +22,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// mustAsk returns why a person must be asked before a call, or "".
-func mustAsk(record *tool.Tool, p *persona.Persona) string {
+// approvalReason returns why a person must be asked before a call, or "".
+func approvalReason(record *tool.Tool, p *persona.Persona) string {
 	category := tool.CategoryName(record.Category)
 	switch {
 	case record.Asks:
@@ -42,10 +42,10 @@ func mustAsk(record *tool.Tool, p *persona.Persona) string {
 	return ""
 }
 
-// autonomous reports whether only a tool's danger asks for a person: a rule of the
+// policyMayWaive reports whether only a tool's danger asks for a person: a rule of the
 // policy may allow that, while what the persona asks about is asked about all the
 // same, until a person says otherwise in an answer.
-func autonomous(record *tool.Tool, p *persona.Persona) bool {
+func policyMayWaive(record *tool.Tool, p *persona.Persona) bool {
 	category := tool.CategoryName(record.Category)
 	return p.Mode != persona.Supervised && !slices.Contains(p.Approvals.Tools, record.Name) && !slices.Contains(p.Approvals.Categories, category)
 }
@@ -97,8 +97,8 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 }
 
 // askOf returns what an item of any kind shows of a step, and is bound to.
-func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any) (inbox.Ask, error) {
-	ask := inbox.Ask{Preview: s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))}
+func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any) (inbox.NewItem, error) {
+	ask := inbox.NewItem{Preview: s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))}
 	ask.More = map[string]any{"arguments": brief(arguments)}
 	var err error
 	if ask.Arguments, err = json.Marshal(s.cfg.Redact.Org(t.OrgID).Map(arguments)); err != nil {
@@ -318,10 +318,10 @@ func differing(a, b []byte) ([]string, error) {
 	return out, nil
 }
 
-// holds returns a step as it stands, after it has made sure that a person's
+// verifyGrant returns a step as it stands, after it has made sure that a person's
 // grant still holds for what would be done now. Where it does not, the step
 // waits again, for the answer to a new item.
-func (s *Steps) holds(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {
+func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {
 	step, err := tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
 	if err != nil || State(step.State) != Granted || step.GrantedBinding == nil {
 		return step, err

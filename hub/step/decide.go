@@ -21,9 +21,9 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// verdict is the hub's decision on a call: granted with a reason, denied, or to
+// judgement is the hub's decision on a call: granted with a reason, denied, or to
 // be asked of a person, and why.
-type verdict struct {
+type judgement struct {
 	reason string
 	denied *fault.Error
 	ask    string
@@ -39,20 +39,20 @@ type verdict struct {
 
 // judge returns the call's arguments, its category and the decision on it. The
 // worker has checked much of this before; the hub trusts none of it.
-func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p Proposal) (map[string]any, string, verdict) {
+func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p Proposal) (map[string]any, string, judgement) {
 	arguments := map[string]any{}
 	agent, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
-		return arguments, "", verdict{denied: fault.New(fault.Internal, "the persona cannot be read").WithCause(err)}
+		return arguments, "", judgement{denied: fault.New(fault.Internal, "the persona cannot be read").WithCause(err)}
 	}
-	if agent, err = task.Narrowed(t, agent); err != nil {
-		return arguments, "", verdict{denied: fault.New(fault.Internal, "what the task may do cannot be read").WithCause(err)}
+	if agent, err = task.EffectivePersona(t, agent); err != nil {
+		return arguments, "", judgement{denied: fault.New(fault.Internal, "what the task may do cannot be read").WithCause(err)}
 	}
 	record, schema := s.cfg.Tools.Get(p.Tool), s.cfg.Tools.Record(p.Tool)
 	server, err := mcp.Get(ctx, q, t, agent, p.Tool)
 	switch {
 	case err != nil:
-		return arguments, "", verdict{denied: fault.New(fault.Internal, "the tools of the agent's MCP servers cannot be read").WithCause(err)}
+		return arguments, "", judgement{denied: fault.New(fault.Internal, "the tools of the agent's MCP servers cannot be read").WithCause(err)}
 	case server != nil:
 		record.Category, schema = server.Record.GetCategory(), server.Record
 	case tool.IsMCP(p.Tool):
@@ -67,7 +67,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	}
 	set, err := s.policies(ctx, q, t, false)
 	if err != nil {
-		return arguments, "", verdict{denied: fault.New(fault.Internal, "the policies cannot be read").WithCause(err)}
+		return arguments, "", judgement{denied: fault.New(fault.Internal, "the policies cannot be read").WithCause(err)}
 	}
 	record = recategorised(record, set)
 	category := tool.CategoryName(record.Category)
@@ -81,7 +81,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	arguments = parsed
 	role, whose, err := s.role(ctx, q, t)
 	if err != nil {
-		return arguments, category, verdict{denied: fault.New(fault.Internal, "the role of %s cannot be read", t.CreatedBy).WithCause(err)}
+		return arguments, category, judgement{denied: fault.New(fault.Internal, "the role of %s cannot be read", t.CreatedBy).WithCause(err)}
 	}
 	if !tool.Covers(role, record.Category) {
 		may := "the role " + role + " of the one who " + whose + " does not allow it"
@@ -92,12 +92,12 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 			"ask somebody with more rights to run the task",
 			"%s is a %s tool, and %s", p.Tool, category, may)
 	}
-	held, err := s.cfg.Plans.Held(ctx, q, t.OrgID)
+	held, err := s.cfg.Plans.Subscription(ctx, q, t.OrgID)
 	if err != nil {
-		return arguments, category, verdict{denied: fault.New(fault.Internal, "the organisation's plan cannot be read").WithCause(err)}
+		return arguments, category, judgement{denied: fault.New(fault.Internal, "the organisation's plan cannot be read").WithCause(err)}
 	}
 	if refused := held.Refuse(p.Tool, record.Category); refused != nil {
-		return arguments, category, verdict{denied: refused}
+		return arguments, category, judgement{denied: refused}
 	}
 	if server == nil && !tool.Allowed(agent, p.Tool) {
 		return arguments, category, deny(fault.Denied, fault.PermissionDenied, "use a tool of the list you were given",
@@ -115,10 +115,10 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		}
 		refused, err := s.cfg.Subtasks.Check(ctx, q, t, p.Turn, work)
 		if err != nil {
-			return arguments, category, verdict{denied: fault.New(fault.Internal, "what the task came of cannot be read").WithCause(err)}
+			return arguments, category, judgement{denied: fault.New(fault.Internal, "what the task came of cannot be read").WithCause(err)}
 		}
 		if refused != nil {
-			return arguments, category, verdict{denied: refused}
+			return arguments, category, judgement{denied: refused}
 		}
 	}
 	if server != nil && server.Gone {
@@ -127,20 +127,20 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	}
 	counted, refused, err := s.limited(ctx, q, t.OrgID, p.Tool, category, set)
 	if err != nil {
-		return arguments, category, verdict{denied: fault.New(fault.Internal, "it cannot be counted how often tools were called").WithCause(err)}
+		return arguments, category, judgement{denied: fault.New(fault.Internal, "it cannot be counted how often tools were called").WithCause(err)}
 	}
 	if refused != nil {
-		return arguments, category, verdict{denied: refused}
+		return arguments, category, judgement{denied: refused}
 	}
 	decided, err := s.decide(ctx, q, l, t, agent, set, policy.Call{Tool: p.Tool, Category: category, Arguments: arguments}, 0)
 	if first := (*event.Outside)(nil); errors.As(err, &first) {
-		return arguments, category, verdict{unmade: first}
+		return arguments, category, judgement{unmade: first}
 	}
 	if err != nil {
-		return arguments, category, verdict{denied: fault.New(fault.Internal, "what the policies say cannot be found out").WithCause(err)}
+		return arguments, category, judgement{denied: fault.New(fault.Internal, "what the policies say cannot be found out").WithCause(err)}
 	}
-	out := verdict{policy: decided, counted: counted}
-	why := mustAsk(record, agent)
+	out := judgement{policy: decided, counted: counted}
+	why := approvalReason(record, agent)
 	switch {
 	case agent.Mode == persona.Review && p.Tool == tool.Handoff:
 		out.denied = fault.New(fault.Denied, "the run is in review mode: its work may go to nobody before a person has accepted it").
@@ -155,7 +155,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		out.ask = why
 	case decided.Effect == policy.Ask:
 		out.ask = decided.Why
-	case why != "" && decided.Effect == policy.Allow && !decided.Answered && !autonomous(record, agent):
+	case why != "" && decided.Effect == policy.Allow && !decided.Answered && !policyMayWaive(record, agent):
 		out.ask = why + "; " + decided.Why + ", but that is for what the persona does not ask about"
 	case decided.Effect == policy.Allow:
 		out.reason = "allowed: " + decided.Why
@@ -189,8 +189,8 @@ func (s *Steps) role(ctx context.Context, q *db.Queries, t db.Task) (role, whose
 	return least, whose, nil
 }
 
-func deny(kind fault.Kind, code fault.Code, fix, format string, args ...any) verdict {
-	return verdict{denied: fault.New(kind, format, args...).WithCode(code).WithFix("%s", fix)}
+func deny(kind fault.Kind, code fault.Code, fix, format string, args ...any) judgement {
+	return judgement{denied: fault.New(kind, format, args...).WithCode(code).WithFix("%s", fix)}
 }
 
 // runtimes is the jail runtime that each trust level asks for.
@@ -216,7 +216,7 @@ func (s *Steps) persona(ctx context.Context, t db.Task) (*persona.Persona, error
 	if err != nil {
 		return nil, err
 	}
-	return task.Narrowed(t, p)
+	return task.EffectivePersona(t, p)
 }
 
 func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {

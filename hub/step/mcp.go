@@ -121,9 +121,9 @@ func (s *Steps) mcpCall(ctx context.Context, t db.Task, p *persona.Persona, step
 	}, nil
 }
 
-// agree notes, with the approval of a call, that its tool's definition was
+// acceptToolDefinition notes, with the approval of a call, that its tool's definition was
 // agreed to as it was shown.
-func (s *Steps) agree(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, item db.InboxItem, by string) error {
+func (s *Steps) acceptToolDefinition(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, item db.InboxItem, by string) error {
 	if !tool.IsMCP(step.Tool) {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (s *Steps) agree(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 
 // showDefinition adds to what is asked what the tool was and is: it is agreed to
 // with the call, and so the decision has it whole.
-func showDefinition(ask *inbox.Ask, standing *mcp.Standing, mask *redact.Redactor) {
+func showDefinition(ask *inbox.NewItem, standing *mcp.ToolStatus, mask *redact.Redactor) {
 	is, was := mask.String(standing.Is), mask.String(standing.Was)
 	ask.Decision.Definition, ask.Decision.AgreedDefinition = is, was
 	ask.Preview = "what the tool is now:\n" + cut(is) + "\n\nwhat was agreed on:\n" + cmp.Or(cut(was), "(nothing: it is new)") + "\n\nthe call:\n" + ask.Preview

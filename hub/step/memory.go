@@ -10,8 +10,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/bytesize"
 )
 
-// starved is what follows from a command that was killed for memory.
-type starved struct {
+// memoryRaise is what follows from a command that was killed for memory.
+type memoryRaise struct {
 	// note is for the model, who decides whether to run the command again: what
 	// it did before it was killed stays done.
 	note string
@@ -21,21 +21,21 @@ type starved struct {
 	override       task.Override
 }
 
-// starve returns what follows from a step that was killed for memory. The jail
+// planMemoryRaise returns what follows from a step that was killed for memory. The jail
 // gets half as much again, as far as the persona goes, once for all commands
 // that ran under the limit that was too low.
-func (s *Steps) starve(ctx context.Context, tx *event.Tx, t db.Task, step db.Step) (starved, error) {
+func (s *Steps) planMemoryRaise(ctx context.Context, tx *event.Tx, t db.Task, step db.Step) (memoryRaise, error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
-		return starved{}, fmt.Errorf("load the persona of task %s: %w", t.ID, err)
+		return memoryRaise{}, fmt.Errorf("load the persona of task %s: %w", t.ID, err)
 	}
 	spec, err := jailOf(t, p)
 	if err != nil {
-		return starved{}, err
+		return memoryRaise{}, err
 	}
-	out := starved{from: spec.GetMemoryBytes(), most: p.Jail.MaxMemoryBytes}
+	out := memoryRaise{from: spec.GetMemoryBytes(), most: p.Jail.MaxMemoryBytes}
 	if out.override, err = task.OverrideOf(t); err != nil {
-		return starved{}, err
+		return memoryRaise{}, err
 	}
 	switch raised := out.override.MemoryRaisedAt; {
 	case step.StartedAt != nil && step.StartedAt.Before(raised):
@@ -51,9 +51,9 @@ func (s *Steps) starve(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	return out, nil
 }
 
-// feed raises the limit for the task and, where a worker holds it, hands it back
+// applyMemoryRaise raises the limit for the task and, where a worker holds it, hands it back
 // to the queue: its next attempt makes the jail larger before anything runs.
-func (s *Steps) feed(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, st starved) error {
+func (s *Steps) applyMemoryRaise(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, st memoryRaise) error {
 	if st.to == 0 || task.State(t.State).Final() {
 		return nil
 	}

@@ -80,7 +80,7 @@ func (s *Steps) endAlone(ctx context.Context, step db.Step, record *tool.Tool, r
 	ended.State, ended.Observation, ended.Outcome, ended.ErrorCode = params.State, params.Observation, params.Outcome, params.ErrorCode
 	ended.LogBytes, ended.WorkspaceRecord, ended.WorkspaceState = params.LogBytes, params.WorkspaceRecord, params.WorkspaceState
 	ended.FinishedAt = ended.StartedAt // the statement tells the duration
-	err = s.cfg.Recorder.Alone(step.OrgID, step.TaskID, func(_, payloads []string) (err error) {
+	err = s.cfg.Recorder.AppendWith(step.OrgID, step.TaskID, func(_, payloads []string) (err error) {
 		ended.FinishedAt, err = s.cfg.Store.EndStepAlone(ctx, db.EndStepAloneParams{
 			TaskID: params.TaskID, OrgID: params.OrgID, State: params.State, Observation: params.Observation, Outcome: params.Outcome,
 			ErrorCode: params.ErrorCode, LogBytes: params.LogBytes, WorkspaceState: params.WorkspaceState,
@@ -95,7 +95,7 @@ func (s *Steps) endAlone(ctx context.Context, step db.Step, record *tool.Tool, r
 		return step, fmt.Errorf("end step %s: %w", step.ID, err)
 	}
 	if record.Place == deckhandv1.ToolPlace_TOOL_PLACE_NODE && ended.NodeID != nil {
-		s.cfg.Recorded(*ended.NodeID, ended.ExecID)
+		s.cfg.AckOutcome(*ended.NodeID, ended.ExecID)
 	}
 	return ended, nil
 }
@@ -122,10 +122,10 @@ func (s *Steps) outcomeParams(step db.Step, r tool.Result) (db.EndStepParams, er
 // that the call succeeded or failed.
 func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
 	to := outcome(r)
-	var hungry starved
+	var hungry memoryRaise
 	if r.OutOfMemory {
 		var err error
-		if hungry, err = s.starve(ctx, tx, t, step); err != nil {
+		if hungry, err = s.planMemoryRaise(ctx, tx, t, step); err != nil {
 			return step, err
 		}
 		r.Observation += "\n" + hungry.note
@@ -162,10 +162,10 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 		}
 	}
 	if record.Place == deckhandv1.ToolPlace_TOOL_PLACE_NODE && ended.NodeID != nil {
-		tx.AfterCommit(func() { s.cfg.Recorded(*ended.NodeID, ended.ExecID) })
+		tx.AfterCommit(func() { s.cfg.AckOutcome(*ended.NodeID, ended.ExecID) })
 	}
 	if to == Unknown {
 		return s.unknown(ctx, tx, t, ended, record)
 	}
-	return ended, s.feed(ctx, tx, t, ended, hungry)
+	return ended, s.applyMemoryRaise(ctx, tx, t, ended, hungry)
 }

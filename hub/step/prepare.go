@@ -17,8 +17,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Prepared is what a run begins with.
-type Prepared struct {
+// AttemptStart is what a run begins with.
+type AttemptStart struct {
 	NodeID  string
 	JailID  string
 	Project tool.Project
@@ -30,67 +30,67 @@ type Prepared struct {
 
 // Prepare makes the jail, puts the task's inputs into its workspace, and moves
 // the task from starting to running. Repeating it is harmless.
-func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check func(context.Context, lease.Lease) (db.Task, error)) (Prepared, error) {
+func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check func(context.Context, lease.Lease) (db.Task, error)) (AttemptStart, error) {
 	t, err := check(ctx, le)
 	if err != nil {
-		return Prepared{}, err
+		return AttemptStart{}, err
 	}
 	if t.OrgID != orgID {
-		return Prepared{}, lease.Stale(le)
+		return AttemptStart{}, lease.Stale(le)
 	}
 	call := tool.Call{}
 	if call.Node, err = s.node(ctx, db.Step{ID: t.ID, NodeID: t.NodeID}); err != nil {
-		return Prepared{}, err
+		return AttemptStart{}, err
 	}
 	if call.Jail, err = s.Jail(ctx, t); err != nil {
-		return Prepared{}, err
+		return AttemptStart{}, err
 	}
 	org, err := s.cfg.Store.OrganisationByID(ctx, orgID)
 	if err != nil {
-		return Prepared{}, fmt.Errorf("load organisation %s: %w", orgID, err)
+		return AttemptStart{}, fmt.Errorf("load organisation %s: %w", orgID, err)
 	}
 	if err := organisation.Ceiling(org).Allows(organisation.Jail{
 		CPUMillis: call.Jail.GetCpuMillis(), MemoryBytes: call.Jail.GetMemoryBytes(), PIDs: call.Jail.GetPids(), WorkspaceBytes: call.Jail.GetWorkspaceBytes(),
 	}); err != nil {
-		return Prepared{}, err
+		return AttemptStart{}, err
 	}
 	if t.Attempt > 1 {
-		if err := s.unchanged(ctx, orgID, le, t, call.Node); err != nil {
-			return Prepared{}, err
+		if err := s.reaskIfChanged(ctx, orgID, le, t, call.Node); err != nil {
+			return AttemptStart{}, err
 		}
 	}
 	// It may have been frozen while nobody could reach the node to thaw it.
 	if t.Attempt > 1 {
 		if err := Thaw(ctx, call.Node, t.JailID, t.ID); err != nil {
-			return Prepared{}, err
+			return AttemptStart{}, err
 		}
 	}
 	if _, err := call.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: call.Jail}); err != nil {
-		return Prepared{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, fault.FromGRPC(err))
+		return AttemptStart{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, fault.FromGRPC(err))
 	}
 	if t.StartedAt == nil && t.ResumedAt > 0 {
 		if err := s.cfg.Restore(ctx, t, call.Node); err != nil {
-			return Prepared{}, err
+			return AttemptStart{}, err
 		}
 	}
 	// A task that ran before has its inputs, and may have worked on them.
 	if t.StartedAt == nil && t.InputCount > 0 {
 		if err := s.putInputs(ctx, t, call.Node); err != nil {
-			return Prepared{}, err
+			return AttemptStart{}, err
 		}
 	}
 	if t.StartedAt == nil {
 		if err := s.cfg.Artifacts.Deliver(ctx, t); err != nil {
-			return Prepared{}, err
+			return AttemptStart{}, err
 		}
 	}
 	project, err := tool.ReadProject(ctx, call)
 	if err != nil {
-		return Prepared{}, fmt.Errorf("read what the workspace says: %w", fault.FromGRPC(err))
+		return AttemptStart{}, fmt.Errorf("read what the workspace says: %w", fault.FromGRPC(err))
 	}
 	own, err := s.cfg.Store.NodeSkills(ctx, db.NodeSkillsParams{OrgID: orgID, ID: *t.NodeID})
 	if err != nil {
-		return Prepared{}, fmt.Errorf("read the skills of node %s: %w", *t.NodeID, err)
+		return AttemptStart{}, fmt.Errorf("read the skills of node %s: %w", *t.NodeID, err)
 	}
 	for _, skill := range node.Skills(own) {
 		if skill.Problem == "" {
@@ -100,14 +100,14 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	project.Scratchpad, project.Instructions = s.cfg.Redact.Org(orgID).String(project.Scratchpad), s.cfg.Redact.Org(orgID).String(project.Instructions)
 	p, err := s.persona(ctx, t)
 	if err != nil {
-		return Prepared{}, err
+		return AttemptStart{}, err
 	}
 	tools, problems, err := s.servers(ctx, t, p, call)
 	if err != nil {
-		return Prepared{}, fmt.Errorf("ask the agent's MCP servers: %w", err)
+		return AttemptStart{}, fmt.Errorf("ask the agent's MCP servers: %w", err)
 	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		t, err := lease.Hold(ctx, tx, orgID, le)
+		t, err := lease.LockTask(ctx, tx, orgID, le)
 		if err != nil || task.State(t.State) == task.Running {
 			return err
 		}
@@ -119,7 +119,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 		_, err = task.Move(ctx, tx, t, task.Running, "", event.Actor{Kind: "worker", ID: *t.WorkerID})
 		return err
 	})
-	return Prepared{NodeID: *t.NodeID, JailID: t.JailID, Project: project, Tools: tools, Problems: problems}, err
+	return AttemptStart{NodeID: *t.NodeID, JailID: t.JailID, Project: project, Tools: tools, Problems: problems}, err
 }
 
 // Holder names who holds a jail frozen while a task waits for a person.

@@ -26,7 +26,7 @@ func (s *Steps) Release(ctx context.Context, t db.Task, stepID string) (db.Step,
 	if record == nil {
 		return step, fault.New(fault.Internal, "step %s was held for tool %q, which this hub does not have", step.ID, step.Tool)
 	}
-	closed, err := s.open(ctx, t)
+	closed, err := s.widenEgress(ctx, t)
 	if err != nil {
 		return step, err
 	}
@@ -41,7 +41,7 @@ func (s *Steps) Release(ctx context.Context, t db.Task, stepID string) (db.Step,
 			return step, err
 		}
 		if result.NotStarted && step.Run < maxRuns {
-			if step, err = s.again(ctx, step); err != nil || State(step.State) != Started {
+			if step, err = s.nextRun(ctx, step); err != nil || State(step.State) != Started {
 				return step, err
 			}
 			continue
@@ -98,9 +98,9 @@ func (s *Steps) releaseOne(ctx context.Context, t db.Task, stepID string) (step 
 	return step, err
 }
 
-// open gives a task's jail the egress of its persona, in which nothing of the
+// widenEgress gives a task's jail the egress of its persona, in which nothing of the
 // agent's runs any more, and answers what takes it back.
-func (s *Steps) open(ctx context.Context, t db.Task) (closed func(), err error) {
+func (s *Steps) widenEgress(ctx context.Context, t db.Task) (closed func(), err error) {
 	closed = func() {}
 	if t.NodeID == nil {
 		return closed, nil

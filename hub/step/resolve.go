@@ -17,8 +17,8 @@ import (
 
 // Resolve moves a step to where the answer to an inbox item takes it. The
 // task's row is locked. It implements inbox.Steps.
-func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a inbox.Answer) (inbox.Effect, error) {
-	var effect inbox.Effect
+func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a inbox.Answer) (inbox.Applied, error) {
+	var effect inbox.Applied
 	step, err := tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: *item.StepID})
 	if err != nil {
 		return effect, fmt.Errorf("read step %s: %w", *item.StepID, err)
@@ -31,7 +31,7 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 			return effect, err
 		}
 		params.State, params.GrantedBinding = string(Granted), item.Binding
-		if err = s.agree(ctx, tx, t, step, item, by); err != nil {
+		if err = s.acceptToolDefinition(ctx, tx, t, step, item, by); err != nil {
 			return effect, err
 		}
 		if a.Always != nil {
@@ -120,7 +120,7 @@ func (s *Steps) always(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 		return fault.New(fault.Precondition, "the policy asks about it, which beats what allows it: %s", decided.Why).WithObject(item.ID).
 			WithFix("approve this call only, or change the rule %s", decided.Rule)
 	}
-	_, err = s.cfg.Policies.Always(ctx, tx, t, item, arguments, *a.Always, a.By)
+	_, err = s.cfg.Policies.Remember(ctx, tx, t, item, arguments, *a.Always, a.By)
 	return err
 }
 

@@ -17,7 +17,7 @@ import (
 // may have had its effect. A step that waits for its node stays granted.
 func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID string) (step db.Step, t db.Task, err error) {
 	// Most often there is nothing to look at or to wait for.
-	step, t, err = s.leased(ctx, orgID, le, stepID)
+	step, t, err = s.loadLeased(ctx, orgID, le, stepID)
 	if err != nil && !store.IsNotFound(err) {
 		return step, t, fmt.Errorf("load step %s: %w", stepID, err)
 	}
@@ -27,7 +27,7 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	if err != nil || !s.ready(step) {
 		return s.lookAndStart(ctx, orgID, le, stepID)
 	}
-	err = s.cfg.Recorder.Alone(orgID, t.ID, func(_, payloads []string) (err error) {
+	err = s.cfg.Recorder.AppendWith(orgID, t.ID, func(_, payloads []string) (err error) {
 		step.StartedAt, err = s.cfg.Store.StartLeasedStep(ctx, db.StartLeasedStepParams{
 			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID, Payload: payloads[0],
 		})
@@ -43,9 +43,9 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	return step, t, nil
 }
 
-// leased returns a step with its task, while the lease on that is live: as it was
+// loadLeased returns a step with its task, while the lease on that is live: as it was
 // stored here just now where it still stands so, or as it is stored.
-func (s *Steps) leased(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
+func (s *Steps) loadLeased(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
 	if got, ok := s.granted.take(orgID, le, stepID); ok {
 		if State(got.step.State) == Granted {
 			return got.step, got.task, nil // the statement that starts it looks
@@ -103,7 +103,7 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 		}
 	}
 	if State(step.State) == Granted && step.GrantedBinding != nil && step.AskedState != nil {
-		if err := s.stillAsAsked(ctx, orgID, le, step); err != nil {
+		if err := s.reaskIfChangedWhileRunning(ctx, orgID, le, step); err != nil {
 			return step, db.Task{}, err
 		}
 	}
@@ -113,17 +113,17 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 	}
 	var t db.Task
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if t, err = lease.Hold(ctx, tx, orgID, le); err != nil {
+		if t, err = lease.LockTask(ctx, tx, orgID, le); err != nil {
 			return err
 		}
 		if step.GrantedBinding != nil || State(step.State) == Waiting {
 			// Read again: answers come under the task's lock.
-			if step, err = s.holds(ctx, tx, t, stepID); err != nil || State(step.State) == Waiting {
+			if step, err = s.verifyGrant(ctx, tx, t, stepID); err != nil || State(step.State) == Waiting {
 				return err
 			}
 		}
 		if give != nil {
-			step, err = s.give(ctx, tx, t, stepID, give)
+			step, err = s.createSubtask(ctx, tx, t, stepID, give)
 			return err
 		}
 		step, err = s.startIn(ctx, tx, t, stepID)

@@ -112,9 +112,9 @@ type Config struct {
 	Artifacts Artifacts
 	// Engine returns the search engine that an organisation has connected.
 	Engine func(ctx context.Context, orgID string) (websearch.Engine, error)
-	// Recorded is called after a commit that put the end of a step on a node on
+	// AckOutcome is called after a commit that put the end of a step on a node on
 	// record.
-	Recorded func(nodeID, execID string)
+	AckOutcome func(nodeID, execID string)
 	// Admit is called after a commit that may let another task start.
 	Admit func(orgID string)
 	// Tracer makes spans; nil for none.
@@ -130,13 +130,13 @@ type Artifacts interface {
 	// Deliver copies what a task was promised, before it begins.
 	Deliver(ctx context.Context, t db.Task) error
 	// Sync copies files to or from the jail of the task's agent on another node.
-	Sync(ctx context.Context, t db.Task, p *persona.Persona, stepID string, s tool.Sync) (tool.Synced, error)
+	Sync(ctx context.Context, t db.Task, p *persona.Persona, stepID string, s tool.SyncRequest) (tool.SyncResult, error)
 }
 
 // Steps is the ledger.
 type Steps struct {
 	cfg     Config
-	granted *grants
+	granted *recentGrants
 	written *records
 	changes *changes
 }
@@ -175,7 +175,7 @@ func (s *Steps) Propose(ctx context.Context, orgID string, le lease.Lease, p Pro
 func (s *Steps) proposeIn(ctx context.Context, orgID string, le lease.Lease, p Proposal, l *looks) (step db.Step, err error) {
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		l.in(tx)
-		t, err := lease.Hold(ctx, tx, orgID, le)
+		t, err := lease.LockTask(ctx, tx, orgID, le)
 		if err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 	case !atOnce || State(params.State) != Granted:
 	case s.ready(d.step()):
 		params.State, params.Ran = string(Started), true
-	case conversational(record):
+	case inConversation(record):
 		if result, err = record.Run(ctx, tool.Call{StepID: params.ID, ExecID: params.ID, Arguments: d.arguments}); err != nil {
 			return db.Step{}, fmt.Errorf("run step %s: %w", params.ID, err)
 		}
@@ -282,7 +282,7 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	if d.params.ArgumentsSealed, err = s.cfg.Vault.Seal([]byte(p.ArgumentsJSON), d.params.ID); err != nil {
 		return d, err
 	}
-	var decision verdict
+	var decision judgement
 	if d.arguments, d.params.Category, decision = s.judge(ctx, q, l, t, p); decision.unmade != nil {
 		return d, decision.unmade
 	}
@@ -325,9 +325,9 @@ func (d draft) event(step db.Step) event.Draft {
 	}}
 }
 
-// conversational reports whether a tool touches the conversation only, and nobody has
+// inConversation reports whether a tool touches the conversation only, and nobody has
 // to be asked.
-func conversational(record *tool.Tool) bool {
+func inConversation(record *tool.Tool) bool {
 	return record != nil && record.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks
 }
 
@@ -362,7 +362,7 @@ func (s *Steps) Execute(ctx context.Context, orgID string, le lease.Lease, stepI
 			return step, fmt.Errorf("run step %s: %w", step.ID, err)
 		}
 		if result.NotStarted && step.Run < maxRuns {
-			if step, err = s.again(ctx, step); err != nil || State(step.State) != Started {
+			if step, err = s.nextRun(ctx, step); err != nil || State(step.State) != Started {
 				return step, err
 			}
 			continue
@@ -378,10 +378,10 @@ func (s *Steps) Execute(ctx context.Context, orgID string, le lease.Lease, stepI
 // accepts and never starts, and of an idempotent one whose end is not known.
 const maxRuns = 5
 
-// again gives a started step its next name, since the node never started the
+// nextRun gives a started step its next name, since the node never started the
 // one before and never will. When somebody else was first, the step is answered
 // as it stands.
-func (s *Steps) again(ctx context.Context, step db.Step) (db.Step, error) {
+func (s *Steps) nextRun(ctx context.Context, step db.Step) (db.Step, error) {
 	next, err := s.cfg.Store.RestartStep(ctx, db.RestartStepParams{OrgID: step.OrgID, ID: step.ID, Run: step.Run})
 	if store.IsNotFound(err) {
 		return s.Get(ctx, step.OrgID, step.ID)
@@ -390,7 +390,7 @@ func (s *Steps) again(ctx context.Context, step db.Step) (db.Step, error) {
 		return step, fmt.Errorf("run step %s again: %w", step.ID, err)
 	}
 	if step.NodeID != nil {
-		s.cfg.Recorded(*step.NodeID, step.ExecID)
+		s.cfg.AckOutcome(*step.NodeID, step.ExecID)
 	}
 	s.cfg.Log.Info("a node never started a command; it runs under another name", "step_id", step.ID, "exec_id", next.ExecID)
 	return next, nil
@@ -454,7 +454,7 @@ func (s *Steps) node(ctx context.Context, step db.Step) (tool.Node, error) {
 
 // call puts together what a tool needs, from the hub's own stored arguments.
 func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.Tool) (tool.Call, error) {
-	call := tool.Call{StepID: step.ID, ExecID: step.ExecID, Past: past{s.cfg.Store, step}, Live: func(ctx context.Context) bool {
+	call := tool.Call{StepID: step.ID, ExecID: step.ExecID, Past: stepSearch{s.cfg.Store, step}, Live: func(ctx context.Context) bool {
 		now, err := s.Get(ctx, step.OrgID, step.ID)
 		return err != nil || State(now.State) == Started && now.Run == step.Run
 	}}
@@ -477,7 +477,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	}
 	call.OfflineGrace, call.OutputLimit = p.OfflineGrace, p.OutputBytes
 	call.Engine = func(ctx context.Context) (websearch.Engine, error) { return s.cfg.Engine(ctx, t.OrgID) }
-	call.Sync = func(ctx context.Context, sync tool.Sync) (tool.Synced, error) {
+	call.Sync = func(ctx context.Context, sync tool.SyncRequest) (tool.SyncResult, error) {
 		return s.cfg.Artifacts.Sync(ctx, t, p, step.ID, sync)
 	}
 	call.Traceparent = traceparent.Child(t.Traceparent, step.ExecID)

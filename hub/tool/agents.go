@@ -21,8 +21,8 @@ const (
 // Giving are their names.
 var Giving = []string{CreateSubtask, Delegate, Handoff}
 
-// Work is what a call of one of them wants done.
-type Work struct {
+// SubtaskSpec is what a call of one of them wants done.
+type SubtaskSpec struct {
 	// Tool is its name.
 	Tool string
 	// Agent is who is to do it, by name; empty for the agent itself.
@@ -55,8 +55,8 @@ type Artifacts struct {
 }
 
 // WorkOf reads the work in a call's arguments, which fit the tool's schema.
-func WorkOf(name string, arguments map[string]any) (Work, error) {
-	w := Work{
+func WorkOf(name string, arguments map[string]any) (SubtaskSpec, error) {
+	w := SubtaskSpec{
 		Tool: name, Agent: text(arguments, "agent"), Title: text(arguments, "title"),
 		Goal: strings.TrimSpace(text(arguments, "goal")), Context: text(arguments, "context"),
 	}
@@ -81,8 +81,8 @@ func WorkOf(name string, arguments map[string]any) (Work, error) {
 	return w, nil
 }
 
-// Given is a task that a call had made, as it ended; for a handoff, as it begins.
-type Given struct {
+// ChildTask is a task that a call had made, as it ended; for a handoff, as it begins.
+type ChildTask struct {
 	TaskID, Agent, State string
 	// Reason is why it stands where it does, and Code and Message what failed.
 	Reason, Code, Message string

@@ -27,7 +27,7 @@ func TestTheShippedPersonasAreValid(t *testing.T) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		p, err := persona.Parse(file, text, persona.Known{Tools: tools.Listable(), Providers: provider.Runnable()})
+		p, err := persona.Parse(file, text, persona.Vocabulary{Tools: tools.Listable(), Providers: provider.Runnable()})
 		require.NoError(t, err)
 		_, priced := prices.Of(p.Provider, p.Model)
 		require.True(t, priced, "%s names a model without a price", file)

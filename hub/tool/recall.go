@@ -10,15 +10,15 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Past is the task's own history, for tools that look things up in it.
-type Past interface {
+// StepSearcher is the task's own history, for tools that look things up in it.
+type StepSearcher interface {
 	// Search returns the task's steps that have all words, in lower case, newest
 	// first.
-	Search(ctx context.Context, words []string) ([]Found, error)
+	Search(ctx context.Context, words []string) ([]StepHit, error)
 }
 
-// Found is a step that a search found.
-type Found struct {
+// StepHit is a step that a search found.
+type StepHit struct {
 	StepID       string
 	Number, Turn int32
 	Tool, State  string
@@ -97,7 +97,7 @@ func runContextSearch(ctx context.Context, c Call) (Result, error) {
 }
 
 // lines returns the lines of a step that have one of the words.
-func lines(f Found, words []string) string {
+func lines(f StepHit, words []string) string {
 	var out []string
 	for _, line := range strings.Split(f.Arguments+"\n"+f.Observation, "\n") {
 		low := strings.ToLower(line)

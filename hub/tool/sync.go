@@ -12,9 +12,9 @@ import (
 
 const syncTimeout = 10 * time.Minute
 
-// Sync says what is copied between the workspace of a task and the jail that its
+// SyncRequest says what is copied between the workspace of a task and the jail that its
 // agent has on another node.
-type Sync struct {
+type SyncRequest struct {
 	// Node is the other node, by name or id.
 	Node string
 	// From that node, or to it.
@@ -23,8 +23,8 @@ type Sync struct {
 	Overwrite bool
 }
 
-// Synced is what came of it.
-type Synced struct {
+// SyncResult is what came of it.
+type SyncResult struct {
 	Files, Unchanged int
 	Bytes            int64
 	Skipped          []string
@@ -52,7 +52,7 @@ func syncTools() []*Tool {
 }
 
 func runSync(ctx context.Context, c Call) (Result, error) {
-	s := Sync{Node: text(c.Arguments, "node"), From: text(c.Arguments, "direction") == "from", Overwrite: flag(c.Arguments, "overwrite")}
+	s := SyncRequest{Node: text(c.Arguments, "node"), From: text(c.Arguments, "direction") == "from", Overwrite: flag(c.Arguments, "overwrite")}
 	paths, _ := c.Arguments["paths"].([]any)
 	for _, one := range paths {
 		path, _ := one.(string)

@@ -51,16 +51,16 @@ type Call struct {
 	// Ran, if set, is told of a command's end as its node has it.
 	Ran  func(ctx context.Context, e *nodev1.Exec)
 	Node Node
-	// Sync copies files to or from the agent's jail on another node.
-	Sync func(ctx context.Context, s Sync) (Synced, error)
+	// SyncRequest copies files to or from the agent's jail on another node.
+	Sync func(ctx context.Context, s SyncRequest) (SyncResult, error)
 	// Live reports whether the call is still wanted.
 	Live func(ctx context.Context) bool
 	// Answer is a person's, for tools that ask.
 	Answer Answer
-	// Past is the task's history.
-	Past Past
-	// Given is the task that the call had made, for tools that give work away.
-	Given Given
+	// StepSearcher is the task's history.
+	Past StepSearcher
+	// ChildTask is the task that the call had made, for tools that give work away.
+	Given ChildTask
 	// MCP is the server's side of it, for tools of MCP servers.
 	MCP *MCP
 	// Engine returns the search engine to ask.

@@ -27,7 +27,7 @@ mcp:
     timeout: 5m
   - {name: other-1, command: [other]}
   - {name: far, url: "https://mcp.example.com/mcp"}
-egress: {allow: [mcp.example.com]}`), persona.Known{})
+egress: {allow: [mcp.example.com]}`), persona.Vocabulary{})
 	require.NoError(t, err)
 	require.Equal(t, []persona.MCPServer{
 		{Name: "notes", Command: []string{"python3", "notes.py", "1", "true", "1"}, Env: []string{"A=1", "LANG=C"}, Tools: []string{"add", "list"}, Category: "safe", Timeout: 5 * time.Minute},
@@ -55,7 +55,7 @@ func TestEveryProblemOfAnMCPServerIsReported(t *testing.T) {
   - {name: far, url: "https://a:b@far.example/"}
   - {name: none}
 context: {summary_model: {provider: script, model: m}}
-approvals: {tools: [mcp__absent__add]}`), persona.Known{})
+approvals: {tools: [mcp__absent__add]}`), persona.Vocabulary{})
 	require.Error(t, err)
 	for _, want := range []string{
 		`a.md:9: mcp.name is "My Notes": use lower-case letters`,

@@ -24,7 +24,7 @@ const (
 
 // Parse reads a persona file. filename is used in messages only. The error is
 // a *Problems.
-func Parse(filename string, data []byte, known Known) (*Persona, error) {
+func Parse(filename string, data []byte, known Vocabulary) (*Persona, error) {
 	if filename == "" {
 		filename = "persona.md"
 	}
@@ -54,7 +54,7 @@ func Parse(filename string, data []byte, known Known) (*Persona, error) {
 // decoder collects the problems of one file.
 type decoder struct {
 	problems *Problems
-	known    Known
+	known    Vocabulary
 	servers  []*yaml.Node // of mcp.url
 }
 

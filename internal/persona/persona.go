@@ -221,8 +221,8 @@ type Jail struct {
 	ReadOnlyPaths []string
 }
 
-// Known is what the caller's side can do. A nil list is not checked.
-type Known struct {
+// Vocabulary is what the caller's side can do. A nil list is not checked.
+type Vocabulary struct {
 	Tools     []string
 	Providers []string
 	Modes     []string

@@ -12,7 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-var known = persona.Known{
+var known = persona.Vocabulary{
 	Tools:     []string{"shell_exec", "file_read", "update_plan", "complete_task"},
 	Providers: []string{"script", "anthropic", "openai"},
 	Modes:     []string{"autonomous"},

@@ -30,7 +30,7 @@ func TestAPersonaNamesItsTriggers(t *testing.T) {
   - {name: reviews, webhook: github, filter: payload.action == 'opened', map: {title: payload.pull_request.title}, rate: 60, max_body: 2MiB}
   - {name: tidy, loop: true, pause: 0s, budget_usd: 2.5}
   - {name: button, manual: true, priority: 9}
-`), persona.Known{})
+`), persona.Vocabulary{})
 	require.NoError(t, err)
 	require.Len(t, p.Triggers, 4)
 	cron, hook, loop, manual := p.Triggers[0], p.Triggers[1], p.Triggers[2], p.Triggers[3]
@@ -66,7 +66,7 @@ func TestWrongTriggersAreRefusedWithTheirLine(t *testing.T) {
 		"an amount":      {"  - {name: a, loop: true, budget_usd: -1}\n", "triggers.budget_usd must be a number"},
 		"what hub finds": {"  - {name: a, cron: '61 * * * *'}\n", "w.md:7: triggers, a: no such minute"},
 	} {
-		_, err := persona.Parse("w.md", triggered(c.text), persona.Known{Trigger: func(_ *persona.Persona, t persona.Trigger) error {
+		_, err := persona.Parse("w.md", triggered(c.text), persona.Vocabulary{Trigger: func(_ *persona.Persona, t persona.Trigger) error {
 			if strings.HasPrefix(t.Spec.GetCron().GetSchedule(), "61") {
 				return errors.New("no such minute")
 			}

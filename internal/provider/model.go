@@ -51,9 +51,9 @@ var known = map[string]map[string]Model{
 	},
 }
 
-// Knows returns what a model can do; of one that is not known, that it may
+// ModelInfo returns what a model can do; of one that is not known, that it may
 // think and cannot see, which errs on the safe side.
-func Knows(name, model string) Model {
+func ModelInfo(name, model string) Model {
 	best, out := -1, Model{Thinks: true}
 	for begin, m := range known[name] {
 		if strings.HasPrefix(model, begin) && len(begin) > best {

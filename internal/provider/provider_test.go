@@ -19,9 +19,9 @@ func TestADateIsNoPartOfAModelsName(t *testing.T) {
 }
 
 func TestWhatAModelCanDo(t *testing.T) {
-	require.EqualValues(t, 32_000, provider.Knows("anthropic", "claude-opus-4-1-20250805").OutputTokens, "the longest name that fits")
-	require.False(t, provider.Knows("openai", "gpt-4o-mini").Thinks)
-	require.Equal(t, provider.Model{Thinks: true}, provider.Knows("vllm", "my-own"), "of an unknown one the safe side")
+	require.EqualValues(t, 32_000, provider.ModelInfo("anthropic", "claude-opus-4-1-20250805").OutputTokens, "the longest name that fits")
+	require.False(t, provider.ModelInfo("openai", "gpt-4o-mini").Thinks)
+	require.Equal(t, provider.Model{Thinks: true}, provider.ModelInfo("vllm", "my-own"), "of an unknown one the safe side")
 	for _, name := range provider.Connectable() {
 		p, ok := provider.Of(name)
 		require.True(t, ok)

@@ -107,7 +107,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, fault.New(fault.Invalid, "this machine is not enrolled yet, and join-token or hub-url is empty").
 			WithFix("run `deckhand node token` for a token, then start with --hub-url and DECKHAND_JOIN_TOKEN")
 	}
-	d.metrics = newMetrics(c.Registry, standing{
+	d.metrics = newMetrics(c.Registry, nodeState{
 		dir: c.DataDir, jails: func() int { return len(d.jails.Connected()) }, reserved: func() bool { return d.ledger.Reserved() },
 	})
 	if d.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(c.DataDir, ledgerFile), Retention: c.KeepResults, Committed: d.metrics.committed}); err != nil {
@@ -125,7 +125,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if d.jails, err = jail.NewManager(ctx, jail.Config{
 		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,
 		RootPaths: c.RootPaths, ShowPaths: c.ShowPaths, JailShare: c.MaxJailShare, Overcommit: c.MaxJailsOvercommit, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Skills: d.shownSkills(), Log: c.Log.Named("jail"),
-		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, Room: d.ledger, Egress: d.egress,
+		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, Reserve: d.ledger, Egress: d.egress,
 	}); err != nil {
 		return nil, err
 	}

@@ -24,14 +24,14 @@ var (
 	commitSeconds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1}
 )
 
-// standing answers what a node's gauges read at a scrape.
-type standing struct {
+// nodeState answers what a node's gauges read at a scrape.
+type nodeState struct {
 	dir      string // of the disk that the node works on
 	jails    func() int
 	reserved func() bool
 }
 
-func newMetrics(r prometheus.Registerer, now standing) *metrics {
+func newMetrics(r prometheus.Registerer, now nodeState) *metrics {
 	const prefix = "deckhand_node_"
 	m := &metrics{
 		execs: prometheus.NewCounterVec(prometheus.CounterOpts{

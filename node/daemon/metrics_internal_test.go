@@ -17,7 +17,7 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	r := scrapetest.New()
-	m := newMetrics(r, standing{dir: t.TempDir(), jails: func() int { return 1 }, reserved: func() bool { return true }})
+	m := newMetrics(r, nodeState{dir: t.TempDir(), jails: func() int { return 1 }, reserved: func() bool { return true }})
 	now := time.Now()
 	m.ended(&nodev1.Exec{
 		EndReason: nodev1.EndReason_END_REASON_OUT_OF_MEMORY, LogBytes: 12,

@@ -8,13 +8,13 @@ import (
 
 // ready returns what this node needs to take work, as it is now. What runs goes
 // on without any of it.
-func (d *Daemon) ready() []metricsserver.Look {
-	link, disk := metricsserver.Look{What: "link"}, metricsserver.Look{What: "disk"}
+func (d *Daemon) ready() []metricsserver.ReadinessCheck {
+	link, disk := metricsserver.ReadinessCheck{What: "link"}, metricsserver.ReadinessCheck{What: "disk"}
 	if !d.linked.Load() {
 		link.Problem = errors.New("no session with the hub stands; see the log")
 	}
 	if d.ledger.Reserved() {
 		disk.Problem = errors.New("it is full: only control and cancellation work")
 	}
-	return []metricsserver.Look{link, disk}
+	return []metricsserver.ReadinessCheck{link, disk}
 }

@@ -73,7 +73,7 @@ func prepared(tb testing.TB) *node {
 	n := &node{tb: tb, cfg: jailtest.Config(tb)}
 	tb.Cleanup(func() {
 		n.stop()
-		n.cfg.Room = nil
+		n.cfg.Reserve = nil
 		jailtest.RemoveAll(tb, n.cfg)
 	})
 	return n
@@ -90,7 +90,7 @@ func (n *node) start() {
 	n.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(n.cfg.DataDir, "ledger.db"), BootID: n.boot, Now: n.now})
 	require.NoError(n.tb, err)
 	n.undo = append(n.undo, func() { require.NoError(n.tb, n.ledger.Close()) })
-	n.cfg.Room, n.cfg.Now = n.ledger, n.now
+	n.cfg.Reserve, n.cfg.Now = n.ledger, n.now
 	n.jails, err = jail.NewManager(ctx, n.cfg)
 	require.NoError(n.tb, err)
 	n.undo = append(n.undo, func() { _ = n.jails.Close() })

@@ -82,7 +82,7 @@ func (w *Writer) keep(stream Stream, p []byte) int {
 		}
 	}
 	w.offset += int64(n)
-	if err := w.tell(r); err != nil && w.err == nil {
+	if err := w.writeRecord(r); err != nil && w.err == nil {
 		w.err = err
 	}
 	return n
@@ -96,19 +96,19 @@ func (w *Writer) drop(n int64) {
 	}
 	w.offset += n
 	if w.offset-w.gap.from >= 2*(w.gap.told-w.gap.from) {
-		w.tellGap()
+		w.writeGap()
 	}
 }
 
-// tellGap writes what no record tells of yet. On a full disk there may be no
+// writeGap writes what no record tells of yet. On a full disk there may be no
 // room for it; the log's end is then known from elsewhere.
-func (w *Writer) tellGap() {
+func (w *Writer) writeGap() {
 	for w.gap.open && w.gap.told < w.offset {
 		r := record{
 			offset: w.gap.told, stream: Gap, reason: DiskFull,
 			length: uint32(min(w.offset-w.gap.told, math.MaxUint32)),
 		}
-		if w.tell(r) != nil {
+		if w.writeRecord(r) != nil {
 			return
 		}
 		w.gap.told = r.end()
@@ -119,11 +119,11 @@ func (w *Writer) tellGap() {
 func (w *Writer) Resize(rows, cols uint16) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.tell(record{offset: w.offset, stream: Resize, rows: rows, cols: cols})
+	return w.writeRecord(record{offset: w.offset, stream: Resize, rows: rows, cols: cols})
 }
 
-// tell adds a record to the index, with the time.
-func (w *Writer) tell(r record) error {
+// writeRecord adds a record to the index, with the time.
+func (w *Writer) writeRecord(r record) error {
 	w.last = max(w.last, w.now().UnixNano())
 	r.time = w.last
 	var buf [RecordSize]byte
@@ -163,7 +163,7 @@ func (w *Writer) Err() error {
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tellGap()
+	w.writeGap()
 	err := w.data.Close()
 	if ierr := w.index.Close(); err == nil {
 		err = ierr

@@ -151,13 +151,13 @@ func runStub(args *stubArgs) {
 	// said so.
 	child, errno := rawVfork(vforkFlags)
 	if errno != 0 {
-		say(reportFailed, stepFork, syscall.Errno(errno))
+		sendReport(reportFailed, stepFork, syscall.Errno(errno))
 		exit(1)
 	}
 	if child == 0 {
 		runCommand(args)
 	}
-	say(reportStarted, child, 0)
+	sendReport(reportStarted, child, 0)
 	for fd := uintptr(0); fd < 3; fd++ {
 		syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 	}
@@ -171,7 +171,7 @@ func runStub(args *stubArgs) {
 			exit(0) // ECHILD: the whole tree is gone
 		}
 		if pid == child {
-			say(reportExited, uintptr(status), 0)
+			sendReport(reportExited, uintptr(status), 0)
 		}
 	}
 }
@@ -227,13 +227,13 @@ func runCommand(args *stubArgs) {
 //go:norace
 //go:nosplit
 func fail(step uintptr, errno syscall.Errno) {
-	say(reportFailed, step, errno)
+	sendReport(reportFailed, step, errno)
 	exit(127)
 }
 
 //go:norace
 //go:nosplit
-func say(kind reportKind, value uintptr, errno syscall.Errno) {
+func sendReport(kind reportKind, value uintptr, errno syscall.Errno) {
 	r := report{kind: kind, value: int32(value), errno: int32(errno)}
 	syscall.RawSyscall(unix.SYS_WRITE, 3, uintptr(unsafe.Pointer(&r)), reportSize)
 }

@@ -55,8 +55,8 @@ type Config struct {
 	// Egress lets jails reach what their specs allow; nil for nothing at all. It
 	// runs for as long as jails are asked for.
 	Egress *egress.Proxy
-	// Room is what is kept of the disk for a full one; nil for nothing.
-	Room Room
+	// Reserve is what is kept of the disk for a full one; nil for nothing.
+	Reserve DiskReserve
 	// NoHostMode refuses every command on the machine itself.
 	NoHostMode bool
 	// Now is the clock; nil for time.Now.
@@ -65,19 +65,19 @@ type Config struct {
 	Log hclog.Logger
 }
 
-// Room is part of the disk that is kept for when it is full.
-type Room interface {
+// Reserve is part of the disk that is kept for when it is full.
+type DiskReserve interface {
 	// WithReserve runs a small write, and once more with that room given up.
 	WithReserve(write func() error) error
 	// Accepting refuses what is new while the disk is full.
 	Accepting() error
 }
 
-// noRoom keeps nothing.
-type noRoom struct{}
+// noReserve keeps nothing.
+type noReserve struct{}
 
-func (noRoom) WithReserve(write func() error) error { return write() }
-func (noRoom) Accepting() error                     { return nil }
+func (noReserve) WithReserve(write func() error) error { return write() }
+func (noReserve) Accepting() error                     { return nil }
 
 // The defaults of Config.
 const (
@@ -143,8 +143,8 @@ func (c Config) complete() (Config, error) {
 	if c.IdleStop == 0 {
 		c.IdleStop = DefaultIdleStop
 	}
-	if c.Room == nil {
-		c.Room = noRoom{}
+	if c.Reserve == nil {
+		c.Reserve = noReserve{}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -114,7 +114,7 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 	}
 	rec, err := readRecord(p.record)
 	if err == nil {
-		err = m.applyHold(ctx, e, conn, id, rec.GetFrozenBy())
+		err = m.applyFreeze(ctx, e, conn, id, rec.GetFrozenBy())
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.client.Close())

@@ -45,7 +45,7 @@ func (m *Manager) Kill(ctx context.Context, id, by string) (execs []string, left
 	execs, left, err = k.run(killCtx)
 	m.cfg.Log.Info("killed everything in a jail", "jail", id, "by", by, "execs", len(execs), "left", left, "error", err)
 	if k.held && conn.Alive() {
-		err = errors.Join(err, m.applyHold(ctx, e, conn, id, rec.GetFrozenBy()))
+		err = errors.Join(err, m.applyFreeze(ctx, e, conn, id, rec.GetFrozenBy()))
 	}
 	return execs, left, err
 }

@@ -18,34 +18,34 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Keeper stops the jails of a Manager that nobody uses, and clears what is left
+// Reaper stops the jails of a Manager that nobody uses, and clears what is left
 // of those that were lost. It is a lifecycle.Service.
-type Keeper struct {
+type Reaper struct {
 	lifecycle.Runner
 
 	m     *Manager
 	every time.Duration
 }
 
-var _ lifecycle.Service = (*Keeper)(nil)
+var _ lifecycle.Service = (*Reaper)(nil)
 
 // keepEvery is how often a Keeper looks unless the idle time is so short that
 // it must look more often.
 const keepEvery = time.Minute
 
 // NewKeeper creates the Keeper of a Manager.
-func NewKeeper(m *Manager) *Keeper {
+func NewKeeper(m *Manager) *Reaper {
 	every := keepEvery
 	if m.cfg.IdleStop > 0 {
 		every = max(min(every, m.cfg.IdleStop/4), time.Millisecond)
 	}
-	return &Keeper{m: m, every: every}
+	return &Reaper{m: m, every: every}
 }
 
 // Start begins to look after the jails.
-func (k *Keeper) Start(ctx context.Context) error { return k.Run(ctx, k.loop) }
+func (k *Reaper) Start(ctx context.Context) error { return k.Run(ctx, k.loop) }
 
-func (k *Keeper) loop(ctx context.Context) error {
+func (k *Reaper) loop(ctx context.Context) error {
 	tick := time.NewTicker(k.every)
 	defer tick.Stop()
 	for {
@@ -251,7 +251,7 @@ func (m *Manager) SetDrain(to Drain) error {
 	if err != nil {
 		return fmt.Errorf("begin the drain: %w", err)
 	}
-	if err := m.cfg.Room.WithReserve(func() error { return writeFile(path, raw) }); err != nil {
+	if err := m.cfg.Reserve.WithReserve(func() error { return writeFile(path, raw) }); err != nil {
 		return fmt.Errorf("begin the drain: %w", err)
 	}
 	m.drain = to

@@ -294,7 +294,7 @@ func (m *Manager) ensure(ctx context.Context, spec *nodev1.JailSpec) (*nodev1.Ja
 			return nil, err
 		}
 	}
-	if err := m.cfg.Room.Accepting(); err != nil {
+	if err := m.cfg.Reserve.Accepting(); err != nil {
 		return nil, err
 	}
 	done()

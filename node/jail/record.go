@@ -62,7 +62,7 @@ func (m *Manager) writeRecord(path string, rec *nodev1.JailRecord) error {
 	if err != nil {
 		return fmt.Errorf("encode the jail's record: %w", err)
 	}
-	if err := m.cfg.Room.WithReserve(func() error { return writeFile(path, raw) }); err != nil {
+	if err := m.cfg.Reserve.WithReserve(func() error { return writeFile(path, raw) }); err != nil {
 		return fmt.Errorf("write the jail's record: %w", err)
 	}
 	return nil

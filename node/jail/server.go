@@ -61,7 +61,7 @@ func (s *server) FreezeJail(ctx context.Context, req *nodev1.FreezeJailRequest) 
 	if err := checkHolder(req.GetHolder()); err != nil {
 		return nil, s.fail("freeze a jail", err)
 	}
-	one, err := s.m.Hold(ctx, req.GetJailId(), req.GetHolder())
+	one, err := s.m.FreezeFor(ctx, req.GetJailId(), req.GetHolder())
 	if err != nil {
 		return nil, s.fail("freeze a jail", err)
 	}
@@ -73,7 +73,7 @@ func (s *server) ThawJail(ctx context.Context, req *nodev1.ThawJailRequest) (*no
 	if err := checkHolder(req.GetHolder()); err != nil {
 		return nil, s.fail("thaw a jail", err)
 	}
-	one, err := s.m.Release(ctx, req.GetJailId(), req.GetHolder())
+	one, err := s.m.ThawFor(ctx, req.GetJailId(), req.GetHolder())
 	if err != nil {
 		return nil, s.fail("thaw a jail", err)
 	}

@@ -78,12 +78,12 @@ func ledgerStep(ctx context.Context) (_ result, err error) {
 	}
 	hidden := &redact.Redactor{}
 	steps := step.New(step.Config{
-		Store: st, Plans: quota.New(quota.Config{Store: st}), Role: user.New(user.Config{Store: st}).Role, Policies: policy.New(policy.Config{Store: st, Vault: v, Redact: hidden}), Agents: agent.NewService(st, nil, persona.Known{Tools: tools.Names()}), Tools: tools, Vault: v, Redact: hidden,
+		Store: st, Plans: quota.New(quota.Config{Store: st}), Role: user.New(user.Config{Store: st}).Role, Policies: policy.New(policy.Config{Store: st, Vault: v, Redact: hidden}), Agents: agent.NewService(st, nil, persona.Vocabulary{Tools: tools.Names()}), Tools: tools, Vault: v, Redact: hidden,
 		Recorder: event.NewRecorder(event.RecorderConfig{
 			Store: st, Redact: hidden, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
 		}),
-		Node:     func(string) (tool.Node, error) { return instant{}, nil },
-		Recorded: func(string, string) {}, Admit: func(string) {}, NodeWait: time.Second, Log: hclog.NewNullLogger(),
+		Node:       func(string) (tool.Node, error) { return instant{}, nil },
+		AckOutcome: func(string, string) {}, Admit: func(string) {}, NodeWait: time.Second, Log: hclog.NewNullLogger(),
 	})
 	peer, err := pgx.Connect(ctx, s.cluster.URL("deckhand"))
 	if err != nil {

@@ -153,7 +153,7 @@ type run struct {
 	// offered are the tools that the model is told of.
 	offered []*deckhandv1.Tool
 	// planned is the plan in force after some turns.
-	planned standing
+	planned planState
 	// memory is the first message; nil when it has to be made.
 	memory *memory
 	// forgot is the last turn whose results the window let go of.

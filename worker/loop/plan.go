@@ -183,9 +183,9 @@ func (r *run) plan() (*plan, int32) {
 	return r.planned.plan, r.planned.turn
 }
 
-// standing is the plan in force and the turn that set it, of the turns up to
+// planState is the plan in force and the turn that set it, of the turns up to
 // one.
-type standing struct {
+type planState struct {
 	plan *plan
 	turn int32
 	upTo int32

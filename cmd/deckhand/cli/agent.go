@@ -225,7 +225,7 @@ func readPersona(path string) (request *deckhandv1.ApplyAgentRequest, name strin
 	if err != nil {
 		return nil, "", err
 	}
-	parsed, err := persona.Parse(path, markdown, persona.Known{})
+	parsed, err := persona.Parse(path, markdown, persona.Vocabulary{})
 	if err != nil {
 		return nil, "", err
 	}

@@ -68,7 +68,7 @@ func (gemini) read(method, rest string, p provider.Provider, body []byte) (*requ
 		}
 	}
 	budget := generation.Thinking.Budget
-	out.thinks = provider.Knows(p.Name, name).Thinks && (budget == nil || *budget != 0)
+	out.thinks = provider.ModelInfo(p.Name, name).Thinks && (budget == nil || *budget != 0)
 	out.body = object(m)
 	return out, nil
 }

@@ -51,7 +51,7 @@ func (openai) read(method, rest string, p provider.Provider, body []byte) (*requ
 		return nil, err
 	}
 	out := &request{endpoint: rest, model: text(m["model"])}
-	out.thinks = provider.Knows(p.Name, out.model).Thinks
+	out.thinks = provider.ModelInfo(p.Name, out.model).Thinks
 	if err := onlyTools(m["tools"], "function"); err != nil {
 		return nil, err
 	}

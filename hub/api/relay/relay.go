@@ -75,8 +75,8 @@ const (
 // Model is a model by its provider's name of it.
 type Model struct{ Provider, Name string }
 
-// Grant is a leased task and its way to a provider.
-type Grant struct {
+// Authorization is a leased task and how its provider is reached.
+type Authorization struct {
 	Task db.Task
 	// Access returns the way to the provider.
 	Access func() (credential.Access, error)
@@ -86,9 +86,9 @@ type Grant struct {
 
 // Config holds the dependencies of the relay.
 type Config struct {
-	// Grant returns what a lease holds of a provider, from one look at the
+	// Authorize returns what a lease holds of a provider, from one look at the
 	// database; a stale lease is refused.
-	Grant func(ctx context.Context, le lease.Lease, provider string) (Grant, error)
+	Authorize func(ctx context.Context, le lease.Lease, provider string) (Authorization, error)
 	// Ended returns those of the leases that have ended.
 	Ended func(ctx context.Context, leases []lease.Lease) ([]lease.Lease, error)
 	// Disconnected returns those of the credentials that are there no more.
@@ -239,7 +239,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	if err := r.cfg.Failures.MayFail(req.RemoteAddr); err != nil {
 		return nil, refuseFault(err)
 	}
-	grant, err := r.cfg.Grant(ctx, le, p.Name)
+	grant, err := r.cfg.Authorize(ctx, le, p.Name)
 	if err != nil {
 		if fault.Is(err, fault.Unauthenticated) || fault.As(err) != nil && fault.As(err).Code == fault.LeaseEnded {
 			r.cfg.Failures.Failed(req.RemoteAddr)
@@ -280,7 +280,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	if err := r.cfg.Turn(ctx, t.OrgID, p.Name); err != nil {
 		return nil, r.refuse(err, "wait for a turn")
 	}
-	c.worst = worst(asked, provider.Knows(p.Name, m.Name), len(body))
+	c.worst = worst(asked, provider.ModelInfo(p.Name, m.Name), len(body))
 	c.meter = newMeter(f.usage(asked.endpoint), asked)
 	if c.reservation, err = r.cfg.Reserve(ctx, budget.Call{Task: t, Provider: p.Name, Model: m.Name, Worst: c.price.Micros(c.price.Worst(c.worst))}); err != nil {
 		refused := r.refuse(err, "reserve the cost")

@@ -60,11 +60,11 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 	}))
 	t.Cleanup(upstream.Close)
 	r.Server = httptest.NewServer(relay.New(relay.Config{
-		Grant: func(_ context.Context, le lease.Lease, name string) (relay.Grant, error) {
+		Authorize: func(_ context.Context, le lease.Lease, name string) (relay.Authorization, error) {
 			if le.Token != "token" {
-				return relay.Grant{}, lease.Stale(le)
+				return relay.Authorization{}, lease.Stale(le)
 			}
-			return relay.Grant{
+			return relay.Authorization{
 				Task: db.Task{ID: le.TaskID, OrgID: "org_1", Attempt: le.Attempt},
 				Access: func() (credential.Access, error) {
 					if name == "mistral" {

@@ -46,9 +46,9 @@ type Config struct {
 	Nodes    NodeStore
 	// Replica names this hub process in the session rows.
 	Replica string
-	// Directory tells which other replica holds a node; nil when there is only
+	// Locator tells which other replica holds a node; nil when there is only
 	// this one.
-	Directory Directory
+	Directory Locator
 	// Forwarded, if set, is told of each call that came from another replica
 	// ("in") or went to one ("out"), when it has ended or, for a stream that goes
 	// out, has begun.

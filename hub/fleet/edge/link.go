@@ -45,7 +45,7 @@ func (l *Link) reason() error {
 // Link is a live session of one node that this replica holds, and the way to
 // call it.
 type Link struct {
-	Way
+	NodeClient
 
 	edge   *Edge
 	node   ca.Node
@@ -56,7 +56,7 @@ type Link struct {
 	epoch int64
 	hello *nodev1.SessionResponse_Hello
 
-	recorded recorded
+	recorded ackQueue
 
 	ctx context.Context // ends with the link; its cause says why
 	end context.CancelCauseFunc
@@ -68,7 +68,7 @@ func newLink(ctx context.Context, e *Edge, conn net.Conn, node ca.Node) *Link {
 	l := &Link{edge: e, node: node, remote: conn.RemoteAddr().String(), closed: make(chan struct{})}
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	l.conn = l.clientOn(conn)
-	l.Way = Way{l.conn}
+	l.NodeClient = NodeClient{l.conn}
 	return l
 }
 

@@ -268,7 +268,7 @@ func onward(md metadata.MD) metadata.MD {
 
 // conn returns the connection to another replica, which is dialled by its first
 // call.
-func (p *peers) conn(place Place) (*grpc.ClientConn, error) {
+func (p *peers) conn(place ReplicaLocation) (*grpc.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conns == nil {
@@ -327,7 +327,7 @@ func (p *peers) dial(ctx context.Context, address, replica string) (net.Conn, er
 type remote struct {
 	peers  *peers
 	nodeID string
-	place  Place
+	place  ReplicaLocation
 }
 
 var _ grpc.ClientConnInterface = (*remote)(nil)

@@ -29,20 +29,20 @@ import (
 // directory says that every node is at one place.
 type directory struct {
 	mu    sync.Mutex
-	place *edge.Place
+	place *edge.ReplicaLocation
 }
 
-func (d *directory) set(p *edge.Place) {
+func (d *directory) set(p *edge.ReplicaLocation) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.place = p
 }
 
-func (d *directory) Locate(_ context.Context, nodeID string) (edge.Place, error) {
+func (d *directory) Locate(_ context.Context, nodeID string) (edge.ReplicaLocation, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.place == nil {
-		return edge.Place{}, fault.New(fault.NotFound, "nobody holds %s", nodeID)
+		return edge.ReplicaLocation{}, fault.New(fault.NotFound, "nobody holds %s", nodeID)
 	}
 	return *d.place, nil
 }
@@ -58,8 +58,8 @@ func pair(t *testing.T) (first, second *hub, where *directory) {
 	return first, second, where
 }
 
-func (h *hub) place(l *edge.Link) *edge.Place {
-	return &edge.Place{Replica: "hub_1", Address: h.Addr().String(), Epoch: l.Epoch()}
+func (h *hub) place(l *edge.Link) *edge.ReplicaLocation {
+	return &edge.ReplicaLocation{Replica: "hub_1", Address: h.Addr().String(), Epoch: l.Epoch()}
 }
 
 // slowExecs are commands that end only when their caller goes away.

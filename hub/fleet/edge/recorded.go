@@ -2,10 +2,10 @@ package edge
 
 import "sync"
 
-// recorded are the steps and execs whose end is on record here and whose node
+// ackQueue are the steps and execs whose end is on record here and whose node
 // has not been told yet. It is told with the next heartbeat; what a lost link
 // takes along the node only keeps for longer.
-type recorded struct {
+type ackQueue struct {
 	mu  sync.Mutex
 	ids []string
 }
@@ -22,7 +22,7 @@ func (l *Link) Recorded(id string) {
 }
 
 // take returns the next that the node is told of.
-func (r *recorded) take() []string {
+func (r *ackQueue) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := min(len(r.ids), maxRecorded)

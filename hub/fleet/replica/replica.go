@@ -45,7 +45,7 @@ type Replica struct {
 	cfg Config
 }
 
-var _ edge.Directory = (*Replica)(nil)
+var _ edge.Locator = (*Replica)(nil)
 
 // New creates a Replica.
 func New(cfg Config) *Replica { return &Replica{cfg: cfg} }
@@ -92,15 +92,15 @@ func (r *Replica) touch(ctx context.Context) error {
 }
 
 // Locate returns where a node's link is.
-func (r *Replica) Locate(ctx context.Context, nodeID string) (edge.Place, error) {
+func (r *Replica) Locate(ctx context.Context, nodeID string) (edge.ReplicaLocation, error) {
 	row, err := r.cfg.Store.LocateNode(ctx, db.LocateNodeParams{NodeID: nodeID, StaleAfter: r.cfg.StaleAfter})
 	if store.IsNotFound(err) {
-		return edge.Place{}, fault.New(fault.NotFound, "no hub holds a link to node %s", nodeID).WithObject(nodeID)
+		return edge.ReplicaLocation{}, fault.New(fault.NotFound, "no hub holds a link to node %s", nodeID).WithObject(nodeID)
 	}
 	if err != nil {
-		return edge.Place{}, fmt.Errorf("find the hub that holds node %s: %w", nodeID, err)
+		return edge.ReplicaLocation{}, fmt.Errorf("find the hub that holds node %s: %w", nodeID, err)
 	}
-	return edge.Place{Replica: row.ID, Address: row.Address, Epoch: row.Epoch}, nil
+	return edge.ReplicaLocation{Replica: row.ID, Address: row.Address, Epoch: row.Epoch}, nil
 }
 
 // Forget deletes the rows of processes that died; the leader does it now and

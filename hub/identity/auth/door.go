@@ -167,5 +167,5 @@ func callerOf(ctx context.Context, r *http.Request) string {
 	if id := Known(ctx); id.OrgID != "" {
 		return id.SessionID + id.TokenID
 	}
-	return Network(r.RemoteAddr)
+	return RateKey(r.RemoteAddr)
 }

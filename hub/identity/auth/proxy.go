@@ -34,10 +34,10 @@ func within(addr netip.Addr, networks []netip.Prefix) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// Behind takes a request that comes from one of the proxies for one of whoever
+// TrustProxies takes a request that comes from one of the proxies for one of whoever
 // the proxy had it from: the last address in X-Forwarded-For that is no
 // proxy's. Nobody else's word counts.
-func Behind(proxies []netip.Prefix, next http.Handler) http.Handler {
+func TrustProxies(proxies []netip.Prefix, next http.Handler) http.Handler {
 	if len(proxies) == 0 {
 		return next
 	}

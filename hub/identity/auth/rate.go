@@ -59,11 +59,11 @@ func (r *Rates) token(id string) error {
 
 // address counts a call from an address.
 func (r *Rates) address(peer string) error {
-	return r.take(r.byNetwork, Network(peer), ofAddress*r.perSecond, "from your address")
+	return r.take(r.byNetwork, RateKey(peer), ofAddress*r.perSecond, "from your address")
 }
 
 func (r *Rates) failuresOf(peer string) *rate.Limiter {
-	network := Network(peer)
+	network := RateKey(peer)
 	bucket, ok := r.failed.Get(network)
 	if !ok {
 		bucket = rate.NewLimiter(failures, failuresAtOnce)
@@ -118,8 +118,8 @@ func AddressOf(peer string) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-// Network returns what of a peer's address is counted as one.
-func Network(peer string) string {
+// RateKey returns what of a peer's address is counted as one.
+func RateKey(peer string) string {
 	addr := AddressOf(peer)
 	if !addr.IsValid() {
 		return peer

@@ -37,12 +37,12 @@ type counted struct {
 // count counts an attempt before it is looked at, and refuses it when there
 // were too many.
 func (s *Sessions) count(ctx context.Context, address, account string) (counted, error) {
-	c := counted{store: s.cfg.Store, address: ident.Hash("address " + auth.Network(address))}
+	c := counted{store: s.cfg.Store, address: ident.Hash("address " + auth.RateKey(address))}
 	if err := s.within(ctx, c.address, perAddress, "from your address"); err != nil {
 		return c, err
 	}
 	if account != "" {
-		network := auth.Network(address)
+		network := auth.RateKey(address)
 		c.account, c.everywhere = ident.Hash("account "+account+" from "+network), ident.Hash("account "+account)
 		if err := s.within(ctx, c.account, perAccount, "to this account from your address"); err != nil {
 			return c, err

@@ -49,7 +49,7 @@ type RecorderConfig struct {
 	Notify func(orgID, taskID string)
 	// Stored, if set, is told after the commit of each batch of events of one
 	// task, as they were given and not masked: it may count them.
-	Stored func(drafts []Draft)
+	OnStored func(drafts []Draft)
 	// Ended is called after the commit that brought a task to a final state.
 	Ended func(t db.Task)
 	// Parked is called after the commit that let a task begin to wait for a
@@ -65,8 +65,8 @@ type Recorder struct{ cfg RecorderConfig }
 
 // NewRecorder creates a Recorder.
 func NewRecorder(cfg RecorderConfig) *Recorder {
-	if cfg.Stored == nil {
-		cfg.Stored = func([]Draft) {}
+	if cfg.OnStored == nil {
+		cfg.OnStored = func([]Draft) {}
 	}
 	if cfg.Family == nil {
 		cfg.Family = func(db.Task) {}
@@ -157,7 +157,7 @@ func (r *Recorder) once(ctx context.Context, kept map[any]any, lock func(ahead *
 		return err
 	}
 	for _, drafts := range tx.stored {
-		r.cfg.Stored(drafts)
+		r.cfg.OnStored(drafts)
 	}
 	for key := range tx.touched {
 		r.cfg.Notify(key[0], key[1])
@@ -196,8 +196,8 @@ func (tx *Tx) Redact(orgID string) *redact.Redactor { return tx.recorder.cfg.Red
 // is not.
 func (tx *Tx) AfterCommit(fn func()) { tx.after = append(tx.after, fn) }
 
-// Holder is who may append to a task: the worker that holds its lease.
-type Holder struct {
+// LeaseRef is who may append to a task: the worker that holds its lease.
+type LeaseRef struct {
 	OrgID, TaskID string
 	Attempt       int32
 	LeaseHash     []byte
@@ -206,10 +206,10 @@ type Holder struct {
 	Batch int64
 }
 
-// AppendHeld numbers and stores events of a leased task in one round trip. It
+// AppendLeased numbers and stores events of a leased task in one round trip. It
 // answers the last number, 0 for a batch that was stored before, and held false
 // when the lease has ended.
-func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (seq int64, held bool, err error) {
+func (r *Recorder) AppendLeased(ctx context.Context, h LeaseRef, drafts ...Draft) (seq int64, held bool, err error) {
 	types, payloads, err := r.encode(h.OrgID, h.TaskID, drafts)
 	if err != nil {
 		return 0, false, err
@@ -224,16 +224,16 @@ func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (s
 		return 0, false, fmt.Errorf("append events of %s: %w", h.TaskID, err)
 	}
 	if seq > 0 {
-		r.cfg.Stored(drafts)
+		r.cfg.OnStored(drafts)
 	}
 	r.cfg.Notify(h.OrgID, h.TaskID)
 	return seq, true, nil
 }
 
-// Alone has a statement of its own store events together with what they tell of:
+// AppendWith has a statement of its own store events together with what they tell of:
 // store is given their types and their payloads as masked JSON, and watchers are
 // told when it answers no error.
-func (r *Recorder) Alone(orgID, taskID string, store func(types, payloads []string) error, drafts ...Draft) error {
+func (r *Recorder) AppendWith(orgID, taskID string, store func(types, payloads []string) error, drafts ...Draft) error {
 	types, payloads, err := r.encode(orgID, taskID, drafts)
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (r *Recorder) Alone(orgID, taskID string, store func(types, payloads []stri
 	if err := store(types, payloads); err != nil {
 		return err
 	}
-	r.cfg.Stored(drafts)
+	r.cfg.OnStored(drafts)
 	r.cfg.Notify(orgID, taskID)
 	return nil
 }

@@ -64,7 +64,7 @@ type WatcherConfig struct {
 	SlowAfter time.Duration
 	// Sent, if set, is told of each event that was sent to whom follows, and how
 	// long after it was written.
-	Sent func(lag time.Duration)
+	OnSent func(lag time.Duration)
 }
 
 // Watcher streams events.
@@ -80,8 +80,8 @@ func NewWatcher(cfg WatcherConfig) *Watcher {
 	if cfg.SlowAfter <= 0 {
 		cfg.SlowAfter = 10 * time.Second
 	}
-	if cfg.Sent == nil {
-		cfg.Sent = func(time.Duration) {}
+	if cfg.OnSent == nil {
+		cfg.OnSent = func(time.Duration) {}
 	}
 	return &Watcher{cfg: cfg}
 }
@@ -202,7 +202,7 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 			}
 			lastSent = time.Now()
 			if q.Follow {
-				w.cfg.Sent(lastSent.Sub(row.Time))
+				w.cfg.OnSent(lastSent.Sub(row.Time))
 			}
 		}
 		if len(rows) == batch {

@@ -115,7 +115,7 @@ func New(cfg Config) *Metrics {
 	cfg.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "deckhand_hub_database_waits_total", Help: "Times that a connection to the database had to be waited for.",
 	}, func() float64 { return float64(cfg.Pool().EmptyAcquireCount()) }))
-	cfg.Registry.MustRegister(newStanding(cfg.Queries))
+	cfg.Registry.MustRegister(newDatabaseCollector(cfg.Queries))
 	return m
 }
 
@@ -234,17 +234,17 @@ func (m *Metrics) Forwarded(direction string, err error) {
 	m.forwarded.WithLabelValues(direction, outcome).Inc()
 }
 
-// standing is what the database says at a scrape. Without it these metrics are
+// databaseCollector is what the database says at a scrape. Without it these metrics are
 // absent, and not zero.
-type standing struct {
+type databaseCollector struct {
 	queries             *db.Queries
 	open, oldest, inbox *prometheus.Desc
 }
 
 const readTimeout = 3 * time.Second
 
-func newStanding(q *db.Queries) *standing {
-	return &standing{
+func newDatabaseCollector(q *db.Queries) *databaseCollector {
+	return &databaseCollector{
 		queries: q,
 		open:    prometheus.NewDesc("deckhand_hub_tasks", "Tasks that have not ended, by state; queued is the queue's depth.", []string{"state"}, nil),
 		oldest:  prometheus.NewDesc("deckhand_hub_queue_oldest_wait_seconds", "How long the task has waited that has been in the queue longest.", nil, nil),
@@ -253,14 +253,14 @@ func newStanding(q *db.Queries) *standing {
 }
 
 // Describe implements prometheus.Collector.
-func (s *standing) Describe(out chan<- *prometheus.Desc) {
+func (s *databaseCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- s.open
 	out <- s.oldest
 	out <- s.inbox
 }
 
 // Collect implements prometheus.Collector.
-func (s *standing) Collect(out chan<- prometheus.Metric) {
+func (s *databaseCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	tasks, err := s.queries.OpenTasks(ctx)

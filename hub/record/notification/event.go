@@ -96,7 +96,7 @@ func tell(orgID, kind string, row db.EventsToTellRow, payload map[string]any) Cl
 	case executionFailed, executionPaused, taskEscalated, agentRetry:
 		e.Data.RetryCount = &row.Failures
 	}
-	e.Data.Summary = words(kind, row.AgentName, row.TaskID, payload)
+	e.Data.Summary = summary(kind, row.AgentName, row.TaskID, payload)
 	return e
 }
 
@@ -122,8 +122,8 @@ func (e CloudEvent) encode() ([]byte, error) {
 // maxSummary is in characters.
 const maxSummary = 500
 
-// words returns one line about an event.
-func words(kind, agent, taskID string, p map[string]any) string {
+// summary returns one line about an event.
+func summary(kind, agent, taskID string, p map[string]any) string {
 	text := func(field string) string {
 		s, _ := p[field].(string)
 		return s

@@ -54,8 +54,8 @@ var stored = []string{
 	toolSelected, "workspace_restored", "workspace_undone",
 }
 
-// told is a type under which an event is told besides its own.
-type told struct {
+// alias is a type under which an event is told besides its own.
+type alias struct {
 	name string
 	// from is the event's own type.
 	from string
@@ -70,8 +70,8 @@ func says(field string, words ...string) func(map[string]any) bool {
 	}
 }
 
-// tells are those of other systems' lifecycle events.
-var tells = []told{
+// aliases are those of other systems' lifecycle events.
+var aliases = []alias{
 	{name: "agent.started", from: "execution_started"},
 	{name: "agent.progress", from: "progress_update"},
 	{name: "agent.tool.called", from: toolExecuting},
@@ -117,7 +117,7 @@ var people = []string{"approvals", "questions", "failures", "budgets", "escalati
 // all are all types that are told.
 func all() []string {
 	out := slices.Concat(stored, elsewhere)
-	for _, t := range tells {
+	for _, t := range aliases {
 		out = append(out, t.name)
 	}
 	slices.Sort(out)
@@ -159,7 +159,7 @@ func (c choice) sources() []string {
 			out = append(out, t)
 		}
 	}
-	for _, t := range tells {
+	for _, t := range aliases {
 		if c[t.name] {
 			out = append(out, t.from)
 		}
@@ -174,7 +174,7 @@ func (c choice) of(own string, payload map[string]any) []string {
 	if c[own] {
 		out = append(out, own)
 	}
-	for _, t := range tells {
+	for _, t := range aliases {
 		if t.from == own && c[t.name] && (t.when == nil || t.when(payload)) {
 			out = append(out, t.name)
 		}

@@ -369,7 +369,7 @@ func TestEventsAreOnNATS(t *testing.T) {
 	require.Empty(t, r.notices(d.ID), "nothing is stored for NATS")
 	require.Equal(t, "delivered", r.tested(d.ID).State)
 	require.NoError(t, r.recorder.Tx(t.Context(), func(tx *event.Tx) error {
-		return r.notify.Announce(t.Context(), tx, notification.Happening{OrgID: org, Kind: notification.TriggerTripped, Object: "trig_1"})
+		return r.notify.Announce(t.Context(), tx, notification.Event{OrgID: org, Kind: notification.TriggerTripped, Object: "trig_1"})
 	}))
 	require.Len(t, r.notices(d.ID), 1, "it did not ask for triggers")
 }

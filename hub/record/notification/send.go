@@ -226,7 +226,7 @@ func (s *Service) settle(ctx context.Context, d db.Destination, id string, attem
 	if settled == 0 {
 		return nil // another hub took it for lost
 	}
-	s.cfg.Sent(d.Kind, state)
+	s.cfg.OnSent(d.Kind, state)
 	if state == dead {
 		s.cfg.Log.Warn("a notice is given up: deckhand destination redrive sends it again", "notice_id", id, "destination", d.Name, "error", t.Error)
 	}

@@ -151,7 +151,7 @@ func TestADestinationHearsOfItsAgentsAndKinds(t *testing.T) {
 		}
 	}
 	require.NoError(t, r.recorder.Tx(t.Context(), func(tx *event.Tx) error {
-		return r.notify.Announce(t.Context(), tx, notification.Happening{OrgID: org, Kind: notification.TriggerTripped, Object: "trig_1", AgentName: "two"})
+		return r.notify.Announce(t.Context(), tx, notification.Event{OrgID: org, Kind: notification.TriggerTripped, Object: "trig_1", AgentName: "two"})
 	}))
 	for _, n := range r.settled(row.ID, "delivered", 2) {
 		require.Equal(t, "task_two", n.TaskID)
@@ -175,7 +175,7 @@ func TestAHappeningIsAnnounced(t *testing.T) {
 	d, secret := r.webhook("hook", rec.URL)
 	announce := func(kind string) {
 		require.NoError(t, r.recorder.Tx(t.Context(), func(tx *event.Tx) error {
-			return r.notify.Announce(t.Context(), tx, notification.Happening{
+			return r.notify.Announce(t.Context(), tx, notification.Event{
 				OrgID: org, Kind: kind, Object: "trig_1", AgentID: "agent_one", AgentName: "one", Once: "trig_1." + kind,
 				Details: map[string]any{"trigger": "nightly", "reason": "no such key"},
 			})

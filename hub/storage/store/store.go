@@ -193,8 +193,8 @@ func Prefix(kind, ref string) string {
 	return likeEscaper.Replace(kind+"_"+random) + "%"
 }
 
-// Found is a row of the Find queries.
-type Found struct {
+// Match is a row of the Find queries.
+type Match struct {
 	ID string
 	// Exact says that the reference was the whole id or name.
 	Exact bool
@@ -214,7 +214,7 @@ func One[R ~struct {
 		return "", fault.New(fault.NotFound, "there is no %s %q", kind, ref).
 			WithFix("list what there is with: deckhand %s list", kind).WithObject(ref)
 	}
-	first := Found(rows[0])
+	first := Match(rows[0])
 	if len(rows) > 1 && !first.Exact {
 		return "", fault.New(fault.Invalid, "%q names more than one %s", ref, kind).WithFix("give more of the id").WithObject(ref)
 	}

@@ -130,8 +130,8 @@ func tell(tx *event.Tx, t db.Task, name, server, what string) error {
 	}})
 }
 
-// Standing is a tool of an MCP server as it stands for an agent.
-type Standing struct {
+// ToolStatus is a tool of an MCP server as it stands for an agent.
+type ToolStatus struct {
 	Server *persona.MCPServer
 	// Tool is the server's own name of it.
 	Tool string
@@ -150,7 +150,7 @@ type Standing struct {
 
 // Get returns a tool by the model's name, or nil: of no server of the persona's,
 // or one that it may not use, or never offered.
-func Get(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name string) (*Standing, error) {
+func Get(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name string) (*ToolStatus, error) {
 	if p.MCPServerOf(name) == nil {
 		return nil, nil
 	}
@@ -161,18 +161,18 @@ func Get(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name
 	if err != nil {
 		return nil, fmt.Errorf("load tool %s: %w", name, err)
 	}
-	return standing(row, p)
+	return toolStatus(row, p)
 }
 
 // All returns the tools that an agent has of its MCP servers, by name.
-func All(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona) ([]*Standing, error) {
+func All(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona) ([]*ToolStatus, error) {
 	rows, err := q.MCPToolsOf(ctx, db.MCPToolsOfParams{OrgID: t.OrgID, AgentID: t.AgentID})
 	if err != nil {
 		return nil, fmt.Errorf("load the tools of the agent's MCP servers: %w", err)
 	}
-	var out []*Standing
+	var out []*ToolStatus
 	for _, row := range rows {
-		s, err := standing(row, p)
+		s, err := toolStatus(row, p)
 		if err != nil {
 			return nil, err
 		}
@@ -183,8 +183,8 @@ func All(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona) ([]*
 	return out, nil
 }
 
-func standing(row db.McpTool, p *persona.Persona) (*Standing, error) {
-	s := &Standing{Server: p.MCPServerOf(row.Name), Tool: row.Tool, Digest: agreedDigest(row), Gone: row.Gone}
+func toolStatus(row db.McpTool, p *persona.Persona) (*ToolStatus, error) {
+	s := &ToolStatus{Server: p.MCPServerOf(row.Name), Tool: row.Tool, Digest: agreedDigest(row), Gone: row.Gone}
 	if s.Server == nil || s.Server.Tools != nil && !slices.Contains(s.Server.Tools, row.Tool) {
 		return nil, nil
 	}

@@ -51,7 +51,7 @@ type Config struct {
 	Plans *quota.Service
 	// Decided, if set, is told after the commit how many tasks that were looked at
 	// may start and how many wait.
-	Decided func(admitted, waiting int)
+	OnDecision func(admitted, waiting int)
 	// ClaimTimeout is how long a wake-up may stay unclaimed.
 	ClaimTimeout time.Duration
 	Log          hclog.Logger
@@ -67,8 +67,8 @@ type Admission struct {
 
 // New creates an Admission.
 func New(cfg Config) *Admission {
-	if cfg.Decided == nil {
-		cfg.Decided = func(int, int) {}
+	if cfg.OnDecision == nil {
+		cfg.OnDecision = func(int, int) {}
 	}
 	return &Admission{cfg: cfg, kicks: make(chan string, 4096)}
 }
@@ -178,7 +178,7 @@ func (a *Admission) admit(ctx context.Context, orgID string, reasons bool) error
 			}
 		}
 		wakes := r.wakes
-		tx.AfterCommit(func() { a.cfg.Decided(len(wakes), looked-len(wakes)) })
+		tx.AfterCommit(func() { a.cfg.OnDecision(len(wakes), looked-len(wakes)) })
 		if len(wakes) == 0 {
 			return nil
 		}

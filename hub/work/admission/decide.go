@@ -28,8 +28,8 @@ type round struct {
 	pools  map[string]*pool // that have workers, by name
 	nodes  []db.AllNodesRow // by name
 	locks  map[string]*db.NodeLock
-	holds  hold.Standing
-	plan   *quota.Standing
+	holds  hold.Set
+	plan   *quota.Usage
 
 	served   map[string]time.Time // shares that had a turn, and when
 	taken    []string             // tasks that start
@@ -124,7 +124,7 @@ func (r *round) lookAround(ctx context.Context, tx *event.Tx) (err error) {
 	if r.nodes, err = tx.AllNodes(ctx, db.AllNodesParams{OrgID: r.orgID, StaleAfter: r.cfg.StaleAfter}); err != nil {
 		return fmt.Errorf("read nodes: %w", err)
 	}
-	if r.plan, err = r.cfg.Plans.Standing(ctx, tx.Queries, r.orgID, false); err != nil {
+	if r.plan, err = r.cfg.Plans.Usage(ctx, tx.Queries, r.orgID, false); err != nil {
 		return err
 	}
 	r.locks, err = node.HeldLocks(ctx, tx.Queries, r.orgID)
@@ -165,12 +165,12 @@ func (r *round) pool(name string) *pool {
 // decide returns the node for a task, or why it must wait.
 func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (chosen, wait string, err error) {
 	if h := r.holds.Task(hold.Task{AgentID: q.AgentID, TriggerID: q.TriggerID, LineageID: q.LineageID}); h != nil {
-		return "", hold.Words(h), nil
+		return "", hold.Describe(h), nil
 	}
-	if wait = agent.Waits(q.AgentName, q.AgentStatus, q.AgentStatusReason); wait != "" {
+	if wait = agent.WaitReason(q.AgentName, q.AgentStatus, q.AgentStatusReason); wait != "" {
 		return "", wait, nil
 	}
-	if wait = r.plan.Wait(); wait != "" && q.CountedIn == "" {
+	if wait = r.plan.WaitReason(); wait != "" && q.CountedIn == "" {
 		return "", wait, nil
 	}
 	if wait, err = r.model(ctx, tx, q); wait != "" || err != nil {
@@ -304,7 +304,7 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 // closed says why nothing may start on a node; empty when it may.
 func (r *round) closed(n db.Node) string {
 	if h := r.holds.Node(n.ID); h != nil {
-		return hold.Words(h)
+		return hold.Describe(h)
 	}
 	return node.Blocked(n, r.locks[n.ID])
 }

@@ -25,9 +25,9 @@ func (r *rig) on(name string, runs *int64) {
 	require.NoError(r.T, r.cfg.Plans.Set(r.T.Context(), tasktest.Org, name, runs, tasktest.By("root")))
 }
 
-func (r *rig) stands() *quota.Standing {
+func (r *rig) stands() *quota.Usage {
 	r.T.Helper()
-	out, err := r.cfg.Plans.Standing(r.T.Context(), r.Store.Queries, tasktest.Org, true)
+	out, err := r.cfg.Plans.Usage(r.T.Context(), r.Store.Queries, tasktest.Org, true)
 	require.NoError(r.T, err)
 	return out
 }
@@ -60,7 +60,7 @@ func TestAPlansRuns(t *testing.T) {
 	r.Exec("UPDATE tasks SET admitted_at = NULL WHERE id = $1", first[0].ID)
 	require.Equal(t, sorted(first[0]), r.admit())
 	require.EqualValues(t, 3, r.stands().Used)
-	require.EqualValues(t, 2, r.stands().Left())
+	require.EqualValues(t, 2, r.stands().Remaining())
 
 	// The month after has what was left.
 	r.now = r.now.Add(3 * time.Hour)
@@ -76,7 +76,7 @@ func TestAPlansRuns(t *testing.T) {
 	r.now = r.now.AddDate(0, 1, 0)
 	require.Equal(t, sorted(rest[7:]...), r.admit())
 	require.Zero(t, r.stands().Carried)
-	require.EqualValues(t, 3, r.stands().Left())
+	require.EqualValues(t, 3, r.stands().Remaining())
 
 	// Another plan holds at once.
 	for range 5 {

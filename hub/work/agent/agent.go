@@ -31,7 +31,7 @@ const (
 type Service struct {
 	store    *store.Store
 	recorder *event.Recorder
-	known    persona.Known
+	known    persona.Vocabulary
 	parsed   *lru.Cache[string, *persona.Persona] // by digest
 	// versions never change once stored; by agent id, which is unique over all
 	// organisations, and number.
@@ -40,7 +40,7 @@ type Service struct {
 
 // NewService creates a Service; known says which tools and providers a persona
 // may name.
-func NewService(s *store.Store, recorder *event.Recorder, known persona.Known) *Service {
+func NewService(s *store.Store, recorder *event.Recorder, known persona.Vocabulary) *Service {
 	parsed, err1 := lru.New[string, *persona.Persona](parsedPersonas)
 	versions, err2 := lru.New[string, db.AgentVersion](knownVersions)
 	if err := errors.Join(err1, err2); err != nil {
@@ -255,7 +255,7 @@ func (s *Service) Persona(digest, markdown string) (*persona.Persona, error) {
 		return p, nil
 	}
 	// What was valid when it was applied stays readable when a tool goes.
-	p, err := persona.Parse("persona", []byte(markdown), persona.Known{})
+	p, err := persona.Parse("persona", []byte(markdown), persona.Vocabulary{})
 	if err != nil {
 		return nil, fmt.Errorf("read stored persona: %w", err)
 	}

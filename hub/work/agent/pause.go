@@ -39,7 +39,7 @@ func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.
 			why += ": " + reason
 		}
 		if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{
-			OrgID: orgID, AgentID: id, Reason: Waits(a.Name, Paused, why),
+			OrgID: orgID, AgentID: id, Reason: WaitReason(a.Name, Paused, why),
 		}); err != nil {
 			return fmt.Errorf("take back what agent %s was to start: %w", id, err)
 		}
@@ -56,7 +56,7 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, by event.Actor) 
 			return err
 		}
 		if err := tx.AgentGoesOn(ctx, db.AgentGoesOnParams{
-			OrgID: orgID, AgentID: id, Was: Waits(a.Name, a.Status, a.StatusReason), Reason: "agent " + a.Name + " was resumed; waits for its turn",
+			OrgID: orgID, AgentID: id, Was: WaitReason(a.Name, a.Status, a.StatusReason), Reason: "agent " + a.Name + " was resumed; waits for its turn",
 		}); err != nil {
 			return fmt.Errorf("tell what waits for agent %s: %w", id, err)
 		}
@@ -76,7 +76,7 @@ func Suspend(ctx context.Context, tx *event.Tx, t db.Task, why string) error {
 		return err
 	}
 	if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{
-		OrgID: t.OrgID, AgentID: a.ID, Reason: Waits(a.Name, ErrorSuspended, why),
+		OrgID: t.OrgID, AgentID: a.ID, Reason: WaitReason(a.Name, ErrorSuspended, why),
 	}); err != nil {
 		return fmt.Errorf("take back what agent %s was to start: %w", a.ID, err)
 	}
@@ -88,9 +88,9 @@ func Suspend(ctx context.Context, tx *event.Tx, t db.Task, why string) error {
 	}})
 }
 
-// Waits says why a task of an agent in a status does not start; empty when it
+// WaitReason says why a task of an agent in a status does not start; empty when it
 // may.
-func Waits(name, status, why string) string {
+func WaitReason(name, status, why string) string {
 	text := fmt.Sprintf("agent %s is %s", name, status)
 	switch status {
 	case Paused:

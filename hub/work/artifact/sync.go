@@ -15,14 +15,14 @@ import (
 // Sync copies files between a task's workspace and the jail that its agent has
 // on another of its nodes, as a step's call. The jail there is made where it is
 // not.
-func (a *Artifacts) Sync(ctx context.Context, t db.Task, p *persona.Persona, stepID string, s tool.Sync) (tool.Synced, error) {
+func (a *Artifacts) Sync(ctx context.Context, t db.Task, p *persona.Persona, stepID string, s tool.SyncRequest) (tool.SyncResult, error) {
 	home, err := a.PlaceOf(ctx, t)
 	if err != nil {
-		return tool.Synced{}, err
+		return tool.SyncResult{}, err
 	}
 	other, err := a.other(ctx, t, p, home, s.Node)
 	if err != nil {
-		return tool.Synced{}, err
+		return tool.SyncResult{}, err
 	}
 	from, to := home, other
 	if s.From {
@@ -33,15 +33,15 @@ func (a *Artifacts) Sync(ctx context.Context, t db.Task, p *persona.Persona, ste
 		err = c.Complete()
 	}
 	if err != nil {
-		return tool.Synced{}, err
+		return tool.SyncResult{}, err
 	}
 	o := Options{Overwrite: s.Overwrite, OperationID: stepID}
 	sent, err := a.Send(ctx, c, to, o)
 	if err != nil {
-		return tool.Synced{}, err
+		return tool.SyncResult{}, err
 	}
 	err = a.cfg.Recorder.Tx(context.WithoutCancel(ctx), func(tx *event.Tx) error { return a.Done(ctx, tx, c, to, o, sent, event.Hub) })
-	return tool.Synced{
+	return tool.SyncResult{
 		Files: sent.Files, Unchanged: sent.Unchanged, Bytes: sent.Bytes, Skipped: c.Skipped, NodeID: to.NodeID, Workspace: sent.Workspace,
 	}, err
 }

@@ -14,7 +14,7 @@ import (
 // judge suspends the agent of a run that ended in a way that would only come
 // again: at the limit of its iterations or its cost, in circles in spite of a
 // nudge, or as one of many that failed in a row.
-func (r *Reports) judge(ctx context.Context, tx *event.Tx, t db.Task, end End) error {
+func (r *Reports) judge(ctx context.Context, tx *event.Tx, t db.Task, end Outcome) error {
 	if o, err := task.OverrideOf(t); err != nil || o.Chat {
 		return err // what is only said tells nothing of the agent's work
 	}

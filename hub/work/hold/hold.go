@@ -26,12 +26,12 @@ const (
 	Organisation Scope = "organisation"
 )
 
-// Standing is an organisation's holds that stand.
-type Standing []db.Hold
+// Set is an organisation's holds that stand.
+type Set []db.Hold
 
 // Of returns the holds that stand. Admission reads them under its own lock,
 // which making one holds too: between them no task slips through.
-func Of(ctx context.Context, q *db.Queries, orgID string) (Standing, error) {
+func Of(ctx context.Context, q *db.Queries, orgID string) (Set, error) {
 	rows, err := q.StandingHolds(ctx, orgID)
 	if err != nil {
 		return nil, fmt.Errorf("read holds: %w", err)
@@ -43,7 +43,7 @@ func Of(ctx context.Context, q *db.Queries, orgID string) (Standing, error) {
 type Task struct{ AgentID, TriggerID, LineageID string }
 
 // Task returns the hold that keeps a task from starting anywhere, or nil.
-func (s Standing) Task(t Task) *db.Hold {
+func (s Set) Task(t Task) *db.Hold {
 	for i, h := range s {
 		switch Scope(h.Scope) {
 		case Organisation:
@@ -67,7 +67,7 @@ func (s Standing) Task(t Task) *db.Hold {
 }
 
 // Node returns the hold that keeps tasks off a node, or nil.
-func (s Standing) Node(id string) *db.Hold {
+func (s Set) Node(id string) *db.Hold {
 	for i, h := range s {
 		if Scope(h.Scope) == Node && h.ObjectID == id {
 			return &s[i]
@@ -76,8 +76,8 @@ func (s Standing) Node(id string) *db.Hold {
 	return nil
 }
 
-// Words says who holds what, why, and how it is released.
-func Words(h *db.Hold) string { return what(h) + "; " + release(h) }
+// Describe says who holds what, why, and how it is released.
+func Describe(h *db.Hold) string { return what(h) + "; " + release(h) }
 
 func what(h *db.Hold) string {
 	object := h.Scope + " " + h.ObjectID

@@ -42,7 +42,7 @@ type Config struct {
 	Jailed func(ctx context.Context, q *db.Queries, t db.Task) (bool, error)
 	// Became, if set, is told what became of how many leases: "renewed", "refused"
 	// at a renewal, "lost" to the sweeper.
-	Became func(what string, n int)
+	OnChange func(what string, n int)
 }
 
 // Leases gives, renews, checks and ends leases.
@@ -50,8 +50,8 @@ type Leases struct{ cfg Config }
 
 // New creates Leases.
 func New(cfg Config) *Leases {
-	if cfg.Became == nil {
-		cfg.Became = func(string, int) {}
+	if cfg.OnChange == nil {
+		cfg.OnChange = func(string, int) {}
 	}
 	return &Leases{cfg}
 }
@@ -191,8 +191,8 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID, pressure string, le
 	for _, row := range rows {
 		held[row] = true
 	}
-	l.cfg.Became("renewed", len(held))
-	l.cfg.Became("refused", len(leases)-len(held))
+	l.cfg.OnChange("renewed", len(held))
+	l.cfg.OnChange("refused", len(leases)-len(held))
 	gone := map[string]string{}
 	if len(held) < len(leases) {
 		states, err := l.cfg.Store.TaskStates(ctx, db.TaskStatesParams{OrgID: orgID, Ids: params.Ids})
@@ -222,9 +222,9 @@ func Stale(le Lease) error {
 		WithCode(fault.LeaseEnded).WithFix("stop working on it").WithObject(le.TaskID)
 }
 
-// Hold locks the leased task's row for the rest of the transaction; a stale
+// LockTask locks the leased task's row for the rest of the transaction; a stale
 // lease is refused.
-func Hold(ctx context.Context, tx *event.Tx, orgID string, le Lease) (db.Task, error) {
+func LockTask(ctx context.Context, tx *event.Tx, orgID string, le Lease) (db.Task, error) {
 	t, err := tx.LockLeasedTask(ctx, db.LockLeasedTaskParams{
 		OrgID: orgID, ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token),
 	})
@@ -288,7 +288,7 @@ func (l *Leases) Ended(ctx context.Context, leases []Lease) ([]Lease, error) {
 // Release hands a task back to the queue at no cost in retries.
 func (l *Leases) Release(ctx context.Context, orgID string, le Lease, reason string) error {
 	return l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		t, err := Hold(ctx, tx, orgID, le)
+		t, err := LockTask(ctx, tx, orgID, le)
 		if err != nil {
 			return err
 		}
@@ -332,7 +332,7 @@ func (l *Leases) Sweep(ctx context.Context) (int, error) {
 			if err := tx.CountWorkerLoss(ctx, db.CountWorkerLossParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 				return fmt.Errorf("count worker loss of %s: %w", t.ID, err)
 			}
-			tx.AfterCommit(func() { swept++; l.cfg.Became("lost", 1); l.cfg.Admit(t.OrgID) })
+			tx.AfterCommit(func() { swept++; l.cfg.OnChange("lost", 1); l.cfg.Admit(t.OrgID) })
 			if int(t.WorkerLosses)+1 >= maxWorkerLosses {
 				return task.Escalate(ctx, tx, t, fmt.Sprintf(
 					"%d workers in a row were lost while they ran this task, the last one %s (see their logs)", maxWorkerLosses, *t.WorkerID),

@@ -127,12 +127,12 @@ func TestAStalledWorkerWritesNothing(t *testing.T) {
 		_, err := f.Leases.Check(t.Context(), le)
 		require.Equal(t, fault.LeaseEnded, fault.As(err).Code, when)
 		err = f.Recorder.Tx(t.Context(), func(tx *event.Tx) error {
-			_, err := lease.Hold(t.Context(), tx, tasktest.Org, le)
+			_, err := lease.LockTask(t.Context(), tx, tasktest.Org, le)
 			return err
 		})
 		require.Equal(t, fault.LeaseEnded, fault.As(err).Code, when)
 		require.Equal(t, fault.LeaseEnded, fault.As(f.Leases.Release(t.Context(), tasktest.Org, le, "late")).Code, when)
-		_, held, err := f.Recorder.AppendHeld(t.Context(), event.Holder{OrgID: tasktest.Org, TaskID: le.TaskID, Attempt: le.Attempt}, event.Draft{Type: "late"})
+		_, held, err := f.Recorder.AppendLeased(t.Context(), event.LeaseRef{OrgID: tasktest.Org, TaskID: le.TaskID, Attempt: le.Attempt}, event.Draft{Type: "late"})
 		require.NoError(t, err)
 		require.False(t, held, when)
 		out, _, err := f.Leases.Renew(t.Context(), tasktest.Org, worker, "", []lease.Lease{le})

@@ -108,7 +108,7 @@ func (e *Execs) follow(ctx context.Context, row db.NodeExec) {
 	for failures := 0; ; {
 		reason, end, err := e.ask(ctx, row)
 		if err == nil && reason != "" {
-			err = e.settle(ctx, row, reason, end)
+			err = e.recordEnd(ctx, row, reason, end)
 			if err == nil {
 				return
 			}
@@ -123,7 +123,7 @@ func (e *Execs) follow(ctx context.Context, row db.NodeExec) {
 		if failures++; failures == 1 {
 			e.cfg.Log.Info("cannot tell how a command goes on; will try again", "exec_id", row.ID, "reason", err)
 		}
-		if done, derr := e.over(ctx, row); derr == nil && done {
+		if done, derr := e.hasEnded(ctx, row); derr == nil && done {
 			return
 		}
 		if backoff.Wait(ctx, retries.Delay(failures)) != nil {
@@ -142,20 +142,20 @@ func (e *Execs) ask(ctx context.Context, row db.NodeExec) (reason string, end *n
 	err = fault.FromGRPC(err)
 	switch {
 	case fault.Is(err, fault.NotFound) && row.State == "pending" && time.Since(row.CreatedAt) > onItsWay:
-		return word(nodev1.EndReason_END_REASON_NOT_STARTED), &nodev1.Exec{StartError: "the node never got it"}, nil
+		return endReason(nodev1.EndReason_END_REASON_NOT_STARTED), &nodev1.Exec{StartError: "the node never got it"}, nil
 	case fault.Is(err, fault.NotFound) && row.State != "pending":
-		return word(nodev1.EndReason_END_REASON_UNKNOWN), &nodev1.Exec{StartError: "the node does not know it any more"}, nil
+		return endReason(nodev1.EndReason_END_REASON_UNKNOWN), &nodev1.Exec{StartError: "the node does not know it any more"}, nil
 	case err != nil:
 		return "", nil, err
 	case res.GetExec().GetState() != nodev1.ExecState_EXEC_STATE_ENDED:
 		return "", nil, nil
 	}
-	return word(res.GetExec().GetEndReason()), res.GetExec(), nil
+	return endReason(res.GetExec().GetEndReason()), res.GetExec(), nil
 }
 
-// over says that there is nothing more to follow: another hub has written the
+// hasEnded says that there is nothing more to follow: another hub has written the
 // end, or the node was revoked and nobody will ever know it.
-func (e *Execs) over(ctx context.Context, row db.NodeExec) (bool, error) {
+func (e *Execs) hasEnded(ctx context.Context, row db.NodeExec) (bool, error) {
 	now, err := e.Get(ctx, row.OrgID, row.ID)
 	if err != nil || now.NodeExec.State == "ended" {
 		return err == nil, err
@@ -164,17 +164,17 @@ func (e *Execs) over(ctx context.Context, row db.NodeExec) (bool, error) {
 	if err != nil || n.RevokedAt == nil {
 		return false, err
 	}
-	return true, e.settle(ctx, row, word(nodev1.EndReason_END_REASON_UNKNOWN), &nodev1.Exec{StartError: "the node was revoked"})
+	return true, e.recordEnd(ctx, row, endReason(nodev1.EndReason_END_REASON_UNKNOWN), &nodev1.Exec{StartError: "the node was revoked"})
 }
 
-// word is an end's reason as it is stored.
-func word(r nodev1.EndReason) string {
+// endReason is an end's reason as it is stored.
+func endReason(r nodev1.EndReason) string {
 	return strings.ToLower(strings.TrimPrefix(r.String(), "END_REASON_"))
 }
 
-// settle writes a command's end and gives back the lock that it took. Repeating
+// recordEnd writes a command's end and gives back the lock that it took. Repeating
 // it changes nothing.
-func (e *Execs) settle(ctx context.Context, row db.NodeExec, reason string, end *nodev1.Exec) error {
+func (e *Execs) recordEnd(ctx context.Context, row db.NodeExec, reason string, end *nodev1.Exec) error {
 	var released int64
 	err := e.cfg.Store.Tx(ctx, func(q *db.Queries) error {
 		if _, err := q.EndNodeExec(ctx, db.EndNodeExecParams{

@@ -64,7 +64,7 @@ type Request struct {
 
 // Submit stores a command, has it started and answers its row.
 func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error) {
-	jail, err := e.place(ctx, r)
+	jail, err := e.resolveJail(ctx, r)
 	if err != nil {
 		return db.GetNodeExecRow{}, err
 	}
@@ -86,7 +86,7 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 	if err != nil {
 		return db.GetNodeExecRow{}, err
 	}
-	row, err := e.intend(ctx, r, spec)
+	row, err := e.storeIntent(ctx, r, spec)
 	if err != nil {
 		follow(nil)
 		return db.GetNodeExecRow{}, err
@@ -101,25 +101,25 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 		row.State = "running"
 		follow(&row)
 		return e.Get(ctx, r.OrgID, row.ID)
-	case lost(err):
+	case mayHaveStarted(err):
 		// It may have started: the follower finds out.
 		follow(&row)
 		return db.GetNodeExecRow{}, fault.As(err).WithObject(row.ID).WithFix("it may have started all the same, see: deckhand node execs %s", r.Node.Name)
 	}
 	defer follow(nil)
-	if serr := e.settle(ctx, row, "refused", &nodev1.Exec{StartError: shown(err)}); serr != nil {
+	if serr := e.recordEnd(ctx, row, "refused", &nodev1.Exec{StartError: shown(err)}); serr != nil {
 		return db.GetNodeExecRow{}, serr
 	}
 	return db.GetNodeExecRow{}, err
 }
 
-// lost reports whether an error leaves open whether the node did what was asked.
-func lost(err error) bool {
+// mayHaveStarted reports whether an error leaves open whether the node did what was asked.
+func mayHaveStarted(err error) bool {
 	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Deadline) || fault.Is(err, fault.Canceled) || fault.Is(err, fault.Internal)
 }
 
-// place returns the jail for a command, or refuses it.
-func (e *Execs) place(ctx context.Context, r Request) (*nodev1.JailSpec, error) {
+// resolveJail returns the jail for a command, or refuses it.
+func (e *Execs) resolveJail(ctx context.Context, r Request) (*nodev1.JailSpec, error) {
 	for _, field := range [][]string{r.Argv, r.Env, {r.Dir}} {
 		for _, value := range field {
 			if strings.ContainsRune(value, 0) {
@@ -163,9 +163,9 @@ func (e *Execs) place(ctx context.Context, r Request) (*nodev1.JailSpec, error) 
 	})
 }
 
-// intend writes the command down before anything happens, with the lock that a
+// storeIntent writes the command down before anything happens, with the lock that a
 // command on the machine needs.
-func (e *Execs) intend(ctx context.Context, r Request, spec *nodev1.ExecSpec) (db.NodeExec, error) {
+func (e *Execs) storeIntent(ctx context.Context, r Request, spec *nodev1.ExecSpec) (db.NodeExec, error) {
 	params := db.CreateNodeExecParams{
 		ID: spec.GetExecId(), OrgID: r.OrgID, NodeID: r.Node.ID, Target: Jail, AgentID: &r.AgentID, JailID: spec.GetJailId(),
 		Terminal: r.Pty != nil, Argv: e.redactAll(r.OrgID, r.Argv), Dir: e.cfg.Redact.Org(r.OrgID).String(r.Dir),

@@ -38,7 +38,7 @@ type Service struct {
 	cfg Config
 
 	mu    sync.Mutex
-	known map[string]*Held // by organisation
+	known map[string]*Subscription // by organisation
 }
 
 // New creates a Service.
@@ -49,11 +49,11 @@ func New(cfg Config) *Service {
 	if cfg.Admit == nil {
 		cfg.Admit = func(string) {}
 	}
-	return &Service{cfg: cfg, known: map[string]*Held{}}
+	return &Service{cfg: cfg, known: map[string]*Subscription{}}
 }
 
-// Held is what an organisation may have.
-type Held struct {
+// Subscription is what an organisation may have.
+type Subscription struct {
 	Plan
 
 	// SetBy is who put it on the plan, and Since when; empty for the default.
@@ -68,9 +68,9 @@ type Held struct {
 	at     time.Time // when it was read
 }
 
-// Held returns what an organisation may have, read with q where it is not in
+// Subscription returns what an organisation may have, read with q where it is not in
 // memory.
-func (s *Service) Held(ctx context.Context, q *db.Queries, orgID string) (*Held, error) {
+func (s *Service) Subscription(ctx context.Context, q *db.Queries, orgID string) (*Subscription, error) {
 	s.mu.Lock()
 	h := s.known[orgID]
 	s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *Service) Held(ctx context.Context, q *db.Queries, orgID string) (*Held,
 	if err != nil {
 		return nil, fmt.Errorf("read the plan of %s: %w", orgID, err)
 	}
-	h = &Held{SetBy: row.SetBy, Models: row.Models, at: at}
+	h = &Subscription{SetBy: row.SetBy, Models: row.Models, at: at}
 	name := row.Name
 	if name == "" {
 		name = SelfHosted
@@ -129,7 +129,7 @@ func compile(patterns []string) (*regexp.Regexp, error) {
 
 // Allows reports whether a model may be called. One that is scripted costs nothing,
 // and always may.
-func (h *Held) Allows(name, model string) bool {
+func (h *Subscription) Allows(name, model string) bool {
 	if p, ok := provider.Of(name); ok && p.Format == provider.Script {
 		return true
 	}
@@ -138,7 +138,7 @@ func (h *Held) Allows(name, model string) bool {
 
 // CheckModel refuses a model that an organisation may not call.
 func (s *Service) CheckModel(ctx context.Context, q *db.Queries, orgID, name, model string) error {
-	h, err := s.Held(ctx, q, orgID)
+	h, err := s.Subscription(ctx, q, orgID)
 	if err != nil || h.Allows(name, model) {
 		return err
 	}
@@ -160,7 +160,7 @@ func (s *Service) Set(ctx context.Context, orgID, name string, runs *int64, by e
 	case runs != nil && !p.RollsOver:
 		return fault.New(fault.Invalid, "runs cannot be set on the plan %s", name).WithFix("leave runs out, or use %s", Enterprise)
 	}
-	before, err := s.Held(ctx, s.cfg.Store.Queries, orgID)
+	before, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *Service) SetModels(ctx context.Context, orgID string, patterns []string
 				WithFix("write PROVIDER/MODEL, for example anthropic/claude-*; providers are %s", strings.Join(provider.Connectable(), ", "))
 		}
 	}
-	before, err := s.Held(ctx, s.cfg.Store.Queries, orgID)
+	before, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (s *Service) SetCallRate(ctx context.Context, orgID, name string, calls int
 	if p, ok := provider.Of(name); !ok || p.Format.Searches() {
 		return fault.New(fault.Invalid, "provider %.60q is not one of models", name).WithFix("use one of %s", strings.Join(provider.Connectable(), ", "))
 	}
-	before, err := s.Held(ctx, s.cfg.Store.Queries, orgID)
+	before, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
 	if err != nil {
 		return err
 	}
@@ -235,11 +235,11 @@ func (s *Service) change(ctx context.Context, e audit.Entry, store func(tx *even
 // MaxTurn is the longest that a call waits for its turn.
 const MaxTurn = 20 * time.Second
 
-// Turn waits for a call's turn, where its provider gets so many a minute; calls
+// AllowCall waits for a call's turn, where its provider gets so many a minute; calls
 // come in the order in which they asked, whichever hub they asked. One whose turn
 // is too far off is refused, and takes none.
-func (s *Service) Turn(ctx context.Context, orgID, name string) error {
-	h, err := s.Held(ctx, s.cfg.Store.Queries, orgID)
+func (s *Service) AllowCall(ctx context.Context, orgID, name string) error {
+	h, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
 	if err != nil || h.CallsPerMinute[name] == 0 {
 		return err
 	}

@@ -45,7 +45,7 @@ func (c chain) parents() chain {
 // circle refuses work for an agent that waits for it further up, or has had it
 // as often as it may. A subtask for the agent itself is none: it stops at the
 // depth.
-func (c chain) circle(own *persona.Persona, targetID string, work tool.Work) *fault.Error {
+func (c chain) circle(own *persona.Persona, targetID string, work tool.SubtaskSpec) *fault.Error {
 	if len(c) >= longest {
 		return fault.New(fault.Precondition, "more than %d tasks came of each other", longest).WithCode(fault.CircularDelegation).
 			WithFix("do it yourself")

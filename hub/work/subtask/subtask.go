@@ -80,7 +80,7 @@ func New(cfg Config) *Service {
 
 // Request is a call that wants work done, with what was looked up for it.
 type Request struct {
-	work  tool.Work
+	work  tool.SubtaskSpec
 	draft *task.Draft
 	// refused is why it cannot be: nil where it may.
 	refused *fault.Error
@@ -89,7 +89,7 @@ type Request struct {
 
 // Prepare looks up what a call needs, before the transaction that makes the
 // task. t is the caller's.
-func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work tool.Work) (*Request, error) {
+func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work tool.SubtaskSpec) (*Request, error) {
 	r := &Request{work: work}
 	target := t.AgentID
 	if work.Agent != "" {
@@ -110,7 +110,7 @@ func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work to
 	if err != nil {
 		return nil, err
 	}
-	if own, err = task.Narrowed(t, own); err != nil {
+	if own, err = task.EffectivePersona(t, own); err != nil {
 		return nil, err
 	}
 	// Nothing leaves the workspaces of the tasks below one that is reviewed either,
@@ -174,9 +174,9 @@ func (s *Service) Make(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	return row, nil, tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: payload})
 }
 
-// Of returns the task that a step had made, or whoever that one handed its work
+// ChildOf returns the task that a step had made, or whoever that one handed its work
 // on to, and whether there is one. ended says that it has.
-func (s *Service) Of(ctx context.Context, q *db.Queries, step db.Step) (given tool.Given, ended, found bool, err error) {
+func (s *Service) ChildOf(ctx context.Context, q *db.Queries, step db.Step) (given tool.ChildTask, ended, found bool, err error) {
 	row, err := q.NewestOfStep(ctx, db.NewestOfStepParams{OrgID: step.OrgID, StepID: step.ID})
 	if store.IsNotFound(err) {
 		return given, false, false, nil
@@ -185,12 +185,12 @@ func (s *Service) Of(ctx context.Context, q *db.Queries, step db.Step) (given to
 		return given, false, false, fmt.Errorf("find the task of step %s: %w", step.ID, err)
 	}
 	t := row.Task
-	given = tool.Given{
+	given = tool.ChildTask{
 		TaskID: t.ID, Agent: row.AgentName, State: t.State, Reason: t.Reason, Code: t.ErrorCode, Message: t.ErrorMessage,
 		Summary: t.Summary, Iterations: t.Iteration, CostMicros: t.CostMicros,
 	}
 	if t.Subtasks > 0 {
-		below, err := s.Below(ctx, q, t)
+		below, err := s.SubtreeUsage(ctx, q, t)
 		if err != nil {
 			return given, false, false, err
 		}
@@ -199,8 +199,8 @@ func (s *Service) Of(ctx context.Context, q *db.Queries, step db.Step) (given to
 	return given, task.State(t.State).Final(), true, nil
 }
 
-// Below sums up the tasks below one.
-func (s *Service) Below(ctx context.Context, q *db.Queries, t db.Task) (db.SumBelowRow, error) {
+// SubtreeUsage sums up the tasks below one.
+func (s *Service) SubtreeUsage(ctx context.Context, q *db.Queries, t db.Task) (db.SumBelowRow, error) {
 	sum, err := q.SumBelow(ctx, db.SumBelowParams{OrgID: t.OrgID, ID: t.ID})
 	if err != nil {
 		return sum, fmt.Errorf("sum up what is below task %s: %w", t.ID, err)
@@ -208,8 +208,8 @@ func (s *Service) Below(ctx context.Context, q *db.Queries, t db.Task) (db.SumBe
 	return sum, nil
 }
 
-// Waits says in words what calls of a task wait for; "" for nothing.
-func Waits(ctx context.Context, q *db.Queries, orgID, taskID string) (string, error) {
+// WaitReason says in words what calls of a task wait for; "" for nothing.
+func WaitReason(ctx context.Context, q *db.Queries, orgID, taskID string) (string, error) {
 	rows, err := q.AwaitedTasks(ctx, db.AwaitedTasksParams{OrgID: orgID, TaskID: taskID})
 	if err != nil {
 		return "", fmt.Errorf("find what task %s waits for: %w", taskID, err)
@@ -238,12 +238,12 @@ func unknownAgent(name string) *fault.Error {
 
 // Check returns why a task may not give that work away now, or nil. Asked again
 // under the lineage's lock, the answer holds for the transaction.
-func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int32, work tool.Work) (*fault.Error, error) {
+func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int32, work tool.SubtaskSpec) (*fault.Error, error) {
 	own, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
 		return nil, err
 	}
-	if own, err = task.Narrowed(t, own); err != nil {
+	if own, err = task.EffectivePersona(t, own); err != nil {
 		return nil, err
 	}
 	targetID, target := t.AgentID, own
@@ -291,7 +291,7 @@ func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int3
 }
 
 // limits returns which limit of those above is reached, or nil.
-func (s *Service) limits(ctx context.Context, q *db.Queries, t db.Task, chain chain, work tool.Work) (*fault.Error, error) {
+func (s *Service) limits(ctx context.Context, q *db.Queries, t db.Task, chain chain, work tool.SubtaskSpec) (*fault.Error, error) {
 	above := chain.parents()
 	if work.Manifest != nil {
 		above = above[1:] // the target stands where the source stood
@@ -331,7 +331,7 @@ func limit(format string, args ...any) *fault.Error {
 }
 
 // permitted refuses work for an agent that the persona does not name.
-func permitted(own *persona.Persona, work tool.Work) *fault.Error {
+func permitted(own *persona.Persona, work tool.SubtaskSpec) *fault.Error {
 	key, names := "agents.delegate", own.Agents.Delegate
 	if work.Manifest != nil {
 		key, names = "agents.handoff", own.Agents.Handoff

@@ -101,7 +101,7 @@ func (s *Service) answer(ctx context.Context, p parent) error {
 		if task.State(t.State) != task.Waiting || t.NotBefore != nil {
 			return nil
 		}
-		why, err := Waits(ctx, tx.Queries, t.OrgID, t.ID)
+		why, err := WaitReason(ctx, tx.Queries, t.OrgID, t.ID)
 		if err != nil || why == t.Reason {
 			return err
 		}
@@ -115,7 +115,7 @@ func (s *Service) answer(ctx context.Context, p parent) error {
 }
 
 func (s *Service) grant(ctx context.Context, tx *event.Tx, t db.Task, step db.Step) error {
-	given, _, _, err := s.Of(ctx, tx.Queries, step)
+	given, _, _, err := s.ChildOf(ctx, tx.Queries, step)
 	if err != nil {
 		return err
 	}

@@ -92,10 +92,10 @@ func (o Override) Check() error {
 	return nil
 }
 
-// Narrowed returns what a task is of its persona: its mode is the task's own,
+// EffectivePersona returns what a task is of its persona: its mode is the task's own,
 // where it has one, and a chat has no tools but those that every agent has, no
 // servers, nobody to give work to, and nothing to review.
-func Narrowed(t db.Task, p *persona.Persona) (*persona.Persona, error) {
+func EffectivePersona(t db.Task, p *persona.Persona) (*persona.Persona, error) {
 	o, err := OverrideOf(t)
 	if err != nil || !o.Chat && o.Mode == "" {
 		return p, err
@@ -113,9 +113,9 @@ func Narrowed(t db.Task, p *persona.Persona) (*persona.Persona, error) {
 	return &narrow, nil
 }
 
-// RunsWith returns the provider and model of a task, where its persona's
+// ModelOf returns the provider and model of a task, where its persona's
 // version names those.
-func RunsWith(t db.Task, v db.AgentVersion) (provider, model string, err error) {
+func ModelOf(t db.Task, v db.AgentVersion) (provider, model string, err error) {
 	o, err := OverrideOf(t)
 	if err != nil {
 		return "", "", fmt.Errorf("task %s: %w", t.ID, err)

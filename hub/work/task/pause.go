@@ -147,9 +147,9 @@ func lift(ctx context.Context, tx *event.Tx, t db.Task, limits Limits, by event.
 	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "limits_lifted", Payload: map[string]any{"limits": after.Limits, "by": by.ID}})
 }
 
-// At returns the task that an agent is at: the one of those that have begun and
+// ActiveTask returns the task that an agent is at: the one of those that have begun and
 // not ended that began last; nil for an idle agent.
-func (s *Service) At(ctx context.Context, orgID, agentID string) (*db.Task, error) {
+func (s *Service) ActiveTask(ctx context.Context, orgID, agentID string) (*db.Task, error) {
 	t, err := s.cfg.Store.TaskOfAgent(ctx, db.TaskOfAgentParams{OrgID: orgID, AgentID: agentID})
 	if store.IsNotFound(err) {
 		return nil, nil
@@ -160,9 +160,9 @@ func (s *Service) At(ctx context.Context, orgID, agentID string) (*db.Task, erro
 	return &t, nil
 }
 
-// Tell gives a task's agent a message. A paused task goes on with it, and one
+// SendMessage gives a task's agent a message. A paused task goes on with it, and one
 // that waits to be accepted does more.
-func (s *Service) Tell(ctx context.Context, orgID, id, text, key string, by event.Actor) (db.GetTaskRow, db.TaskMessage, error) {
+func (s *Service) SendMessage(ctx context.Context, orgID, id, text, key string, by event.Actor) (db.GetTaskRow, db.TaskMessage, error) {
 	var m db.TaskMessage
 	row, err := s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
 		from := State(t.State)

@@ -4,119 +4,256 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/hub/work/message"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// Failure is the end of a run that trying again may mend.
-type Failure struct {
-	Code, Message string
-	// After is how long to wait at least, where the refusal said so.
-	After time.Duration
+// RetryOptions is how a task is to be run once more.
+type RetryOptions struct {
+	Override       Override
+	IdempotencyKey string
+	By             event.Actor
+	Role           string
+	// Workspace, when it is set, is called for a task that goes on from an
+	// iteration of origin, and answers what is stored with it for its workspace.
+	Workspace func(ctx context.Context, origin db.Task, iteration int32) (WithTask, error)
 }
 
-// Retries is how often a task is tried again after transient failures in a row,
-// without an iteration between them, before a person must look.
-const Retries = 3
+// WithTask stores something with a task, in the transaction that makes it; nil
+// stores nothing.
+type WithTask func(ctx context.Context, tx *event.Tx, t db.Task) error
 
-// retryDelay is full jitter: those that failed together do not come back
-// together.
-var retryDelay = backoff.Policy{Base: 10 * time.Second, Max: 5 * time.Minute}
+func (a RetryOptions) check() error { return a.Override.Check() }
 
-// Fail takes a leased task from its worker after a transient failure. It waits
-// for its next try without a slot; when its retries are spent it is escalated.
-func Fail(ctx context.Context, tx *event.Tx, t db.Task, f Failure, by event.Actor) error {
-	if t.Failures >= Retries {
-		return Escalate(ctx, tx, t, fmt.Sprintf("it failed %d times in a row, the last time with: %s", t.Failures+1, f.Message), f.Code, by)
+// merged returns an override with the fields of a newer one put over it.
+func (o Override) merged(by Override) Override {
+	if by.MemoryBytes > 0 {
+		o.MemoryBytes = by.MemoryBytes
 	}
-	n := int(t.Failures) + 1
-	wait := f.After + retryDelay.FullDelay(n)
-	reason := fmt.Sprintf("%s; tries again in %s (retry %d of %d)", f.Message, wait.Round(time.Second), n, Retries)
-	if err := tx.CountTaskFailure(ctx, db.CountTaskFailureParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
-		return fmt.Errorf("count failure of %s: %w", t.ID, err)
+	if by.NodeID != "" {
+		o.NodeID = by.NodeID
 	}
-	if err := tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "agent.retry", Payload: map[string]any{
-		"error_code": f.Code, "message": f.Message, "retry": n, "retries": Retries, "wait_ms": wait.Milliseconds(),
-	}}); err != nil {
+	if by.Provider != "" {
+		o.Provider, o.Model = by.Provider, by.Model
+	}
+	if by.Mode != "" {
+		o.Mode = by.Mode
+	}
+	o.Limits = o.Limits.merged(by.Limits)
+	return o
+}
+
+// Retry puts an escalated task back into the queue. For one that has ended it
+// submits a new one, with the same goal and inputs, the agent's persona as it
+// is now, and the lineage of the first.
+func (s *Service) Retry(ctx context.Context, orgID, id string, again RetryOptions) (db.GetTaskRow, error) {
+	if err := again.check(); err != nil {
+		return db.GetTaskRow{}, err
+	}
+	row, err := s.Get(ctx, orgID, id)
+	if err != nil {
+		return row, err
+	}
+	if State(row.Task.State) == Escalated {
+		name, model := again.Override.Runs(row.Provider, row.Model)
+		if err := s.usable(ctx, orgID, row.AgentName, name, model); err != nil {
+			return row, err
+		}
+	}
+	if !State(row.Task.State).Final() {
+		return s.requeueEscalated(ctx, orgID, id, again)
+	}
+	sub, err := s.repeat(row.Task, again)
+	if err != nil {
+		return row, err
+	}
+	inputs, err := s.cfg.Store.TaskInputs(ctx, db.TaskInputsParams{OrgID: orgID, TaskID: id})
+	if err != nil {
+		return row, fmt.Errorf("load inputs of %s: %w", id, err)
+	}
+	for _, in := range inputs {
+		sub.Inputs = append(sub.Inputs, Input{Path: in.Path, Content: in.Content})
+	}
+	sub.With = func(ctx context.Context, tx *event.Tx, t db.Task) error { return copyArtifacts(ctx, tx, id, t) }
+	sub.also = func(tx *event.Tx, t db.Task) error { return auditAgain(tx, "task.retried", t, again) }
+	return s.Submit(ctx, sub)
+}
+
+// MayRun refuses to have a task go on with a model that its organisation cannot
+// call.
+func (s *Service) MayRun(ctx context.Context, orgID, id string, with Override) error {
+	if err := with.Check(); err != nil {
 		return err
 	}
-	to := Waiting
-	if State(t.State) == Starting {
-		to = Queued // it is not looked at before its time
-	}
-	if _, err := Move(ctx, tx, t, to, reason, by); err != nil {
+	row, err := s.Get(ctx, orgID, id)
+	if err != nil {
 		return err
 	}
-	if err := tx.SetTaskTimer(ctx, db.SetTaskTimerParams{OrgID: t.OrgID, ID: t.ID, Wait: wait, Reason: reason}); err != nil {
-		return fmt.Errorf("set the timer of %s: %w", t.ID, err)
+	name, model := with.Runs(row.Provider, row.Model)
+	return s.usable(ctx, orgID, row.AgentName, name, model)
+}
+
+// copyArtifacts has a task begin with the files that another was promised.
+func copyArtifacts(ctx context.Context, tx *event.Tx, origin string, t db.Task) error {
+	rows, err := tx.ArtifactsTo(ctx, db.ArtifactsToParams{OrgID: t.OrgID, ToTaskID: &origin})
+	if err != nil {
+		return fmt.Errorf("load artifacts of %s: %w", origin, err)
+	}
+	for _, row := range rows {
+		if _, err := tx.CreateArtifactTransfer(ctx, db.CreateArtifactTransferParams{
+			ID: ident.New("transfer"), OrgID: t.OrgID, FromTaskID: row.FromTaskID, ToTaskID: &t.ID, FromNodeID: row.FromNodeID,
+			FromJailID: row.FromJailID, ToJailID: t.JailID, Folder: row.Folder, Entries: row.Entries, Files: row.Files, Bytes: row.Bytes,
+			Shared: row.Shared, CreatedBy: row.CreatedBy,
+		}); err != nil {
+			return fmt.Errorf("promise the artifacts of %s to %s: %w", origin, t.ID, err)
+		}
+		if err := tx.CountTaskArtifacts(ctx, db.CountTaskArtifactsParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
+			return fmt.Errorf("count the artifacts of %s: %w", t.ID, err)
+		}
 	}
 	return nil
 }
 
-// Escalate gives a task to a person: its submitter, unless it is
-// somebody's already. The reason says what the matter is and what can be done.
-func Escalate(ctx context.Context, tx *event.Tx, t db.Task, cause, code string, by event.Actor) error {
-	if err := tx.NameAssignee(ctx, db.NameAssigneeParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
-		return fmt.Errorf("name who is to decide on %s: %w", t.ID, err)
+// repeat is the submission of a task that has ended.
+func (s *Service) repeat(origin db.Task, again RetryOptions) (Submission, error) {
+	before, err := OverrideOf(origin)
+	if err != nil {
+		return Submission{}, fmt.Errorf("task %s: %w", origin.ID, err)
 	}
-	cause = tx.Redact(t.OrgID).String(cause)
-	options := []string{
-		"deckhand task retry " + t.ID,
-		"deckhand task retry " + t.ID + " --memory SIZE",
-		"deckhand task retry " + t.ID + " --node NODE",
-		"deckhand task retry " + t.ID + " --provider PROVIDER --model MODEL",
-		"deckhand task cancel " + t.ID,
+	var said []Message
+	if err := json.Unmarshal(origin.Conversation, &said); err != nil {
+		return Submission{}, fmt.Errorf("read the conversation of task %s: %w", origin.ID, err)
 	}
-	_, err := Move(ctx, tx, t, Escalated, fmt.Sprintf(
-		"%s: mend the cause and retry it (deckhand task retry %s, with --memory, --node or --provider where that helps), or close it (deckhand task cancel %s)",
-		cause, t.ID, t.ID), by)
+	return Submission{
+		OrgID: origin.OrgID, AgentID: origin.AgentID, Goal: origin.Goal, Title: origin.Title, Priority: origin.Priority,
+		IdempotencyKey: again.IdempotencyKey, By: again.By, Role: again.Role, TriggerID: origin.TriggerID,
+		Origin: &origin, Override: before.merged(again.Override), Context: origin.Context, Conversation: said,
+	}, nil
+}
+
+func auditAgain(tx *event.Tx, action string, t db.Task, again RetryOptions) error {
+	return audit.Append(tx, audit.Entry{
+		OrgID: t.OrgID, By: again.By, Action: action, ObjectKind: "task", ObjectID: t.ID,
+		After: map[string]any{"origin_id": deref(t.OriginID), "resumed_at": t.ResumedAt, "override": string(t.Override)},
+	})
+}
+
+func (s *Service) requeueEscalated(ctx context.Context, orgID, id string, again RetryOptions) (db.GetTaskRow, error) {
+	return s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
+		switch from := State(t.State); from {
+		case Escalated:
+		case Queued, Starting, Running:
+			return nil // a repeated retry
+		default:
+			return refuse(id, from, Queued).WithFix("only a task that is escalated or has ended is tried again; this one goes on by itself, or with: deckhand task resume %s", id)
+		}
+		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
+		return TryAgain(ctx, tx, t, again.Override, again.By)
+	})
+}
+
+// TryAgain puts an escalated task whose row the transaction has locked back into
+// the queue.
+func TryAgain(ctx context.Context, tx *event.Tx, t db.Task, with Override, by event.Actor) error {
+	before, err := OverrideOf(t)
+	if err != nil {
+		return fmt.Errorf("task %s: %w", t.ID, err)
+	}
+	column, err := before.merged(with).Column()
 	if err != nil {
 		return err
 	}
-	item, err := tx.CreateInboxItem(ctx, db.CreateInboxItemParams{
-		ID: ident.New("inbox"), OrgID: t.OrgID, Kind: "escalation", TaskID: t.ID, AgentID: t.AgentID, Category: "safe",
-		Arguments: json.RawMessage("{}"), Binding: json.RawMessage("{}"), Why: cause,
-		Preview: said("the task does not go on by itself", code) + "; retry it, with more memory, on another node or with another model where that helps, or close it",
-	})
-	if err != nil {
-		return fmt.Errorf("store that %s is escalated: %w", t.ID, err)
+	if err := tx.SetRetry(ctx, db.SetRetryParams{OrgID: t.OrgID, ID: t.ID, Override: column}); err != nil {
+		return fmt.Errorf("set what %s is tried again with: %w", t.ID, err)
 	}
-	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "task.escalated", Payload: map[string]any{
-		"item_id": item.ID, "cause": cause, "error_code": code, "failures": t.Failures, "worker_losses": t.WorkerLosses, "options": options,
-	}})
+	_, err = Move(ctx, tx, t, Queued, "tried again by "+by.ID+"; waits for a worker", by)
+	return err
 }
 
-// dueBatch bounds how many tasks one look at the timers takes on.
-const dueBatch = 500
-
-// Due queues the tasks whose timer has run out and answers how many there were.
-// Any number of hubs may do so at once.
-func (s *Service) Due(ctx context.Context) (int, error) {
-	due, err := s.cfg.Store.DueTasks(ctx, dueBatch)
-	if err != nil {
-		return 0, fmt.Errorf("find due tasks: %w", err)
+// Close ends an escalated task whose row the transaction has locked.
+func Close(ctx context.Context, tx *event.Tx, t db.Task, reason string, by event.Actor) error {
+	why := said("closed by "+by.ID, reason)
+	if _, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: why}); err != nil {
+		return fmt.Errorf("cancel steps of %s: %w", t.ID, err)
 	}
-	queued := 0
-	for _, row := range due {
-		if err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-			t, err := tx.LockDueTask(ctx, db.LockDueTaskParams{OrgID: row.OrgID, ID: row.ID})
-			if store.IsNotFound(err) {
-				return nil // moved meanwhile
-			}
-			if err != nil {
-				return fmt.Errorf("lock task %s: %w", row.ID, err)
-			}
-			tx.AfterCommit(func() { queued++; s.cfg.Admit(t.OrgID) })
-			_, err = Move(ctx, tx, t, Queued, "its time has come", event.Hub)
-			return err
-		}); err != nil {
-			return queued, err
+	if _, err := Move(ctx, tx, t, Cancelled, why, by); err != nil {
+		return err
+	}
+	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{"reason": why}})
+}
+
+// CheckpointOf returns a task with its checkpoint of an iteration: 0 is the
+// newest.
+func (s *Service) CheckpointOf(ctx context.Context, orgID, id string, iteration int32) (db.GetTaskRow, db.Checkpoint, error) {
+	row, err := s.Get(ctx, orgID, id)
+	if err != nil {
+		return row, db.Checkpoint{}, err
+	}
+	checkpoint, err := s.cfg.Store.GetCheckpoint(ctx, db.GetCheckpointParams{OrgID: orgID, TaskID: id, Iteration: iteration})
+	if store.IsNotFound(err) {
+		return row, checkpoint, fault.New(fault.NotFound, "task %s has no checkpoint %d", id, iteration).WithCode(fault.CheckpointNotFound).
+			WithObject(id).WithFix("it may have expired; see those there are: deckhand task checkpoints %s", id)
+	}
+	if err != nil {
+		return row, checkpoint, fmt.Errorf("load checkpoint %d of %s: %w", iteration, id, err)
+	}
+	return row, checkpoint, nil
+}
+
+// ResumeFrom submits a new task that goes on from a checkpoint of another: 0 is
+// the newest. The turns and steps up to there are read from the origin, where
+// they happened; only the checkpoint is copied. What becomes of the workspace is
+// again's to say.
+func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, iteration int32, text string, again RetryOptions) (db.GetTaskRow, error) {
+	if err := again.check(); err != nil {
+		return db.GetTaskRow{}, err
+	}
+	row, checkpoint, err := s.CheckpointOf(ctx, orgID, id, iteration)
+	if err != nil {
+		return row, err
+	}
+	if State(row.Task.State) == Succeeded && checkpoint.Iteration >= row.Task.Iteration && text == "" {
+		return row, fault.New(fault.Invalid, "iteration %d is where the agent of task %s ended its run", checkpoint.Iteration, id).
+			WithObject(id).WithFix("say what is to be done further with --message, or choose an earlier iteration")
+	}
+	sub, err := s.repeat(row.Task, again)
+	if err != nil {
+		return row, err
+	}
+	sub.resumedAt = checkpoint.Iteration
+	var workspace WithTask
+	if again.Workspace != nil {
+		if workspace, err = again.Workspace(ctx, row.Task, checkpoint.Iteration); err != nil {
+			return row, err
 		}
 	}
-	return queued, nil
+	sub.also = func(tx *event.Tx, t db.Task) error {
+		n, err := tx.CopyCheckpoint(ctx, db.CopyCheckpointParams{
+			TaskID: t.ID, OrgID: orgID, OriginID: id, Iteration: checkpoint.Iteration,
+		})
+		if err != nil {
+			return fmt.Errorf("copy checkpoint %d of %s: %w", checkpoint.Iteration, id, err)
+		}
+		if n == 0 {
+			return fault.New(fault.Aborted, "checkpoint %d of task %s has just expired", checkpoint.Iteration, id).WithCode(fault.CheckpointNotFound)
+		}
+		if workspace != nil {
+			if err := workspace(ctx, tx, t); err != nil {
+				return err
+			}
+		}
+		if text != "" {
+			if _, _, err := message.Say(ctx, tx, t, text, "", again.By); err != nil {
+				return err
+			}
+		}
+		return auditAgain(tx, "task.resumed_from", t, again)
+	}
+	return s.Submit(ctx, sub)
 }

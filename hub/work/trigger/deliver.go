@@ -165,7 +165,7 @@ func (s *Service) sift(ctx context.Context, tx *event.Tx, batch []db.LockDueDeli
 			out, err := s.run(ctx, c, db.Delivery{OrgID: d.OrgID, Event: d.Event, Headers: d.Headers, Body: d.Body, Goal: d.Goal})
 			if err == nil && !out.Matched {
 				p.Ids = append(p.Ids, d.ID)
-				tx.AfterCommit(func() { s.cfg.Handled(d.Source, "filtered") })
+				tx.AfterCommit(func() { s.cfg.OnDelivery(d.Source, "filtered") })
 				continue
 			}
 		}
@@ -222,7 +222,7 @@ func (s *Service) handled(ctx context.Context, d db.Delivery, err error) (some b
 
 // settle stores what became of a delivery.
 func (s *Service) settle(tx *event.Tx, d db.Delivery, state, reason, prompt, flight string, taskID *string) {
-	tx.AfterCommit(func() { s.cfg.Handled(d.Source, state) })
+	tx.AfterCommit(func() { s.cfg.OnDelivery(d.Source, state) })
 	if state == "failed" {
 		tx.AfterCommit(func() {
 			s.cfg.Log.Warn("a delivery started nothing", "delivery_id", d.ID, "trigger_id", d.TriggerID, "reason", reason)
@@ -246,7 +246,7 @@ func (s *Service) announce(ctx context.Context, tx *event.Tx, t db.Trigger, kind
 	if err != nil {
 		return err
 	}
-	return s.cfg.Announce(ctx, tx, notification.Happening{
+	return s.cfg.Announce(ctx, tx, notification.Event{
 		OrgID: t.OrgID, Kind: kind, Object: object, AgentID: t.AgentID, AgentName: agent.Agent.Name, Once: once,
 		Details: map[string]any{"trigger_id": t.ID, "trigger": t.Name, "reason": why},
 	})

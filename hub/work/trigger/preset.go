@@ -16,8 +16,8 @@ type preset struct {
 	key     string
 }
 
-// first returns the first of some places in a payload that has something.
-func first(places ...string) string {
+// firstOf returns the first of some places in a payload that has something.
+func firstOf(places ...string) string {
 	out := "''"
 	for i := len(places) - 1; i >= 0; i-- {
 		out = "payload" + places[i] + ".orValue(" + out + ")"
@@ -25,14 +25,14 @@ func first(places ...string) string {
 	return out
 }
 
-// whenObject has an expression looked at where the payload has an object of that
+// ifObject has an expression looked at where the payload has an object of that
 // name, and something else otherwise: senders leave things out, and some are null.
-func whenObject(name, then, otherwise string) string {
+func ifObject(name, then, otherwise string) string {
 	return "(has(payload." + name + ") && type(payload." + name + ") == map ? " + then + " : " + otherwise + ")"
 }
 
-// words has an expression answer a text: an empty one for what is none.
-func words(expression string) string {
+// asText has an expression answer a text: an empty one for what is none.
+func asText(expression string) string {
 	return "[" + expression + "].map(x, type(x) == string ? x : '')[0]"
 }
 
@@ -41,19 +41,19 @@ var presets = map[string]preset{
 		verify: verify.GitHub,
 		filter: "event != 'ping'",
 		mapping: map[string]string{
-			"what": "event + (payload.?action.hasValue() ? '.' + " + words("payload.action") + " : '')",
-			"repo": whenObject("repository", first(".repository.?full_name"), "''"),
-			"by":   whenObject("sender", first(".sender.?login"), "''"),
-			"number": whenObject("pull_request", first(".pull_request.?number"), whenObject("issue", first(".issue.?number"),
+			"what": "event + (payload.?action.hasValue() ? '.' + " + asText("payload.action") + " : '')",
+			"repo": ifObject("repository", firstOf(".repository.?full_name"), "''"),
+			"by":   ifObject("sender", firstOf(".sender.?login"), "''"),
+			"number": ifObject("pull_request", firstOf(".pull_request.?number"), ifObject("issue", firstOf(".issue.?number"),
 				"'-'")),
-			"title": whenObject("pull_request", first(".pull_request.?title"), whenObject("issue", first(".issue.?title"),
-				whenObject("workflow_run", first(".workflow_run.?display_title", ".workflow_run.?name"), whenObject("check_run", first(".check_run.?name"),
-					whenObject("head_commit", first(".head_commit.?message"), "''"))))),
-			"url": whenObject("pull_request", first(".pull_request.?html_url"), whenObject("issue", first(".issue.?html_url"),
-				whenObject("workflow_run", first(".workflow_run.?html_url"), whenObject("check_run", first(".check_run.?html_url"),
-					first(".?compare"))))),
-			"state": whenObject("workflow_run", first(".workflow_run.?conclusion"), whenObject("check_run", first(".check_run.?conclusion"),
-				whenObject("check_suite", first(".check_suite.?conclusion"), first(".?ref")))),
+			"title": ifObject("pull_request", firstOf(".pull_request.?title"), ifObject("issue", firstOf(".issue.?title"),
+				ifObject("workflow_run", firstOf(".workflow_run.?display_title", ".workflow_run.?name"), ifObject("check_run", firstOf(".check_run.?name"),
+					ifObject("head_commit", firstOf(".head_commit.?message"), "''"))))),
+			"url": ifObject("pull_request", firstOf(".pull_request.?html_url"), ifObject("issue", firstOf(".issue.?html_url"),
+				ifObject("workflow_run", firstOf(".workflow_run.?html_url"), ifObject("check_run", firstOf(".check_run.?html_url"),
+					firstOf(".?compare"))))),
+			"state": ifObject("workflow_run", firstOf(".workflow_run.?conclusion"), ifObject("check_run", firstOf(".check_run.?conclusion"),
+				ifObject("check_suite", firstOf(".check_suite.?conclusion"), firstOf(".?ref")))),
 		},
 		goal: `GitHub says that something happened. Act on it as your instructions say.
 
@@ -68,13 +68,13 @@ By: {{ by }}`,
 	"gitlab": {
 		verify: verify.GitLab,
 		mapping: map[string]string{
-			"what": words(first(".?object_kind")) + " + " +
-				whenObject("object_attributes", "'.' + "+words(first(".object_attributes.?action", ".object_attributes.?status")), "''"),
-			"project": whenObject("project", first(".project.?path_with_namespace"), "''"),
-			"by":      whenObject("user", first(".user.?username"), first(".?user_username")),
-			"title":   whenObject("object_attributes", first(".object_attributes.?title", ".object_attributes.?ref"), first(".?ref")),
-			"url":     whenObject("object_attributes", first(".object_attributes.?url"), "''"),
-			"number":  whenObject("object_attributes", first(".object_attributes.?iid", ".object_attributes.?id"), "'-'"),
+			"what": asText(firstOf(".?object_kind")) + " + " +
+				ifObject("object_attributes", "'.' + "+asText(firstOf(".object_attributes.?action", ".object_attributes.?status")), "''"),
+			"project": ifObject("project", firstOf(".project.?path_with_namespace"), "''"),
+			"by":      ifObject("user", firstOf(".user.?username"), firstOf(".?user_username")),
+			"title":   ifObject("object_attributes", firstOf(".object_attributes.?title", ".object_attributes.?ref"), firstOf(".?ref")),
+			"url":     ifObject("object_attributes", firstOf(".object_attributes.?url"), "''"),
+			"number":  ifObject("object_attributes", firstOf(".object_attributes.?iid", ".object_attributes.?id"), "'-'"),
 		},
 		goal: `GitLab says that something happened. Act on it as your instructions say.
 
@@ -87,12 +87,12 @@ By: {{ by }}`,
 	},
 	"slack": {
 		verify: verify.Slack,
-		filter: whenObject("event", "payload.event.?type.orValue('') in ['app_mention', 'message'] && !has(payload.event.bot_id)", "false"),
+		filter: ifObject("event", "payload.event.?type.orValue('') in ['app_mention', 'message'] && !has(payload.event.bot_id)", "false"),
 		mapping: map[string]string{
-			"said":    whenObject("event", first(".event.?text"), "''"),
-			"by":      whenObject("event", first(".event.?user"), "''"),
-			"channel": whenObject("event", first(".event.?channel"), "''"),
-			"thread":  whenObject("event", first(".event.?thread_ts", ".event.?ts"), "''"),
+			"said":    ifObject("event", firstOf(".event.?text"), "''"),
+			"by":      ifObject("event", firstOf(".event.?user"), "''"),
+			"channel": ifObject("event", firstOf(".event.?channel"), "''"),
+			"thread":  ifObject("event", firstOf(".event.?thread_ts", ".event.?ts"), "''"),
 		},
 		goal: `Somebody spoke to you in Slack. Answer as your instructions say.
 
@@ -105,11 +105,11 @@ Said: {{ said }}`,
 		verify: verify.Token,
 		filter: "payload.?status.orValue('') == 'firing'",
 		mapping: map[string]string{
-			"status": first(".?status"),
-			"labels": first(".?commonLabels"),
-			"notes":  first(".?commonAnnotations"),
+			"status": firstOf(".?status"),
+			"labels": firstOf(".?commonLabels"),
+			"notes":  firstOf(".?commonAnnotations"),
 			"alerts": whenList("alerts", "payload.alerts.map(a, a.?labels.orValue({}))", "[]"),
-			"url":    first(".?externalURL"),
+			"url":    firstOf(".?externalURL"),
 		},
 		goal: `Alertmanager says that an alert is {{ status }}. Find out why, as your instructions say.
 
@@ -117,8 +117,8 @@ Labels: {{ labels }}
 Annotations: {{ notes }}
 Alerts: {{ alerts }}
 Address: {{ url }}`,
-		key: words(first(".?groupKey")) + " + '/' + " + words(first(".?status")) + " + '/' + " +
-			whenList("alerts", "payload.alerts.map(a, "+words("a.?fingerprint.orValue('')")+" + "+words("a.?startsAt.orValue('')")+").join(',')", "''"),
+		key: asText(firstOf(".?groupKey")) + " + '/' + " + asText(firstOf(".?status")) + " + '/' + " +
+			whenList("alerts", "payload.alerts.map(a, "+asText("a.?fingerprint.orValue('')")+" + "+asText("a.?startsAt.orValue('')")+").join(',')", "''"),
 	},
 	"json": {verify: verify.Token, goal: "A webhook has come in. Act on it as your instructions say.\n\n{{ payload }}"},
 }

@@ -66,12 +66,12 @@ type Config struct {
 	// Sweep is how often deliveries are looked for without a cause.
 	Sweep time.Duration
 	// Announce has a happening told to destinations, if the transaction commits.
-	Announce func(ctx context.Context, tx *event.Tx, h notification.Happening) error
-	// Handled and Answered, if set, count: what became of a delivery, and with
+	Announce func(ctx context.Context, tx *event.Tx, h notification.Event) error
+	// OnDelivery and Answered, if set, count: what became of a delivery, and with
 	// what status a sender was answered.
-	Handled  func(source, state string)
-	Answered func(status int)
-	Log      hclog.Logger
+	OnDelivery func(source, state string)
+	OnResponse func(status int)
+	Log        hclog.Logger
 }
 
 // Service keeps triggers and handles their deliveries. It is a
@@ -98,14 +98,14 @@ const knownTriggers = 16_384
 
 // New creates a Service.
 func New(cfg Config) *Service {
-	if cfg.Handled == nil {
-		cfg.Handled = func(string, string) {}
+	if cfg.OnDelivery == nil {
+		cfg.OnDelivery = func(string, string) {}
 	}
 	if cfg.Announce == nil {
-		cfg.Announce = func(context.Context, *event.Tx, notification.Happening) error { return nil }
+		cfg.Announce = func(context.Context, *event.Tx, notification.Event) error { return nil }
 	}
-	if cfg.Answered == nil {
-		cfg.Answered = func(int) {}
+	if cfg.OnResponse == nil {
+		cfg.OnResponse = func(int) {}
 	}
 	if cfg.Turns == nil {
 		cfg.Turns = fair.NewTurns()
@@ -378,9 +378,9 @@ func Spec(row db.Trigger) (*deckhandv1.TriggerSpec, error) { return readSpec(row
 
 // Held returns the words of the hold that keeps a trigger from firing; empty for
 // none.
-func Held(standing hold.Standing, row db.Trigger) string {
+func Held(standing hold.Set, row db.Trigger) string {
 	if h := standing.Task(hold.Task{AgentID: row.AgentID, TriggerID: row.ID}); h != nil {
-		return hold.Words(h)
+		return hold.Describe(h)
 	}
 	return ""
 }

@@ -85,7 +85,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		return // nobody is there any more
 	}
-	s.cfg.Answered(status)
+	s.cfg.OnResponse(status)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -190,7 +190,7 @@ func busy() *refusal {
 // read reads a body within its bounds, and returns what gives back its room.
 func (s *Service) read(w http.ResponseWriter, r *http.Request, c *compiled, most int64) (body []byte, left func(), err error) {
 	bounded := fair.NewBody(w, r, fair.Bounds{Begin: bodyTimeout, Room: s.room},
-		"organisation "+c.row.OrgID, "address "+auth.Network(r.RemoteAddr))
+		"organisation "+c.row.OrgID, "address "+auth.RateKey(r.RemoteAddr))
 	left = bounded.Leave
 	tooLarge := refuse(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes", most)
 	if r.ContentLength > most {

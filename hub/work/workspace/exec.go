@@ -26,37 +26,37 @@ type ExecRequest struct {
 // UndoExec takes back what a person's command or terminal changed in a
 // workspace, or says what that would do. It can be taken back as long as a
 // task's changes, from its end on.
-func (w *Workspaces) UndoExec(ctx context.Context, req ExecRequest) (Undone, error) {
+func (w *Workspaces) UndoExec(ctx context.Context, req ExecRequest) (UndoResult, error) {
 	e := req.Exec
 	refuse := func(format string, args ...any) *fault.Error {
 		return fault.New(fault.Precondition, format, args...).WithObject(e.ID)
 	}
 	switch {
 	case e.JailID == "":
-		return Undone{}, refuse("%s ran on the machine itself, of which no changes are kept", e.ID).WithFix("change it back by hand")
+		return UndoResult{}, refuse("%s ran on the machine itself, of which no changes are kept", e.ID).WithFix("change it back by hand")
 	case e.FinishedAt == nil:
-		return Undone{}, refuse("%s has not ended", e.ID).WithFix("wait for it, or end it with: deckhand node kill %s", e.ID)
+		return UndoResult{}, refuse("%s has not ended", e.ID).WithFix("wait for it, or end it with: deckhand node kill %s", e.ID)
 	}
 	if e.UndoneAt != nil {
-		return Undone{}, refuse("%s was taken back at %s, as %s", e.ID, e.UndoneAt.UTC().Format(time.RFC3339), *e.UndoID).
+		return UndoResult{}, refuse("%s was taken back at %s, as %s", e.ID, e.UndoneAt.UTC().Format(time.RFC3339), *e.UndoID).
 			WithFix("nothing is left to do")
 	}
 	rows, err := w.cfg.Store.PendingExecUndos(ctx, db.PendingExecUndosParams{OrgID: e.OrgID, ExecID: &e.ID})
 	if err != nil {
-		return Undone{}, fmt.Errorf("find the undos of %s: %w", e.ID, err)
+		return UndoResult{}, fmt.Errorf("find the undos of %s: %w", e.ID, err)
 	}
 	if err := w.carryOn(ctx, rows); err != nil {
-		return Undone{}, err
+		return UndoResult{}, err
 	}
 	if e.Files == 0 {
-		return Undone{}, fault.New(fault.NotFound, "%s changed no files in its workspace", e.ID).WithObject(e.ID).
+		return UndoResult{}, fault.New(fault.NotFound, "%s changed no files in its workspace", e.ID).WithObject(e.ID).
 			WithFix("see which did: deckhand node execs")
 	}
 	span, err := w.span(ctx, e.OrgID, e.FinishedAt)
 	if err != nil {
-		return Undone{}, err
+		return UndoResult{}, err
 	}
-	out := Undone{Span: span}
+	out := UndoResult{Span: span}
 	if !out.Span.Open() && !req.Preview {
 		return out, refuse("the changes of %s could be taken back until %s", e.ID, out.Span.Until.UTC().Format(time.RFC3339)).
 			WithFix("change the files back by hand")

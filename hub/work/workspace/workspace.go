@@ -231,8 +231,8 @@ type Request struct {
 	By          event.Actor
 }
 
-// Undone is what came of it.
-type Undone struct {
+// UndoResult is what came of it.
+type UndoResult struct {
 	ID      string
 	StepIDs []string
 	Node    *nodev1.UndoChangesResponse
@@ -248,24 +248,24 @@ var conflictWords = map[nodev1.OnConflict]string{
 }
 
 // Undo takes back what steps of a task changed, or says what that would do.
-func (w *Workspaces) Undo(ctx context.Context, req Request) (Undone, error) {
+func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) {
 	t := req.Task
 	if err := w.settle(ctx, t); err != nil {
-		return Undone{}, err
+		return UndoResult{}, err
 	}
 	rows, span, err := w.Changes(ctx, t)
 	if err != nil {
-		return Undone{}, err
+		return UndoResult{}, err
 	}
 	steps, err := choose(t, rows, req)
 	if err != nil {
-		return Undone{}, err
+		return UndoResult{}, err
 	}
 	if !span.Open() && !req.Preview {
-		return Undone{}, fault.New(fault.Precondition, "the changes of %s could be taken back until %s", t.ID, span.Until.UTC().Format(time.RFC3339)).
+		return UndoResult{}, fault.New(fault.Precondition, "the changes of %s could be taken back until %s", t.ID, span.Until.UTC().Format(time.RFC3339)).
 			WithFix("look at them with `deckhand task diff %s` and have an agent change the files back", t.ID).WithObject(t.ID)
 	}
-	out := Undone{Span: span}
+	out := UndoResult{Span: span}
 	var changes []string
 	for _, s := range steps {
 		out.StepIDs, changes = append(out.StepIDs, s.StepID), append(changes, s.ChangeID)

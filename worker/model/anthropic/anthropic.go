@@ -65,7 +65,7 @@ func New(cfg Config) (*Model, error) {
 		cfg.BaseURL = "https://api.anthropic.com"
 	}
 	return &Model{
-		cfg: cfg, knows: provider.Knows(Provider, cfg.Model),
+		cfg: cfg, knows: provider.ModelInfo(Provider, cfg.Model),
 		// The service by itself: a client would read the environment.
 		messages: sdk.NewMessageService(
 			option.WithBaseURL(strings.TrimRight(cfg.BaseURL, "/")+"/"),

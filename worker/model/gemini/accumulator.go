@@ -80,7 +80,7 @@ func (a *accumulator) part(p *sdk.Part) error {
 	case p.Thought:
 		return a.Think(p.Text)
 	default:
-		return a.Say(p.Text)
+		return a.AppendText(p.Text)
 	}
 }
 

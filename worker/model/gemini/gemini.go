@@ -74,7 +74,7 @@ func New(cfg Config) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gemini: make the client: %w", err)
 	}
-	knows := provider.Knows(Provider, cfg.Model)
+	knows := provider.ModelInfo(Provider, cfg.Model)
 	return &Model{cfg: cfg, thinks: knows.Thinks, sees: knows.Images, client: client}, nil
 }
 

@@ -163,7 +163,7 @@ func (c *completion) add(chunk sdk.ChatCompletionChunk) error {
 		}
 		c.refused = c.refused || delta.Refusal != ""
 		if text := delta.Content + delta.Refusal; text != "" {
-			if err := c.Say(text); err != nil {
+			if err := c.AppendText(text); err != nil {
 				return err
 			}
 		}

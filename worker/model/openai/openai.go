@@ -79,7 +79,7 @@ func New(cfg Config) (*Model, error) {
 		option.WithMaxRetries(0),
 	}
 	return &Model{
-		cfg: cfg, knows: provider.Knows(cfg.Provider.Name, cfg.Model),
+		cfg: cfg, knows: provider.ModelInfo(cfg.Provider.Name, cfg.Model),
 		chat: sdk.NewChatCompletionService(options...), responses: responses.NewResponseService(options...),
 	}, nil
 }

@@ -174,7 +174,7 @@ type item struct {
 func (r *response) add(event responses.ResponseStreamEventUnion) error {
 	switch event.Type {
 	case "response.output_text.delta", "response.refusal.delta":
-		return r.Say(event.Delta)
+		return r.AppendText(event.Delta)
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
 		return r.Think(event.Delta)
 	case "response.output_item.done":

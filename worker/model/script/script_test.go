@@ -198,7 +198,7 @@ func TestShippedPersonasAndScriptsFit(t *testing.T) {
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
-		p, err := persona.Parse(filepath.Base(file), data, persona.Known{})
+		p, err := persona.Parse(filepath.Base(file), data, persona.Vocabulary{})
 		require.NoError(t, err)
 		if p.Script == "" {
 			continue

@@ -63,8 +63,8 @@ func (a *Answer) Add(b *Block, text string) error {
 	return nil
 }
 
-// Say adds visible text to the last block, or to a new one.
-func (a *Answer) Say(text string) error {
+// AppendText adds visible text to the last block, or to a new one.
+func (a *Answer) AppendText(text string) error {
 	b := a.Last()
 	if !b.IsText() {
 		b = a.Open(&Block{})

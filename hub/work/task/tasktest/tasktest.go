@@ -75,7 +75,7 @@ func connect(t testing.TB, url string) *Fixture {
 	f.Recorder = event.NewRecorder(event.RecorderConfig{
 		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
 	})
-	f.Agents = agent.NewService(s, f.Recorder, persona.Known{})
+	f.Agents = agent.NewService(s, f.Recorder, persona.Vocabulary{})
 	admit := func(string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -56,7 +56,7 @@ func New(cfg Config) *Reports { return &Reports{cfg} }
 // held runs fn in a transaction that holds the lease.
 func (r *Reports) held(ctx context.Context, orgID string, le lease.Lease, fn func(tx *event.Tx, t db.Task, by event.Actor) error) error {
 	return r.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		t, err := lease.Hold(ctx, tx, orgID, le)
+		t, err := lease.LockTask(ctx, tx, orgID, le)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (r *Reports) held(ctx context.Context, orgID string, le lease.Lease, fn fun
 // Events appends events and answers the last one's number. A batch that is
 // numbered is stored once, however often it comes; 0 numbers none.
 func (r *Reports) Events(ctx context.Context, orgID string, le lease.Lease, batch int64, drafts []event.Draft) (int64, error) {
-	seq, held, err := r.cfg.Recorder.AppendHeld(ctx, event.Holder{
+	seq, held, err := r.cfg.Recorder.AppendLeased(ctx, event.LeaseRef{
 		OrgID: orgID, TaskID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), Batch: batch,
 	}, drafts...)
 	if err == nil && !held {
@@ -138,7 +138,7 @@ func (r *Reports) count(ctx context.Context, tx *event.Tx, t db.Task, turn *deck
 	if err != nil {
 		return nil, err
 	}
-	name, model, err := task.RunsWith(t, v)
+	name, model, err := task.ModelOf(t, v)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (r *Reports) countRest(ctx context.Context, tx *event.Tx, t db.Task) error 
 	if err != nil {
 		return err
 	}
-	if name, _, err := task.RunsWith(t, v); err != nil || name == persona.ProviderScript {
+	if name, _, err := task.ModelOf(t, v); err != nil || name == persona.ProviderScript {
 		return err
 	}
 	return bindRest(ctx, tx, t)
@@ -252,8 +252,8 @@ func (r *Reports) Original(row db.Turn) (*deckhandv1.Turn, error) {
 	return turn, nil
 }
 
-// Boundary is the loop's state at the end of an iteration.
-type Boundary struct {
+// Checkpoint is the loop's state at the end of an iteration.
+type Checkpoint struct {
 	Iteration int32
 	State     map[string]any
 	// Progress is 0 to 1.
@@ -262,7 +262,7 @@ type Boundary struct {
 
 // Checkpoint stores a boundary, with the events that close the iteration, and
 // answers what people have said meanwhile. Repeating it is harmless.
-func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, b Boundary, drafts []event.Draft) ([]db.TaskMessage, error) {
+func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, b Checkpoint, drafts []event.Draft) ([]db.TaskMessage, error) {
 	var told []db.TaskMessage
 	err := r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
 		stored, err := r.checkpoint(ctx, tx, t, b)
@@ -283,7 +283,7 @@ func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, 
 }
 
 // checkpoint stores a boundary and says whether it is a new one.
-func (r *Reports) checkpoint(ctx context.Context, tx *event.Tx, t db.Task, b Boundary) (bool, error) {
+func (r *Reports) checkpoint(ctx context.Context, tx *event.Tx, t db.Task, b Checkpoint) (bool, error) {
 	params, err := r.checkpointParams(t, b)
 	if err != nil {
 		return false, err
@@ -303,7 +303,7 @@ func (r *Reports) checkpoint(ctx context.Context, tx *event.Tx, t db.Task, b Bou
 	return true, nil
 }
 
-func (r *Reports) checkpointParams(t db.Task, b Boundary) (db.CreateCheckpointParams, error) {
+func (r *Reports) checkpointParams(t db.Task, b Checkpoint) (db.CreateCheckpointParams, error) {
 	data, err := json.Marshal(r.cfg.Redact.Org(t.OrgID).Map(b.State))
 	if err != nil {
 		return db.CreateCheckpointParams{}, fmt.Errorf("encode checkpoint of %s: %w", t.ID, err)
@@ -311,16 +311,16 @@ func (r *Reports) checkpointParams(t db.Task, b Boundary) (db.CreateCheckpointPa
 	return db.CreateCheckpointParams{TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data}, nil
 }
 
-// End is how a loop ended.
-type End struct {
+// Outcome is how a loop ended.
+type Outcome struct {
 	State        task.State
 	Reason       string
 	Summary      string
 	ErrorCode    string
 	ErrorMessage string
 	Events       []event.Draft
-	// Boundary is that of the iteration that ended the run; nil when none did.
-	Boundary *Boundary
+	// Checkpoint is that of the iteration that ended the run; nil when none did.
+	Boundary *Checkpoint
 	// Transient says of a failure that trying again may help, not sooner than
 	// RetryAfter.
 	Transient  bool
@@ -329,9 +329,9 @@ type End struct {
 	Limit string
 }
 
-// goOn has a task whose agent has ended its run go on, because somebody spoke
+// continueRun has a task whose agent has ended its run go on, because somebody spoke
 // meanwhile: the next attempt hears it.
-func (r *Reports) goOn(ctx context.Context, tx *event.Tx, t db.Task, end End, by event.Actor) error {
+func (r *Reports) continueRun(ctx context.Context, tx *event.Tx, t db.Task, end Outcome, by event.Actor) error {
 	events, _ := withoutEnd(end.Events)
 	if err := tx.Append(t.OrgID, t.ID, by, events...); err != nil {
 		return err
@@ -366,7 +366,7 @@ func keepLast(ctx context.Context, tx *event.Tx, t db.Task) error {
 }
 
 // Finish moves the task to where its loop ended and ends the lease.
-func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end End) error {
+func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end Outcome) error {
 	if end.Reason == "" {
 		end.Reason = "the agent ended its run"
 	}
@@ -394,7 +394,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			result.Iteration, result.Progress = b.Iteration, b.Progress
 		}
 		if goesOn {
-			return r.goOn(ctx, tx, t, end, by)
+			return r.continueRun(ctx, tx, t, end, by)
 		}
 		var completed map[string]any
 		if end.State == task.Succeeded {
@@ -455,7 +455,7 @@ func (r *Reports) reviewed(ctx context.Context, tx *event.Tx, t db.Task) (bool, 
 	if err != nil {
 		return false, err
 	}
-	p, err = task.Narrowed(t, p)
+	p, err = task.EffectivePersona(t, p)
 	return err == nil && p.Mode == persona.Review, err
 }
 

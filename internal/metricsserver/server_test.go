@@ -41,12 +41,12 @@ func TestMetricsAreServedUntilItStops(t *testing.T) {
 func TestReadinessIsServedWithWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	var problem atomic.Pointer[string]
-	s := metricsserver.New("127.0.0.1:0", metricsserver.NewRegistry(), func() []metricsserver.Look {
-		look := metricsserver.Look{What: "link"}
+	s := metricsserver.New("127.0.0.1:0", metricsserver.NewRegistry(), func() []metricsserver.ReadinessCheck {
+		look := metricsserver.ReadinessCheck{What: "link"}
 		if p := problem.Load(); p != nil {
 			look.Problem = errors.New(*p)
 		}
-		return []metricsserver.Look{{What: "disk"}, look}
+		return []metricsserver.ReadinessCheck{{What: "disk"}, look}
 	}, hclog.NewNullLogger())
 	require.NoError(t, s.Start(t.Context()))
 	t.Cleanup(s.Stop)

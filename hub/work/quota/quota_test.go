@@ -28,6 +28,6 @@ func TestPatternsOfModels(t *testing.T) {
 	} {
 		models, err := compile(tc.patterns)
 		require.NoError(t, err, "%q", tc.patterns)
-		require.Equal(t, tc.allowed, (&Held{models: models}).Allows(tc.provider, tc.model), "%q of %s/%s", tc.patterns, tc.provider, tc.model)
+		require.Equal(t, tc.allowed, (&Subscription{models: models}).Allows(tc.provider, tc.model), "%q of %s/%s", tc.patterns, tc.provider, tc.model)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 )
 
-// past is the history of a step's task. It implements tool.Past.
-type past struct {
+// stepSearch is the history of a step's task. It implements tool.Past.
+type stepSearch struct {
 	store *store.Store
 	step  db.Step
 }
@@ -19,14 +19,14 @@ type past struct {
 const maxFound = 40
 
 // Search implements tool.Past.
-func (p past) Search(ctx context.Context, words []string) ([]tool.Found, error) {
+func (p stepSearch) Search(ctx context.Context, words []string) ([]tool.StepHit, error) {
 	rows, err := p.store.SearchSteps(ctx, db.SearchStepsParams{OrgID: p.step.OrgID, TaskID: p.step.TaskID, Words: words, MaxRows: maxFound})
 	if err != nil {
 		return nil, fmt.Errorf("search the steps of task %s: %w", p.step.TaskID, err)
 	}
-	out := make([]tool.Found, len(rows))
+	out := make([]tool.StepHit, len(rows))
 	for i, row := range rows {
-		out[i] = tool.Found{
+		out[i] = tool.StepHit{
 			StepID: row.ID, Number: row.Number, Turn: row.Turn, Tool: row.Tool, State: row.State,
 			Arguments: string(row.Arguments), Observation: row.Observation,
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Standing is where a task stands in its organisation's queue.
-type Standing struct {
+// QueuePosition is where a task stands in its organisation's queue.
+type QueuePosition struct {
 	// Place counts from 1; 0 for a task that is too far behind to tell, or not
 	// waiting there.
 	Place int32
@@ -35,7 +35,7 @@ const (
 )
 
 // Standings returns where those of the tasks stand that are in the queue.
-func (s *Service) Standings(ctx context.Context, orgID string, tasks ...db.Task) (map[string]Standing, error) {
+func (s *Service) Standings(ctx context.Context, orgID string, tasks ...db.Task) (map[string]QueuePosition, error) {
 	wanted := map[string]bool{}
 	for _, t := range tasks {
 		if State(t.State) == Queued && t.AdmittedAt == nil {
@@ -49,7 +49,7 @@ func (s *Service) Standings(ctx context.Context, orgID string, tasks ...db.Task)
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string]Standing, len(wanted))
+	out := make(map[string]QueuePosition, len(wanted))
 	for _, t := range tasks {
 		place, ok := places.of[t.ID]
 		if !ok || !wanted[t.ID] {
@@ -93,8 +93,8 @@ func (s *Service) places(ctx context.Context, orgID string) (places, error) {
 
 // estimate reckons how long a task waits: those in progress and those before it,
 // spread over as many as run at once now.
-func estimate(place, active int32, pace db.TaskPaceRow) Standing {
-	st := Standing{Place: place, Wait: -1, Basis: "no history"}
+func estimate(place, active int32, pace db.TaskPaceRow) QueuePosition {
+	st := QueuePosition{Place: place, Wait: -1, Basis: "no history"}
 	seconds := pace.AgentS
 	switch {
 	case pace.AgentCount > 0:

@@ -84,8 +84,8 @@ type Config struct {
 	Retention time.Duration
 	// Sent, if set, counts: to what kind of destination, and in which state the
 	// notice is afterwards.
-	Sent func(kind, state string)
-	Log  hclog.Logger
+	OnSent func(kind, state string)
+	Log    hclog.Logger
 }
 
 // Service keeps destinations and sends notices. It is a lifecycle.Service; any
@@ -116,8 +116,8 @@ func New(cfg Config) *Service {
 	set(&cfg.Retention, DefaultRetention)
 	set(&cfg.Retry.Base, 10*time.Second)
 	set(&cfg.Retry.Max, time.Hour)
-	if cfg.Sent == nil {
-		cfg.Sent = func(string, string) {}
+	if cfg.OnSent == nil {
+		cfg.OnSent = func(string, string) {}
 	}
 	s := &Service{
 		cfg: cfg, kick: make(chan struct{}, 1), flying: map[string]int{},
@@ -255,8 +255,8 @@ func (s *Service) owe(tx *event.Tx, orgID string, o owed) {
 	tx.AfterCommit(s.Kick)
 }
 
-// Happening is about no task.
-type Happening struct {
+// Event is something that happened to no task in particular.
+type Event struct {
 	OrgID, Kind string
 	// Object is the id of what it is about.
 	Object, AgentID, AgentName string
@@ -266,7 +266,7 @@ type Happening struct {
 }
 
 // Announce has a happening told, if the transaction commits.
-func (s *Service) Announce(ctx context.Context, tx *event.Tx, h Happening) error {
+func (s *Service) Announce(ctx context.Context, tx *event.Tx, h Event) error {
 	rows, err := tx.DestinationsOf(ctx, h.OrgID)
 	if err != nil {
 		return fmt.Errorf("list the destinations of %s: %w", h.OrgID, err)
@@ -278,7 +278,7 @@ func (s *Service) Announce(ctx context.Context, tx *event.Tx, h Happening) error
 	e := CloudEvent{
 		SpecVersion: "1.0", ID: cmp.Or(h.Once, ident.New("evt")), Source: source(h.OrgID), Type: h.Kind, Subject: h.Object, Time: time.Now().UTC(), DataContentType: "application/json",
 		Data: Data{
-			Summary: words(h.Kind, h.AgentName, "", details), Actor: Actor{Kind: event.Hub.Kind, ID: event.Hub.ID},
+			Summary: summary(h.Kind, h.AgentName, "", details), Actor: Actor{Kind: event.Hub.Kind, ID: event.Hub.ID},
 			Agent: &Named{ID: h.AgentID, Name: h.AgentName}, Details: details,
 		},
 	}

@@ -2,9 +2,9 @@ package worker
 
 import "sync"
 
-// door reports whether a worker takes new tasks: shut while it is drained, and while
+// intake reports whether a worker takes new tasks: shut while it is drained, and while
 // its machine is under pressure. Those it has go on.
-type door struct {
+type intake struct {
 	mu               sync.Mutex
 	drained, pressed bool
 	isShut           bool
@@ -12,14 +12,14 @@ type door struct {
 	opened, shut chan struct{}
 }
 
-func newDoor() *door {
-	d := &door{opened: make(chan struct{}), shut: make(chan struct{})}
+func newDoor() *intake {
+	d := &intake{opened: make(chan struct{}), shut: make(chan struct{})}
 	close(d.opened)
 	return d
 }
 
 // set shuts it while the worker is drained.
-func (d *door) set(drained bool) {
+func (d *intake) set(drained bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.drained = drained
@@ -27,7 +27,7 @@ func (d *door) set(drained bool) {
 }
 
 // press shuts it while the machine is under pressure.
-func (d *door) press(pressed bool) {
+func (d *intake) press(pressed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pressed = pressed
@@ -35,7 +35,7 @@ func (d *door) press(pressed bool) {
 }
 
 // move opens or shuts it; d.mu is held.
-func (d *door) move() {
+func (d *intake) move() {
 	shut := d.drained || d.pressed
 	if shut == d.isShut {
 		return
@@ -51,14 +51,14 @@ func (d *door) move() {
 }
 
 // open ends when it is open.
-func (d *door) open() <-chan struct{} {
+func (d *intake) open() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.opened
 }
 
 // closed ends when it is shut.
-func (d *door) closed() <-chan struct{} {
+func (d *intake) closed() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.shut

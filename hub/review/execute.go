@@ -107,38 +107,38 @@ func (s *Service) sweep(ctx context.Context, at *sync.WaitGroup) error {
 	}
 	for _, row := range open {
 		do(row.ID, func(ctx context.Context) error {
-			return s.still(ctx, row.OrgID, row.ID, row.TaskID)
+			return s.stopCommands(ctx, row.OrgID, row.ID, row.TaskID)
 		})
 	}
 	for _, row := range decided {
-		do(row.ID, func(ctx context.Context) error { return s.carry(ctx, row) })
+		do(row.ID, func(ctx context.Context) error { return s.execute(ctx, row) })
 	}
 	return nil
 }
 
-// standing is what an answer holds for: the state of the workspace.
-type standing struct {
+// workspaceVersion is what an answer holds for: the state of the workspace.
+type workspaceVersion struct {
 	Record string `json:"record,omitempty"`
 	State  int64  `json:"state,omitempty"`
 	// None is why there is none.
 	None string `json:"none,omitempty"`
 }
 
-// still ends what runs in the workspace of a review and notes with the item how
+// stopCommands ends what runs in the workspace of a review and notes with the item how
 // the workspace stands.
-func (s *Service) still(ctx context.Context, orgID, itemID, taskID string) error {
+func (s *Service) stopCommands(ctx context.Context, orgID, itemID, taskID string) error {
 	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: taskID})
 	if err != nil {
 		return fmt.Errorf("load task %s: %w", taskID, err)
 	}
-	now, err := s.stand(ctx, row.Task, true)
+	now, err := s.currentVersion(ctx, row.Task, true)
 	if err != nil {
 		return err
 	}
 	return s.bind(ctx, orgID, itemID, now)
 }
 
-func (s *Service) bind(ctx context.Context, orgID, itemID string, now standing) error {
+func (s *Service) bind(ctx context.Context, orgID, itemID string, now workspaceVersion) error {
 	data, err := json.Marshal(now)
 	if err != nil {
 		return fmt.Errorf("encode how a workspace stands: %w", err)
@@ -149,32 +149,32 @@ func (s *Service) bind(ctx context.Context, orgID, itemID string, now standing) 
 	return nil
 }
 
-// stand returns how a task's workspace stands; with kill, after everything that
+// currentVersion returns how a task's workspace stands; with kill, after everything that
 // runs there has been killed.
-func (s *Service) stand(ctx context.Context, t db.Task, kill bool) (standing, error) {
+func (s *Service) currentVersion(ctx context.Context, t db.Task, kill bool) (workspaceVersion, error) {
 	if t.NodeID == nil {
-		return standing{None: "the task ran on no node"}, nil
+		return workspaceVersion{None: "the task ran on no node"}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	node, err := s.cfg.Node(*t.NodeID)
 	if err != nil {
-		return standing{}, err
+		return workspaceVersion{}, err
 	}
 	if kill {
 		_, err := node.Jails().KillJail(ctx, &nodev1.KillJailRequest{JailId: t.JailID, By: "review of " + t.ID})
 		if err = fault.FromGRPC(err); err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Precondition) {
-			return standing{}, fmt.Errorf("end what runs in jail %s: %w", t.JailID, err)
+			return workspaceVersion{}, fmt.Errorf("end what runs in jail %s: %w", t.JailID, err)
 		}
 	}
 	seen, err := node.Snapshots().TakeSnapshot(ctx, &nodev1.TakeSnapshotRequest{JailId: t.JailID})
 	switch err = fault.FromGRPC(err); {
 	case err == nil:
-		return standing{Record: seen.GetRecord(), State: seen.GetSnapshot()}, nil
+		return workspaceVersion{Record: seen.GetRecord(), State: seen.GetSnapshot()}, nil
 	case fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Deadline) || fault.Is(err, fault.Canceled):
-		return standing{}, err
+		return workspaceVersion{}, err
 	}
-	return standing{None: "its node keeps no states"}, nil
+	return workspaceVersion{None: "its node keeps no states"}, nil
 }
 
 // Unchanged refuses to accept a workspace that is not as it was when its review
@@ -182,18 +182,18 @@ func (s *Service) stand(ctx context.Context, t db.Task, kill bool) (standing, er
 // the workspace stands, that is done now, and the item is no longer what was shown.
 // It implements inbox.Reviews.
 func (s *Service) Unchanged(ctx context.Context, item db.InboxItem) error {
-	var was standing
+	var was workspaceVersion
 	if err := json.Unmarshal(item.Binding, &was); err != nil {
 		return fmt.Errorf("read the binding of %s: %w", item.ID, err)
 	}
-	if was == (standing{}) {
-		return s.still(ctx, item.OrgID, item.ID, item.TaskID)
+	if was == (workspaceVersion{}) {
+		return s.stopCommands(ctx, item.OrgID, item.ID, item.TaskID)
 	}
 	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: item.OrgID, ID: item.TaskID})
 	if err != nil {
 		return fmt.Errorf("load task %s: %w", item.TaskID, err)
 	}
-	now, err := s.stand(ctx, row.Task, false)
+	now, err := s.currentVersion(ctx, row.Task, false)
 	if err != nil || now == was {
 		return err
 	}
@@ -239,8 +239,8 @@ func dropHeld(ctx context.Context, tx *event.Tx, t db.Task, reason, observation 
 	return nil
 }
 
-// carry does what was decided on a review.
-func (s *Service) carry(ctx context.Context, row db.ReviewsToCarryRow) error {
+// execute does what was decided on a review.
+func (s *Service) execute(ctx context.Context, row db.ReviewsToCarryRow) error {
 	got, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: row.OrgID, ID: row.TaskID})
 	if err != nil {
 		return fmt.Errorf("load task %s: %w", row.TaskID, err)
@@ -259,7 +259,7 @@ func (s *Service) carry(ctx context.Context, row db.ReviewsToCarryRow) error {
 		err = s.restore(ctx, t, item.InboxItem, &end)
 	}
 	if err != nil {
-		return s.stuck(ctx, t, err)
+		return s.recordStuck(ctx, t, err)
 	}
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: row.OrgID, ID: row.TaskID})
@@ -308,8 +308,8 @@ type outcome struct {
 	by     event.Actor
 }
 
-// stuck says in the task's reason what it waits for, and answers the error.
-func (s *Service) stuck(ctx context.Context, t db.Task, err error) error {
+// recordStuck says in the task's reason what it waits for, and answers the error.
+func (s *Service) recordStuck(ctx context.Context, t db.Task, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
@@ -345,7 +345,7 @@ func (s *Service) release(ctx context.Context, t db.Task, end *outcome) error {
 
 // restore gives a workspace back as it was before the task.
 func (s *Service) restore(ctx context.Context, t db.Task, item db.InboxItem, end *outcome) error {
-	if _, err := s.stand(ctx, t, true); err != nil {
+	if _, err := s.currentVersion(ctx, t, true); err != nil {
 		return err
 	}
 	_, err := s.cfg.Workspaces.Undo(ctx, workspace.Request{Task: t, OnConflict: nodev1.OnConflict_ON_CONFLICT_OVERWRITE, By: end.by})

@@ -40,7 +40,7 @@ func (r *round) walk(ctx context.Context, tx *event.Tx, tasks []db.QueuedTasksRo
 		}
 		r.take(t)
 		if t.CountedIn == "" {
-			if told := r.plan.Take(); len(told) > 0 {
+			if told := r.plan.Consume(); len(told) > 0 {
 				if err := tx.Append(r.orgID, t.ID, event.Hub, told...); err != nil {
 					return false, err
 				}
@@ -60,7 +60,7 @@ func (r *round) walk(ctx context.Context, tx *event.Tx, tasks []db.QueuedTasksRo
 // another look would show the same.
 func (r *round) learnt() int {
 	n := len(r.taken) + len(r.homeless)
-	if r.plan.Left() == 0 {
+	if r.plan.Remaining() == 0 {
 		n++
 	}
 	return n
@@ -73,7 +73,7 @@ func (r *round) beyond(ctx context.Context, tx *event.Tx, reach int32) ([]db.Que
 		OrgID: r.orgID, PerShare: perShare, Look: reach, AgentStatuses: agent.Still, Taken: append([]string{}, r.taken...),
 		Agents: []string{}, Triggers: []string{}, Lineages: []string{}, Pools: []string{}, Jails: []string{}, Holders: []string{},
 		Nodes: []string{}, Homeless: append([]string{}, slices.Collect(maps.Keys(r.homeless))...), Shares: []string{},
-		MoreRuns: r.plan.Left() != 0,
+		MoreRuns: r.plan.Remaining() != 0,
 	}
 	for _, h := range r.holds {
 		switch hold.Scope(h.Scope) {

@@ -38,9 +38,9 @@ func (s *Steps) giving(ctx context.Context, step db.Step) (*subtask.Request, err
 	return s.cfg.Subtasks.Prepare(ctx, row.Task, step.ID, work)
 }
 
-// give has the task made that a step wants, or concludes the step with what came
+// createSubtask has the task made that a step wants, or concludes the step with what came
 // of it. The caller's row is locked.
-func (s *Steps) give(ctx context.Context, tx *event.Tx, t db.Task, stepID string, r *subtask.Request) (db.Step, error) {
+func (s *Steps) createSubtask(ctx context.Context, tx *event.Tx, t db.Task, stepID string, r *subtask.Request) (db.Step, error) {
 	step, err := tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
 	if err != nil || State(step.State) != Granted {
 		return step, err
@@ -52,7 +52,7 @@ func (s *Steps) give(ctx context.Context, tx *event.Tx, t db.Task, stepID string
 	}
 	ended, found := false, false
 	if record.Spawns {
-		if call.Given, ended, found, err = s.cfg.Subtasks.Of(ctx, tx.Queries, step); err != nil {
+		if call.Given, ended, found, err = s.cfg.Subtasks.ChildOf(ctx, tx.Queries, step); err != nil {
 			return step, err
 		}
 	}
@@ -62,7 +62,7 @@ func (s *Steps) give(ctx context.Context, tx *event.Tx, t db.Task, stepID string
 		if row, refused, err = s.cfg.Subtasks.Make(ctx, tx, t, step, r); err != nil {
 			return step, err
 		}
-		call.Given = tool.Given{TaskID: row.Task.ID, Agent: row.AgentName}
+		call.Given = tool.ChildTask{TaskID: row.Task.ID, Agent: row.AgentName}
 	}
 	if record.Spawns && refused == nil && !ended {
 		return s.move(ctx, tx, step, db.ResolveStepParams{

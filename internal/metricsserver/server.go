@@ -47,7 +47,7 @@ type Server struct {
 
 	address  string
 	gatherer prometheus.Gatherer
-	ready    func() []Look
+	ready    func() []ReadinessCheck
 	log      hclog.Logger
 
 	mu    sync.Mutex
@@ -56,8 +56,8 @@ type Server struct {
 
 var _ lifecycle.Service = (*Server)(nil)
 
-// Look is one thing that a process needs to be ready.
-type Look struct {
+// ReadinessCheck is one thing that a process needs to be ready.
+type ReadinessCheck struct {
 	What string
 	// Problem is nil where all is well.
 	Problem error
@@ -66,7 +66,7 @@ type Look struct {
 // New creates a Server that will listen on address. Ready answers what the process
 // needs, as it is now; nil where its readiness is served elsewhere. It must be
 // quick, and say no secrets.
-func New(address string, gatherer prometheus.Gatherer, ready func() []Look, log hclog.Logger) *Server {
+func New(address string, gatherer prometheus.Gatherer, ready func() []ReadinessCheck, log hclog.Logger) *Server {
 	return &Server{address: address, gatherer: gatherer, ready: ready, log: log}
 }
 

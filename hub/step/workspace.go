@@ -24,9 +24,9 @@ import (
 // answer has come, it is what the agent's last call left; where there was none,
 // the call is asked about again.
 
-// Asked keeps the state of a waiting task's workspace with the calls that wait
+// RecordWorkspace keeps the state of a waiting task's workspace with the calls that wait
 // for leave; with first, only with those that have none yet. The jail is frozen.
-func (s *Steps) Asked(ctx context.Context, t db.Task, node tool.Node, first bool) error {
+func (s *Steps) RecordWorkspace(ctx context.Context, t db.Task, node tool.Node, first bool) error {
 	now, err := node.Snapshots().TakeSnapshot(ctx, &nodev1.TakeSnapshotRequest{JailId: t.JailID})
 	if err != nil {
 		return fmt.Errorf("record the workspace that %s is asked about: %w", t.ID, fault.FromGRPC(err))
@@ -42,10 +42,10 @@ func (s *Steps) Asked(ctx context.Context, t db.Task, node tool.Node, first bool
 // lookTimeout is how long an answer waits for the node's look at the workspace.
 const lookTimeout = 15 * time.Second
 
-// Look keeps the state of the workspace with a call that is about to be
+// EnsureWorkspaceRecorded keeps the state of the workspace with a call that is about to be
 // allowed, where none was kept yet: the answer came before the task's jail stood
 // still. It says whether the node could not be asked. It implements inbox.Steps.
-func (s *Steps) Look(ctx context.Context, orgID, stepID string) (unseen bool, err error) {
+func (s *Steps) EnsureWorkspaceRecorded(ctx context.Context, orgID, stepID string) (unseen bool, err error) {
 	step, err := s.Get(ctx, orgID, stepID)
 	if err != nil || State(step.State) != Waiting || step.AskedState != nil || step.NodeID == nil ||
 		s.place(step) != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
@@ -61,7 +61,7 @@ func (s *Steps) Look(ctx context.Context, orgID, stepID string) (unseen bool, er
 	switch err = fault.FromGRPC(err); {
 	case fault.Is(err, fault.Unavailable), fault.Is(err, fault.Deadline):
 		// What is known is what the agent's last call left.
-		now, err = s.leftBehind(context.WithoutCancel(ctx), step)
+		now, err = s.lastKnownWorkspace(context.WithoutCancel(ctx), step)
 		if err != nil || now == nil {
 			return err == nil, err
 		}
@@ -80,9 +80,9 @@ func (s *Steps) Look(ctx context.Context, orgID, stepID string) (unseen bool, er
 	return false, nil
 }
 
-// leftBehind returns the workspace as the last of the task's calls before a step
+// lastKnownWorkspace returns the workspace as the last of the task's calls before a step
 // left it; nil where that is not known.
-func (s *Steps) leftBehind(ctx context.Context, step db.Step) (*nodev1.TakeSnapshotResponse, error) {
+func (s *Steps) lastKnownWorkspace(ctx context.Context, step db.Step) (*nodev1.TakeSnapshotResponse, error) {
 	at, err := s.cfg.Store.WorkspaceAt(ctx, db.WorkspaceAtParams{OrgID: step.OrgID, TaskID: step.TaskID, Turn: step.Turn})
 	switch {
 	case store.IsNotFound(err) || err == nil && (at.NodeID != *step.NodeID || at.JailID != step.JailID):
@@ -108,9 +108,9 @@ func unseenIn(binding json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(parts)
 }
 
-// unchanged has calls asked about again whose workspace is not what it was when
+// reaskIfChanged has calls asked about again whose workspace is not what it was when
 // they were asked about. Where the task waited the jail is still frozen.
-func (s *Steps) unchanged(ctx context.Context, orgID string, le lease.Lease, t db.Task, node tool.Node) error {
+func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease, t db.Task, node tool.Node) error {
 	asked, err := s.cfg.Store.GrantedAsAsked(ctx, db.GrantedAsAskedParams{OrgID: orgID, TaskID: t.ID})
 	if err != nil {
 		return fmt.Errorf("find what %s was granted: %w", t.ID, err)
@@ -128,7 +128,7 @@ func (s *Steps) unchanged(ctx context.Context, orgID string, le lease.Lease, t d
 		return fmt.Errorf("look at the workspace of %s: %w", t.ID, err)
 	}
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		t, err := lease.Hold(ctx, tx, orgID, le)
+		t, err := lease.LockTask(ctx, tx, orgID, le)
 		if err != nil {
 			return err
 		}
@@ -156,9 +156,9 @@ func (s *Steps) unchanged(ctx context.Context, orgID string, le lease.Lease, t d
 	})
 }
 
-// stillAsAsked is unchanged for a call that was allowed while its task ran on:
+// reaskIfChangedWhileRunning is unchanged for a call that was allowed while its task ran on:
 // its attempt began before the answer.
-func (s *Steps) stillAsAsked(ctx context.Context, orgID string, le lease.Lease, step db.Step) error {
+func (s *Steps) reaskIfChangedWhileRunning(ctx context.Context, orgID string, le lease.Lease, step db.Step) error {
 	node, err := s.node(ctx, step)
 	if err != nil {
 		return s.unlessUnavailable(err)
@@ -167,5 +167,5 @@ func (s *Steps) stillAsAsked(ctx context.Context, orgID string, le lease.Lease, 
 	if err != nil {
 		return fmt.Errorf("load task %s: %w", step.TaskID, err)
 	}
-	return s.unchanged(ctx, orgID, le, row.Task, node)
+	return s.reaskIfChanged(ctx, orgID, le, row.Task, node)
 }

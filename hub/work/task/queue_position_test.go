@@ -199,7 +199,7 @@ func TestEstimates(t *testing.T) {
 	other := f.Submit(f.Agent("other", persona.ScopeTask), "ann", func(s *task.Submission) { s.Priority = 1 })
 	standings, err := f.Tasks.Standings(t.Context(), tasktest.Org, under, first, second, other)
 	require.NoError(t, err)
-	require.Equal(t, map[string]task.Standing{
+	require.Equal(t, map[string]task.QueuePosition{
 		first.ID:  {Place: 1, Wait: 30 * time.Second, Basis: "the last 4 tasks of the agent"},
 		second.ID: {Place: 2, Wait: 90 * time.Second, Basis: "the last 4 tasks of the agent"},
 		other.ID:  {Place: 3, Wait: 150 * time.Second, Basis: "the last 4 tasks of the organisation"},

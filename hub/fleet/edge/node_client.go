@@ -10,11 +10,11 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Way is how a node is called from here: over its own link, or through the
+// NodeClient is how a node is called from here: over its own link, or through the
 // replica that holds it, which a caller cannot tell apart. Calls answer errors
 // of package fault: fault.Unavailable (AGENT_018) when the way breaks under
 // them, and then nobody can tell from here whether the node did what was asked.
-type Way struct{ calls grpc.ClientConnInterface }
+type NodeClient struct{ calls grpc.ClientConnInterface }
 
 // resting has a caller's turn rest while a node is waited for.
 type resting struct{ grpc.ClientConnInterface }
@@ -44,45 +44,53 @@ func (s restingStream) RecvMsg(m any) error {
 }
 
 // Exec returns the node's exec service.
-func (w Way) Exec() nodev1.ExecServiceClient { return nodev1.NewExecServiceClient(resting{w.calls}) }
+func (w NodeClient) Exec() nodev1.ExecServiceClient {
+	return nodev1.NewExecServiceClient(resting{w.calls})
+}
 
 // Jails returns the node's jail service.
-func (w Way) Jails() nodev1.JailServiceClient { return nodev1.NewJailServiceClient(resting{w.calls}) }
+func (w NodeClient) Jails() nodev1.JailServiceClient {
+	return nodev1.NewJailServiceClient(resting{w.calls})
+}
 
 // Files returns the node's file service.
-func (w Way) Files() nodev1.FileServiceClient { return nodev1.NewFileServiceClient(resting{w.calls}) }
+func (w NodeClient) Files() nodev1.FileServiceClient {
+	return nodev1.NewFileServiceClient(resting{w.calls})
+}
 
 // Snapshots returns the node's snapshot service.
-func (w Way) Snapshots() nodev1.SnapshotServiceClient {
+func (w NodeClient) Snapshots() nodev1.SnapshotServiceClient {
 	return nodev1.NewSnapshotServiceClient(resting{w.calls})
 }
 
 // Egress returns the hub's own way out through the node.
-func (w Way) Egress() nodev1.EgressServiceClient {
+func (w NodeClient) Egress() nodev1.EgressServiceClient {
 	return nodev1.NewEgressServiceClient(resting{w.calls})
 }
 
 // Node returns the service about the node as a whole.
-func (w Way) Node() nodev1.NodeServiceClient { return nodev1.NewNodeServiceClient(resting{w.calls}) }
+func (w NodeClient) Node() nodev1.NodeServiceClient {
+	return nodev1.NewNodeServiceClient(resting{w.calls})
+}
 
 // Telemetry returns the node's telemetry service.
-func (w Way) Telemetry() nodev1.TelemetryServiceClient {
+func (w NodeClient) Telemetry() nodev1.TelemetryServiceClient {
 	return nodev1.NewTelemetryServiceClient(resting{w.calls})
 }
 
-// Place is where a node's link is.
-type Place struct {
+// ReplicaLocation is where a node's link is.
+type ReplicaLocation struct {
 	Replica string
 	// Address is the host:port of that replica's edge.
 	Address string
 	Epoch   int64
 }
 
-// Directory says which replica holds a node.
-type Directory interface {
+// Locator says which replica holds a node.
+type Locator interface {
 	// Locate returns where a node's link is: fault.NotFound when no replica
 	// that lives holds one.
-	Locate(ctx context.Context, nodeID string) (Place, error)
+	Locate(ctx context.Context, nodeID string) (ReplicaLocation, error)
 }
 
 // locateTimeout bounds the question which replica holds a node.
@@ -90,22 +98,22 @@ const locateTimeout = 5 * time.Second
 
 // Node returns the way to a node, wherever its link is; fault.Unavailable
 // (AGENT_018) when no replica has one.
-func (e *Edge) Node(nodeID string) (Way, error) {
+func (e *Edge) Node(nodeID string) (NodeClient, error) {
 	link, err := e.Local(nodeID)
 	if err == nil {
-		return link.Way, nil
+		return link.NodeClient, nil
 	}
 	if e.cfg.Directory == nil {
-		return Way{}, err
+		return NodeClient{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), locateTimeout)
 	defer cancel()
 	place, lerr := e.cfg.Directory.Locate(ctx, nodeID)
 	if lerr != nil {
-		return Way{}, unavailable(nodeID, "is not connected").WithCause(lerr)
+		return NodeClient{}, unavailable(nodeID, "is not connected").WithCause(lerr)
 	}
 	if place.Replica == e.cfg.Replica {
-		return Way{}, err // the row has not caught up with the link's end
+		return NodeClient{}, err // the row has not caught up with the link's end
 	}
-	return Way{&remote{peers: e.peers, nodeID: nodeID, place: place}}, nil
+	return NodeClient{&remote{peers: e.peers, nodeID: nodeID, place: place}}, nil
 }

@@ -10,8 +10,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Past is what a run goes on from.
-type Past struct {
+// ResumeState is what a run goes on from.
+type ResumeState struct {
 	Turns    []*deckhandv1.Turn
 	Steps    []db.Step
 	Messages []db.TaskMessage
@@ -19,11 +19,11 @@ type Past struct {
 	Checkpoint *db.Checkpoint
 }
 
-// Past reads what earlier attempts left. A task that goes on from a checkpoint
+// ResumeState reads what earlier attempts left. A task that goes on from a checkpoint
 // of another has that one's turns and steps up to there as its own first ones.
-func (r *Reports) Past(ctx context.Context, t db.Task) (Past, error) {
+func (r *Reports) Past(ctx context.Context, t db.Task) (ResumeState, error) {
 	s := r.cfg.Store
-	var past Past
+	var past ResumeState
 	newest, err := s.NewestCheckpoint(ctx, db.NewestCheckpointParams{OrgID: t.OrgID, TaskID: t.ID})
 	switch {
 	case err == nil:
@@ -49,7 +49,7 @@ func (r *Reports) Past(ctx context.Context, t db.Task) (Past, error) {
 }
 
 // prepend puts what a task has up to a turn before what is there.
-func (r *Reports) prepend(ctx context.Context, past *Past, t db.Task, upTo int32) error {
+func (r *Reports) prepend(ctx context.Context, past *ResumeState, t db.Task, upTo int32) error {
 	s := r.cfg.Store
 	rows, err := s.ListTurns(ctx, db.ListTurnsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {

@@ -36,9 +36,9 @@ func (f freezerOf) held() freezerOf {
 	return freezerOf{filepath.Join(f.dir, heldDir), f.version}
 }
 
-// Hold freezes a jail's commands until holder, and everybody else who holds it,
-// has released it. A jail that does not run is answered as it is.
-func (m *Manager) Hold(ctx context.Context, id, holder string) (*nodev1.Jail, error) {
+// FreezeFor freezes a jail's commands until holder, and every other holder, has
+// thawed it. A jail that does not run is returned unchanged.
+func (m *Manager) FreezeFor(ctx context.Context, id, holder string) (*nodev1.Jail, error) {
 	return m.changeHolders(ctx, id, func(holders []string) []string {
 		if at, found := slices.BinarySearch(holders, holder); !found {
 			return slices.Insert(slices.Clone(holders), at, holder)
@@ -47,8 +47,8 @@ func (m *Manager) Hold(ctx context.Context, id, holder string) (*nodev1.Jail, er
 	})
 }
 
-// Release takes a holder back. A jail that is not there is held by nobody.
-func (m *Manager) Release(ctx context.Context, id, holder string) (*nodev1.Jail, error) {
+// ThawFor removes a holder. A jail that does not exist has none.
+func (m *Manager) ThawFor(ctx context.Context, id, holder string) (*nodev1.Jail, error) {
 	one, err := m.changeHolders(ctx, id, func(holders []string) []string {
 		return slices.DeleteFunc(slices.Clone(holders), func(have string) bool { return have == holder })
 	})
@@ -76,12 +76,12 @@ func (m *Manager) changeHolders(ctx context.Context, id string, change func([]st
 	}
 	if len(was) > 0 && len(rec.GetFrozenBy()) > 0 {
 		m.setHolders(e, rec.GetFrozenBy())
-	} else if err := m.applyHold(ctx, e, conn, id, rec.GetFrozenBy()); err != nil {
+	} else if err := m.applyFreeze(ctx, e, conn, id, rec.GetFrozenBy()); err != nil {
 		// As it was, also for a caller who gave up.
 		rec.FrozenBy = was
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 		defer cancel()
-		return nil, errors.Join(err, m.applyHold(undo, e, conn, id, was), m.writeRecord(m.paths(id).record, rec))
+		return nil, errors.Join(err, m.applyFreeze(undo, e, conn, id, was), m.writeRecord(m.paths(id).record, rec))
 	}
 	return describe(id, rec, nodev1.JailState_JAIL_STATE_RUNNING, conn), nil
 }
@@ -109,8 +109,8 @@ func (m *Manager) lockRunning(ctx context.Context, id string) (_ *entry, _ *node
 	return e, rec, conn, e.mu.Unlock, nil
 }
 
-// applyHold makes true that a running jail is held by some, or by nobody.
-func (m *Manager) applyHold(ctx context.Context, e *entry, conn *Init, id string, holders []string) error {
+// applyFreeze makes true that a running jail is held by some, or by nobody.
+func (m *Manager) applyFreeze(ctx context.Context, e *entry, conn *Init, id string, holders []string) error {
 	cg, err := cgroupOfProcess(conn.pid)
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
-// Standing is what an organisation has used of its plan in the month that is now.
-type Standing struct {
+// Usage is what an organisation has used of its plan in the month that is now.
+type Usage struct {
 	Plan
 
 	// Period is the month, for example 2026-11.
@@ -24,24 +24,24 @@ type Standing struct {
 }
 
 // Allowed is how many runs the month has; Unlimited for no end.
-func (s *Standing) Allowed() int64 {
+func (s *Usage) Allowed() int64 {
 	if s.Runs == Unlimited {
 		return Unlimited
 	}
 	return s.Runs + s.Carried
 }
 
-// Left is how many runs may still begin; Unlimited for no end.
-func (s *Standing) Left() int64 {
+// Remaining is how many runs may still begin; Unlimited for no end.
+func (s *Usage) Remaining() int64 {
 	if s.Runs == Unlimited {
 		return Unlimited
 	}
 	return max(0, s.Allowed()-s.Used)
 }
 
-// Wait says why no run may begin; empty when one may.
-func (s *Standing) Wait() string {
-	if s.Left() != 0 {
+// WaitReason says why no run may begin; empty when one may.
+func (s *Usage) WaitReason() string {
+	if s.Remaining() != 0 {
 		return ""
 	}
 	return fmt.Sprintf("all %d runs of the plan %s for %s are used; waits for %s, or for another plan (deckhand plan set NAME)",
@@ -51,8 +51,8 @@ func (s *Standing) Wait() string {
 // warnAt is the share of a month's runs at which people are told, as of budgets.
 const warnAt = 0.8
 
-// Take counts a run that begins, and answers what people are to be told of it.
-func (s *Standing) Take() []event.Draft {
+// Consume counts a run that begins, and answers what people are to be told of it.
+func (s *Usage) Consume() []event.Draft {
 	s.Used++
 	s.taken++
 	if s.Runs == Unlimited {
@@ -69,7 +69,7 @@ func (s *Standing) Take() []event.Draft {
 }
 
 // Store has the runs counted that were taken, when the transaction commits.
-func (s *Standing) Store(tx *event.Tx, orgID string) {
+func (s *Usage) Store(tx *event.Tx, orgID string) {
 	if s.taken == 0 {
 		return
 	}
@@ -82,16 +82,16 @@ func (s *Standing) Store(tx *event.Tx, orgID string) {
 	})
 }
 
-// Standing returns where an organisation stands, read with q. Whoever takes runs
+// Usage returns where an organisation stands, read with q. Whoever takes runs
 // of it holds the organisation's lock of admission. Without counts, a plan that
 // has no end of runs is not looked up.
-func (s *Service) Standing(ctx context.Context, q *db.Queries, orgID string, counts bool) (*Standing, error) {
-	h, err := s.Held(ctx, q, orgID)
+func (s *Service) Usage(ctx context.Context, q *db.Queries, orgID string, counts bool) (*Usage, error) {
+	h, err := s.Subscription(ctx, q, orgID)
 	if err != nil {
 		return nil, err
 	}
 	now := s.cfg.Now().UTC()
-	out := &Standing{Plan: h.Plan, Period: Month(now), ResetsAt: next(now)}
+	out := &Usage{Plan: h.Plan, Period: Month(now), ResetsAt: next(now)}
 	if h.Runs == Unlimited && !counts {
 		return out, nil
 	}

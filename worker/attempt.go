@@ -51,7 +51,7 @@ func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, 
 	defer context.AfterFunc(ctx, func() { stop(errStopping) })()
 
 	log.Info("claimed", "agent", task.GetAgentName(), "goal_bytes", len(task.GetGoal()))
-	outcome, err := w.carry(running, claim, log)
+	outcome, err := w.runAttempt(running, claim, log)
 	var gone errGone
 	switch {
 	case errors.As(err, &gone), errors.Is(err, loop.ErrLeaseLost), errors.Is(err, errOutdated), leased.Err() != nil:
@@ -88,9 +88,9 @@ type notNow struct{ error }
 // Unwrap returns the cause.
 func (n notNow) Unwrap() error { return n.error }
 
-// carry makes what a run needs and runs it.
-func (w *Worker) carry(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, log hclog.Logger) (*loop.Outcome, error) {
-	p, err := persona.Parse(claim.GetTask().GetAgentName()+".md", []byte(claim.GetMarkdown()), persona.Known{})
+// runAttempt makes what a run needs and runs it.
+func (w *Worker) runAttempt(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, log hclog.Logger) (*loop.Outcome, error) {
+	p, err := persona.Parse(claim.GetTask().GetAgentName()+".md", []byte(claim.GetMarkdown()), persona.Vocabulary{})
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the persona of version %d cannot be read", claim.GetTask().GetAgentVersion()).
 			WithCode(fault.TaskParsing).WithFix("apply the persona again: %s", err).WithCause(err)

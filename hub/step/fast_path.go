@@ -43,7 +43,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 		step.State = string(Started)
 		drafts = append(drafts, executing(step))
 	}
-	err = s.cfg.Recorder.Alone(orgID, t.ID, func(types, payloads []string) error {
+	err = s.cfg.Recorder.AppendWith(orgID, t.ID, func(types, payloads []string) error {
 		row, err := s.cfg.Store.GrantLeasedStep(ctx, db.GrantLeasedStepParams{
 			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: step.ID, Turn: step.Turn,
 			CallIndex: step.CallIndex, CallID: step.CallID, Tool: step.Tool, Category: step.Category, Arguments: step.Arguments,
@@ -74,10 +74,10 @@ func (d draft) step() db.Step {
 	}
 }
 
-// grants are steps that this hub granted a moment ago, with their tasks, so that
+// recentGrants are steps that this hub granted a moment ago, with their tasks, so that
 // the one who makes the call need not read them again. Whether one still stands
 // as it was put, the database tells.
-type grants struct{ cache *lru.Cache[string, grant] }
+type recentGrants struct{ cache *lru.Cache[string, grant] }
 
 type grant struct {
 	step db.Step
@@ -90,22 +90,22 @@ const (
 	maxGrantedBytes = 16 << 10
 )
 
-func newGrants() *grants {
+func newGrants() *recentGrants {
 	cache, err := lru.New[string, grant](maxGrants)
 	if err != nil {
 		panic(err) // of a size below 1
 	}
-	return &grants{cache}
+	return &recentGrants{cache}
 }
 
-func (g *grants) put(step db.Step, t db.Task) {
+func (g *recentGrants) put(step db.Step, t db.Task) {
 	if len(step.ArgumentsSealed) <= maxGrantedBytes {
 		g.cache.Add(step.ID, grant{step, t})
 	}
 }
 
 // take returns what was put, once.
-func (g *grants) take(orgID string, le lease.Lease, stepID string) (grant, bool) {
+func (g *recentGrants) take(orgID string, le lease.Lease, stepID string) (grant, bool) {
 	got, ok := g.cache.Peek(stepID)
 	if !ok || got.step.OrgID != orgID || got.task.ID != le.TaskID || got.task.Attempt != le.Attempt {
 		return grant{}, false
