@@ -28,7 +28,7 @@ import (
 )
 
 // commandOf finds what a line of a code block runs.
-var commandOf = regexp.MustCompile(`^(?:\$ )?(?:sudo )?((?:[A-Z_]+=\S+ )*(?:bin/)?(?:deckhand|deckhand-node|make|apt-get) .*)$`)
+var commandOf = regexp.MustCompile(`^(?:\$ )?(?:sudo )?((?:[A-Z_]+=\S+ )*(?:bin/)?(?:deckhand|deckhand-node|make|apt-get|curl) .*)$`)
 
 // documented returns every command in the code blocks of a document, lines that
 // end in a backslash joined.
@@ -96,13 +96,15 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 				roles.run(command)
 			default:
 				command = inPlace.Replace(command)
-				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item, "dlv_3q9", stage.delivery, "http://10.0.0.7:8000", stage.server).Replace(command)
+				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item, "DIGEST", stage.digest, "dlv_3q9", stage.delivery,
+					"http://10.0.0.7:8000", stage.server).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = ".."
 				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(bin(t, "deckhand"))+":"+os.Getenv("PATH"),
 					"DECKHAND_DATA_DIR="+dir, "HOME="+home, "XDG_CONFIG_HOME=")
 				out, err := cmd.CombinedOutput()
 				require.NoError(t, err, "%s: %s\n%s", path, command, out)
+				stage.ran(command)
 			}
 		}
 		end()
@@ -117,6 +119,8 @@ type stage struct {
 	dir string
 	// task, item and delivery stand for task_3q9, inbox_3q9 and dlv_3q9.
 	task, item, delivery string
+	// digest stands for DIGEST: what was shown of the item.
+	digest string
 	// server is a model server.
 	server string
 }
@@ -141,6 +145,11 @@ func (s *stage) set(document string) (end func()) {
 			}
 			s.task = before
 		}
+	case "api.md":
+		// It submits to the agent of the quickstart.
+		before := s.task
+		s.cli(0, "agent", "apply", "-f", "../docs/quickstart/")
+		return func() { s.task = before }
 	case "providers.md":
 		// Connecting asks for the models that there are.
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) }))
@@ -165,6 +174,21 @@ func (s *stage) set(document string) (end func()) {
 		})
 	}
 	return func() {}
+}
+
+// ran waits for what the commands after this one are about: a task of the
+// quickstart's agent, and the approval that it asks for.
+func (s *stage) ran(command string) {
+	s.t.Helper()
+	if !strings.HasPrefix(command, "deckhand run first-agent") && !strings.Contains(command, "/SubmitTask") {
+		return
+	}
+	var items []struct{ ID, TaskID, ShownDigest string }
+	eventually(s.t, time.Minute, "the approval to be asked for", func() bool {
+		s.json(&items, "inbox", "list", "--agent", "first-agent")
+		return len(items) == 1
+	})
+	s.task, s.item, s.digest = items[0].TaskID, items[0].ID, items[0].ShownDigest
 }
 
 // runs begins a task that runs a command, and answers its id.
