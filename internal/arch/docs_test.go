@@ -158,3 +158,18 @@ func TestPathsInTheDocumentsExist(t *testing.T) {
 		}
 	}
 }
+
+var point = regexp.MustCompile("crash-[a-z]+-[a-z]+")
+
+// docs/architecture.md shows where in a step a test may kill a process.
+func TestEveryCrashPointIsDocumented(t *testing.T) {
+	t.Parallel()
+	named := func(path string) []string {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		require.NoError(t, err)
+		names := point.FindAllString(string(text), -1)
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	require.Equal(t, named("internal/crashpoint/crashpoint.go"), named("docs/architecture.md"))
+}
