@@ -14,17 +14,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/organisation"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
 	"github.com/deckhand-sh/deckhand/internal/ident"
-)
-
-// Files of the data folder, each of mode 0600.
-const (
-	// AdminTokenFile lets the command line on the same machine in by itself.
-	AdminTokenFile = "admin-token"
-	// WorkerTokenFile is for the workers of the first installation.
-	WorkerTokenFile = "worker-token"
-	// URLFile tells the command line on the same machine where the API is.
-	URLFile = "hub-url"
 )
 
 const (
@@ -43,13 +34,13 @@ func (h *Hub) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the administrator: %w", err)
 	}
-	if err := h.tokenFile(ctx, org.ID, auth.User, admin.ID, AdminTokenFile); err != nil {
+	if err := h.tokenFile(ctx, org.ID, auth.User, admin.ID, datadir.AdminTokenFile); err != nil {
 		return err
 	}
-	if err := h.tokenFile(ctx, org.ID, auth.Worker, "", WorkerTokenFile); err != nil {
+	if err := h.tokenFile(ctx, org.ID, auth.Worker, "", datadir.WorkerTokenFile); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(h.cfg.DataDir, URLFile), h.URL())
+	return writeFile(filepath.Join(h.cfg.DataDir, datadir.URLFile), h.URL())
 }
 
 // tokenFile sees to it that a file of the data folder holds a token that
@@ -116,7 +107,7 @@ func (h *Hub) LocalJoinToken(ctx context.Context) (string, error) {
 
 // WorkerToken returns the token of this data folder's workers.
 func (h *Hub) WorkerToken() (string, error) {
-	data, err := os.ReadFile(filepath.Join(h.cfg.DataDir, WorkerTokenFile))
+	data, err := os.ReadFile(filepath.Join(h.cfg.DataDir, datadir.WorkerTokenFile))
 	if err != nil {
 		return "", fmt.Errorf("read the worker token: %w", err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic/anthropictest"
@@ -283,7 +284,7 @@ func tapped(t *testing.T) (env []string, heard func() string) {
 // watchThinking watches a task with its thoughts, from now on.
 func (f *fleet) watchThinking(id string) (seen func() string) {
 	f.t.Helper()
-	token, err := os.ReadFile(filepath.Join(f.dir, hub.AdminTokenFile))
+	token, err := os.ReadFile(filepath.Join(f.dir, datadir.AdminTokenFile))
 	require.NoError(f.t, err)
 	client, err := sdk.New(sdk.Config{URL: f.url(), Token: strings.TrimSpace(string(token))})
 	require.NoError(f.t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -66,7 +67,7 @@ func Start(t testing.TB, cfg hub.Config) *Hub {
 	t.Cleanup(h.Stop)
 	return &Hub{
 		Hub: h, DataDir: cfg.DataDir, DatabaseURL: cfg.DatabaseURL.Reveal(),
-		AdminToken: token(t, cfg.DataDir, hub.AdminTokenFile), WorkerToken: token(t, cfg.DataDir, hub.WorkerTokenFile),
+		AdminToken: token(t, cfg.DataDir, datadir.AdminTokenFile), WorkerToken: token(t, cfg.DataDir, datadir.WorkerTokenFile),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/memtrim"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
@@ -61,7 +62,7 @@ func newStack(ctx context.Context, options ...func(*hub.Config)) (_ *stack, err 
 
 // connect makes the administrator's client of the stack's hub.
 func (s *stack) connect(url string) error {
-	admin, err := os.ReadFile(filepath.Join(s.dir, "hub", hub.AdminTokenFile))
+	admin, err := os.ReadFile(filepath.Join(s.dir, "hub", datadir.AdminTokenFile))
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -102,7 +102,7 @@ func console(ctx context.Context) (_ result, err error) {
 		}
 	}
 
-	admin, err := os.ReadFile(filepath.Join(s.dir, "hub", hub.AdminTokenFile))
+	admin, err := os.ReadFile(filepath.Join(s.dir, "hub", datadir.AdminTokenFile))
 	if err != nil {
 		return nil, err
 	}

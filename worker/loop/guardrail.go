@@ -31,7 +31,7 @@ func (r *run) guarded(turn *deckhandv1.Turn, results []model.Result) *Outcome {
 	message := "the agent goes round in circles: " + found.Text
 	return &Outcome{
 		State: deckhandv1.TaskState_TASK_STATE_PAUSED, Code: fault.Stuck, Message: message,
-		Reason: fmt.Sprintf("%s; tell it what to do otherwise (deckhand task tell %s \"...\") and let it go on (deckhand task resume %s), or end it: deckhand task cancel %s",
+		Reason: fmt.Sprintf("%s; tell it what to do otherwise (deckhand task message %s \"...\") and let it go on (deckhand task resume %s), or end it: deckhand task cancel %s",
 			message, r.task.GetId(), r.task.GetId(), r.task.GetId()),
 	}
 }

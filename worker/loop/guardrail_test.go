@@ -27,7 +27,7 @@ turns:
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_PAUSED, out.State)
 	require.Equal(t, fault.Stuck, out.Code)
 	require.Contains(t, out.Reason, "deckhand task resume "+taskID)
-	require.Contains(t, out.Reason, "deckhand task tell "+taskID)
+	require.Contains(t, out.Reason, "deckhand task message "+taskID)
 	task := b.hub.Task(taskID)
 	require.Len(t, task.Turns, 6)
 	nudges := events(task, "guardrail_nudge")

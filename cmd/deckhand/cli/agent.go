@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -30,7 +30,7 @@ deckhand agent apply -f personas/
 deckhand agent list
 deckhand agent show log-triage
 `)
-	cmd.AddCommand(a.agentApplyCommand(), a.agentListCommand(), a.agentShowCommand(), a.agentGraphCommand(), a.agentTellCommand(), a.agentPauseCommand(), a.agentResumeCommand(), a.filesCommand("agent", "log-triage"))
+	cmd.AddCommand(a.agentApplyCommand(), a.agentListCommand(), a.agentShowCommand(), a.agentGraphCommand(), a.agentMessageCommand(), a.agentPauseCommand(), a.agentResumeCommand(), a.filesCommand("agent", "log-triage"))
 	return cmd
 }
 

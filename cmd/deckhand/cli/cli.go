@@ -102,7 +102,7 @@ deckhand run log-triage "What went wrong last night?" --wait
 		}
 	}
 	add(groupWork, a.agentCommand(), a.runCommand(), a.chatCommand(), a.taskCommand(), a.inboxCommand(), a.triggerCommand(), a.destinationCommand(), a.killCommand(), a.holdCommand(), a.auditCommand(), a.evalCommand())
-	add(groupFleet, a.nodeCommand(), a.workersCommand(), a.providerCommand(), a.budgetCommand(), a.planCommand(), a.policyCommand(), a.organisationCommand(), a.userCommand(), a.teamCommand(), a.tokenCommand(), a.accessCommand(), a.vaultCommand(), a.openCommand(), a.contextCommand())
+	add(groupFleet, a.nodeCommand(), a.workersCommand(), a.providerCommand(), a.budgetCommand(), a.quotaCommand(), a.policyCommand(), a.organisationCommand(), a.userCommand(), a.teamCommand(), a.tokenCommand(), a.accessCommand(), a.vaultCommand(), a.openCommand(), a.contextCommand())
 	add(groupRoles, a.upCommand(), a.hubCommand(), a.workerCommand())
 	root.AddCommand(a.versionCommand())
 	a.keepFailures(root)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -200,8 +200,8 @@ func TestTheHubIsFoundByFlagsThenEnvironmentThenContextThenDataFolder(t *testing
 	require.Equal(t, 5, got.code)
 	require.Contains(t, got.errorLine(t), "tells of no hub: start one there with `deckhand up --data-dir "+dir+"`")
 
-	require.NoError(t, os.WriteFile(filepath.Join(dir, hub.URLFile), []byte(h.url+"\n"), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, hub.AdminTokenFile), []byte(testToken+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, datadir.URLFile), []byte(h.url+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, datadir.AdminTokenFile), []byte(testToken+"\n"), 0o600))
 	require.Equal(t, "task_here\n", execute(t.Context(), append(list, "--data-dir", dir)...).stdout)
 	t.Setenv("DECKHAND_DATA_DIR", dir)
 	require.Equal(t, "task_here\n", execute(t.Context(), list...).stdout)

@@ -136,13 +136,13 @@ func limitsOf(cmd *cobra.Command, more map[string]string) (*deckhandv1.TaskLimit
 	return out, nil
 }
 
-func (a *app) taskTellCommand() *cobra.Command {
+func (a *app) taskMessageCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: `tell TASK "message"`, Short: "Say something to a task's agent",
+		Use: `message TASK "TEXT"`, Short: "Say something to a task's agent",
 		Long: `The message goes before the agent's plan: it has it in its next turn. A paused
 task goes on with it, and one that waits for review does more.`,
-		Example: `deckhand task tell task_3q9 "leave /etc alone"`,
-		Args:    takes("TASK", "MESSAGE"),
+		Example: `deckhand task message task_3q9 "leave /etc alone"`,
+		Args:    takes("TASK", "TEXT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd, args[:1], func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
 				res, err := client.Tasks.TellTask(ctx, connect.NewRequest(&deckhandv1.TellTaskRequest{TaskId: id, Text: args[1]}))
@@ -155,12 +155,12 @@ task goes on with it, and one that waits for review does more.`,
 	}
 }
 
-func (a *app) agentTellCommand() *cobra.Command {
+func (a *app) agentMessageCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: `tell NAME "message"`, Short: "Say something to an agent",
+		Use: `message NAME "TEXT"`, Short: "Say something to an agent",
 		Long:    `The task that the agent is at gets the message. An idle agent gets a new task with the message as its goal.`,
-		Example: `deckhand agent tell log-triage "look at the mail log too"`,
-		Args:    takes("NAME", "MESSAGE"),
+		Example: `deckhand agent message log-triage "look at the mail log too"`,
+		Args:    takes("NAME", "TEXT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.connect()
 			if err != nil {

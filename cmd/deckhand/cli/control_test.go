@@ -137,12 +137,12 @@ func TestARunIsLetHaveMore(t *testing.T) {
 func TestATaskAndAnAgentAreTold(t *testing.T) {
 	t.Parallel()
 	h := withTasks(t)
-	got := h.run(t, "task", "tell", "task_a", "leave /etc alone")
+	got := h.run(t, "task", "message", "task_a", "leave /etc alone")
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Equal(t, "leave /etc alone", sent[*deckhandv1.TellTaskRequest](t, h).GetText())
-	require.Equal(t, 2, h.run(t, "task", "tell", "task_a").code)
+	require.Equal(t, 2, h.run(t, "task", "message", "task_a").code)
 
-	got = h.run(t, "agent", "tell", "triage", "look again")
+	got = h.run(t, "agent", "message", "triage", "look again")
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Contains(t, got.stdout, "task_new")
 	require.Contains(t, got.stderr, "new task")

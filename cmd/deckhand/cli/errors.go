@@ -11,7 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 

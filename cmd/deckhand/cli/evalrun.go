@@ -17,7 +17,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/eval"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 

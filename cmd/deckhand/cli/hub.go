@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 )
@@ -92,10 +93,10 @@ func orEnvironment(secret config.Secret, name string) config.Secret {
 	return config.Secret(os.Getenv(name))
 }
 
-// defaultDataDir is DefaultDataDir for a flag's default; empty where there is
+// defaultDataDir is datadir.Default for a flag's default; empty where there is
 // none, which the role then refuses.
 func defaultDataDir() string {
-	dir, err := DefaultDataDir()
+	dir, err := datadir.Default()
 	if err != nil {
 		return ""
 	}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -35,7 +35,7 @@ deckhand inbox answer inbox_7bc "the one in Frankfurt"
 deckhand inbox accept inbox_9xk
 `)
 	cmd.AddCommand(a.inboxListCommand(), a.inboxShowCommand(), a.inboxApproveCommand(), a.inboxRejectCommand(),
-		a.inboxAnswerCommand(), a.inboxRetryCommand(), a.inboxSkipCommand(), a.inboxSuggestCommand(), a.inboxReplanCommand(), a.inboxAskCommand(), a.inboxMarkCommand(),
+		a.inboxAnswerCommand(), a.inboxRetryCommand(), a.inboxSkipCommand(), a.inboxSuggestCommand(), a.inboxRequotaCommand(), a.inboxAskCommand(), a.inboxMarkCommand(),
 		a.inboxAcceptCommand(), a.inboxChangesCommand(), a.inboxCloseCommand())
 	return cmd
 }

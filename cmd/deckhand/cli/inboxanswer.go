@@ -157,7 +157,7 @@ func (a *app) inboxSuggestCommand() *cobra.Command {
 		})
 }
 
-func (a *app) inboxReplanCommand() *cobra.Command {
+func (a *app) inboxRequotaCommand() *cobra.Command {
 	return a.wordedAnswer("replan ID TEXT", "Leave a call out, and have the agent replace its plan",
 		`deckhand inbox replan inbox_3q9 "first a backup, then the migration"`, func(text string) *deckhandv1.AnswerInboxItemRequest {
 			return &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Replan_{Replan: &deckhandv1.AnswerInboxItemRequest_Replan{Text: text}}}

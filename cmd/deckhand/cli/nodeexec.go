@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"

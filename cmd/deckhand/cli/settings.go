@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,25 +9,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/version"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
-
-// DefaultDataDir is where `deckhand up` keeps its data unless told otherwise:
-// /var/lib/deckhand for root, ~/.local/share/deckhand for others.
-func DefaultDataDir() (string, error) {
-	if os.Geteuid() == 0 {
-		return "/var/lib/deckhand", nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("find the data folder: %w", err)
-	}
-	return filepath.Join(home, ".local", "share", "deckhand"), nil
-}
 
 // clientFlags are the flags by which every command finds its hub.
 type clientFlags struct{ hub, token, dataDir string }
@@ -119,7 +105,7 @@ func knownHubs(dataDir string) ([]hubAccess, error) {
 		return nil, err
 	}
 	known := contexts.hubs()
-	dir, err := DefaultDataDir()
+	dir, err := datadir.Default()
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +122,11 @@ func knownHubs(dataDir string) ([]hubAccess, error) {
 // localHub returns the hub whose `deckhand up` uses a data folder; empty when
 // none does.
 func localHub(dir string) (hubAccess, error) {
-	url, err := readLine(filepath.Join(dir, hub.URLFile))
+	url, err := readLine(filepath.Join(dir, datadir.URLFile))
 	if err != nil || url == "" {
 		return hubAccess{}, err
 	}
-	token, err := readLine(filepath.Join(dir, hub.AdminTokenFile))
+	token, err := readLine(filepath.Join(dir, datadir.AdminTokenFile))
 	if err != nil {
 		return hubAccess{}, err
 	}

@@ -22,7 +22,7 @@ deckhand task logs step_7bc
 	cmd.AddCommand(a.taskListCommand(), a.filesCommand("task", "task_3q9"), a.taskShowCommand(), a.taskWatchCommand(),
 		a.taskStepsCommand(), a.taskLogsCommand(), a.taskDiffCommand(), a.taskUndoCommand(), a.taskCancelCommand(),
 		a.taskReorderCommand(), a.taskAssignCommand(), a.taskCompleteCommand(), a.taskPauseCommand(), a.taskResumeCommand(),
-		a.taskTellCommand(), a.taskRetryCommand(), a.taskResumeFromCommand(), a.taskCheckpointsCommand(),
+		a.taskMessageCommand(), a.taskRetryCommand(), a.taskResumeFromCommand(), a.taskCheckpointsCommand(),
 		a.taskArtifactsCommand(), a.taskReceiptCommand(), a.taskExportCommand(), a.taskStatsCommand())
 	return cmd
 }

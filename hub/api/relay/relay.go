@@ -262,7 +262,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	}
 	if !contains(allowed, m) {
 		return nil, refuseFault(fault.New(fault.Denied, "task %s may not use model %.100s of %s", t.ID, m.Name, m.Provider).
-			WithCode(fault.PermissionDenied).WithFix("name it in the persona, or run the task with it; an administrator says which models may be called: deckhand plan models"))
+			WithCode(fault.PermissionDenied).WithFix("name it in the persona, or run the task with it; an administrator says which models may be called: deckhand quota models"))
 	}
 	c := &call{relay: r, lease: le, format: f, rest: rest, query: asked.query, model: m.Name}
 	if c.price, err = grant.Price(m.Name); err != nil {

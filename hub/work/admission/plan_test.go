@@ -68,7 +68,7 @@ func TestAPlansRuns(t *testing.T) {
 		rest = append(rest, r.Submit(r.agent, "ann", nil))
 	}
 	require.Equal(t, sorted(rest[:7]...), r.admit())
-	require.Equal(t, "all 7 runs of the plan enterprise for 2026-12 are used; waits for 1 January, or for another plan (deckhand plan set NAME)", r.Task(rest[8].ID).Reason)
+	require.Equal(t, "all 7 runs of the plan enterprise for 2026-12 are used; waits for 1 January, or for another plan (deckhand quota set NAME)", r.Task(rest[8].ID).Reason)
 	require.Empty(t, r.admit())
 	require.Equal(t, []string{"plan_warning 6", "plan_reached 7"}, r.told(), "four fifths of 7 are nearly 6")
 

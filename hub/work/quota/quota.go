@@ -79,7 +79,7 @@ func (p Plan) Refuse(name string, category deckhandv1.ToolCategory) *fault.Error
 	}
 	return fault.New(fault.Denied, "%s is a %s tool, and the organisation's plan, %s, has none that are worse than %s",
 		name, tool.CategoryName(category), p.Name, tool.CategoryName(p.Tools)).
-		WithCode(fault.PermissionDenied).WithFix("do it with other tools, or have an administrator change the plan: deckhand plan set NAME")
+		WithCode(fault.PermissionDenied).WithFix("do it with other tools, or have an administrator change the plan: deckhand quota set NAME")
 }
 
 // Month names the month that a time is in, in UTC.

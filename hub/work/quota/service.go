@@ -143,7 +143,7 @@ func (s *Service) CheckModel(ctx context.Context, q *db.Queries, orgID, name, mo
 		return err
 	}
 	return fault.New(fault.Precondition, "model %.100s of %s is not among those that the organisation may call: %s", model, name, strings.Join(h.Models, ", ")).
-		WithCode(fault.PermissionDenied).WithFix("use one of those, or have an administrator allow it: deckhand plan models")
+		WithCode(fault.PermissionDenied).WithFix("use one of those, or have an administrator allow it: deckhand quota models")
 }
 
 // Set puts an organisation on a plan; runs, unless nil, instead of the
@@ -251,7 +251,7 @@ func (s *Service) AllowCall(ctx context.Context, orgID, name string) error {
 		return fmt.Errorf("take a turn of %s: %w", name, err)
 	case wait > MaxTurn:
 		return fault.New(fault.Exhausted, "%s gets %d calls a minute, and more are waiting", name, h.CallsPerMinute[name]).
-			WithCode(fault.RateLimited).WithFix("wait, or have an administrator raise it: deckhand plan calls %s N", name)
+			WithCode(fault.RateLimited).WithFix("wait, or have an administrator raise it: deckhand quota calls %s N", name)
 	}
 	select {
 	case <-time.After(wait):

@@ -44,7 +44,7 @@ func (s *Usage) WaitReason() string {
 	if s.Remaining() != 0 {
 		return ""
 	}
-	return fmt.Sprintf("all %d runs of the plan %s for %s are used; waits for %s, or for another plan (deckhand plan set NAME)",
+	return fmt.Sprintf("all %d runs of the plan %s for %s are used; waits for %s, or for another plan (deckhand quota set NAME)",
 		s.Allowed(), s.Name, s.Period, s.ResetsAt.Format("2 January"))
 }
 

@@ -49,7 +49,7 @@ func (s *Service) Reply(ctx context.Context, sub Submission, to string) (Submiss
 	}
 	switch {
 	case !before.Chat:
-		return sub, fault.New(fault.Precondition, "task %s is no chat", to).WithFix("tell its agent: deckhand task tell %s TEXT", to).WithObject(to)
+		return sub, fault.New(fault.Precondition, "task %s is no chat", to).WithFix("tell its agent: deckhand task message %s TEXT", to).WithObject(to)
 	case row.Task.AgentID != sub.AgentID:
 		return sub, fault.New(fault.Invalid, "task %s is a chat with agent %s", to, row.AgentName).WithFix("give that as agent_id").WithObject(to)
 	case !State(row.Task.State).Final():

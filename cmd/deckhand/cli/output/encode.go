@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 )
 
 // compact returns a message in the JSON of the API (protojson: lower camel

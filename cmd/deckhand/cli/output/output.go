@@ -21,7 +21,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 )
 
 // Format is how data is shown. It is a pflag.Value.

@@ -8,7 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 )
 
 var (

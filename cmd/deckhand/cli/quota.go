@@ -14,8 +14,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-func (a *app) planCommand() *cobra.Command {
-	cmd := group("plan", "Say what the organisation may have", `
+func (a *app) quotaCommand() *cobra.Command {
+	cmd := group("quota", "Say what the organisation may have", `
 A plan says how many runs a month may begin, how long each may work, and which
 categories of tools it may use. A task that finds no run left waits in the queue
 for the next month, or for another plan. Besides, an administrator says which
@@ -23,18 +23,18 @@ models may be called, and how many calls a minute a provider gets.
 
 Where nobody has set one the plan is self-hosted, which limits nothing.
 `, `
-deckhand plan show
-deckhand plan set starter
-deckhand plan models "anthropic/*" openai/gpt-5
-deckhand plan calls anthropic 60
+deckhand quota show
+deckhand quota set starter
+deckhand quota models "anthropic/*" openai/gpt-5
+deckhand quota calls anthropic 60
 `)
-	cmd.AddCommand(a.planShowCommand(), a.planSetCommand(), a.planModelsCommand(), a.planCallsCommand())
+	cmd.AddCommand(a.quotaShowCommand(), a.quotaSetCommand(), a.quotaModelsCommand(), a.quotaCallsCommand())
 	return cmd
 }
 
-func (a *app) planShowCommand() *cobra.Command {
+func (a *app) quotaShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show", Short: "Show the plan, and what of it is used", Example: "deckhand plan show", Args: takes(),
+		Use: "show", Short: "Show the plan, and what of it is used", Example: "deckhand quota show", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.connect()
 			if err != nil {
@@ -44,12 +44,12 @@ func (a *app) planShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return output.Brief(a.printer(), planNoun(), res.Msg.GetPlan())
+			return output.Brief(a.printer(), quotaNoun(), res.Msg.GetPlan())
 		},
 	}
 }
 
-func (a *app) planSetCommand() *cobra.Command {
+func (a *app) quotaSetCommand() *cobra.Command {
 	var runs int64
 	cmd := &cobra.Command{
 		Use: "set NAME", Short: "Put the organisation on a plan",
@@ -63,7 +63,7 @@ func (a *app) planSetCommand() *cobra.Command {
   self-hosted   no limit
 
 It holds from the next run on.`,
-		Example: "deckhand plan set starter\ndeckhand plan set enterprise --runs 10000\ndeckhand plan set self-hosted", Args: takes("NAME"),
+		Example: "deckhand quota set starter\ndeckhand quota set enterprise --runs 10000\ndeckhand quota set self-hosted", Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := &deckhandv1.SetPlanRequest{Name: args[0]}
 			if cmd.Flags().Changed("runs") {
@@ -77,20 +77,20 @@ It holds from the next run on.`,
 			if err != nil {
 				return err
 			}
-			return output.Brief(a.printer(), planNoun(), res.Msg.GetPlan())
+			return output.Brief(a.printer(), quotaNoun(), res.Msg.GetPlan())
 		},
 	}
 	cmd.Flags().Int64Var(&runs, "runs", 0, "runs a month (enterprise only)")
 	return cmd
 }
 
-func (a *app) planModelsCommand() *cobra.Command {
+func (a *app) quotaModelsCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "models (PROVIDER/MODEL... | --all)", Short: "Say which models may be called",
 		Long: `* stands for any letters. A task whose agent runs with another model waits, and
 one that is submitted with it is refused. Calls under way are not cut off.`,
-		Example: "deckhand plan models \"anthropic/*\" openai/gpt-5\ndeckhand plan models --all",
+		Example: "deckhand quota models \"anthropic/*\" openai/gpt-5\ndeckhand quota models --all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
 				return usage(cmd, "name the models that may be called, or say --all")
@@ -103,19 +103,19 @@ one that is submitted with it is refused. Calls under way are not cut off.`,
 			if err != nil {
 				return err
 			}
-			return output.Brief(a.printer(), planNoun(), res.Msg.GetPlan())
+			return output.Brief(a.printer(), quotaNoun(), res.Msg.GetPlan())
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "every model")
 	return cmd
 }
 
-func (a *app) planCallsCommand() *cobra.Command {
+func (a *app) quotaCallsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "calls PROVIDER N|none", Short: "Say how many calls a minute a provider gets",
 		Long: `A call that comes too early waits for its turn, and for 20 seconds at most; then
 its task tries again later. A tenth of a minute's calls may come together.`,
-		Example: "deckhand plan calls anthropic 60\ndeckhand plan calls anthropic none", Args: takes("PROVIDER", "N"),
+		Example: "deckhand quota calls anthropic 60\ndeckhand quota calls anthropic none", Args: takes("PROVIDER", "N"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := &deckhandv1.SetCallRateRequest{Provider: args[0]}
 			if args[1] != "none" {
@@ -133,12 +133,12 @@ its task tries again later. A tenth of a minute's calls may come together.`,
 			if err != nil {
 				return err
 			}
-			return output.Brief(a.printer(), planNoun(), res.Msg.GetPlan())
+			return output.Brief(a.printer(), quotaNoun(), res.Msg.GetPlan())
 		},
 	}
 }
 
-func planNoun() output.Noun[*deckhandv1.Plan] {
+func quotaNoun() output.Noun[*deckhandv1.Plan] {
 	return output.Noun[*deckhandv1.Plan]{
 		Name: (*deckhandv1.Plan).GetName,
 		Columns: []output.Column[*deckhandv1.Plan]{

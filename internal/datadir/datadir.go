@@ -1,0 +1,34 @@
+// Package datadir names the folder in which `deckhand up` and a hub keep their
+// data on this machine, and the files in it by which the command line finds the
+// hub. Functions return errors only when the user has no home folder.
+package datadir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Files of the data folder, each of mode 0600.
+const (
+	// AdminTokenFile holds the token that lets the command line on the same
+	// machine call the hub as its administrator.
+	AdminTokenFile = "admin-token"
+	// WorkerTokenFile holds the token of the first installation's workers.
+	WorkerTokenFile = "worker-token"
+	// URLFile holds the URL of the hub's API.
+	URLFile = "hub-url"
+)
+
+// Default returns the data folder that is used unless another is named:
+// /var/lib/deckhand for root, ~/.local/share/deckhand for other users.
+func Default() (string, error) {
+	if os.Geteuid() == 0 {
+		return "/var/lib/deckhand", nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find the data folder: %w", err)
+	}
+	return filepath.Join(home, ".local", "share", "deckhand"), nil
+}
