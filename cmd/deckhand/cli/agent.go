@@ -78,7 +78,7 @@ func (a *app) agentApply(cmd *cobra.Command, paths []string, dryRun bool) error 
 		return err
 	}
 	if dryRun {
-		a.notef("checked only: nothing was stored")
+		a.notef("Dry run: nothing stored.")
 	}
 	for _, res := range applied {
 		for _, t := range res.GetTriggers() {

@@ -48,7 +48,7 @@ func TestAFolderOfPersonasIsApplied(t *testing.T) {
 	got = h.run(t, "agent", "apply", "-f", filepath.Join(dir, "a.md"), "--dry-run", "-o", "name")
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Equal(t, "alpha\n", got.stdout)
-	require.Equal(t, "checked only: nothing was stored\n", got.stderr)
+	require.Equal(t, "Dry run: nothing stored.\n", got.stderr)
 	require.Len(t, h.applied, 2)
 }
 

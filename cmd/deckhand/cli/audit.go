@@ -42,8 +42,8 @@ deckhand audit list --action hold.made -o wide`,
 	cmd.Flags().StringVar(&request.ActorId, "by", "", "only changes by this user")
 	cmd.Flags().StringVar(&request.Action, "action", "", "only changes of this kind, for example task.paused")
 	cmd.Flags().StringVar(&request.Severity, "severity", "", "only of this severity: low, medium or high")
-	cmd.Flags().IntVar(&limit, "limit", 20, "show at most so many; 0 for all")
-	cmd.Flags().StringVar(&request.PageToken, "page", "", "go on where an earlier list ended")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of items (0 = all)")
+	cmd.Flags().StringVar(&request.PageToken, "page", "", "continue from this page token")
 	return cmd
 }
 

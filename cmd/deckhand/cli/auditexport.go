@@ -76,7 +76,7 @@ deckhand audit verify receipt.json`,
 func (a *app) auditVerifyCommand() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
-		Use: "verify [FILE]", Short: "Tell whether an export or a receipt was changed, without a hub",
+		Use: "verify [FILE]", Short: "Verify an export or receipt offline",
 		Long: `Reads an export of deckhand audit export, or a receipt of deckhand task receipt,
 from a file or standard input. Exit code 1 when a byte of it is not what its hub
 has written, when anything is missing, or when it is signed with another key than
@@ -115,7 +115,7 @@ func (a *app) auditVerify(in io.Reader, key ed25519.PublicKey) error {
 	var broken *auditlog.Broken
 	switch {
 	case errors.As(err, &broken):
-		return failed(exitFailed, fault.New(fault.Precondition, "this is not what the hub has written: %s", broken))
+		return failed(exitFailed, fault.New(fault.Precondition, "Verification failed: %s", broken))
 	case errors.Is(err, auditlog.ErrKey):
 		return failed(exitFailed, fault.New(fault.Precondition, "%s: %s", err, report.Key))
 	case err != nil:
@@ -136,7 +136,7 @@ func (a *app) auditVerify(in io.Reader, key ed25519.PublicKey) error {
 		return err
 	}
 	if key == nil {
-		a.notef("it is whole; that the key is your hub's is yours to compare, or give it with --key")
+		a.notef("Verified. Compare this key with your hub's (deckhand vault show), or pass --key.")
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/version"
 )
 
@@ -122,7 +123,7 @@ func (a *app) keepFailures(cmd *cobra.Command) {
 	}
 }
 
-// group makes a command that only has subcommands: alone it shows its help.
+// group creates a command that only has subcommands: alone it shows its help.
 func group(use, short, long, example string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Long: strings.TrimSpace(long), Example: strings.TrimSpace(example),
@@ -130,13 +131,12 @@ func group(use, short, long, example string) *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			hint := ""
-			// The distance at which cobra looks for likely names.
+			// The largest edit distance of a suggestion.
 			cmd.SuggestionsMinimumDistance = 2
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = fmt.Sprintf(", did you mean %q?", near[0])
+				return failed(exitUsage, fault.New(fault.Invalid, "unknown command %q. Did you mean `%s %s`?", args[0], cmd.CommandPath(), near[0]))
 			}
-			return usage(cmd, "there is no command %q%s", strings.TrimSpace(cmd.CommandPath()+" "+args[0]), hint)
+			return usage(cmd, "unknown command %q", args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -41,7 +41,7 @@ func (a *app) taskPauseCommand() *cobra.Command {
 	var reason string
 	var onNextTool bool
 	cmd := &cobra.Command{
-		Use: "pause TASK...", Short: "Have tasks stand still until they are resumed",
+		Use: "pause TASK...", Short: "Pause tasks",
 		Long: `Takes a task from its worker at once. What runs of it is frozen where it
 stands and goes on when the task is resumed. With --on-next-tool the task goes
 on until its agent wants to call a tool, and pauses before that call is made.`,
@@ -69,7 +69,7 @@ deckhand task pause task_3q9 --on-next-tool`,
 func (a *app) taskResumeCommand() *cobra.Command {
 	var more map[string]string
 	cmd := &cobra.Command{
-		Use: "resume TASK...", Short: "Let paused tasks go on",
+		Use: "resume TASK...", Short: "Resume paused tasks",
 		Long: `Lets paused tasks go on from where they stood, and takes back a pause that was
 asked for with --on-next-tool. A task that stands at a limit goes on when an
 admin gives it a higher one with --limit: iterations, active_time, tokens, calls
@@ -96,7 +96,7 @@ deckhand task resume task_3q9 --limit iterations=200 --limit cost_usd=20`,
 }
 
 func limitFlag(cmd *cobra.Command, more *map[string]string) {
-	cmd.Flags().StringToStringVar(more, "limit", nil, "let this run have so much, for example iterations=100 or active_time=2h; for admins")
+	cmd.Flags().StringToStringVar(more, "limit", nil, "raise a limit of this run, for example iterations=100 or active_time=2h; for admins")
 }
 
 // limitsOf reads the limits of a run; nil for none.
@@ -138,7 +138,7 @@ func limitsOf(cmd *cobra.Command, more map[string]string) (*deckhandv1.TaskLimit
 
 func (a *app) taskMessageCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: `message TASK "TEXT"`, Short: "Say something to a task's agent",
+		Use: `message TASK "TEXT"`, Short: "Send a message to a task's agent",
 		Long: `The message goes before the agent's plan: it has it in its next turn. A paused
 task goes on with it, and one that waits for review does more.`,
 		Example: `deckhand task message task_3q9 "leave /etc alone"`,
@@ -157,7 +157,7 @@ task goes on with it, and one that waits for review does more.`,
 
 func (a *app) agentMessageCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: `message NAME "TEXT"`, Short: "Say something to an agent",
+		Use: `message NAME "TEXT"`, Short: "Send a message to an agent",
 		Long:    `The task that the agent is at gets the message. An idle agent gets a new task with the message as its goal.`,
 		Example: `deckhand agent message log-triage "look at the mail log too"`,
 		Args:    takes("NAME", "TEXT"),
@@ -171,7 +171,7 @@ func (a *app) agentMessageCommand() *cobra.Command {
 				return err
 			}
 			if res.Msg.GetCreated() {
-				a.notef("it was at nothing: this is a new task")
+				a.notef("The agent was idle, so this started a new task.")
 			}
 			return output.Brief(a.printer(), a.taskNoun(), res.Msg.GetTask())
 		},

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) destinationCommand() *cobra.Command {
-	cmd := group("destination", "Have people and other systems told of what happens", `
+	cmd := group("destination", "Manage notification destinations", `
 A destination is told of what happens: by a webhook, in Slack, by mail, or on
 NATS. Each thing that is sent to one is a notice, which is sent again for a day
 until it is taken, and is kept with how that went.
@@ -111,7 +111,7 @@ func (a *app) destinationCreateCommand() *cobra.Command {
 	request := &deckhandv1.CreateDestinationRequest{Spec: &deckhandv1.DestinationSpec{}}
 	flags := &destinationFlags{}
 	cmd := &cobra.Command{
-		Use: "create NAME (--webhook URL | --slack | --email ADDRESS | --nats)", Short: "Have somebody told",
+		Use: "create NAME (--webhook URL | --slack | --email ADDRESS | --nats)", Short: "Create a destination",
 		Long: destinationEvents + "\n\nThe secret that a webhook's messages are signed with is shown this once.",
 		Example: `deckhand destination create hooks --webhook https://hooks.example.com/deckhand --events lifecycle
 deckhand destination create chat --slack --secret-file slack-url --agent log-triage
@@ -199,7 +199,7 @@ func (a *app) destinationListCommand() *cobra.Command {
 				return err
 			}
 			if len(destinations) == 0 {
-				a.notef("nobody is told: deckhand destination create NAME --webhook URL")
+				a.notef("No destinations yet. Create one: deckhand destination create NAME --webhook URL")
 			}
 			return output.List(a.printer(), a.destinationNoun(), destinations)
 		},

@@ -76,9 +76,9 @@ deckhand inbox list --all`,
 	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only these kinds: approval, question, unknown, review, escalation")
 	cmd.Flags().StringVar(&request.TaskId, "task", "", "only items of this task")
 	cmd.Flags().StringVar(&request.AgentId, "agent", "", "only items of this agent's tasks")
-	cmd.Flags().BoolVar(&all, "all", false, "also what waits no more")
-	cmd.Flags().IntVar(&limit, "limit", 20, "show at most so many; 0 for all")
-	cmd.Flags().StringVar(&request.PageToken, "page", "", "go on where an earlier list ended")
+	cmd.Flags().BoolVar(&all, "all", false, "include answered and expired items")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of items (0 = all)")
+	cmd.Flags().StringVar(&request.PageToken, "page", "", "continue from this page token")
 	return cmd
 }
 
@@ -110,7 +110,7 @@ func (a *app) inboxList(ctx context.Context, request *deckhandv1.ListInboxReques
 	case request.PageToken != "":
 		a.notef("there are more: add --page %s, or --limit 0 for all", request.PageToken)
 	case len(items) == 0 && len(request.States) == 0:
-		a.notef("nothing waits for an answer; what did: deckhand inbox list --all")
+		a.notef("Nothing to answer. Answered items: deckhand inbox list --all")
 	case len(items) == 0:
 		a.notef("there are no such items")
 	}
@@ -300,8 +300,8 @@ func (a *app) inboxNoun() output.Noun[*deckhandv1.InboxItem] {
 			{Header: "title", Value: (item).GetTaskTitle, Wide: true},
 			{Header: "by", Value: (item).GetSubmittedBy, Wide: true},
 			{Header: "category", Value: func(x item) string { return enumName(x.GetCategory()) }, Wide: true},
-			{Header: "until", Value: func(x item) string { return moment(x.GetExpiresAt()) }, Wide: true},
-			{Header: "otherwise", Value: (item).GetOnExpiry, Wide: true},
+			{Header: "expires", Value: func(x item) string { return moment(x.GetExpiresAt()) }, Wide: true},
+			{Header: "on expiry", Value: (item).GetOnExpiry, Wide: true},
 			{Header: "why", Value: (item).GetWhy, Wide: true},
 			{Header: "step", Value: stepOf, Alone: true},
 			{Header: "rule", Value: func(x item) string { return x.GetDecision().GetRule() }, Alone: true},
@@ -312,7 +312,7 @@ func (a *app) inboxNoun() output.Noun[*deckhandv1.InboxItem] {
 			{Header: "time-out", Value: itemTimeout, Alone: true},
 			{Header: "may reach", Value: func(x item) string { return literal.Line(strings.Join(x.GetDecision().GetHosts(), ", ")) }, Alone: true},
 			{Header: "cannot be undone", Value: func(x item) string { return x.GetDecision().GetIrreversible() }, Alone: true},
-			{Header: "command there", Value: (item).GetExecId, Alone: true},
+			{Header: "exec id", Value: (item).GetExecId, Alone: true},
 			{Header: "asked", Value: func(x item) string { return moment(x.GetAskedAt()) }, Alone: true},
 			{Header: "answered by", Value: (item).GetAnsweredBy, Alone: true},
 			{Header: "closed", Value: func(x item) string { return moment(x.GetAnsweredAt()) }, Alone: true},

@@ -138,7 +138,7 @@ inbox_ccc3  unknown   open   -       file_write  3h   -                         
 	require.Equal(t, "INBOX_KIND_APPROVAL", item["kind"])
 
 	h.inbox = nil
-	require.Contains(t, h.run(t, "inbox", "list").stderr, "nothing waits for an answer")
+	require.Contains(t, h.run(t, "inbox", "list").stderr, "Nothing to answer.")
 }
 
 // A definition that is agreed to with a call is shown to its last byte, by itself

@@ -29,7 +29,7 @@ func (a *app) inboxApproveCommand() *cobra.Command {
 	var everyAgent bool
 	var lasts time.Duration
 	cmd := &cobra.Command{
-		Use: "approve ID", Short: "Have a call made, as it was asked or with other arguments",
+		Use: "approve ID", Short: "Approve a call, optionally with edited arguments",
 		Example: `deckhand inbox approve inbox_3q9
 deckhand inbox approve inbox_3q9 --arguments '{"command":"rm -r old/2019"}'
 deckhand inbox approve inbox_3q9 --arguments @arguments.json
@@ -89,7 +89,7 @@ func (a *app) readArguments(cmd *cobra.Command, given string) (string, error) {
 }
 
 func (a *app) inboxRejectCommand() *cobra.Command {
-	return a.plainAnswer("reject ID", "Refuse a call, or to answer a question; the agent goes on without. Of a review, give the workspace back and end the task",
+	return a.plainAnswer("reject ID", "Reject a call or question (the agent continues without it); reject a review (undo its changes and fail the task)",
 		`deckhand inbox reject inbox_3q9 --reason "not on a Friday"`, "why; the agent sees it",
 		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Reject_{Reject: &deckhandv1.AnswerInboxItemRequest_Reject{}}})
 }

@@ -59,7 +59,7 @@ func (a *app) killCommand() *cobra.Command {
 	var yes bool
 	request := &deckhandv1.KillRequest{}
 	cmd := &cobra.Command{
-		Use: "kill task|agent|trigger|node|lineage|org [ID]", Short: "End everything of a task, agent, trigger, node, lineage or organisation",
+		Use: "kill task|agent|trigger|node|lineage|org [ID]", Short: "Kill a task, or everything belonging to an agent, trigger, node, lineage or organisation",
 		Long: `Cancels every task in the scope for good and kills all that runs of them. Unless
 the scope is one task, a hold then keeps anything of it from starting until it
 is released. One's own tasks are everybody's to kill, the rest an
@@ -104,7 +104,7 @@ func (a *app) kill(cmd *cobra.Command, request *deckhandv1.KillRequest) error {
 		return err
 	}
 	if len(tasks) == 0 {
-		a.notef("nothing of it was running or waiting")
+		a.notef("Nothing was running or queued.")
 	}
 	if held := res.Msg.GetHold(); held != nil {
 		a.notef("nothing of it starts until you release it: deckhand hold release %s", termsafe.Line(held.GetId()))

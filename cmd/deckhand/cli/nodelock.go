@@ -131,7 +131,7 @@ func (a *app) lockNoun() output.Noun[*deckhandv1.NodeLock] {
 func (a *app) nodeLockCommand() *cobra.Command {
 	request := &deckhandv1.LockNodeRequest{}
 	cmd := &cobra.Command{
-		Use: "lock NODE", Short: "Take a machine for work on it, alone",
+		Use: "lock NODE", Short: "Lock a machine for manual work",
 		Long: `Takes a node for work on the machine itself, until you unlock it: no task starts
 there meanwhile, and nobody else runs commands on the machine. Tasks under way
 go on. A command with --host takes the lock for itself when it is free.`,
@@ -161,7 +161,7 @@ go on. A command with --host takes the lock for itself when it is free.`,
 func (a *app) nodeUnlockCommand() *cobra.Command {
 	request := &deckhandv1.UnlockNodeRequest{}
 	cmd := &cobra.Command{
-		Use: "unlock NODE", Short: "Give a machine back", Example: "deckhand node unlock web-1",
+		Use: "unlock NODE", Short: "Unlock a machine", Example: "deckhand node unlock web-1",
 		Args: takes("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.connect()

@@ -21,7 +21,7 @@ import (
 const maxPolicy = 1 << 20
 
 func (a *app) policyCommand() *cobra.Command {
-	cmd := group("policy", "Say what agents may do: allow, ask, deny", `
+	cmd := group("policy", "Manage policies (allow, ask, deny)", `
 A policy is a YAML file of rules, of the organisation or of one agent. Each change
 is a new version; a step says which rule of which version decided it.
 `, `
@@ -98,7 +98,7 @@ func (a *app) policyApplyCommand() *cobra.Command {
 	var agent string
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use: "apply FILE", Short: "Check a policy and have it hold from now on",
+		Use: "apply FILE", Short: "Validate a policy and activate it",
 		Long: `A policy with an error changes nothing; every error is told with its line.
 What was approved under another version and is not made yet is asked about again.`,
 		Example: `deckhand policy apply policy.yaml
@@ -124,9 +124,9 @@ deckhand policy apply - < policy.yaml`,
 			case !res.Msg.GetChanged():
 				a.notef("unchanged: it is version %d", res.Msg.GetPolicy().GetVersion())
 			case dryRun:
-				a.notef("it is sound, and would be version %d", res.Msg.GetPolicy().GetVersion())
+				a.notef("Valid. Would become version %d.", res.Msg.GetPolicy().GetVersion())
 			default:
-				a.notef("version %d holds from now on", res.Msg.GetPolicy().GetVersion())
+				a.notef("Version %d is active.", res.Msg.GetPolicy().GetVersion())
 			}
 			return output.Brief(a.printer(), policyNoun(), res.Msg.GetPolicy())
 		},
@@ -241,7 +241,7 @@ deckhand policy replay cleaner.yaml --agent cleaner --steps 1000`,
 			if err != nil {
 				return err
 			}
-			a.notef("%d of %d steps would have been decided otherwise", len(res.Msg.GetChanged()), res.Msg.GetSteps())
+			a.notef("%d of %d steps would be decided differently.", len(res.Msg.GetChanged()), res.Msg.GetSteps())
 			if n := res.Msg.GetUnreadable(); n > 0 {
 				a.notef("%d more could not be read", n)
 			}

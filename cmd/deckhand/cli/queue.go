@@ -17,7 +17,7 @@ func (a *app) taskReorderCommand() *cobra.Command {
 	var before string
 	var priority int32
 	cmd := &cobra.Command{
-		Use: "reorder TASK", Short: "Put a queued task to another place in the queue",
+		Use: "reorder TASK", Short: "Move a queued task",
 		Long: `
 The queue goes by priority, 10 first. Within one priority users take turns:
 whoever has the fewest tasks under way is next.
@@ -61,7 +61,7 @@ deckhand task reorder task_3q9 --priority 8`,
 
 func (a *app) taskAssignCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "assign TASK WHO", Short: "Say who is to do a task, or hand it on: @agent:NAME, @human:NAME or none",
+		Use: "assign TASK WHO", Short: "Assign a task: @agent:NAME, @human:NAME or none",
 		Example: `deckhand task assign task_3q9 @agent:log-triage
 deckhand task assign task_3q9 @human:bob`,
 		Args: takes("TASK", "WHO"),

@@ -57,7 +57,7 @@ func (o *runOverride) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.model, "model", "", "use this model for this run; --provider goes with it")
 	cmd.Flags().Float64Var(&o.budget, "budget", 0, "what this run may cost, in US dollars; more than the persona's is for admins")
 	cmd.Flags().Lookup("budget").DefValue = "" // the persona's
-	cmd.Flags().StringToStringVar(&o.limits, "limit", nil, "let this run have so much, for example iterations=100 or active_time=2h; more than the persona's is for admins")
+	cmd.Flags().StringToStringVar(&o.limits, "limit", nil, "raise a limit of this run, for example iterations=100 or active_time=2h; more than the persona's is for admins")
 }
 
 // message returns nil where the run is as the persona says.
@@ -162,8 +162,8 @@ deckhand run --assign @human:bob "Swap the failing disk"`,
 	flags.StringVar(&o.title, "title", "", "short title for lists")
 	flags.Int32Var(&o.priority, "priority", 0, "1 to 10, 10 first; 5 by default")
 	flags.StringSliceVar(&o.after, "after", nil, "tasks that must have succeeded first; when one does not, this one is cancelled")
-	flags.StringVar(&o.assign, "assign", "", "instead of AGENT: @human:NAME, @agent:NAME, or none for later")
-	flags.StringVar(&o.context, "context", "", "what the agent should know besides the goal")
+	flags.StringVar(&o.assign, "assign", "", "instead of AGENT: @human:NAME, @agent:NAME, or none (unassigned)")
+	flags.StringVar(&o.context, "context", "", "extra context for the agent")
 	flags.StringArrayVar(&o.inputs, "input", nil, "put FILE into the workspace, as FILE or FILE=PATH; input/<its name> by default, - for standard input; may be given more than once")
 	flags.StringArrayVar(&o.artifacts, "artifact", nil, "begin with files of another task's workspace, as TASK:PATH or TASK:PATTERN; in artifacts/TASK; may be given more than once")
 	flags.StringArrayVar(&o.shared, "share", nil, "like --artifact, for reading only; in shared/TASK")
@@ -250,7 +250,7 @@ func queued(res *deckhandv1.SubmitTaskResponse) string {
 }
 
 // errTimeout ends the wait, not the task.
-var errTimeout = errors.New("the time of --timeout is over")
+var errTimeout = errors.New("--timeout reached")
 
 // wait shows a task until it has ended and prints its result.
 func (a *app) wait(ctx context.Context, client *sdk.Client, id string, o runOptions) error {

@@ -81,8 +81,8 @@ func (a *app) findHub() (hubAccess, error) {
 		}
 	}
 	if found.url == "" {
-		return hubAccess{}, failed(exitUnreachable, fault.New(fault.Unavailable, "no hub is known here").
-			WithFix("start one on this machine with `deckhand up`, or name yours with --hub URL and --token TOKEN"))
+		return hubAccess{}, failed(exitUnreachable, fault.New(fault.Unavailable,
+			"not connected to a hub. Start one with `sudo deckhand up`, or pass --hub URL --token TOKEN"))
 	}
 	return found, nil
 }

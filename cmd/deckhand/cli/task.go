@@ -58,8 +58,8 @@ deckhand task list --limit 0 -o name`,
 	cmd.Flags().StringVar(&request.AgentId, "agent", "", "only tasks of this agent")
 	cmd.Flags().StringVar(&request.Query, "search", "", "only tasks with these words in their title, goal or result")
 	cmd.Flags().StringVar(&request.ParentId, "parent", "", "only subtasks of this task")
-	cmd.Flags().IntVar(&limit, "limit", 20, "show at most so many; 0 for all")
-	cmd.Flags().StringVar(&request.PageToken, "page", "", "go on where an earlier list ended")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of items (0 = all)")
+	cmd.Flags().StringVar(&request.PageToken, "page", "", "continue from this page token")
 	return cmd
 }
 

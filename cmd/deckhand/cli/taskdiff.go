@@ -107,7 +107,7 @@ func (a *app) listChanges(ctx context.Context, taskID string) error {
 		return err
 	}
 	if len(steps) == 0 {
-		a.notef("no step of it changed a file")
+		a.notef("No files changed.")
 	} else if last.GetUndoUntil() != nil {
 		a.notef("%s", undoTime(last.GetUndoLeft().AsDuration()))
 	}
