@@ -196,7 +196,7 @@ func TestAnApprovedCallRuns(t *testing.T) {
 	require.Equal(t, "in /workspace/data:\nrm -r old", item.GetPreview())
 	require.Equal(t, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, item.GetCategory())
 	require.Contains(t, item.GetWhy(), "approvals.tools")
-	require.Contains(t, item.GetWhy(), "it cannot be undone: what the command does outside of /workspace")
+	require.Contains(t, item.GetWhy(), "Effects outside /workspace (network, processes, /tmp) cannot be undone.")
 	require.Equal(t, "reject", item.GetOnExpiry())
 	require.InDelta(t, 5*time.Minute, item.GetExpiresAt().AsTime().Sub(item.GetAskedAt().AsTime()), float64(time.Second))
 	require.Empty(t, node.all())

@@ -78,7 +78,7 @@ turns:
 	require.Contains(t, preview.out, "+ d/keep")
 	require.Contains(t, preview.err, "nothing was done yet")
 	require.Contains(t, preview.err, "can be undone for another")
-	require.Contains(t, preview.err, "not undone: what the command does outside of /workspace", "what cannot be undone is said before")
+	require.Contains(t, preview.err, "not undone: effects outside /workspace", "what cannot be undone is said before")
 	require.Contains(t, preview.err, "(shell_exec, step 3)")
 	f.cli(3, "task", "files", "cat", id, "d/keep")
 	done := f.cli(0, "task", "undo", id, "--last", "1", "--yes")

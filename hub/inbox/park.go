@@ -81,7 +81,7 @@ func parking(ctx context.Context, tx *event.Tx, t db.Task) (task.State, string, 
 		return task.NeedsInput, fmt.Sprintf("the agent asks a question%s: deckhand inbox show %s", until, item.ID), nil
 	case Unknown:
 		return task.AwaitingApproval, fmt.Sprintf(
-			"nobody knows whether step %s (%s) took effect; look at the evidence and decide: deckhand inbox show %s", step.ID, step.Tool, item.ID), nil
+			"the outcome of step %s (%s) is unknown: check the evidence and decide: deckhand inbox show %s", step.ID, step.Tool, item.ID), nil
 	default:
 		return task.AwaitingApproval, fmt.Sprintf("step %s (%s) waits for approval%s: deckhand inbox show %s", step.ID, step.Tool, until, item.ID), nil
 	}

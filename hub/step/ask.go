@@ -31,7 +31,7 @@ func approvalReason(record *tool.Tool, p *persona.Persona) string {
 	case slices.Contains(p.Approvals.Tools, record.Name):
 		return fmt.Sprintf("the persona's approvals.tools lists %s", record.Name)
 	case record.Category >= deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS:
-		return "dangerous tools are asked for, and no rule allows this one"
+		return fmt.Sprintf("%s is a dangerous tool, and no policy rule allows it", record.Name)
 	case record.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER:
 		return "" // it touches nothing but the conversation
 	case slices.Contains(p.Approvals.Categories, category):
@@ -84,7 +84,7 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 		ask.Kind, ask.OnExpiry = inbox.Question, inbox.OnExpiryDefault
 		ask.More = map[string]any{"question": q.Text, "answer_kind": q.Kind, "choices": q.Choices, "default": q.Default}
 	} else if record.Irreversible != "" {
-		ask.Why += "; it cannot be undone: " + record.Irreversible
+		ask.Why += ". " + strings.ToUpper(record.Irreversible[:1]) + record.Irreversible[1:] + " cannot be undone."
 		ask.More["irreversible"] = record.Irreversible
 	}
 	if ask.Kind == inbox.Approval && record.Irreversible == "" && !tool.IsMCP(step.Tool) {
@@ -181,7 +181,7 @@ func (s *Steps) decisionOf(ctx context.Context, tx *event.Tx, t db.Task, step db
 func (s *Steps) unknown(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool) (db.Step, error) {
 	if (record.Idempotent || record.ReadOnly) && step.Run < maxRuns {
 		return s.move(ctx, tx, step, db.ResolveStepParams{
-			State: string(Granted), DecisionReason: "nobody knows how it ended, and it may run twice", Again: 1, GrantedBinding: step.GrantedBinding,
+			State: string(Granted), DecisionReason: "the outcome is unknown, and the tool may run twice", Again: 1, GrantedBinding: step.GrantedBinding,
 		})
 	}
 	_, arguments, err := s.read(step)
@@ -193,7 +193,7 @@ func (s *Steps) unknown(ctx context.Context, tx *event.Tx, t db.Task, step db.St
 		return step, err
 	}
 	ask.Kind = inbox.Unknown
-	ask.Why = fmt.Sprintf("nobody knows whether it took effect (%s), and it may not run twice unasked", fault.OutcomeUnknown)
+	ask.Why = "The outcome is unknown: the command may or may not have run. Running it again could repeat its effect."
 	ask.More["evidence"] = cut(step.Observation)
 	if err := inbox.Add(ctx, tx, t, step, ask); err != nil {
 		return step, err

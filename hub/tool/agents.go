@@ -98,7 +98,7 @@ func agentTools() []*Tool {
 	const (
 		moderate = deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE
 		hub      = deckhandv1.ToolPlace_TOOL_PLACE_HUB
-		done     = "what the other task does stays done"
+		done     = "what the other task does"
 		work     = `"title":{"type":"string","minLength":1,"maxLength":200},
 			"goal":{"type":"string","minLength":1,"maxLength":10000,"description":"What is to be reached, and how one sees that it is. It is all that the other knows: give names, paths and limits"},
 			"context":{"type":"string","maxLength":32000,"description":"What else helps: findings so far, text of files"}`

@@ -31,7 +31,7 @@ const (
 // httpTools make requests in the jail, by the node's proxy: what the persona does
 // not allow is refused there.
 func httpTools() []*Tool {
-	const effect = "what the server does with the request"
+	const effect = "the effect of the request on the server"
 	request := func(name, description, schema string, category deckhandv1.ToolCategory) *Tool {
 		return &Tool{
 			Name: name, Description: description + " Only hosts that you are told of are reached.",

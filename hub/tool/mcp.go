@@ -107,7 +107,7 @@ func (d Definition) Proto(s *persona.MCPServer) (*deckhandv1.Tool, error) {
 func mcpTool(name string) *Tool {
 	return &Tool{
 		Name: name, Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
-		Irreversible: "what the MCP server does outside of /workspace", Timeout: shellMaxTimeout, runs: true, run: runMCP,
+		Irreversible: "effects of the MCP server outside /workspace", Timeout: shellMaxTimeout, runs: true, run: runMCP,
 	}
 }
 

@@ -39,7 +39,7 @@ func shellTools() []*Tool {
 			"of long output you see the head and the tail.",
 		Category:     deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
 		Place:        deckhandv1.ToolPlace_TOOL_PLACE_NODE,
-		Irreversible: "what the command does outside of /workspace: what it sends elsewhere, what it ends, what it leaves in /tmp",
+		Irreversible: "effects outside /workspace (network, processes, /tmp)",
 		Timeout:      shellMaxTimeout, runs: true,
 		schema: `{"type":"object","additionalProperties":false,"required":["command"],"properties":{
 			"command":{"type":"string","minLength":1,"maxLength":131072,"description":"What bash -c runs"},

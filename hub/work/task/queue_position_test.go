@@ -170,7 +170,7 @@ func TestRetriesAndEscalation(t *testing.T) {
 	fail(0)
 	got = f.Task(id)
 	require.Equal(t, string(task.Escalated), got.State)
-	require.Contains(t, got.Reason, "failed 4 times in a row, the last time with: the provider is rate limited")
+	require.Contains(t, got.Reason, "Failed 4 times in a row. Last error: the provider is rate limited")
 	require.Contains(t, got.Reason, "deckhand task retry "+id)
 	require.Equal(t, "ann", got.Assignee, "who submitted it is to decide")
 

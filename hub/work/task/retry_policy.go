@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -32,7 +33,7 @@ var retryDelay = backoff.Policy{Base: 10 * time.Second, Max: 5 * time.Minute}
 // for its next try without a slot; when its retries are spent it is escalated.
 func Fail(ctx context.Context, tx *event.Tx, t db.Task, f Failure, by event.Actor) error {
 	if t.Failures >= Retries {
-		return Escalate(ctx, tx, t, fmt.Sprintf("it failed %d times in a row, the last time with: %s", t.Failures+1, f.Message), f.Code, by)
+		return Escalate(ctx, tx, t, fmt.Sprintf("Failed %d times in a row. Last error: %s", t.Failures+1, strings.TrimSuffix(f.Message, ".")), f.Code, by)
 	}
 	n := int(t.Failures) + 1
 	wait := f.After + retryDelay.FullDelay(n)
@@ -73,7 +74,7 @@ func Escalate(ctx context.Context, tx *event.Tx, t db.Task, cause, code string, 
 		"deckhand task cancel " + t.ID,
 	}
 	_, err := Move(ctx, tx, t, Escalated, fmt.Sprintf(
-		"%s: mend the cause and retry it (deckhand task retry %s, with --memory, --node or --provider where that helps), or close it (deckhand task cancel %s)",
+		"%s. Fix the cause and retry, or close the task. Commands: deckhand task retry %s [--memory SIZE] [--node NODE] [--provider PROVIDER --model MODEL]; deckhand task cancel %s",
 		cause, t.ID, t.ID), by)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func Escalate(ctx context.Context, tx *event.Tx, t db.Task, cause, code string, 
 	item, err := tx.CreateInboxItem(ctx, db.CreateInboxItemParams{
 		ID: ident.New("inbox"), OrgID: t.OrgID, Kind: "escalation", TaskID: t.ID, AgentID: t.AgentID, Category: "safe",
 		Arguments: json.RawMessage("{}"), Binding: json.RawMessage("{}"), Why: cause,
-		Preview: said("the task does not go on by itself", code) + "; retry it, with more memory, on another node or with another model where that helps, or close it",
+		Preview: said("the task stopped and needs a person", code) + ". Retry it, if needed with more memory, on another node or with another model, or close it.",
 	})
 	if err != nil {
 		return fmt.Errorf("store that %s is escalated: %w", t.ID, err)
