@@ -1,11 +1,9 @@
 import { useState, type ReactNode } from "react";
-import { Button } from "./Button";
-import { Dialog } from "./Dialog";
 import { Field, Input } from "./Field";
-import { Problem } from "./Problem";
+import { FormDialog } from "./FormDialog";
 
-// Confirm asks before something that cannot be taken back. With typed, the
-// person types that word first.
+// Confirm asks before an action that cannot be undone. With typed, the person
+// must type that word first.
 export function Confirm(props: {
   open: boolean;
   onClose: () => void;
@@ -13,7 +11,7 @@ export function Confirm(props: {
   action: string;
   typed?: string;
   danger?: boolean;
-  // A reason goes into the record.
+  // Asks for a reason, which is stored in the audit log.
   reason?: boolean;
   run: (reason: string) => Promise<unknown>;
   children?: ReactNode;
@@ -24,48 +22,26 @@ export function Confirm(props: {
 function Open(props: Parameters<typeof Confirm>[0]) {
   const [typed, setTyped] = useState("");
   const [reason, setReason] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>();
-  const ready = !props.typed || typed.trim() === props.typed;
-  const run = async () => {
-    setBusy(true);
-    setError(undefined);
-    try {
-      await props.run(reason.trim());
-      props.onClose();
-    } catch (e) {
-      setError(e);
-      setBusy(false);
-    }
-  };
   return (
-    <Dialog open onClose={props.onClose} title={props.title}>
-      <form
-        className="space-y-3"
-        onSubmit={(e) => {
-          e.preventDefault();
-          if (ready && !busy) void run();
-        }}
-      >
-        {props.children}
-        {props.reason && (
-          <Field label="Reason (for the record)">
-            <Input value={reason} onChange={(e) => setReason(e.target.value)} maxLength={1000} />
-          </Field>
-        )}
-        {props.typed && (
-          <Field label={`Type ${props.typed} to confirm`}>
-            <Input value={typed} onChange={(e) => setTyped(e.target.value)} autoComplete="off" autoFocus />
-          </Field>
-        )}
-        {error !== undefined && <Problem error={error} />}
-        <div className="flex justify-end gap-2">
-          <Button onClick={props.onClose}>Cancel</Button>
-          <Button type="submit" look={props.danger ? "danger" : "primary"} disabled={!ready} busy={busy}>
-            {props.action}
-          </Button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog
+      title={props.title}
+      action={props.action}
+      danger={props.danger}
+      ready={!props.typed || typed.trim() === props.typed}
+      run={() => props.run(reason.trim())}
+      onClose={props.onClose}
+    >
+      {props.children}
+      {props.reason && (
+        <Field label="Reason (stored in the audit log)">
+          <Input value={reason} onChange={(e) => setReason(e.target.value)} maxLength={1000} />
+        </Field>
+      )}
+      {props.typed && (
+        <Field label={`Type ${props.typed} to confirm`}>
+          <Input value={typed} onChange={(e) => setTyped(e.target.value)} autoComplete="off" autoFocus />
+        </Field>
+      )}
+    </FormDialog>
   );
 }

@@ -3,11 +3,12 @@ import { Button } from "./Button";
 import { Dialog } from "./Dialog";
 import { Problem } from "./Problem";
 
-// FormDialog asks for something and does it. It stays, with what is wrong, when
-// that fails.
+// FormDialog shows a form and runs its action. It stays open and shows the error
+// when the action fails.
 export function FormDialog(props: {
   title: string;
   action: string;
+  danger?: boolean;
   ready?: boolean;
   run: () => Promise<unknown>;
   onClose: () => void;
@@ -40,7 +41,7 @@ export function FormDialog(props: {
         {error !== undefined && <Problem error={error} />}
         <div className="flex justify-end gap-2">
           <Button onClick={props.onClose}>Cancel</Button>
-          <Button type="submit" look="primary" disabled={!ready} busy={busy}>
+          <Button type="submit" look={props.danger ? "danger" : "primary"} disabled={!ready} busy={busy}>
             {props.action}
           </Button>
         </div>

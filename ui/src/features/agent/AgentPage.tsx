@@ -28,7 +28,7 @@ import { AgentService, type Agent } from "@/gen/deckhand/v1/agent_pb";
 import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
 import { useTaskView } from "@/live/context";
 import { AgentHold } from "./AgentHold";
-import { sides, type Side } from "./route";
+import { sides, type Side } from "./sides";
 
 const Terminal = lazy(() => import("@/features/terminal/Terminal").then((m) => ({ default: m.Terminal })));
 const agents = createClient(AgentService, transport);

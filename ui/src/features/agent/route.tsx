@@ -1,8 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { shellRoute } from "@/app/root";
-
-const sides = ["files", "changes", "plan", "persona"] as const;
-export type Side = (typeof sides)[number];
+import { sides, type Side } from "./sides";
 
 const page = createRoute({
   path: "/agents/$agent",
@@ -18,4 +16,3 @@ const page = createRoute({
 });
 
 export const agentRoutes = [page] as const;
-export { sides };

@@ -14,7 +14,7 @@ import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { AuditService, type AuditEntry } from "@/gen/deckhand/v1/control_pb";
 import { changesOf } from "./changes";
-import type { AuditSearch } from "./route";
+import type { AuditSearch } from "./search";
 
 const route = getRouteApi("/shell/audit");
 const filters: [key: keyof AuditSearch, label: string, hint: string][] = [

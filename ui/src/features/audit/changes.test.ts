@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { changesOf } from "./changes";
-import { parseAuditSearch } from "./route";
+import { parseAuditSearch } from "./search";
 
 test("an entry shows what differs, and nothing else", () => {
   expect(changesOf({ role: "viewer", name: "a" }, { role: "admin", name: "a", disabled: true })).toEqual([

@@ -17,7 +17,7 @@ import { AgentCard } from "./AgentCard";
 import { Bulk } from "./Bulk";
 import { usePace, useSamples } from "./figures";
 import { NodeStrip } from "./NodeStrip";
-import { groupings, type Grouping } from "./route";
+import { groupings, type Grouping } from "./search";
 
 const route = getRouteApi("/shell/fleet");
 

@@ -1,9 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { shellRoute } from "@/app/root";
-
-export const groupings = ["node", "status", "model"] as const;
-export type Grouping = (typeof groupings)[number];
-export type FleetSearch = { q?: string; status?: string; group?: Grouping };
+import { groupings, type FleetSearch } from "./search";
 
 const text = (v: unknown) => (typeof v === "string" && v !== "" ? v.slice(0, 100) : undefined);
 

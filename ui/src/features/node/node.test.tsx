@@ -253,7 +253,7 @@ describe("a node's page", () => {
     showPage("/nodes/web-1", nodeRoutes, services({}, calls));
     const user = userEvent.setup();
     await user.click(await screen.findByRole("button", { name: "Drain" }));
-    await user.type(await screen.findByLabelText("Reason (for the record)"), "new disks{Enter}");
+    await user.type(await screen.findByLabelText("Reason (stored in the audit log)"), "new disks{Enter}");
     await waitFor(() => expect(calls).toHaveBeenCalledWith("drain", "new disks"));
   });
 

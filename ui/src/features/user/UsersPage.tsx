@@ -7,7 +7,7 @@ import { Button } from "@/components/Button";
 import { Page } from "@/components/Page";
 import { useShortcut } from "@/components/shortcuts";
 import { may } from "@/features/session/queries";
-import { tabs, type Tab } from "./route";
+import { tabs, type Tab } from "./tabs";
 import { Teams } from "./Teams";
 import { Tokens } from "./Tokens";
 import { Users } from "./Users";

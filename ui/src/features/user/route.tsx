@@ -1,8 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { shellRoute } from "@/app/root";
-
-export const tabs = ["users", "teams", "tokens"] as const;
-export type Tab = (typeof tabs)[number];
+import { tabs, type Tab } from "./tabs";
 
 const page = createRoute({
   path: "/users",
