@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/edge"
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -60,7 +60,7 @@ func (h *Hub) taskParked(t db.Task) {
 
 // freezeJail makes a jail frozen for a task, or not, as the task stands. It looks
 // again after it has acted: the last to act has seen the newest state.
-func (h *Hub) freezeJail(ctx context.Context, link tool.Node, orgID, taskID, jailID string) error {
+func (h *Hub) freezeJail(ctx context.Context, link machine.Link, orgID, taskID, jailID string) error {
 	for told, frozen := false, false; ; told = true {
 		states, err := h.store.TaskStates(ctx, db.TaskStatesParams{OrgID: orgID, Ids: []string{taskID}})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/api/relay"
 	"github.com/deckhand-sh/deckhand/hub/fleet/ca"
 	"github.com/deckhand-sh/deckhand/hub/fleet/edge"
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/masklog"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/fleet/replica"
@@ -146,7 +147,8 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	}
 	h.tokens = auth.NewTokens(h.store)
 	h.metrics = metrics.New(metrics.Config{
-		Registry: c.Registry, Tools: h.tools.Names(), Queries: h.store.Queries, Pool: h.store.Pool,
+		Registry: c.Registry, Queries: h.store.Queries, Pool: h.store.Pool,
+		Tools: h.tools.Names(), States: task.States(), Open: task.OpenStates(), InboxKinds: inbox.Kinds(),
 		Watches: func() int64 { return h.watcher.Open() }, Links: func() int { return len(h.edge.Connected()) },
 		Bus: h.bus.Connected, Leading: func() bool { return h.leader.Leading() },
 	})
@@ -381,7 +383,7 @@ func (h *Hub) hint(orgID, taskID string) {
 	}
 }
 
-func (h *Hub) node(nodeID string) (tool.Node, error) {
+func (h *Hub) node(nodeID string) (machine.Link, error) {
 	link, err := h.edge.Node(nodeID)
 	if err != nil {
 		return nil, err

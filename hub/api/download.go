@@ -10,10 +10,10 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -92,7 +92,7 @@ func (h *Files) DownloadFiles(ctx context.Context, req *connect.Request[deckhand
 	return nil
 }
 
-func download(ctx context.Context, node tool.Node, jailID string, entries []*deckhandv1.UploadEntry, out *connect.ServerStream[deckhandv1.DownloadFilesResponse]) error {
+func download(ctx context.Context, node machine.Link, jailID string, entries []*deckhandv1.UploadEntry, out *connect.ServerStream[deckhandv1.DownloadFilesResponse]) error {
 	ask := &nodev1.DownloadFilesRequest{JailId: jailID}
 	for _, e := range entries {
 		ask.Entries = append(ask.Entries, uploadEntry(e))

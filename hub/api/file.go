@@ -6,10 +6,10 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
@@ -31,12 +31,12 @@ type Files struct {
 	// Artifacts copies files from one workspace into another.
 	Artifacts *artifact.Artifacts
 	// Node returns the live link to a node.
-	Node func(nodeID string) (tool.Node, error)
+	Node func(nodeID string) (machine.Link, error)
 }
 
 // workspace returns where the workspace of an agent, a task or a jail is; one
 // of the three is named.
-func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *deckhandv1.JailRef) (node tool.Node, jailID string, err error) {
+func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *deckhandv1.JailRef) (node machine.Link, jailID string, err error) {
 	org := auth.From(ctx).OrgID
 	if jail != nil {
 		return h.jail(ctx, org, jail)
@@ -75,7 +75,7 @@ func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *d
 }
 
 // jail returns a jail's node. A node and all its jails are of one organisation.
-func (h *Files) jail(ctx context.Context, org string, ref *deckhandv1.JailRef) (tool.Node, string, error) {
+func (h *Files) jail(ctx context.Context, org string, ref *deckhandv1.JailRef) (machine.Link, string, error) {
 	nodeID, err := h.Nodes.Find(ctx, org, ref.GetNodeId())
 	if err != nil {
 		return nil, "", err

@@ -10,10 +10,10 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -29,7 +29,7 @@ type NodeExecs struct {
 	Tasks  *task.Service
 	Execs  *nodeexec.Execs
 	// Node returns the live link to a node.
-	Node func(nodeID string) (tool.Node, error)
+	Node func(nodeID string) (machine.Link, error)
 }
 
 // place is where a command is to run: in the jail of an agent or of a task, or
@@ -153,7 +153,7 @@ func onHost(id auth.Identity, execID string, host bool) error {
 }
 
 // source returns where a log is, and the link to its node.
-func (h *NodeExecs) source(ctx context.Context, ref, nodeRef string) (nodeexec.Source, tool.Node, error) {
+func (h *NodeExecs) source(ctx context.Context, ref, nodeRef string) (nodeexec.Source, machine.Link, error) {
 	id := auth.From(ctx)
 	src, err := h.Execs.Source(ctx, viewer(ctx), ref)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
@@ -41,7 +41,7 @@ type Tasks struct {
 	Subtasks *subtask.Service
 	Nodes    *node.Nodes
 	// Node returns the live link to a node.
-	Node func(nodeID string) (tool.Node, error)
+	Node func(nodeID string) (machine.Link, error)
 	// Workspaces knows the workspaces of checkpoints.
 	Workspaces *workspace.Workspaces
 	Redact     *redact.Redactor
@@ -274,7 +274,7 @@ const (
 )
 
 // openLog asks a step's node for its output, and answers the first piece.
-func openLog(ctx context.Context, link tool.Node, s db.Step, req *deckhandv1.ReadLogRequest) (nodev1.ExecService_ReadLogClient, *nodev1.ReadLogResponse, error) {
+func openLog(ctx context.Context, link machine.Link, s db.Step, req *deckhandv1.ReadLogRequest) (nodev1.ExecService_ReadLogClient, *nodev1.ReadLogResponse, error) {
 	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: s.ExecID, Offset: req.GetOffset(), Follow: req.GetFollow()})
 	if err != nil {
 		return nil, nil, err

@@ -9,9 +9,9 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -113,7 +113,7 @@ func (h *Terminals) hangUp(ctx context.Context, row db.GetNodeExecRow) {
 
 // carry passes input and output on until the shell has ended, or answers why
 // it cannot.
-func (h *Terminals) carry(ctx context.Context, stream terminalStream, link tool.Node, row db.GetNodeExecRow) error {
+func (h *Terminals) carry(ctx context.Context, stream terminalStream, link machine.Link, row db.GetNodeExecRow) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// It is not waited for: Receive answers when the handler has returned, and
@@ -145,7 +145,7 @@ func (h *Terminals) carry(ctx context.Context, stream terminalStream, link tool.
 
 // typed passes on what the person types, each byte once, and the sizes of
 // their window.
-func typed(ctx context.Context, stream terminalStream, link tool.Node, execID string) error {
+func typed(ctx context.Context, stream terminalStream, link machine.Link, execID string) error {
 	var offset int64
 	for {
 		message, err := stream.Receive()
@@ -173,7 +173,7 @@ func typed(ctx context.Context, stream terminalStream, link tool.Node, execID st
 }
 
 // write gives the shell input, as fast as it takes it.
-func write(ctx context.Context, link tool.Node, execID string, offset *int64, data []byte, eof bool) error {
+func write(ctx context.Context, link machine.Link, execID string, offset *int64, data []byte, eof bool) error {
 	for {
 		res, err := link.Exec().WriteStdin(ctx, &nodev1.WriteStdinRequest{ExecId: execID, Offset: *offset, Data: data, Eof: eof})
 		if err != nil {

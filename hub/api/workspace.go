@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -303,7 +304,7 @@ func (h *Workspaces) ExportWorkspace(ctx context.Context, req *connect.Request[d
 	m := req.Msg
 	format := nodev1.ExportFormat(m.GetFormat())
 	ask := &nodev1.ExportWorkspaceRequest{Format: format, Path: []byte(m.GetPath())}
-	var node tool.Node
+	var node machine.Link
 	var err error
 	object, kind := m.GetTaskId(), "task"
 	switch {

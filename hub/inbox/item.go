@@ -40,6 +40,11 @@ const (
 	Escalation Kind = "escalation"
 )
 
+// Kinds returns the names of all kinds.
+func Kinds() []string {
+	return []string{string(Approval), string(Question), string(Unknown), string(Review), string(Escalation)}
+}
+
 // State is where an item stands.
 type State string
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -57,7 +58,7 @@ type Config struct {
 	Workspaces Workspaces
 	Redact     *redact.Redactor
 	// Node returns the live link to a node, or an error of kind Unavailable.
-	Node func(nodeID string) (tool.Node, error)
+	Node func(nodeID string) (machine.Link, error)
 	// Admit is called after a commit that may let another task start.
 	Admit func(orgID string)
 	// Sweep is how often reviews are looked for that nobody carries out.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/organisation"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -127,7 +128,7 @@ func Holder(taskID string) string { return "task:" + taskID }
 
 // Thaw ends what was frozen while a task waited. A jail that is not there, or
 // was not frozen, stays as it is.
-func Thaw(ctx context.Context, node tool.Node, jailID, taskID string) error {
+func Thaw(ctx context.Context, node machine.Link, jailID, taskID string) error {
 	_, err := node.Jails().ThawJail(ctx, &nodev1.ThawJailRequest{JailId: jailID, Holder: Holder(taskID)})
 	if err = fault.FromGRPC(err); err != nil && !fault.Is(err, fault.NotFound) {
 		return fmt.Errorf("thaw jail %s: %w", jailID, err)
@@ -135,7 +136,7 @@ func Thaw(ctx context.Context, node tool.Node, jailID, taskID string) error {
 	return nil
 }
 
-func (s *Steps) putInputs(ctx context.Context, t db.Task, node tool.Node) error {
+func (s *Steps) putInputs(ctx context.Context, t db.Task, node machine.Link) error {
 	inputs, err := s.cfg.Store.TaskInputs(ctx, db.TaskInputsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
 		return fmt.Errorf("load inputs of %s: %w", t.ID, err)

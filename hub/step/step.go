@@ -26,6 +26,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -101,10 +102,10 @@ type Config struct {
 	Policies *policy.Service
 	Plans    *quota.Service
 	// Node returns the live link to a node, or an error of kind Unavailable.
-	Node func(nodeID string) (tool.Node, error)
+	Node func(nodeID string) (machine.Link, error)
 	// Restore gives back the workspace that a task which goes on from a checkpoint
 	// begins with.
-	Restore func(ctx context.Context, t db.Task, node tool.Node) error
+	Restore func(ctx context.Context, t db.Task, node machine.Link) error
 	// Role returns what somebody may just now, and otherwise unless, for who is no
 	// user.
 	Role func(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error)
@@ -431,7 +432,7 @@ func (s *Steps) unlessUnavailable(err error) error {
 }
 
 // node returns the link to the step's node, waiting a while for it to come.
-func (s *Steps) node(ctx context.Context, step db.Step) (tool.Node, error) {
+func (s *Steps) node(ctx context.Context, step db.Step) (machine.Link, error) {
 	if step.NodeID == nil {
 		return nil, fault.New(fault.Unavailable, "step %s has no node", step.ID).WithObject(step.ID)
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -26,7 +26,7 @@ import (
 
 // RecordWorkspace keeps the state of a waiting task's workspace with the calls that wait
 // for leave; with first, only with those that have none yet. The jail is frozen.
-func (s *Steps) RecordWorkspace(ctx context.Context, t db.Task, node tool.Node, first bool) error {
+func (s *Steps) RecordWorkspace(ctx context.Context, t db.Task, node machine.Link, first bool) error {
 	now, err := node.Snapshots().TakeSnapshot(ctx, &nodev1.TakeSnapshotRequest{JailId: t.JailID})
 	if err != nil {
 		return fmt.Errorf("record the workspace that %s is asked about: %w", t.ID, fault.FromGRPC(err))
@@ -110,7 +110,7 @@ func unseenIn(binding json.RawMessage) (json.RawMessage, error) {
 
 // reaskIfChanged has calls asked about again whose workspace is not what it was when
 // they were asked about. Where the task waited the jail is still frozen.
-func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease, t db.Task, node tool.Node) error {
+func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease, t db.Task, node machine.Link) error {
 	asked, err := s.cfg.Store.GrantedAsAsked(ctx, db.GrantedAsAskedParams{OrgID: orgID, TaskID: t.ID})
 	if err != nil {
 		return fmt.Errorf("find what %s was granted: %w", t.ID, err)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
@@ -167,7 +168,7 @@ func keepMCP(ctx context.Context, c Call) error {
 }
 
 // EndMCP ends the MCP servers of a task.
-func EndMCP(ctx context.Context, node Node, jailID, taskID string) error {
+func EndMCP(ctx context.Context, node machine.Link, jailID, taskID string) error {
 	res, err := node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{JailId: jailID, LiveOnly: true})
 	if err != nil {
 		return fault.FromGRPC(err)

@@ -14,21 +14,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
-
-// Node is the way to the machine that holds the task's workspace.
-type Node interface {
-	Exec() nodev1.ExecServiceClient
-	Jails() nodev1.JailServiceClient
-	Files() nodev1.FileServiceClient
-	Snapshots() nodev1.SnapshotServiceClient
-	Egress() nodev1.EgressServiceClient
-}
 
 // Call is a granted tool call.
 type Call struct {
@@ -50,16 +42,16 @@ type Call struct {
 	Traceparent string
 	// Ran, if set, is told of a command's end as its node has it.
 	Ran  func(ctx context.Context, e *nodev1.Exec)
-	Node Node
+	Node machine.Link
 	// SyncRequest copies files to or from the agent's jail on another node.
 	Sync func(ctx context.Context, s SyncRequest) (SyncResult, error)
 	// Live reports whether the call is still wanted.
 	Live func(ctx context.Context) bool
 	// Answer is a person's, for tools that ask.
 	Answer Answer
-	// StepSearcher is the task's history.
+	// Past searches the steps that the task has made.
 	Past StepSearcher
-	// ChildTask is the task that the call had made, for tools that give work away.
+	// Given is the task that the call created, for tools that create tasks.
 	Given ChildTask
 	// MCP is the server's side of it, for tools of MCP servers.
 	MCP *MCP

@@ -158,6 +158,44 @@ func TestPackagesLinkOnlyWhatTheyMay(t *testing.T) {
 	}
 }
 
+// wings are the folders of the hub, from the lowest: the packages of a wing import
+// those of the same wing and of wings before it.
+var wings = []string{
+	"storage", "record", "policy", "identity", "fleet", "model", "tool", "work", "inbox", "step", "review", "maintenance", "api",
+}
+
+func TestTheHubsWingsFormNoCircles(t *testing.T) {
+	t.Parallel()
+	all, err := packages()
+	require.NoError(t, err)
+	wingOf := func(path string) int {
+		rest, found := strings.CutPrefix(path, module+"/hub/")
+		if !found {
+			return -1
+		}
+		wing, _, _ := strings.Cut(rest, "/")
+		if wing == "hubtest" {
+			return len(wings)
+		}
+		at := slices.Index(wings, wing)
+		if at < 0 {
+			t.Errorf("%s is in no wing: add it to wings, or move it", path)
+		}
+		return at
+	}
+	for path, p := range all {
+		from := wingOf(path)
+		if from < 0 {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if to := wingOf(imported); to > from {
+				t.Errorf("%s imports %s, which is in a wing above it", path, imported)
+			}
+		}
+	}
+}
+
 func TestOnlyTheHubOpensTheDatabase(t *testing.T) {
 	t.Parallel()
 	all, err := packages()

@@ -104,7 +104,7 @@ var printers = []string{
 
 // printed runs the printers in a jail of a real node, which it starts, and
 // answers the id of the task whose steps they are.
-func (s *stack) printed(ctx context.Context, m *machine) (string, error) {
+func (s *stack) printed(ctx context.Context, m *nodeRig) (string, error) {
 	node, err := daemon.Config{
 		DataDir: filepath.Join(m.dir, "daemon"), HubURL: s.hub.URL(), EdgeAddress: s.hub.EdgeAddress(), Containerd: m.containerd.Address(),
 		Namespace: m.namespace + "-ui", MakeJoinToken: s.hub.LocalJoinToken, EndJails: true,

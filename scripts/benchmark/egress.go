@@ -141,7 +141,7 @@ func egressClient(host string) error {
 // farHost is a host behind a link of 1 Gbit/s.
 type farHost struct{ name, addr string }
 
-func (m *machine) farHost(ctx context.Context, self string) (*farHost, error) {
+func (m *nodeRig) farHost(ctx context.Context, self string) (*farHost, error) {
 	tag := strings.TrimPrefix(ident.New("x"), "x_")
 	f := &farHost{name: "dhbench-" + tag[:8], addr: "10.213.77.2"}
 	port := "dhb" + tag[:8]

@@ -115,7 +115,7 @@ func execParallel(ctx context.Context) (_ result, err error) {
 // peerRate returns how many execs a second the peer does with so many at once,
 // or with half as many, and so on, where it does not do them: the shim of
 // containerd 1.6 stands still for good once some thirty are asked of it.
-func (m *machine) peerRate(ctx context.Context, atOnce int) (perSecond float64, most int, failed map[string]string, err error) {
+func (m *nodeRig) peerRate(ctx context.Context, atOnce int) (perSecond float64, most int, failed map[string]string, err error) {
 	const n, fewest = 256, 4
 	failed = map[string]string{}
 	for ; atOnce >= fewest; atOnce /= 2 {
@@ -242,7 +242,7 @@ func killTree(ctx context.Context) (_ result, err error) {
 }
 
 // await waits until an exec has written a word.
-func (m *machine) await(ctx context.Context, id, word string) error {
+func (m *nodeRig) await(ctx context.Context, id, word string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	stream, err := m.exec.ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: id, Follow: true})

@@ -32,9 +32,9 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// machine is a node's core behind real gRPC, and a containerd that it shares
+// nodeRig is a node's core behind real gRPC, and a containerd that it shares
 // with the peer.
-type machine struct {
+type nodeRig struct {
 	dir        string
 	containerd *containerd.Daemon
 	egress     *egress.Proxy
@@ -49,8 +49,8 @@ type machine struct {
 	letGo func() error
 }
 
-func newMachine(ctx context.Context) (_ *machine, err error) {
-	m := &machine{namespace: strings.ReplaceAll(ident.New("bench"), "_", "-")}
+func newMachine(ctx context.Context) (_ *nodeRig, err error) {
+	m := &nodeRig{namespace: strings.ReplaceAll(ident.New("bench"), "_", "-")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
@@ -107,12 +107,12 @@ func newMachine(ctx context.Context) (_ *machine, err error) {
 	return m, m.serve(ctx, service)
 }
 
-func (m *machine) jailConfig() jail.Config {
+func (m *nodeRig) jailConfig() jail.Config {
 	return jail.Config{DataDir: filepath.Join(m.dir, "node"), Containerd: m.containerd.Address(), Namespace: m.namespace, Egress: m.egress}
 }
 
 // serve puts the service behind gRPC on a Unix socket.
-func (m *machine) serve(ctx context.Context, service nodev1.ExecServiceServer) error {
+func (m *nodeRig) serve(ctx context.Context, service nodev1.ExecServiceServer) error {
 	var lc net.ListenConfig
 	socket := filepath.Join(m.dir, "api.sock")
 	listener, err := lc.Listen(ctx, "unix", socket)
@@ -132,10 +132,10 @@ func (m *machine) serve(ctx context.Context, service nodev1.ExecServiceServer) e
 	return nil
 }
 
-func (m *machine) later(fn func() error) { m.undo = append(m.undo, fn) }
+func (m *nodeRig) later(fn func() error) { m.undo = append(m.undo, fn) }
 
 // close undoes everything in reverse order.
-func (m *machine) close() error {
+func (m *nodeRig) close() error {
 	var errs []error
 	for _, fn := range slices.Backward(m.undo) {
 		errs = append(errs, fn())
@@ -143,7 +143,7 @@ func (m *machine) close() error {
 	return errors.Join(errs...)
 }
 
-func (m *machine) removeJails(ctx context.Context) error {
+func (m *nodeRig) removeJails(ctx context.Context) error {
 	all, err := m.jails.List(ctx)
 	if err != nil {
 		return err
@@ -157,20 +157,20 @@ func (m *machine) removeJails(ctx context.Context) error {
 }
 
 // jail makes a jail with the defaults but a small workspace.
-func (m *machine) jail(ctx context.Context) (string, error) {
+func (m *nodeRig) jail(ctx context.Context) (string, error) {
 	id := ident.New("jail")
 	_, err := m.jails.Ensure(ctx, &nodev1.JailSpec{JailId: id, Rootfs: "host", WorkspaceBytes: 1 << 30})
 	return id, err
 }
 
 // run runs a command in a jail to its end.
-func (m *machine) run(ctx context.Context, jailID string, argv ...string) (*nodev1.Exec, error) {
+func (m *nodeRig) run(ctx context.Context, jailID string, argv ...string) (*nodev1.Exec, error) {
 	return m.runSpec(ctx, &nodev1.ExecSpec{
 		ExecId: ident.New("step"), JailId: jailID, Argv: argv, Timeout: durationpb.New(10 * time.Minute),
 	})
 }
 
-func (m *machine) runSpec(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.Exec, error) {
+func (m *nodeRig) runSpec(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.Exec, error) {
 	id, argv := spec.GetExecId(), spec.GetArgv()
 	if _, err := m.exec.StartExec(ctx, &nodev1.StartExecRequest{Spec: spec}); err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ type peer struct {
 	patience  time.Duration // how long one command may take
 }
 
-func (m *machine) peer(ctx context.Context) (_ *peer, err error) {
+func (m *nodeRig) peer(ctx context.Context) (_ *peer, err error) {
 	// runc keeps its containers by namespace, over all containerds.
 	p := &peer{namespace: strings.ReplaceAll(ident.New("peer"), "_", "-"), patience: time.Minute}
 	ctx = namespaces.WithNamespace(ctx, p.namespace)
@@ -235,7 +235,7 @@ func (m *machine) peer(ctx context.Context) (_ *peer, err error) {
 }
 
 // peerRoot makes a root whose programs are the machine's.
-func (m *machine) peerRoot() (string, error) {
+func (m *nodeRig) peerRoot() (string, error) {
 	root := filepath.Join(m.dir, "peer")
 	for _, dir := range []string{"usr", "proc", "dev", "sys", "run", "tmp", "etc"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil { //nolint:gosec // a root file system

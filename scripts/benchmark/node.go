@@ -191,7 +191,7 @@ func logSeek(ctx context.Context) (_ result, err error) {
 }
 
 // read returns how many bytes a read of a log gave.
-func (m *machine) read(ctx context.Context, req *nodev1.ReadLogRequest) (int, error) {
+func (m *nodeRig) read(ctx context.Context, req *nodev1.ReadLogRequest) (int, error) {
 	stream, err := m.exec.ReadLog(ctx, req)
 	if err != nil {
 		return 0, err

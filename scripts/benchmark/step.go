@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -33,7 +34,7 @@ const organisation = "org_default"
 // instant is a node whose commands have ended as soon as they are started, so
 // that only the hub is measured.
 type instant struct {
-	tool.Node
+	machine.Link
 	nodev1.ExecServiceClient
 }
 
@@ -82,7 +83,7 @@ func ledgerStep(ctx context.Context) (_ result, err error) {
 		Recorder: event.NewRecorder(event.RecorderConfig{
 			Store: st, Redact: hidden, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
 		}),
-		Node:       func(string) (tool.Node, error) { return instant{}, nil },
+		Node:       func(string) (machine.Link, error) { return instant{}, nil },
 		AckOutcome: func(string, string) {}, Admit: func(string) {}, NodeWait: time.Second, Log: hclog.NewNullLogger(),
 	})
 	peer, err := pgx.Connect(ctx, s.cluster.URL("deckhand"))

@@ -101,7 +101,7 @@ func large(path string) error {
 }
 
 // files serves the machine's file service on loopback TCP.
-func (m *machine) files(ctx context.Context) (nodev1.FileServiceClient, error) {
+func (m *nodeRig) files(ctx context.Context) (nodev1.FileServiceClient, error) {
 	service, err := files.New(files.Config{Workspaces: m.jails, Ledger: m.ledger})
 	if err != nil {
 		return nil, err

@@ -26,14 +26,14 @@ const (
 // tree is a jail's workspace that git looks after as well. Git's own folder is
 // beside ours on the same disk, so that neither has to look at the other's.
 type tree struct {
-	m      *machine
+	m      *nodeRig
 	jailID string
 	dir    string
 	files  []string // that are changed
 	round  int
 }
 
-func (m *machine) tree(ctx context.Context) (*tree, error) {
+func (m *nodeRig) tree(ctx context.Context) (*tree, error) {
 	t := &tree{m: m, jailID: ident.New("jail")}
 	if _, err := m.jails.Ensure(ctx, &nodev1.JailSpec{JailId: t.jailID, Rootfs: "host", WorkspaceBytes: 4 << 30}); err != nil {
 		return nil, err

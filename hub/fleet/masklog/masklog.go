@@ -19,22 +19,22 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 // Masked returns a node whose command logs are masked.
-func Masked(node tool.Node, r *redact.Redactor) tool.Node { return masked{node, r} }
+func Masked(node machine.Link, r *redact.Redactor) machine.Link { return masked{node, r} }
 
 type masked struct {
-	tool.Node
+	machine.Link
 
 	redact *redact.Redactor
 }
 
 // Exec returns the node's exec service.
-func (m masked) Exec() nodev1.ExecServiceClient { return execs{m.Node.Exec(), m.redact} }
+func (m masked) Exec() nodev1.ExecServiceClient { return execs{m.Link.Exec(), m.redact} }
 
 type execs struct {
 	nodev1.ExecServiceClient

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"pgregory.net/rapid"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/masklog"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -26,7 +26,7 @@ const value = "canary-of-the-vault-0123456789"
 // logs is a node with one log, over real gRPC.
 type logs struct {
 	nodev1.UnimplementedExecServiceServer
-	tool.Node
+	machine.Link
 
 	pieces []*nodev1.ReadLogResponse
 	live   bool
@@ -116,7 +116,7 @@ func known(values ...string) *redact.Redactor {
 }
 
 // read returns what a reading shows, each byte where it says that it is.
-func read(t testing.TB, node tool.Node, req *nodev1.ReadLogRequest) string {
+func read(t testing.TB, node machine.Link, req *nodev1.ReadLogRequest) string {
 	in, err := node.Exec().ReadLog(context.Background(), req)
 	require.NoError(t, err)
 	out, next := "", int64(-1)

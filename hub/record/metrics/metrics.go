@@ -18,7 +18,6 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/work/task"
 )
 
 // Config says what Metrics are told by.
@@ -27,6 +26,10 @@ type Config struct {
 	Registry prometheus.Registerer
 	// Tools are the registry's: any other name counts as "other".
 	Tools []string
+	// States are the states of tasks, and Open those of them that are not final.
+	States, Open []string
+	// InboxKinds are the kinds of inbox items.
+	InboxKinds []string
 	// Queries read what stands in the database.
 	Queries *db.Queries
 	// Pool returns how the pool of connections does.
@@ -43,7 +46,7 @@ type Config struct {
 // Metrics are one hub's.
 type Metrics struct {
 	tools                                                                     map[string]bool
-	states                                                                    map[task.State]bool
+	states                                                                    map[string]bool
 	moves, tasks, admissions, leases, steps, forwarded, linkChanges, rejected *prometheus.CounterVec
 	inbox, deliveries, webhooks, notices                                      *prometheus.CounterVec
 	duration, stepDuration                                                    *prometheus.HistogramVec
@@ -78,7 +81,7 @@ func New(cfg Config) *Metrics {
 	}
 	m := &Metrics{
 		tools:        map[string]bool{},
-		states:       map[task.State]bool{},
+		states:       map[string]bool{},
 		moves:        counter("task_moves_total", "Moves of tasks from one state to another.", "from", "to"),
 		tasks:        counter("tasks_finished_total", "Tasks that ended, by final state.", "state"),
 		duration:     histogram("task_duration_seconds", "Time from a task's submission to its end.", seconds, "state"),
@@ -99,7 +102,7 @@ func New(cfg Config) *Metrics {
 		}),
 	}
 	cfg.Registry.MustRegister(m.events, m.lag)
-	for state := range task.Transitions() {
+	for _, state := range cfg.States {
 		m.states[state] = true
 	}
 	for _, name := range cfg.Tools {
@@ -115,7 +118,7 @@ func New(cfg Config) *Metrics {
 	cfg.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "deckhand_hub_database_waits_total", Help: "Times that a connection to the database had to be waited for.",
 	}, func() float64 { return float64(cfg.Pool().EmptyAcquireCount()) }))
-	cfg.Registry.MustRegister(newDatabaseCollector(cfg.Queries))
+	cfg.Registry.MustRegister(newDatabaseCollector(cfg))
 	return m
 }
 
@@ -180,7 +183,7 @@ func (m *Metrics) tool(d event.Draft) string {
 // state returns a task's state as a label: a worker's events count as well, and
 // a worker is not believed.
 func (m *Metrics) state(d event.Draft, key string) string {
-	if name := text(d, key); m.states[task.State(name)] {
+	if name := text(d, key); m.states[name] {
 		return name
 	}
 	return other
@@ -234,21 +237,22 @@ func (m *Metrics) Forwarded(direction string, err error) {
 	m.forwarded.WithLabelValues(direction, outcome).Inc()
 }
 
-// databaseCollector is what the database says at a scrape. Without it these metrics are
-// absent, and not zero.
+// databaseCollector reads the state of the queue and the inbox at each scrape.
+// While the database is away these metrics are absent, and not zero.
 type databaseCollector struct {
 	queries             *db.Queries
+	states, kinds       []string
 	open, oldest, inbox *prometheus.Desc
 }
 
 const readTimeout = 3 * time.Second
 
-func newDatabaseCollector(q *db.Queries) *databaseCollector {
+func newDatabaseCollector(cfg Config) *databaseCollector {
 	return &databaseCollector{
-		queries: q,
-		open:    prometheus.NewDesc("deckhand_hub_tasks", "Tasks that have not ended, by state; queued is the queue's depth.", []string{"state"}, nil),
-		oldest:  prometheus.NewDesc("deckhand_hub_queue_oldest_wait_seconds", "How long the task has waited that has been in the queue longest.", nil, nil),
-		inbox:   prometheus.NewDesc("deckhand_hub_inbox_open", "What waits for a person, by kind.", []string{"kind"}, nil),
+		queries: cfg.Queries, states: cfg.Open, kinds: cfg.InboxKinds,
+		open:   prometheus.NewDesc("deckhand_hub_tasks", "Tasks that have not ended, by state; queued is the queue's depth.", []string{"state"}, nil),
+		oldest: prometheus.NewDesc("deckhand_hub_queue_oldest_wait_seconds", "How long the task has waited that has been in the queue longest.", nil, nil),
+		inbox:  prometheus.NewDesc("deckhand_hub_inbox_open", "What waits for a person, by kind.", []string{"kind"}, nil),
 	}
 }
 
@@ -276,17 +280,15 @@ func (s *databaseCollector) Collect(out chan<- prometheus.Metric) {
 		byState[row.State] = row.Tasks
 		oldest = max(oldest, row.OldestS)
 	}
-	for state := range task.Transitions() {
-		if !state.Final() {
-			out <- prometheus.MustNewConstMetric(s.open, prometheus.GaugeValue, float64(byState[string(state)]), string(state))
-		}
+	for _, state := range s.states {
+		out <- prometheus.MustNewConstMetric(s.open, prometheus.GaugeValue, float64(byState[state]), state)
 	}
 	out <- prometheus.MustNewConstMetric(s.oldest, prometheus.GaugeValue, oldest)
 	byKind := map[string]int64{}
 	for _, row := range items {
 		byKind[row.Kind] = row.Items
 	}
-	for _, kind := range []string{"approval", "question", "unknown"} {
+	for _, kind := range s.kinds {
 		out <- prometheus.MustNewConstMetric(s.inbox, prometheus.GaugeValue, float64(byKind[kind]), kind)
 	}
 }

@@ -27,7 +27,8 @@ func TestMetrics(t *testing.T) {
 	t.Cleanup(s.Close)
 	r := scrapetest.New()
 	m := metrics.New(metrics.Config{
-		Registry: r, Tools: []string{"shell_exec"}, Queries: s.Queries, Pool: func() *pgxpool.Stat { return s.Pool() },
+		Registry: r, Tools: []string{"shell_exec"}, States: []string{"queued", "starting", "succeeded"}, Open: []string{"queued", "starting"},
+		InboxKinds: []string{"approval"}, Queries: s.Queries, Pool: func() *pgxpool.Stat { return s.Pool() },
 		Watches: func() int64 { return 3 }, Links: func() int { return 2 },
 		Bus: func() error { return errors.New("away") }, Leading: func() bool { return true },
 	})

@@ -28,11 +28,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -52,7 +52,7 @@ type Config struct {
 	Redact   *redact.Redactor
 	Nodes    *node.Nodes
 	// Node returns the live link to a node.
-	Node func(nodeID string) (tool.Node, error)
+	Node func(nodeID string) (machine.Link, error)
 	// JailOf returns what a task's jail is made of.
 	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)
 	// Now is the clock; nil for time.Now.
@@ -72,7 +72,7 @@ func New(cfg Config) *Artifacts {
 
 // node returns the link to a node that knows what it will be asked for: its
 // capability is at least that. To do names it.
-func (a *Artifacts) node(ctx context.Context, id string, capability int32, todo string) (tool.Node, error) {
+func (a *Artifacts) node(ctx context.Context, id string, capability int32, todo string) (machine.Link, error) {
 	link, err := a.cfg.Node(id)
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (a *Artifacts) Collect(ctx context.Context, orgID, taskID string, from Plac
 }
 
 // describe gathers the answer of one question.
-func describe(ctx context.Context, link tool.Node, req *nodev1.DescribeFilesRequest) (*nodev1.DescribeFilesResponse, error) {
+func describe(ctx context.Context, link machine.Link, req *nodev1.DescribeFilesRequest) (*nodev1.DescribeFilesResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := link.Files().DescribeFiles(ctx, req)
@@ -256,7 +256,7 @@ func alike(a, b *nodev1.UploadEntry) bool {
 }
 
 // at returns what is at the paths of some entries in a folder, by their paths.
-func at(ctx context.Context, link tool.Node, jailID, folder string, entries []*nodev1.UploadEntry) (map[string]*nodev1.UploadEntry, error) {
+func at(ctx context.Context, link machine.Link, jailID, folder string, entries []*nodev1.UploadEntry) (map[string]*nodev1.UploadEntry, error) {
 	out := map[string]*nodev1.UploadEntry{}
 	for part := range slices.Chunk(entries, maxFiles) {
 		req := &nodev1.DescribeFilesRequest{JailId: jailID, Exact: true, MaxFiles: maxFiles, MaxBytes: 1 << 62}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/task/tasktest"
@@ -34,7 +34,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{Fixture: tasktest.New(t), away: map[string]bool{}}
 	r.artifacts = artifact.New(artifact.Config{
 		Store: r.Store, Recorder: r.Recorder, Redact: &redact.Redactor{},
-		Node: func(id string) (tool.Node, error) {
+		Node: func(id string) (machine.Link, error) {
 			if r.away[id] {
 				return nil, fault.New(fault.Unavailable, "node %s is not connected", id)
 			}

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -109,7 +109,7 @@ func cleanFolder(folder string) (string, error) {
 }
 
 // toSend returns what is not at the target yet, each with what it may replace.
-func (a *Artifacts) toSend(ctx context.Context, c *Collection, target tool.Node, to Place, folder string, overwrite bool) ([]*nodev1.UploadEntry, error) {
+func (a *Artifacts) toSend(ctx context.Context, c *Collection, target machine.Link, to Place, folder string, overwrite bool) ([]*nodev1.UploadEntry, error) {
 	there, err := at(ctx, target, to.Jail.GetJailId(), folder, c.Entries)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (a *Artifacts) before(ctx context.Context, orgID string, to Place) (map[str
 }
 
 // resume has large files go on where an earlier transfer broke off.
-func resume(ctx context.Context, target tool.Node, jailID, folder string, entries []*nodev1.UploadEntry) error {
+func resume(ctx context.Context, target machine.Link, jailID, folder string, entries []*nodev1.UploadEntry) error {
 	var large []*nodev1.UploadEntry
 	for _, e := range entries {
 		if e.GetType() == "file" && e.GetSize() >= compareFrom {
@@ -192,7 +192,7 @@ func resume(ctx context.Context, target tool.Node, jailID, folder string, entrie
 }
 
 // carry has contents flow from one node to the other.
-func carry(ctx context.Context, source, target tool.Node, from string, begin *nodev1.UploadFilesRequest_Begin, entries []*nodev1.UploadEntry) (*nodev1.UploadFilesResponse, error) {
+func carry(ctx context.Context, source, target machine.Link, from string, begin *nodev1.UploadFilesRequest_Begin, entries []*nodev1.UploadEntry) (*nodev1.UploadFilesResponse, error) {
 	to := begin.GetJailId()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -228,7 +228,7 @@ func carry(ctx context.Context, source, target tool.Node, from string, begin *no
 }
 
 // pass reads files from their node and sends them on.
-func pass(ctx context.Context, source tool.Node, jailID string, files []*nodev1.UploadEntry, send func(*nodev1.UploadFilesRequest) error) error {
+func pass(ctx context.Context, source machine.Link, jailID string, files []*nodev1.UploadEntry, send func(*nodev1.UploadFilesRequest) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	in, err := source.Files().DownloadFiles(ctx, &nodev1.DownloadFilesRequest{JailId: jailID, Entries: files})

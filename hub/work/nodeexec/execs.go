@@ -8,13 +8,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -31,7 +31,7 @@ type Config struct {
 	Vault    *vault.Vault
 	Redact   *redact.Redactor
 	// Node returns the live link to a node, or an error of kind Unavailable.
-	Node func(nodeID string) (tool.Node, error)
+	Node func(nodeID string) (machine.Link, error)
 	// JailOf returns what the jail of a task is made of; of the task only
 	// organisation, agent, version and jail are looked at.
 	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)

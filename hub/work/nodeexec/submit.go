@@ -10,11 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -218,7 +218,7 @@ func (e *Execs) seal(spec *nodev1.ExecSpec) ([]byte, error) {
 
 // send asks the node to start a command, making its jail where it is not
 // running.
-func (e *Execs) send(ctx context.Context, link tool.Node, jail *nodev1.JailSpec, spec *nodev1.ExecSpec) error {
+func (e *Execs) send(ctx context.Context, link machine.Link, jail *nodev1.JailSpec, spec *nodev1.ExecSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	host := jail.GetRootfs() == hostRootfs

@@ -63,6 +63,21 @@ func Transitions() map[State][]State {
 	return out
 }
 
+// States returns the names of all states, sorted.
+func States() []string {
+	out := make([]string, 0, len(transitions))
+	for s := range transitions {
+		out = append(out, string(s))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// OpenStates returns the names of the states that are not final, sorted.
+func OpenStates() []string {
+	return slices.DeleteFunc(States(), func(name string) bool { return State(name).Final() })
+}
+
 // Final reports whether the state never changes again.
 func (s State) Final() bool { return len(transitions[s]) == 0 }
 

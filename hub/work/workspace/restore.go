@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -95,7 +95,7 @@ func (w *Workspaces) find(ctx context.Context, t db.Task, iteration int32) (*Res
 }
 
 // see asks the node what giving a workspace back would change now.
-func (w *Workspaces) see(ctx context.Context, r *Restore, node tool.Node) error {
+func (w *Workspaces) see(ctx context.Context, r *Restore, node machine.Link) error {
 	seen, err := node.Snapshots().UndoChanges(ctx, &nodev1.UndoChangesRequest{
 		JailId: r.JailID, Range: &nodev1.ChangeRange{From: r.State}, ExpectRecord: r.Record, Preview: true,
 	})
@@ -190,7 +190,7 @@ const restoreTries = 5
 // Restore gives back the workspace that a task is to begin with, once. Nobody
 // else's task works there: admission sees to that. Where others changed it since
 // the task was submitted it is refused, as it would have been then.
-func (w *Workspaces) Restore(ctx context.Context, t db.Task, node tool.Node) error {
+func (w *Workspaces) Restore(ctx context.Context, t db.Task, node machine.Link) error {
 	row, err := w.cfg.Store.PendingRestore(ctx, db.PendingRestoreParams{OrgID: t.OrgID, TaskID: &t.ID})
 	if store.IsNotFound(err) {
 		return nil

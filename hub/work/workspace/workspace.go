@@ -21,11 +21,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -42,7 +42,7 @@ type Config struct {
 	Recorder *event.Recorder
 	Redact   *redact.Redactor
 	// Node returns the live link to a node.
-	Node func(nodeID string) (tool.Node, error)
+	Node func(nodeID string) (machine.Link, error)
 	// Irreversible are the names of the tools of which something cannot be undone.
 	Irreversible []string
 	// Window is how long after the end of a task its changes can be taken back;
@@ -372,7 +372,7 @@ func (w *Workspaces) carryOn(ctx context.Context, rows []db.Undo) error {
 const settleAfter = time.Minute
 
 // carryOut has a stored undo done and stores what came of it.
-func (w *Workspaces) carryOut(ctx context.Context, node tool.Node, row db.Undo) (*nodev1.UndoChangesResponse, error) {
+func (w *Workspaces) carryOut(ctx context.Context, node machine.Link, row db.Undo) (*nodev1.UndoChangesResponse, error) {
 	how := nodev1.OnConflict_ON_CONFLICT_REFUSE
 	for value, word := range conflictWords {
 		if word == row.OnConflict {

@@ -1,0 +1,19 @@
+// Package machine declares how the hub reaches a node's services.
+//
+// A [Link] is the connection to one node, over this replica's own link or through
+// the replica that holds it; hub/fleet/edge provides both and callers cannot tell
+// them apart. Every call on a link fails with fault.NodeUnavailable while the node
+// is not connected, and none of them is retried here: what may be repeated is for
+// the caller to decide.
+package machine
+
+import nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+
+// Link gives clients of a node's services.
+type Link interface {
+	Exec() nodev1.ExecServiceClient
+	Jails() nodev1.JailServiceClient
+	Files() nodev1.FileServiceClient
+	Snapshots() nodev1.SnapshotServiceClient
+	Egress() nodev1.EgressServiceClient
+}
