@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -105,9 +106,10 @@ func (r *rig) unmount() {
 // eventually waits for processes of their own, which give no other signal.
 func (r *rig) eventually(within time.Duration, what string, condition func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(within); !condition(); <-time.After(30 * time.Millisecond) {
+	limit := waittest.Limit(within)
+	for end := time.Now().Add(limit); !condition(); <-time.After(30 * time.Millisecond) {
 		if time.Now().After(end) {
-			require.Failf(r.t, "it does not come about within "+within.String(), "%s\ntasks that are open: %+v", what, r.open())
+			require.Failf(r.t, "waited "+limit.String(), "for %s\ntasks that are open: %+v", what, r.open())
 		}
 	}
 }
@@ -258,7 +260,7 @@ const callTimeout = 5 * time.Second
 func (r *rig) retry(what string, call func(ctx context.Context) error) {
 	r.t.Helper()
 	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
+	for end := time.Now().Add(waittest.Limit(time.Minute)); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(r.t.Context(), callTimeout)
 		err = call(ctx)
 		cancel()

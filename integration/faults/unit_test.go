@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
 const (
@@ -182,7 +184,7 @@ func (u *unit) stop(t testing.TB) {
 	u.mu.Unlock()
 	select {
 	case <-u.ended:
-	case <-time.After(stopPatience):
+	case <-time.After(waittest.Limit(stopPatience)):
 		t.Errorf("%s did not stop within %s", u.name, stopPatience)
 		u.kill()
 		<-u.ended

@@ -21,6 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -171,12 +172,12 @@ var rests = map[deckhandv1.TaskState]bool{
 func (r *rig) rested(id string) *deckhandv1.Task {
 	r.t.Helper()
 	var task *deckhandv1.Task
-	require.Eventually(r.t, func() bool {
+	waittest.Until(r.t, time.Minute, "task "+id+" to come to rest", func() bool {
 		res, err := r.client.Tasks.GetTask(r.t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
 		require.NoError(r.t, err)
 		task = res.Msg.GetTask()
 		return rests[task.GetState()]
-	}, 60*time.Second, 20*time.Millisecond, "task %s to come to rest", id)
+	})
 	return task
 }
 

@@ -1,7 +1,8 @@
 // Command testenv starts what a whole run of tests shares, a private
 // PostgreSQL and, for root, a private containerd, runs the command it is given
 // with their addresses in the environment, stops them, removes what they left,
-// and exits as the command did.
+// and exits as the command did. It also measures how fast the machine is, which
+// the limits of waiting tests are multiplied by (package waittest).
 //
 //	go run ./scripts/testenv go test ./...
 package main
@@ -10,16 +11,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc64"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/containerd"
+	"github.com/deckhand-sh/deckhand/node/jail/initbin"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
@@ -74,6 +81,9 @@ func run(command []string) (code int, err error) {
 // environment names already is used as it is.
 func prepare(ctx context.Context, dir string) (env []string, services *lifecycle.Group, err error) {
 	services = &lifecycle.Group{}
+	if os.Getenv(waittest.EnvFactor) == "" {
+		env = append(env, fmt.Sprintf("%s=%d", waittest.EnvFactor, slowness()))
+	}
 	if os.Getenv(postgrestest.EnvURL) == "" {
 		cluster, err := postgres.Config{DataDir: filepath.Join(dir, "pg"), Fast: true}.Complete(ctx)
 		if err != nil {
@@ -89,6 +99,34 @@ func prepare(ctx context.Context, dir string) (env []string, services *lifecycle
 		}
 		services.Add("containerd", daemon)
 		env = append(env, jailtest.EnvContainerd+"="+daemon.Address())
+		init, err := initbin.Extract(dir, initbin.Init)
+		if err == nil {
+			env = append(env, jailtest.EnvInit+"="+init)
+		} else if !errors.Is(err, initbin.ErrAbsent) {
+			return nil, nil, err
+		}
 	}
 	return env, services, nil
+}
+
+// usual is how long the work of slowness takes on two processors of a usual
+// server that do nothing else.
+const usual = 250 * time.Millisecond
+
+// slowness returns how many times longer work takes here and now than on two idle
+// processors of a usual server, rounded up and at least 1. Rounding keeps the
+// results of `go test` in its cache.
+func slowness() int {
+	work := make([]byte, 1<<20)
+	start := time.Now()
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			for range 200 {
+				_ = crc64.Checksum(work, crc64.MakeTable(crc64.ECMA))
+			}
+		})
+	}
+	group.Wait()
+	return max(1, int(math.Ceil(float64(time.Since(start))/float64(usual))))
 }

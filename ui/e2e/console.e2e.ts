@@ -1,8 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { pages } from "./pages";
-import { work } from "./work";
-import { accessible, cli, close, enabled, inBothThemes, kill, live, newest, open, persona, poll, start, state, steps, tell, token, url } from "./world";
+import { accessible, cli, close, enabled, everyPage, inBothThemes, kill, live, newest, open, persona, poll, start, state, steps, tell, token, url } from "./world";
 
 let page: Page;
 let problems: string[];
@@ -11,15 +9,6 @@ beforeAll(async () => {
   ({ page, problems } = await open());
 });
 afterAll(close);
-
-const everyPage = async (suffix: string) => {
-  for (const p of pages) {
-    await page.goto(`${url}/${p.path}`);
-    await page.getByRole("heading", { level: 1, name: p.heading }).waitFor();
-    await page.locator("[aria-label=Loading]").first().waitFor({ state: "detached" });
-    await inBothThemes(page, `${p.name}-${suffix}`);
-  }
-};
 
 describe("the console", () => {
   it("lets nobody in without a token, and goes on to where one wanted to go", async () => {
@@ -37,7 +26,7 @@ describe("the console", () => {
   });
 
   it("teaches the first command where there is nothing", async () => {
-    await everyPage("empty");
+    await everyPage(page, "empty");
     await page.goto(`${url}/fleet`);
     await page.getByText("deckhand agent apply -f personas/").waitFor();
   });
@@ -261,8 +250,6 @@ turns:
     await page.getByRole("heading", { name: "Tasks", level: 1 }).waitFor();
   });
 
-  work(() => page);
-
   it("has one stream for all tabs, and another leads when the first is closed", async () => {
     const other = await page.context().newPage();
     await other.goto(`${url}/fleet`);
@@ -291,21 +278,6 @@ turns:
     await accessible(page, "palette");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: /careful/ }).waitFor();
-  });
-
-  it("is accessible with everything on it, in both themes", async () => {
-    await everyPage("full");
-    // On a narrow screen nothing is lost to the side, either.
-    await page.setViewportSize({ width: 400, height: 800 });
-    for (const p of pages.filter((p) => p.narrow)) {
-      await page.goto(`${url}/${p.path}`);
-      await page.getByRole("heading", { level: 1, name: p.heading }).waitFor();
-      await page.locator("[aria-label=Loading]").first().waitFor({ state: "detached" });
-      await inBothThemes(page, `${p.name}-narrow`);
-      const [wide, there] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
-      expect(wide, `${p.name}: no wider than the window`).toBeLessThanOrEqual(there!);
-    }
-    await page.setViewportSize({ width: 1440, height: 900 });
     expect(problems, "what the browser complained of").toEqual([]);
   });
 

@@ -4,11 +4,12 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
 import { expect } from "vitest";
+import { pages } from "./pages";
 
-// What integration/console_test.go says.
+// What integration/console sets.
 function env(name: string): string {
   const value = process.env[name];
-  if (!value) throw new Error(`${name} is not set: run this by go test ./integration -run Console`);
+  if (!value) throw new Error(`${name} is not set: run this by make test PKG=./integration/console`);
   return value;
 }
 
@@ -19,8 +20,9 @@ const control = env("DECKHAND_E2E_CONTROL");
 // Where screenshots go.
 const artefacts = process.env.DECKHAND_E2E_ARTEFACTS;
 
-// patience is how long anything may take on a busy machine, in milliseconds.
-export const patience = 90_000;
+// patience is how long anything may take, in milliseconds: longer on a slow or busy
+// machine, as in the tests written in Go (internal/waittest).
+export const patience = 90_000 * Math.max(1, Number(process.env.DECKHAND_TEST_WAIT_FACTOR) || 1);
 
 async function post(path: string, body: unknown = {}): Promise<string> {
   const res = await fetch(control + path, { method: "POST", body: JSON.stringify(body) });
@@ -137,5 +139,15 @@ export async function inBothThemes(page: Page, name: string) {
       mkdirSync(artefacts, { recursive: true });
       await page.screenshot({ path: join(artefacts, `${name}-${theme}.png`) });
     }
+  }
+}
+
+// everyPage checks each page in both themes; suffix tells its pictures apart.
+export async function everyPage(page: Page, suffix: string) {
+  for (const p of pages) {
+    await page.goto(`${url}/${p.path}`);
+    await page.getByRole("heading", { level: 1, name: p.heading }).waitFor();
+    await page.locator("[aria-label=Loading]").first().waitFor({ state: "detached" });
+    await inBothThemes(page, `${p.name}-${suffix}`);
   }
 }

@@ -26,6 +26,9 @@ import (
 // to share.
 const EnvContainerd = "DECKHAND_TEST_CONTAINERD"
 
+// EnvInit names a deckhand-init of this source, for a whole run of tests to share.
+const EnvInit = "DECKHAND_TEST_INIT"
+
 // EnvSoak asks, when it is set, for the full size of tests that take long at it.
 const EnvSoak = "DECKHAND_SOAK"
 
@@ -54,8 +57,10 @@ func Run(m *testing.M) int {
 		return failed(err)
 	}
 	defer os.RemoveAll(dir)
-	if shared.init, err = buildInit(dir); err != nil {
-		return failed(err)
+	if shared.init = os.Getenv(EnvInit); shared.init == "" {
+		if shared.init, err = buildInit(dir); err != nil {
+			return failed(err)
+		}
 	}
 	if shared.address = os.Getenv(EnvContainerd); shared.address == "" {
 		c, err := start(dir)
@@ -103,6 +108,9 @@ func InitPath(tb testing.TB) string {
 	tb.Helper()
 	if shared.init != "" {
 		return shared.init
+	}
+	if path := os.Getenv(EnvInit); path != "" {
+		return path
 	}
 	path, err := buildInit(tb.TempDir())
 	require.NoError(tb, err)

@@ -1,0 +1,201 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/integration/harness"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+)
+
+// The stories of ui/e2e that show what the console is: login, watching and
+// steering an agent, approvals, undo, the death of the hub.
+func TestConsoleInABrowser(t *testing.T) {
+	t.Parallel()
+	tell(t, "console")
+}
+
+// The stories of ui/e2e about daily work: making agents, answering them, chat,
+// terminals and enrolment, and that every page with content on it is accessible.
+func TestDailyWorkInABrowser(t *testing.T) {
+	t.Parallel()
+	tell(t, "work")
+}
+
+// tell runs one file of stories in a browser on a `deckhand up` of its own. What
+// they need done outside of the browser they ask of this test.
+func tell(t *testing.T, file string) {
+	t.Helper()
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		browser, err = exec.LookPath("chromium-browser")
+	}
+	require.NoError(t, err, "scripts/setup installs it")
+	s := &stories{
+		fleet: &harness.Fleet{T: t, Dir: jailtest.Dir(t)}, t: t, port: quietPort(t), calls: make(chan func()),
+		nodeDir: jailtest.Dir(t), containerd: jailtest.Containerd(t),
+	}
+	t.Cleanup(func() {
+		jailtest.RemoveAll(t, jail.Config{DataDir: s.nodeDir, Containerd: s.containerd, Namespace: harness.NamespaceOf(s.nodeDir)})
+	})
+	s.up()
+	token, err := os.ReadFile(filepath.Join(s.fleet.Dir, "admin-token"))
+	require.NoError(t, err)
+	control := httptest.NewServer(s)
+	defer control.Close()
+
+	// The log is of use when it fails; CI keeps the pictures.
+	artefacts := os.Getenv("DECKHAND_ARTEFACTS")
+	if artefacts != "" {
+		artefacts = filepath.Join(artefacts, file)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), waittest.Limit(20*time.Minute))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "node_modules/vitest/vitest.mjs", "run", "--config", "e2e/vitest.config.ts", "e2e/"+file+".e2e.ts")
+	cmd.Dir = "../../ui"
+	// With all that it started.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Env = append(os.Environ(),
+		fmt.Sprintf("DECKHAND_E2E_URL=http://127.0.0.1:%d", s.port), "DECKHAND_E2E_TOKEN="+strings.TrimSpace(string(token)),
+		"DECKHAND_E2E_CONTROL="+control.URL, "DECKHAND_E2E_CHROMIUM="+browser, "DECKHAND_E2E_ARTEFACTS="+artefacts, "NO_COLOR=1")
+	var out harness.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case call := <-s.calls:
+			call()
+		case err := <-ended:
+			require.NoError(t, err, "%s", harness.Tail(out.String(), 20_000))
+			t.Log(harness.Tail(out.String(), 4_000))
+			return
+		}
+	}
+}
+
+// stories does for the browser's side what happens outside of the browser.
+type stories struct {
+	fleet *harness.Fleet
+	t     *testing.T
+	port  int
+	p     *harness.Process
+	// node is the one that a story enrols, with its own folder and containerd.
+	node                *harness.Process
+	nodeDir, containerd string
+	// calls are what stories ask for; the test's own goroutine does it.
+	calls chan func()
+}
+
+// quietPort returns a port that nobody listens on, and that the kernel gives to
+// nobody by itself while the hub is away.
+func quietPort(t *testing.T) int {
+	for range 100 {
+		port := 20_000 + rand.IntN(10_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
+func (s *stories) up() {
+	s.p = harness.Start(s.t, nil, harness.Binary(s.t, "deckhand"), "up", "--data-dir", s.fleet.Dir, "--listen", fmt.Sprintf("127.0.0.1:%d", s.port),
+		"--edge-listen", "127.0.0.1:0", "--lease-ttl", harness.LeaseTTL.String())
+	waittest.Until(s.t, 2*time.Minute, "everything to be up", func() bool {
+		select {
+		case <-s.p.Done:
+			s.t.Fatalf("it ended: %s", s.p.Output.String())
+		default:
+		}
+		return strings.Contains(s.p.Output.String(), "Deckhand is up")
+	})
+}
+
+// ServeHTTP has done what a story asks for.
+func (s *stories) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	done := make(chan struct{})
+	call := func() {
+		defer close(done)
+		out, err := s.do(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		_, _ = io.WriteString(w, out)
+	}
+	select {
+	case s.calls <- call:
+		<-done
+	case <-r.Context().Done():
+	}
+}
+
+func (s *stories) do(r *http.Request) (string, error) {
+	switch r.URL.Path {
+	case "/kill":
+		s.p.Kill()
+		return "", nil
+	case "/start":
+		s.up()
+		return "", nil
+	case "/join":
+		var j struct{ Command, Name string }
+		if err := json.NewDecoder(r.Body).Decode(&j); err != nil {
+			return "", err
+		}
+		words := strings.Fields(j.Command)
+		if len(words) < 2 || words[1] != "deckhand-node" {
+			return "", fmt.Errorf("this enrols nothing: %s", j.Command)
+		}
+		s.node = harness.Start(s.t, words[:1], harness.Binary(s.t, "deckhand-node"), append(words[2:],
+			"--name", j.Name, "--data-dir", s.nodeDir, "--containerd", s.containerd, "--containerd-namespace", harness.NamespaceOf(s.nodeDir))...)
+		return "", nil
+	case "/leave":
+		s.node.Kill()
+		return "", nil
+	case "/persona":
+		var p struct {
+			Name, Script string
+			Keys         []string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
+			return "", err
+		}
+		s.fleet.Persona(p.Name, p.Script, p.Keys...)
+		return "", nil
+	case "/cli":
+		var args []string
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			return "", err
+		}
+		res := harness.Run(s.t, []string{"DECKHAND_DATA_DIR=" + s.fleet.Dir}, args...)
+		if res.Code != 0 {
+			return "", fmt.Errorf("deckhand %s: exit %d: %s", strings.Join(args, " "), res.Code, res.Err)
+		}
+		return res.Out, nil
+	}
+	return "", errors.New("there is no " + r.URL.Path)
+}

@@ -1,0 +1,12 @@
+// Package console tells the stories of ui/e2e to the console in a real browser, on
+// a real `deckhand up` with the scripted model. It needs root.
+package console
+
+import (
+	"os"
+	"testing"
+
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(jailtest.Run(m)) }

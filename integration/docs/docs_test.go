@@ -1,0 +1,326 @@
+package docs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/integration/harness"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+)
+
+// commandOf finds what a line of a code block runs.
+var commandOf = regexp.MustCompile(`^(?:\$ )?(?:sudo )?((?:[A-Z_]+=\S+ )*(?:bin/)?(?:deckhand|deckhand-node|make|apt-get|curl) .*)$`)
+
+// documented returns every command in the code blocks of a document, lines that
+// end in a backslash joined.
+func documented(t *testing.T, path string) []string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var out []string
+	inside := false
+	for line := range strings.Lines(strings.ReplaceAll(string(data), "\\\n", " ")) {
+		line = strings.Join(strings.Fields(line), " ")
+		if strings.HasPrefix(line, "```") {
+			inside = !inside
+			continue
+		}
+		if m := commandOf.FindStringSubmatch(line); inside && m != nil {
+			out = append(out, m[1])
+		}
+	}
+	return out
+}
+
+// Every command in the README and the docs works as it is written there, hosts
+// and secrets put in.
+func TestEveryDocumentedCommandWorks(t *testing.T) {
+	t.Parallel()
+	dir := jailtest.Dir(t)
+	up := harness.Start(t, nil, harness.Binary(t, "deckhand"), "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0")
+	waittest.Until(t, time.Minute, "everything to be up", func() bool { return strings.Contains(up.Output.String(), "Deckhand is up") })
+	f := &harness.Fleet{T: t, Dir: dir}
+	log := filepath.Join(t.TempDir(), "dpkg.log")
+	require.NoError(t, os.WriteFile(log, []byte(strings.Repeat("2026-11-20 10:00:00 install bash:amd64 <none> 5.2\n", 20)), 0o600))
+	home := t.TempDir()
+
+	var nodes []struct{ Name, Status string }
+	f.Connected(1)
+	f.JSON(&nodes, "node", "list")
+
+	inPlace := strings.NewReplacer(
+		"web-1", nodes[0].Name,
+		"/var/log/dpkg.log", log,
+		"https://hub.example.com", f.URL(),
+		"dhu_…", strings.TrimSpace(harness.ReadFile(t, filepath.Join(dir, "admin-token"))),
+	)
+	roles := &roles{t: t}
+	stage := &stage{Fleet: f, dir: t.TempDir()}
+	docs, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	ran := 0
+	for _, path := range append([]string{"../../README.md"}, docs...) {
+		end := stage.set(filepath.Base(path))
+		for _, command := range documented(t, path) {
+			ran++
+			words := strings.Fields(command)
+			switch {
+			case command == "make test", strings.HasPrefix(command, "apt-get install"):
+				// This is make test, and its set-up has installed the packages.
+			case command == "make demo":
+				demo(t)
+			case strings.HasSuffix(words[0], "deckhand") && words[1] == "up":
+				// Runs since the beginning.
+			case roles.is(words):
+				roles.run(command)
+			default:
+				command = inPlace.Replace(command)
+				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item, "DIGEST", stage.digest, "dlv_3q9", stage.delivery,
+					"http://10.0.0.7:8000", stage.server).Replace(command)
+				cmd := exec.Command("bash", "-c", command)
+				cmd.Dir = harness.Root
+				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.Binary(t, "deckhand"))+":"+os.Getenv("PATH"),
+					"DECKHAND_DATA_DIR="+dir, "HOME="+home, "XDG_CONFIG_HOME=")
+				out, err := cmd.CombinedOutput()
+				require.NoError(t, err, "%s: %s\n%s", path, command, out)
+				stage.ran(command)
+			}
+		}
+		end()
+	}
+	require.Greater(t, ran, 12, "the commands were not found")
+}
+
+// stage has what a document's commands are about.
+type stage struct {
+	*harness.Fleet
+
+	dir string
+	// task, item and delivery stand for task_3q9, inbox_3q9 and dlv_3q9.
+	task, item, delivery string
+	// digest stands for DIGEST: what was shown of the item.
+	digest string
+	// server is a model server.
+	server string
+}
+
+// set brings about what a document begins with. What it answers clears up
+// afterwards.
+func (s *stage) set(document string) (end func()) {
+	switch document {
+	case "README.md":
+		// It brings the first task about itself.
+		return func() { s.task = strings.Fields(s.CLI(0, "task", "list", "-o", "name").Out)[0] }
+	case "control.md":
+		before := s.task
+		s.task = s.runs("sleeper", "tools: [shell_exec]", "sleep 600")
+		waittest.Until(s.T, time.Minute, "the task to run", func() bool {
+			return strings.Contains(s.CLI(0, "task", "list", "--state", "running", "-o", "name").Out, s.task)
+		})
+		return func() {
+			s.CLI(0, "task", "cancel", s.task)
+			for _, hold := range strings.Fields(s.CLI(0, "hold", "list", "-o", "name").Out) {
+				s.CLI(0, "hold", "release", hold)
+			}
+			s.task = before
+		}
+	case "api.md":
+		// It submits to the agent of the quickstart.
+		before := s.task
+		s.CLI(0, "agent", "apply", "-f", "../../docs/quickstart/")
+		return func() { s.task = before }
+	case "providers.md":
+		// Connecting asks for the models that there are.
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) }))
+		s.server = server.URL
+		return server.Close
+	case "triggers.md":
+		s.CLI(0, "trigger", "create", "by-hand", "--agent", "log-triage", "--manual")
+		s.delivery = strings.TrimSpace(s.CLI(0, "trigger", "fire", "by-hand", "-o", "name").Out)
+	case "modes.md":
+		before := s.task
+		s.task = s.runs("coder", "mode: review\ntools: [shell_exec]", "touch report")
+		waittest.Until(s.T, time.Minute, "the review to be asked for", func() bool {
+			s.item = strings.TrimSpace(s.CLI(0, "inbox", "list", "--kind", "review", "--task", s.task, "-o", "name").Out)
+			return s.item != ""
+		})
+		return func() { s.task = before }
+	case "inbox.md":
+		s.runs("cleaner", "tools: [shell_exec]\napprovals: {tools: [shell_exec]}", "rm -rf old")
+		waittest.Until(s.T, time.Minute, "the question to be asked", func() bool {
+			s.item = strings.TrimSpace(s.CLI(0, "inbox", "list", "-o", "name").Out)
+			return s.item != ""
+		})
+	}
+	return func() {}
+}
+
+// ran waits for what the commands after this one are about: a task of the
+// quickstart's agent, and the approval that it asks for.
+func (s *stage) ran(command string) {
+	s.T.Helper()
+	if !strings.HasPrefix(command, "deckhand run first-agent") && !strings.Contains(command, "/SubmitTask") {
+		return
+	}
+	var items []struct{ ID, TaskID, ShownDigest string }
+	waittest.Until(s.T, time.Minute, "the approval to be asked for", func() bool {
+		s.JSON(&items, "inbox", "list", "--agent", "first-agent")
+		return len(items) == 1
+	})
+	s.task, s.item, s.digest = items[0].TaskID, items[0].ID, items[0].ShownDigest
+}
+
+// runs begins a task that runs a command, and answers its id.
+func (s *stage) runs(agent, keys, command string) string {
+	s.T.Helper()
+	for file, text := range map[string]string{
+		agent + ".md": "---\nname: " + agent + "\ndescription: For the docs.\nprovider: script\nscript: " + agent + ".yaml\n" +
+			"limits: {iterations: 5}\nworkspace: {scope: task}\n" + keys + "\n---\nGo on.\n",
+		agent + ".yaml": "turns:\n  - calls: [{tool: shell_exec, arguments: {command: " + command + "}}]\n" +
+			"  - calls: [{tool: complete_task, arguments: {summary: done}}]\n",
+	} {
+		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600))
+	}
+	s.CLI(0, "agent", "apply", "-f", filepath.Join(s.dir, agent+".md"))
+	return strings.TrimSpace(s.CLI(0, "run", agent, "-o", "name").Out)
+}
+
+// demo runs make demo, which cleans up after itself.
+func demo(t *testing.T) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "app.log")
+	require.NoError(t, os.WriteFile(log, []byte(strings.Repeat("2026-11-20T10:00:00Z ERROR cannot reach db-1: timeout\n", 30)), 0o600))
+	cmd := exec.Command("make", "-s", "-C", harness.Root, "demo")
+	cmd.Env = append(os.Environ(), "LOG="+log, "ANTHROPIC_API_KEY=")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, text := range []string{"Model: scripted", "phase execute_action", "db-1", "cost", "task_"} {
+		require.Contains(t, string(out), text)
+	}
+}
+
+// roles runs the documented hub, worker and node, one after the other, on a
+// database and a NATS server of their own.
+type roles struct {
+	t       *testing.T
+	replace *strings.Replacer
+	dir     string
+	hub     *harness.Process
+}
+
+func (r *roles) is(words []string) bool {
+	for i, word := range words {
+		if word == "deckhand-node" {
+			return true
+		}
+		if word == "deckhand" {
+			// The token of the role's own hub, which its node then uses.
+			return words[i+1] == "hub" || words[i+1] == "worker" || (words[i+1] == "node" && words[i+2] == "token")
+		}
+	}
+	return false
+}
+
+func (r *roles) run(command string) {
+	t := r.t
+	t.Helper()
+	if r.hub == nil {
+		r.prepare()
+	}
+	token := func(name string) string { return strings.TrimSpace(harness.ReadFile(t, filepath.Join(r.dir, name))) }
+	env := []string{"DECKHAND_DATA_DIR=" + r.dir, "SSL_CERT_FILE=" + filepath.Join(r.dir, "hub.pem")}
+	var words []string
+	if r.hub != nil {
+		command = strings.NewReplacer("https://hub.example.com:7800", strings.TrimSpace(harness.ReadFile(t, filepath.Join(r.dir, "hub-url"))),
+			"dhw_...", token("worker-token")).Replace(command)
+		if before, after, found := strings.Cut(command, "dhj_..."); found {
+			command = before + r.joinToken(env) + after
+		}
+	}
+	for _, word := range strings.Fields(r.replace.Replace(command)) {
+		if len(words) == 0 && strings.Contains(word, "=") {
+			env = append(env, word)
+		} else {
+			words = append(words, word)
+		}
+	}
+	switch words[0] + " " + words[1] {
+	case "deckhand hub":
+		r.hub = harness.Start(t, env, harness.Binary(t, "deckhand"), words[1:]...)
+		waittest.Until(t, time.Minute, "the hub to be ready", func() bool { return strings.Contains(r.hub.Output.String(), "hub is ready") })
+	case "deckhand worker":
+		p := harness.Start(t, env, harness.Binary(t, "deckhand"), words[1:]...)
+		waittest.Until(t, time.Minute, "the worker to be registered", func() bool { return strings.Contains(p.Output.String(), "registered") })
+	case "deckhand node":
+		require.NotEmpty(t, r.joinToken(env))
+	default:
+		nodeDir, namespace := jailtest.Dir(t), "docs-"+filepath.Base(r.dir)
+		t.Cleanup(func() {
+			jailtest.RemoveAll(t, jail.Config{DataDir: nodeDir, Containerd: jailtest.Containerd(t), Namespace: namespace})
+		})
+		env = append(env, "DECKHAND_DATA_DIR="+nodeDir, "DECKHAND_CONTAINERD="+jailtest.Containerd(t), "DECKHAND_CONTAINERD_NAMESPACE="+namespace)
+		p := harness.Start(t, env, harness.Binary(t, "deckhand-node"), words[1:]...)
+		waittest.Until(t, time.Minute, "the node to be linked", func() bool { return strings.Contains(p.Output.String(), "linked to the hub") })
+	}
+}
+
+func (r *roles) joinToken(env []string) string {
+	res := harness.Run(r.t, env, "node", "token")
+	require.Zero(r.t, res.Code, res.Err)
+	return strings.TrimSpace(res.Out)
+}
+
+// prepare makes what the documentation's hub is told of: certificate, database
+// and NATS server.
+func (r *roles) prepare() {
+	t := r.t
+	r.dir = t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	for name, block := range map[string]*pem.Block{"hub.pem": {Type: "CERTIFICATE", Bytes: der}, "hub.key": {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		require.NoError(t, os.WriteFile(filepath.Join(r.dir, name), pem.EncodeToMemory(block), 0o600))
+	}
+	opts, err := server.ProcessConfigFile("../../docs/nats.conf")
+	require.NoError(t, err)
+	opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, t.TempDir(), true, true
+	nats, err := server.NewServer(opts)
+	require.NoError(t, err)
+	nats.Start()
+	t.Cleanup(func() { nats.Shutdown(); nats.WaitForShutdown() })
+	require.True(t, nats.ReadyForConnections(30*time.Second))
+	r.replace = strings.NewReplacer(
+		"postgres://deckhand:secret@db.example.com/deckhand", postgrestest.Database(t),
+		"tls://", "nats://", "nats.example.com:4222", strings.TrimPrefix(nats.ClientURL(), "nats://"),
+		"0.0.0.0:7800", "127.0.0.1:0", "0.0.0.0:7801", "127.0.0.1:0", "--edge-address hub.example.com:7801", "",
+		"hub.pem", filepath.Join(r.dir, "hub.pem"), "hub.key", filepath.Join(r.dir, "hub.key"),
+	)
+}

@@ -1,0 +1,12 @@
+// Package tool verifies tools of agents in real jails: egress, web search, MCP
+// servers, skills, and review mode, in which nothing leaves. It needs root.
+package tool
+
+import (
+	"os"
+	"testing"
+
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(jailtest.Run(m)) }

@@ -1,0 +1,163 @@
+package up
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/integration/harness"
+	"github.com/deckhand-sh/deckhand/internal/child"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/containerd"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+)
+
+// Everything on one machine, from nothing; a kill -9 loses nothing,
+// a second start finds everything again, and Ctrl-C leaves nothing running.
+func TestUpSurvivesKillAndStopsClean(t *testing.T) {
+	t.Parallel()
+	dir := jailtest.Dir(t)
+	up := func() *harness.Process { return startUp(t, dir) }
+	first := up()
+	f := &harness.Fleet{T: t, Dir: dir}
+	f.Persona("sleeper", harness.CountAndSleep)
+	id := f.Submit("sleeper")
+	f.Started(id)
+
+	second := harness.Run(t, nil, "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0")
+	require.NotZero(t, second.Code)
+	require.Contains(t, second.Err, "uses the data folder")
+
+	first.Kill()
+	again := up()
+	f.Ended(id)
+	steps := f.Steps(id)
+	require.Len(t, steps, 3)
+	require.Equal(t, "line 1\nline 2\nline 3\nline 4\nline 5\nline 6\ndone\n", f.CLI(0, "task", "logs", steps[0].ID).Out)
+	require.Equal(t, "ran\n", f.CLI(0, "task", "logs", steps[1].ID).Out, "the command ran exactly once")
+
+	again.Stop(t)
+	require.Zero(t, again.Cmd.ProcessState.ExitCode(), again.Output.String())
+	out, _ := exec.Command("pgrep", "-f", "-a", dir).CombinedOutput()
+	require.NotContains(t, string(out), "postgres", "the private PostgreSQL has stopped")
+	require.NotContains(t, string(out), filepath.Join(dir, "containerd", "config.toml"), "the private containerd has stopped")
+
+	// Once more, from rest.
+	third := up()
+	require.Equal(t, "TASK_STATE_SUCCEEDED", f.Task(id).State)
+	third.Stop(t)
+}
+
+// startUp starts everything in a folder and waits until it is up.
+func startUp(t *testing.T, dir string) *harness.Process {
+	t.Helper()
+	p := harness.Start(t, nil, harness.Binary(t, "deckhand"), "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0",
+		"--lease-ttl", harness.LeaseTTL.String())
+	waittest.Until(t, time.Minute, "everything to be up", func() bool {
+		mustRun(t, p)
+		return strings.Contains(p.Output.String(), "Deckhand is up")
+	})
+	return p
+}
+
+// mustRun fails the test when the process has ended.
+func mustRun(t *testing.T, p *harness.Process) {
+	t.Helper()
+	select {
+	case <-p.Done:
+		t.Fatalf("it ended: %s", p.Output.String())
+	default:
+	}
+}
+
+const countAndWait = `
+turns:
+  - text: I count and wait.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "echo ran >> counter; while [ ! -e go ]; do sleep 0.1; done; echo done"}
+  - text: How often did it run?
+    calls:
+      - tool: shell_exec
+        arguments: {command: "cat counter"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "counted"}
+`
+
+// A PostgreSQL and a containerd that die under up are started again. Meanwhile
+// callers are told to try again, and the task in hand goes on and ends once.
+func TestUpStartsWhatDiesAgain(t *testing.T) {
+	t.Parallel()
+	if containerd.Running(jail.DefaultContainerd) {
+		t.Skip("this machine runs a containerd of its own, which up would use")
+	}
+	dir := jailtest.Dir(t)
+	up := startUp(t, dir)
+	f := &harness.Fleet{T: t, Dir: dir}
+	f.Persona("waiter", countAndWait)
+	id := f.Submit("waiter")
+	f.Started(id)
+	for _, name := range []string{"postgres", "containerd"} {
+		file := filepath.Join(dir, name, name+".pid")
+		before, err := child.Read(file)
+		require.NoError(t, err)
+		require.True(t, before.Alive())
+		require.NoError(t, syscall.Kill(before.PID, syscall.SIGKILL))
+		waittest.Until(t, time.Minute, name+" to run again", func() bool {
+			mustRun(t, up)
+			now, err := child.Read(file)
+			require.NoError(t, err)
+			return now.Alive() && now != before
+		})
+	}
+	waittest.Until(t, time.Minute, "the task to be shown again", func() bool {
+		r := harness.Run(t, []string{"DECKHAND_DATA_DIR=" + dir}, "task", "show", id)
+		if r.Code != 0 {
+			require.Contains(t, r.Err, "try again")
+		}
+		return r.Code == 0
+	})
+	workspaces, err := filepath.Glob(filepath.Join(dir, "node", "workspaces", "*"))
+	require.NoError(t, err)
+	require.Len(t, workspaces, 1)
+	require.NoError(t, os.WriteFile(filepath.Join(workspaces[0], "go"), nil, 0o644)) //nolint:gosec // the jail's user looks at it
+	waittest.Until(t, time.Minute, "the task to end", func() bool {
+		mustRun(t, up)
+		return f.Task(id).State == "TASK_STATE_SUCCEEDED"
+	})
+	steps := f.Steps(id)
+	require.Len(t, steps, 3, "no call was made twice")
+	require.Equal(t, "ran\n", f.CLI(0, "task", "logs", steps[1].ID).Out)
+	// A jail of another agent's is made by the containerd that is back.
+	f.Persona("later", strings.Replace(countAndWait, "while [ ! -e go ]; do sleep 0.1; done; ", "", 1))
+	id = f.Submit("later")
+	waittest.Until(t, time.Minute, "a task in a new jail to end", func() bool {
+		mustRun(t, up)
+		return f.Task(id).State == "TASK_STATE_SUCCEEDED"
+	})
+	for _, name := range []string{"PostgreSQL", "containerd"} {
+		require.Contains(t, up.Output.String(), `"part":"`+name+`"`)
+	}
+	require.Contains(t, up.Output.String(), "signal: killed")
+}
+
+// What is missing is said in one line, with what to do.
+func TestUpSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	if containerd.Running(jail.DefaultContainerd) {
+		t.Skip("this machine runs a containerd of its own, which up would use")
+	}
+	r := harness.Run(t, []string{"PATH=/nonexistent"}, "up", "--data-dir", jailtest.Dir(t))
+	require.Equal(t, 1, r.Code, r.Err)
+	require.Contains(t, r.Err, "apt-get install containerd runc")
+	require.NotContains(t, r.Err, "goroutine")
+}
