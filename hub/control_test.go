@@ -14,11 +14,12 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-const patience = 30 * time.Second
+var patience = waittest.Limit(30 * time.Second)
 
 func (r *rig) pause(id string, next bool) *deckhandv1.Task {
 	r.t.Helper()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -61,7 +62,7 @@ func TestReadiness(t *testing.T) {
 		status, body = get(t, h.URL()+"/readyz")
 		return body == "serving: ok\ndatabase: ok\nbus: degraded: NATS cannot be reached for wake-ups\nvault: ok\n" ||
 			body == "serving: ok\ndatabase: ok\nbus: degraded: NATS cannot be reached for events\nvault: ok\n"
-	}, 20*time.Second, 20*time.Millisecond)
+	}, waittest.Limit(20*time.Second), 20*time.Millisecond)
 	require.Equal(t, http.StatusOK, status, "the hub works without it")
 
 	conn, err := pgx.Connect(t.Context(), h.DatabaseURL)
@@ -72,7 +73,7 @@ func TestReadiness(t *testing.T) {
 	require.Eventually(t, func() bool { // it is looked at once a second
 		status, body = get(t, h.URL()+"/readyz")
 		return status == http.StatusServiceUnavailable
-	}, 10*time.Second, 100*time.Millisecond)
+	}, waittest.Limit(10*time.Second), 100*time.Millisecond)
 	require.Contains(t, body, "database: it cannot be used")
 	require.Contains(t, health(""), `"SERVING_STATUS_NOT_SERVING"`)
 	status, _ = get(t, h.URL()+"/healthz")
@@ -106,7 +107,7 @@ func TestDraining(t *testing.T) {
 	require.ErrorContains(t, stream.Err(), "watch again from the last cursor")
 	select {
 	case <-stopped:
-	case <-time.After(30 * time.Second):
+	case <-time.After(waittest.Limit(30 * time.Second)):
 		t.Fatal("it does not stop")
 	}
 }

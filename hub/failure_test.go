@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -61,7 +62,7 @@ func TestATaskThatLosesItsWorkersIsEscalated(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return r.task(task.GetId()).GetState() == deckhandv1.TaskState_TASK_STATE_ESCALATED
-	}, 20*time.Second, 50*time.Millisecond)
+	}, waittest.Limit(20*time.Second), 50*time.Millisecond)
 	require.Contains(t, r.task(task.GetId()).GetReason(), "workers in a row were lost")
 }
 
@@ -136,7 +137,7 @@ func TestACancelWhileTheNodeIsAway(t *testing.T) {
 	require.NoError(t, r.node.Start(t.Context()))
 	select {
 	case <-killed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(waittest.Limit(20 * time.Second)):
 		t.Fatal("the command goes on")
 	}
 }
@@ -154,7 +155,7 @@ func TestAnEndingRunEndsItsCommands(t *testing.T) {
 		res, err := r.user.Tasks.ListSteps(t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: task.GetId()}))
 		require.NoError(t, err)
 		return res.Msg.GetSteps()[0].GetLogBytes() == int64(len("half"))
-	}, 10*time.Second, 20*time.Millisecond, "step %s tells of its output", step.GetId())
+	}, waittest.Limit(10*time.Second), 20*time.Millisecond, "step %s tells of its output", step.GetId())
 }
 
 // What is shown is masked; what a run goes on from is not.
@@ -258,7 +259,7 @@ func TestWatchesKnowTheirOwnDatabaseOnly(t *testing.T) {
 	r.finish(r.begin(task.GetId(), 1))
 	begin := time.Now()
 	events := r.events(task.GetId(), true)
-	require.Less(t, time.Since(begin), 10*time.Second)
+	require.Less(t, time.Since(begin), waittest.Limit(10*time.Second))
 	require.EqualValues(t, r.task(task.GetId()).GetEventSeq(), len(events))
 	require.NoError(t, tx.Rollback(t.Context()))
 

@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -177,7 +178,7 @@ func (r *rig) awaitTask(id string, state deckhandv1.TaskState) *deckhandv1.Task 
 	require.Eventually(r.t, func() bool {
 		task = r.task(id)
 		return task.GetState() == state
-	}, 30*time.Second, 20*time.Millisecond, "task %s to be %s", id, state)
+	}, waittest.Limit(30*time.Second), 20*time.Millisecond, "task %s to be %s", id, state)
 	return task
 }
 
@@ -202,7 +203,7 @@ func TestAnApprovedCallRuns(t *testing.T) {
 	require.Empty(t, node.all())
 
 	jail := r.sql("SELECT jail_id FROM tasks WHERE id = $1", task.GetId())
-	require.Eventually(t, func() bool { return len(r.node.FrozenBy(jail)) == 1 }, 30*time.Second, 10*time.Millisecond, "the jail to be frozen")
+	require.Eventually(t, func() bool { return len(r.node.FrozenBy(jail)) == 1 }, waittest.Limit(30*time.Second), 10*time.Millisecond, "the jail to be frozen")
 
 	answered, err := r.answer(approve(item.GetId(), ""))
 	require.NoError(t, err)

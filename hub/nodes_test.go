@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -184,7 +185,7 @@ func TestTheMachineItselfIsHeldByOneAtATime(t *testing.T) {
 
 	task := r.submit("walker")
 	reason := "node sim is locked by alice: runs sleep 1000"
-	require.Eventually(t, func() bool { return r.task(task.GetId()).GetReason() == reason }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return r.task(task.GetId()).GetReason() == reason }, waittest.Limit(10*time.Second), 10*time.Millisecond)
 	_, err = nodeLog(t, carl, &deckhandv1.ReadNodeLogRequest{ExecId: exec.GetId()})
 	require.True(t, fault.Is(err, fault.NotFound), "what ran on the machine is for administrators: %v", err)
 	_, err = carl.NodeExecs.KillNodeExec(t.Context(), connect.NewRequest(&deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()}))
@@ -322,7 +323,7 @@ func TestANodeIsToldWhatIsOnRecord(t *testing.T) {
 	require.Eventually(t, func() bool {
 		told := r.node.Recorded()
 		return slices.Contains(told, exec.GetId()) && slices.Contains(told, step.GetId())
-	}, 30*time.Second, 10*time.Millisecond)
+	}, waittest.Limit(30*time.Second), 10*time.Millisecond)
 }
 
 // What a node missed of its drain while it was away it learns when it is
@@ -330,13 +331,13 @@ func TestANodeIsToldWhatIsOnRecord(t *testing.T) {
 func TestANodeLearnsOfItsDrainWhenItConnects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)
-	require.Eventually(t, func() bool { return r.node.Drain() != nil }, 20*time.Second, 10*time.Millisecond, "the node is told at once")
+	require.Eventually(t, func() bool { return r.node.Drain() != nil }, waittest.Limit(20*time.Second), 10*time.Millisecond, "the node is told at once")
 	require.False(t, r.node.Drain().GetDraining())
 	r.node.Stop()
 	require.Eventually(t, func() bool {
 		res, err := r.user.Nodes.GetNode(t.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: "sim"}))
 		return err == nil && res.Msg.GetNode().GetStatus() != "connected"
-	}, 20*time.Second, 10*time.Millisecond)
+	}, waittest.Limit(20*time.Second), 10*time.Millisecond)
 	_, err := r.user.Nodes.DrainNode(t.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: strings.Repeat("é", 300)}))
 	require.NoError(t, err)
 	require.False(t, r.node.Drain().GetDraining())

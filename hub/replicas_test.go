@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -98,13 +99,13 @@ func TestATaskRunsThroughAHubThatDoesNotHoldItsNode(t *testing.T) {
 		}
 		ended <- s
 	}()
-	require.Eventually(t, func() bool { return r.node.Runs() == 2 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return r.node.Runs() == 2 }, waittest.Limit(20*time.Second), 10*time.Millisecond)
 	_, err = r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: task.GetId()}))
 	require.NoError(t, err)
 	<-ended
 	require.Eventually(t, func() bool {
 		return r.task(task.GetId()).GetState() == deckhandv1.TaskState_TASK_STATE_CANCELLED
-	}, 20*time.Second, 10*time.Millisecond)
+	}, waittest.Limit(20*time.Second), 10*time.Millisecond)
 	require.EqualValues(t, r.task(task.GetId()).GetEventSeq(), <-watched)
 
 	// A person's command: started, its log streamed, killed.
@@ -255,7 +256,7 @@ func TestTwoHubsAdmitAtOnce(t *testing.T) {
 	var mu sync.Mutex
 	claims := map[string]int{}
 	for _, id := range ids {
-		require.Eventually(t, func() bool { return strings.HasPrefix(r.task(id).GetReason(), "admitted") }, 30*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.HasPrefix(r.task(id).GetReason(), "admitted") }, waittest.Limit(30*time.Second), 10*time.Millisecond)
 		for i := range 4 {
 			wg.Go(func() {
 				res, err := workers[i%2].Workers.ClaimTask(t.Context(), connect.NewRequest(&deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: id, Attempt: 1}))
@@ -305,6 +306,6 @@ func TestACommandOfAHubThatIsGoneIsFollowedByAnother(t *testing.T) {
 	end := ended(t, r.user, exec.GetId())
 	require.Equal(t, "exited", end.GetEndReason())
 	require.EqualValues(t, 7, end.GetExitCode())
-	require.Eventually(t, func() bool { return slices.Contains(r.node.Recorded(), exec.GetId()) }, 30*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return slices.Contains(r.node.Recorded(), exec.GetId()) }, waittest.Limit(30*time.Second), 20*time.Millisecond,
 		"the node is told that it is on record")
 }

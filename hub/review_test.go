@@ -14,6 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -110,7 +111,7 @@ func (r *rig) looked(task string) *deckhandv1.InboxItem {
 	item := r.item(task).GetId()
 	require.Eventually(r.t, func() bool {
 		return r.sql("SELECT binding::text FROM inbox_items WHERE id = $1", item) != "{}"
-	}, 20*time.Second, 10*time.Millisecond, "the workspace to be looked at")
+	}, waittest.Limit(20*time.Second), 10*time.Millisecond, "the workspace to be looked at")
 	return r.item(task)
 }
 
@@ -219,7 +220,7 @@ func TestWhatIsHeldIsMadeOnceWhenARunIsAccepted(t *testing.T) {
 	require.Equal(t, []string{held[0].GetId(), held[1].GetId()}, ids, "each once, in their order")
 	require.Contains(t, hosts[0], "hooks.example.org")
 	jail := r.sql("SELECT jail_id FROM tasks WHERE id = $1", task.GetId())
-	require.Eventually(t, func() bool { return len(r.node.Jail(jail).GetEgress().GetRules()) == 1 }, 30*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return len(r.node.Jail(jail).GetEgress().GetRules()) == 1 }, waittest.Limit(30*time.Second), 10*time.Millisecond,
 		"the jail to reach no more than what is read only")
 	require.Equal(t, stepSucceeded, r.step(held[0].GetId()).GetState())
 	require.Contains(t, r.types(task.GetId()), "execution_completed")

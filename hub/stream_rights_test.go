@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -58,7 +59,7 @@ func TestAStreamEndsWithItsCallersRights(t *testing.T) {
 		select {
 		case err := <-ended:
 			require.Contains(t, []connect.Code{connect.CodeUnauthenticated, connect.CodePermissionDenied}, connect.CodeOf(err), "%s: %v", name, err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(waittest.Limit(20 * time.Second)):
 			require.Fail(t, "it goes on", name)
 		}
 	}
@@ -68,7 +69,7 @@ func TestAStreamEndsWithItsCallersRights(t *testing.T) {
 	select {
 	case err := <-ruled:
 		require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(err), "%v", err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(waittest.Limit(20 * time.Second)):
 		require.Fail(t, "it goes on")
 	}
 	select {

@@ -21,6 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -74,7 +75,7 @@ func joinedAs(t *testing.T, h *hubtest.Hub, node nodetest.Config, admin, worker,
 			Workspace: &deckhandv1.ListFilesRequest_Jail{Jail: &deckhandv1.JailRef{NodeId: "sim", JailId: "none"}},
 		}))
 		return err == nil
-	}, 20*time.Second, 10*time.Millisecond, "the node to be connected")
+	}, waittest.Limit(20*time.Second), 10*time.Millisecond, "the node to be connected")
 	r.apply("walker", scripted("walker"))
 	res, err := r.workers.Workers.RegisterWorker(t.Context(), connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "by hand", Slots: 100}))
 	require.NoError(t, err)
@@ -119,7 +120,7 @@ func (r *rig) claim(id string, attempt int32) *deckhandv1.ClaimTaskResponse {
 		require.NoError(r.t, err)
 		out = res.Msg
 		return out.GetClaimed()
-	}, 20*time.Second, 20*time.Millisecond, "the task to be admitted")
+	}, waittest.Limit(20*time.Second), 20*time.Millisecond, "the task to be admitted")
 	return out
 }
 
@@ -341,7 +342,7 @@ func TestOneOfManyClaimsWins(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)
 	task := r.submit("walker")
-	require.Eventually(t, func() bool { return strings.HasPrefix(r.task(task.GetId()).GetReason(), "admitted") }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.HasPrefix(r.task(task.GetId()).GetReason(), "admitted") }, waittest.Limit(10*time.Second), 10*time.Millisecond)
 	var mu sync.Mutex
 	won := 0
 	var wg sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -39,7 +40,7 @@ func TestAWorkerClaimsOfItsPoolOnly(t *testing.T) {
 	r := newRig(t, hubtest.Config(t), nil)
 	registered := do(t, r.workers.Workers.RegisterWorker, &deckhandv1.RegisterWorkerRequest{Name: "other", Pool: "dmz", Slots: 1})
 	task := r.submit("walker")
-	require.Eventually(t, func() bool { return r.sql("SELECT count(*)::text FROM tasks WHERE admitted_at IS NOT NULL") == "1" }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return r.sql("SELECT count(*)::text FROM tasks WHERE admitted_at IS NOT NULL") == "1" }, waittest.Limit(20*time.Second), 20*time.Millisecond)
 	claim := &deckhandv1.ClaimTaskRequest{WorkerId: registered.GetWorkerId(), TaskId: task.GetId(), Attempt: 1}
 	require.False(t, do(t, r.workers.Workers.ClaimTask, claim).GetClaimed())
 	r.begin(task.GetId(), 1)
@@ -52,7 +53,7 @@ func TestAWorkersTokenIsHeldToItsPools(t *testing.T) {
 	r := newRig(t, hubtest.Config(t), nil)
 	mine := do(t, r.workers.Workers.RegisterWorker, &deckhandv1.RegisterWorkerRequest{Name: "mine", Slots: 1}).GetWorkerId()
 	task := r.submit("walker")
-	require.Eventually(t, func() bool { return r.sql("SELECT count(*)::text FROM tasks WHERE admitted_at IS NOT NULL") == "1" }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return r.sql("SELECT count(*)::text FROM tasks WHERE admitted_at IS NOT NULL") == "1" }, waittest.Limit(20*time.Second), 20*time.Millisecond)
 	made := do(t, r.Client(t, r.AdminToken).Tokens.CreateToken, &deckhandv1.CreateTokenRequest{Name: "dmz", Kind: deckhandv1.TokenKind_TOKEN_KIND_WORKER, Pools: []string{"dmz"}})
 	require.Equal(t, []string{"dmz"}, made.GetToken().GetPools())
 	held := r.Client(t, made.GetSecret())

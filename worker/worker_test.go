@@ -14,6 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker"
 	"github.com/deckhand-sh/deckhand/worker/hubtest"
@@ -145,7 +146,7 @@ func TestWakeupsThatLeadNowhereAreTakenOffTheBus(t *testing.T) {
 	hub.Wake(t, "task_1") // two copies of one wake-up
 	task := hub.WaitState(t, "task_1", succeeded)
 	require.EqualValues(t, 1, task.Task.GetAttempt())
-	require.Eventually(t, func() bool { return hub.Pending(t) == 0 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return hub.Pending(t) == 0 }, waittest.Limit(10*time.Second), 10*time.Millisecond)
 }
 
 // A task goes on at another worker in the middle of a turn, and what ran is not
@@ -294,7 +295,7 @@ func TestARenewalThatSaysTheLeaseIsGoneStopsTheTaskAtOnce(t *testing.T) {
 	submit(t, hub, "task_1", twoTurns)
 	hub.Wake(t, "task_1")
 	<-started
-	require.Eventually(t, func() bool { return hub.Task("task_1").Batch > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return hub.Task("task_1").Batch > 0 }, waittest.Limit(10*time.Second), time.Millisecond)
 	hub.Steal("task_1")
 	<-left
 	close(release)
@@ -335,7 +336,7 @@ func TestADrainedWorkerTakesNothingNew(t *testing.T) {
 	start(t, hub, nil)
 	heard := func(more int) {
 		n := hub.Heard() + more
-		require.Eventually(t, func() bool { return hub.Heard() >= n }, 30*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return hub.Heard() >= n }, waittest.Limit(30*time.Second), 10*time.Millisecond)
 	}
 	hub.Drain(true)
 	heard(2)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -268,5 +269,5 @@ func TestTheOfflineGraceIsCountedFromTheLastContact(t *testing.T) {
 	require.Equal(t, "offline grace", out.GetKilledBy())
 	require.Zero(t, n.processes(id, "sleep 3333"))
 	require.Greater(t, out.GetEndedAt().AsTime().Sub(began), 8*time.Second)
-	require.Less(t, out.GetEndedAt().AsTime().Sub(began), 20*time.Second)
+	require.Less(t, out.GetEndedAt().AsTime().Sub(began), waittest.Limit(20*time.Second))
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -53,7 +54,7 @@ func (n *node) stands(id string) {
 func (n *node) goesOn(id string) {
 	n.tb.Helper()
 	at := n.logBytes(id)
-	require.Eventually(n.tb, func() bool { return n.logBytes(id) > at }, 30*time.Second, 5*time.Millisecond, "it stands")
+	require.Eventually(n.tb, func() bool { return n.logBytes(id) > at }, waittest.Limit(30*time.Second), 5*time.Millisecond, "it stands")
 }
 
 const counting = `echo begun; while :; do echo .; sleep 0.01; done`

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/initd"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
@@ -120,7 +121,7 @@ func TestAStubThatDiedWhileItWaitedIsGivenNoCommand(t *testing.T) {
 	require.Eventually(t, func() bool {
 		waiting = childrenOf(int(one.GetPid()))
 		return len(waiting) > 1
-	}, 30*time.Second, 5*time.Millisecond)
+	}, waittest.Limit(30*time.Second), 5*time.Millisecond)
 	for _, stub := range waiting {
 		require.NoError(t, unix.Kill(stub, unix.SIGKILL))
 	}
@@ -128,7 +129,7 @@ func TestAStubThatDiedWhileItWaitedIsGivenNoCommand(t *testing.T) {
 		return !slices.ContainsFunc(childrenOf(int(one.GetPid())), func(pid int) bool {
 			return slices.Contains(waiting, pid)
 		})
-	}, 30*time.Second, 5*time.Millisecond)
+	}, waittest.Limit(30*time.Second), 5*time.Millisecond)
 	for range 2 * len(waiting) {
 		req := request("exit 3")
 		_, err = init.Start(t.Context(), req)
@@ -155,7 +156,7 @@ func stubOf(t *testing.T, init int, cmdline string) int {
 			}
 		}
 		return found != 0
-	}, 10*time.Second, 5*time.Millisecond)
+	}, waittest.Limit(10*time.Second), 5*time.Millisecond)
 	return found
 }
 
@@ -189,6 +190,6 @@ func TestAnIdleInitIsSmall(t *testing.T) {
 		return kib
 	}
 	// It lets go of what it does not need once it has rested for a while.
-	require.Eventually(t, func() bool { return resident() < 6<<10 }, 20*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return resident() < 6<<10 }, waittest.Limit(20*time.Second), 100*time.Millisecond)
 	t.Logf("%d KiB", resident())
 }

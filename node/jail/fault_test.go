@@ -17,6 +17,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/containerd"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
@@ -222,7 +223,7 @@ func TestADeadShimLosesTheJailAndNoLog(t *testing.T) {
 	require.NoError(t, unix.Kill(shim, unix.SIGKILL))
 	select {
 	case <-conn.Closed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(waittest.Limit(20 * time.Second)):
 		require.FailNow(t, "its init goes on")
 	}
 	requireGone(t, members)

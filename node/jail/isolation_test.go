@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -376,7 +377,7 @@ while True:
 		require.NoError(t, exec.Command("true").Run())
 		status, _ := sh(t, m, calm, "exit 5")
 		require.EqualValues(t, 5, status.GetExitCode())
-		require.Less(t, time.Since(begun), 30*time.Second, "nobody is starved")
+		require.Less(t, time.Since(begun), waittest.Limit(30*time.Second), "nobody is starved")
 	}
 	pids, err := m.Processes(t.Context(), stormy)
 	require.NoError(t, err)
@@ -384,7 +385,7 @@ while True:
 	begun := time.Now()
 	_, err = m.Stop(t.Context(), stormy)
 	require.NoError(t, err)
-	require.Less(t, time.Since(begun), 15*time.Second)
+	require.Less(t, time.Since(begun), waittest.Limit(15*time.Second))
 	requireGone(t, pids)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/edge"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -169,7 +170,7 @@ func TestACutConnectionIsReplacedByASessionOfAHigherEpoch(t *testing.T) {
 			Spec: &nodev1.ExecSpec{ExecId: "step_2", JailId: "jail_1", Argv: []string{"true"}},
 		})
 		return !fault.Is(err, fault.Unavailable) // the node may not have heard yet that it is connected
-	}, 10*time.Second, 5*time.Millisecond)
+	}, waittest.Limit(10*time.Second), 5*time.Millisecond)
 	require.NoError(t, err)
 }
 

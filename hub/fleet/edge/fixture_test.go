@@ -22,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/identity"
 	"github.com/deckhand-sh/deckhand/node/link"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -29,7 +30,7 @@ import (
 )
 
 // patience bounds every wait for something that is bound to happen.
-const patience = 20 * time.Second
+var patience = waittest.Limit(20 * time.Second)
 
 // clock is a clock that the test moves.
 type clock struct {

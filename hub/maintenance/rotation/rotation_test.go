@@ -19,9 +19,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
-const patience = 60 * time.Second
+var patience = waittest.Limit(60 * time.Second)
 
 // hub is what of a hub takes part in a rotation.
 type hub struct {

@@ -17,11 +17,12 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/bus"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 10 * time.Second
+var patience = waittest.Limit(10 * time.Second)
 
 func startServer(t *testing.T, listen string) *bus.Server {
 	t.Helper()

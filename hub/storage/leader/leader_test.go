@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/leader"
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,7 +70,7 @@ func (e *election) next() term {
 	select {
 	case got := <-e.terms:
 		return got
-	case <-time.After(30 * time.Second):
+	case <-time.After(waittest.Limit(30 * time.Second)):
 		require.FailNow(e.t, "nothing changed")
 		return term{}
 	}
@@ -110,7 +111,7 @@ func TestOneLeadsAndAnotherTakesOver(t *testing.T) {
 	}
 	require.Equal(t, 1, ended)
 	require.Equal(t, 1, begun)
-	require.Less(t, time.Since(begin), 15*time.Second)
+	require.Less(t, time.Since(begin), waittest.Limit(15*time.Second))
 }
 
 // A leader that hangs with its connection open loses its session, and with it
