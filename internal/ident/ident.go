@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"strings"
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
@@ -25,12 +24,6 @@ func Secret(kind string) string { return kind + "_" + random(25) }
 func Hash(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]
-}
-
-// Kind returns the part of an id before the underscore.
-func Kind(id string) string {
-	kind, _, _ := strings.Cut(id, "_")
-	return kind
 }
 
 func random(bytes int) string {

@@ -31,7 +31,6 @@ type Answer struct {
 	limit int // of the section that is being written
 	text  strings.Builder
 	notes []string
-	cut   int // lines that found no room
 }
 
 // New returns an empty text of at most so many bytes; 0 for DefaultBytes.
@@ -77,7 +76,6 @@ func (a *Answer) Line(format string, args ...any) bool {
 		line = fmt.Sprintf(format, args...)
 	}
 	if len(line)+1 > a.Room() {
-		a.cut++
 		return false
 	}
 	a.text.WriteString(line)
@@ -95,9 +93,6 @@ func (a *Answer) Note(format string, args ...any) {
 	}
 	a.notes = append(a.notes, note)
 }
-
-// Cut returns how many lines found no room.
-func (a *Answer) Cut() int { return a.cut }
 
 // String returns the text with its notes; it is never longer than asked.
 func (a *Answer) String() string {
