@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -77,7 +78,7 @@ func (h *Policies) TestPolicy(ctx context.Context, req *connect.Request[deckhand
 	who, m := auth.From(ctx), req.Msg
 	c := policy.Call{Tool: m.GetTool(), Arguments: map[string]any{}, Labels: m.GetLabels(), At: time.Now()}
 	if c.Tool == "" {
-		c.Tool = "shell_exec"
+		c.Tool = toolname.ShellExec
 	}
 	if m.GetAt() != nil {
 		c.At = m.GetAt().AsTime()

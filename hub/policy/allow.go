@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // Scopes of what people allow from now on.
@@ -95,7 +96,7 @@ func (s *Service) Remember(ctx context.Context, tx *event.Tx, t db.Task, item db
 		return db.AllowRule{}, fault.New(fault.Invalid, "a rule may last from a minute to 90 days, not %s", p.Lasts).WithFix("set lasts to such a time")
 	}
 	script, isShell := arguments["command"].(string)
-	if isShell && shellTools[item.Tool] {
+	if isShell && item.Tool == toolname.ShellExec {
 		read := shell.Read(script, shell.Options{})
 		c.script = &read
 	}

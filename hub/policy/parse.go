@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy/danger"
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 const (
@@ -262,7 +263,7 @@ func (d *decoder) reachable(n *yaml.Node, r *Rule) {
 		return
 	}
 	for _, g := range r.Tools {
-		if g.re != nil || shellTools[g.text] || strings.HasPrefix(g.text, "shell") {
+		if g.re != nil || g.text == toolname.ShellExec {
 			return
 		}
 	}
@@ -550,7 +551,7 @@ func (d *decoder) examples(r *Rule, n *yaml.Node, want bool) {
 	alone := *r
 	alone.Agents, alone.Labels, alone.Times = nil, nil, nil
 	for _, e := range list {
-		c := Call{Tool: "shell_exec", Arguments: map[string]any{}}
+		c := Call{Tool: toolname.ShellExec, Arguments: map[string]any{}}
 		shown := e.Value
 		if e.Kind == yaml.MappingNode {
 			if err := e.Decode(&c.Arguments); err != nil {

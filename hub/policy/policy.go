@@ -20,6 +20,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/policy/danger"
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // Effect is what a rule does with a call.
@@ -132,13 +133,10 @@ func (s Set) Category(tool, registered string) string {
 	return registered
 }
 
-// shellTools are the tools whose argument command is a shell script.
-var shellTools = map[string]bool{"shell_exec": true, "node_exec_many": true, "terminal_open": true, "terminal_write": true}
-
 // read takes the script of a call apart, once.
 func (c *Call) read() {
 	script, ok := c.Arguments["command"].(string)
-	if !ok || c.script != nil || !shellTools[c.Tool] && !strings.HasPrefix(c.Tool, "shell") {
+	if !ok || c.script != nil || c.Tool != toolname.ShellExec {
 		return
 	}
 	read := shell.Read(script, shell.Options{Before: c.Written, Now: c.Now, Dir: text(c.Arguments, "cwd")})
@@ -238,7 +236,7 @@ func Dangers(c Call) []danger.Finding {
 }
 
 var fileVerbs = map[string]string{
-	"file_write": "write", "file_append": "write", "file_edit": "write", "file_move": "write", "file_delete": "delete", "file_read": "read",
+	toolname.FileWrite: "write", toolname.FileAppend: "write", toolname.FileEdit: "write", toolname.FileMove: "write", toolname.FileDelete: "delete", toolname.FileRead: "read",
 }
 
 // dangers has what is dangerous asked about, or denied.

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // This file is about calls that look alike: when people have approved many
@@ -31,7 +32,7 @@ const (
 // arguments it has, the folder of each path, the host of each address, and what
 // is switched on or off. What a shell runs has no shape: see commands.
 func ShapeOf(tool string, arguments map[string]any) string {
-	if _, ok := arguments["command"]; ok && shellTools[tool] {
+	if _, ok := arguments["command"]; ok && tool == toolname.ShellExec {
 		return ""
 	}
 	var parts []string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/policy/danger"
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // unit is one part of a call: a simple command, or the whole call.
@@ -32,7 +33,7 @@ var (
 	pathKeys    = []string{"path", "from", "to", "source", "target", "destination", "paths", "file", "files", "cwd", "folder"}
 	hostKeys    = []string{"url", "host", "address", "urls"}
 	changedKeys = map[string][]string{
-		"file_write": {"path"}, "file_append": {"path"}, "file_edit": {"path"}, "file_delete": {"path"}, "file_move": {"from", "to"},
+		toolname.FileWrite: {"path"}, toolname.FileAppend: {"path"}, toolname.FileEdit: {"path"}, toolname.FileDelete: {"path"}, toolname.FileMove: {"from", "to"},
 	}
 )
 
@@ -78,7 +79,7 @@ func unitOfTool(c Call) *unit {
 			access = shell.Either
 		}
 		for _, s := range stringsOf(c.Arguments[key]) {
-			u.files = append(u.files, shell.Operand{Word: shell.Word{Text: abs(s, shell.Workspace), Known: true}, Access: access, Tree: c.Arguments["recursive"] == true || c.Tool == "file_move"})
+			u.files = append(u.files, shell.Operand{Word: shell.Word{Text: abs(s, shell.Workspace), Known: true}, Access: access, Tree: c.Arguments["recursive"] == true || c.Tool == toolname.FileMove})
 		}
 	}
 	for _, key := range hostKeys {

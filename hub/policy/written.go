@@ -6,10 +6,11 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/policy/danger"
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // writingTools are the tools of which the arguments say what they write.
-var writingTools = []string{"file_write", "file_append", "file_edit", "file_move", "file_delete", "shell_exec", "terminal_open", "terminal_write", "node_exec_many"}
+var writingTools = []string{toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileDelete, toolname.ShellExec}
 
 // WritingTools returns the tools whose calls After follows.
 func WritingTools() []string { return slices.Clone(writingTools) }
@@ -18,7 +19,7 @@ func WritingTools() []string { return slices.Clone(writingTools) }
 // written before.
 func (c Call) Runs() bool {
 	_, ok := c.Arguments["command"].(string)
-	return ok && shellTools[c.Tool]
+	return ok && c.Tool == toolname.ShellExec
 }
 
 // After returns what is known of the files of a task once a call was made, from
@@ -27,16 +28,16 @@ func (c Call) Runs() bool {
 func (c Call) After() shell.Record {
 	out, name := c.Written, Abs(text(c.Arguments, "path"))
 	switch c.Tool {
-	case "file_write":
+	case toolname.FileWrite:
 		return out.With(name, text(c.Arguments, "content"))
-	case "file_append":
+	case toolname.FileAppend:
 		before, _ := out.Get(name)
 		return out.With(name, before.Text+text(c.Arguments, "content"))
-	case "file_edit":
+	case toolname.FileEdit:
 		return out.With(name, c.edited(out, name))
-	case "file_move":
+	case toolname.FileMove:
 		return out.Moved(Abs(text(c.Arguments, "from")), Abs(text(c.Arguments, "to")))
-	case "file_delete":
+	case toolname.FileDelete:
 		return out.Moved(name, "")
 	}
 	c.read()

@@ -6,6 +6,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -21,7 +22,7 @@ const (
 // knows: a rule that asks for it does not hold then.
 func (s *Steps) undoable(ctx context.Context, t db.Task, l *looks, c policy.Call) (policy.Call, error) {
 	record := s.cfg.Tools.Get(c.Tool)
-	if c.Tool != "file_delete" || record == nil || !record.Reversible || t.NodeID == nil {
+	if c.Tool != toolname.FileDelete || record == nil || !record.Reversible || t.NodeID == nil {
 		return c, nil
 	}
 	path, _ := c.Arguments["path"].(string)

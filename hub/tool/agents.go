@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // The tools that give work away.
 const (
-	CreateSubtask = "create_subtask"
-	Delegate      = "delegate"
-	Handoff       = "handoff_to_agent"
+	CreateSubtask = toolname.CreateSubtask
+	Delegate      = toolname.Delegate
+	Handoff       = toolname.HandoffToAgent
 )
 
 // Giving are their names.

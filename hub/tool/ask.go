@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -95,7 +96,7 @@ func (q Question) Check(reply string) (string, error) {
 
 func askTools() []*Tool {
 	return []*Tool{{
-		Name: "request_input",
+		Name: toolname.RequestInput,
 		Description: "Ask a person and wait for the answer. Ask only what you cannot find out yourself, and give a default " +
 			"where one is safe: the answer may take long, or never come.",
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE,

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -28,7 +29,7 @@ func fileTools() []*Tool {
 	)
 	return []*Tool{
 		{
-			Name:        "file_read",
+			Name:        toolname.FileRead,
 			Description: "Read a file of the workspace, or a range of it in bytes.",
 			Category:    safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
@@ -38,7 +39,7 @@ func fileTools() []*Tool {
 			run: runFileRead,
 		},
 		{
-			Name: "file_write",
+			Name: toolname.FileWrite,
 			Description: "Write a whole file of the workspace, making its folders. With expect_digest the write happens only if the file " +
 				"still has that SHA-256, so that nobody else's change is lost.",
 			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
@@ -49,7 +50,7 @@ func fileTools() []*Tool {
 			run: runFileWrite, preview: previewFileWrite,
 		},
 		{
-			Name:        "file_list",
+			Name:        toolname.FileList,
 			Description: "List a folder of the workspace.",
 			Category:    safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"properties":{
@@ -58,7 +59,7 @@ func fileTools() []*Tool {
 			run: runFileList,
 		},
 		{
-			Name: "manage_scratchpad",
+			Name: toolname.ManageScratchpad,
 			Description: "Your notes to yourself, kept in the workspace between wake-ups. Append a note, read them all, or both " +
 				"(the note is appended first).",
 			Category: safe, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -25,7 +26,7 @@ func fileChangeTools() []*Tool {
 	)
 	return []*Tool{
 		{
-			Name:        "file_append",
+			Name:        toolname.FileAppend,
 			Description: "Add to the end of a file of the workspace, making it and its folders when they are not there.",
 			Category:    moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{
@@ -35,7 +36,7 @@ func fileChangeTools() []*Tool {
 			run: runFileAppend,
 		},
 		{
-			Name: "file_edit",
+			Name: toolname.FileEdit,
 			Description: "Replace texts in a file of the workspace, all of them or none. Each old text must be in the file exactly once, " +
 				"with all its spaces and line ends, or give all.",
 			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
@@ -50,7 +51,7 @@ func fileChangeTools() []*Tool {
 			run: runFileEdit,
 		},
 		{
-			Name:        "file_move",
+			Name:        toolname.FileMove,
 			Description: "Give a file or folder of the workspace another path, making the folders above it.",
 			Category:    moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["from","to"],"properties":{
@@ -61,7 +62,7 @@ func fileChangeTools() []*Tool {
 			run: runFileMove,
 		},
 		{
-			Name:        "file_delete",
+			Name:        toolname.FileDelete,
 			Description: "Delete a file, a link or a folder of the workspace.",
 			Category:    dangerous, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
@@ -71,7 +72,7 @@ func fileChangeTools() []*Tool {
 			run: runFileDelete,
 		},
 		{
-			Name:        "file_search",
+			Name:        toolname.FileSearch,
 			Description: "Find lines in the files of the workspace. Binary files are left out.",
 			Category:    safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["pattern"],"properties":{

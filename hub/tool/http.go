@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -45,16 +46,16 @@ func httpTools() []*Tool {
 		t.Leaves = func(map[string]any) bool { return true }
 		return t
 	}
-	get := request("http_get", "Get an address by HTTP: status, headers and the beginning of a body that is text.",
+	get := request(toolname.HTTPGet, "Get an address by HTTP: status, headers and the beginning of a body that is text.",
 		httpSchema, deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE)
 	get.Idempotent, get.ReadOnly, get.Irreversible = true, true, ""
 	return []*Tool{
 		get,
-		sends(request("http_post", "Send a POST request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE)),
-		sends(request("http_put", "Send a PUT request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE)),
-		sends(request("http_delete", "Send a DELETE request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS)),
+		sends(request(toolname.HTTPPost, "Send a POST request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE)),
+		sends(request(toolname.HTTPPut, "Send a PUT request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE)),
+		sends(request(toolname.HTTPDelete, "Send a DELETE request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS)),
 		{
-			Name: "http_download", Description: "Get an address by HTTP into a file of the workspace, whole or not at all. Only hosts that you are told of are reached.",
+			Name: toolname.HTTPDownload, Description: "Get an address by HTTP into a file of the workspace, whole or not at all. Only hosts that you are told of are reached.",
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 			Idempotent: true, Reversible: true, Timeout: downloadTimeout, runs: true,
 			schema: `{"type":"object","additionalProperties":false,"required":["url","path"],"properties":{` + urlSchema + `,
@@ -62,7 +63,7 @@ func httpTools() []*Tool {
 				"timeout_seconds":{"type":"integer","minimum":1,"maximum":1800,"description":"Of the whole download; 600 by default"},
 				"max_file_bytes":{"type":"integer","minimum":1,"maximum":1073741824,"description":"Longer ones are refused; 100000000 by default"}}}`,
 			run: func(ctx context.Context, c Call) (Result, error) {
-				return runHTTP(ctx, "http_download", c, downloadTimeout, true)
+				return runHTTP(ctx, toolname.HTTPDownload, c, downloadTimeout, true)
 			},
 		},
 	}
@@ -82,7 +83,7 @@ func runHTTP(ctx context.Context, name string, c Call, timeout time.Duration, sn
 
 // previewHTTP shows a request as a person reads it.
 func previewHTTP(name string) func(arguments map[string]any) string {
-	methods := map[string]string{"http_get": "GET", "http_post": "POST", "http_put": "PUT", "http_delete": "DELETE"}
+	methods := map[string]string{toolname.HTTPGet: "GET", toolname.HTTPPost: "POST", toolname.HTTPPut: "PUT", toolname.HTTPDelete: "DELETE"}
 	return func(arguments map[string]any) string {
 		out := methods[name] + " " + text(arguments, "url")
 		if headers, ok := arguments["headers"].(map[string]any); ok && len(headers) > 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -39,7 +40,7 @@ const (
 func recallTools() []*Tool {
 	return []*Tool{
 		{
-			Name: "pin_fact",
+			Name: toolname.PinFact,
 			Description: "Keep a fact in front of you, word for word, also after your oldest turns give way to a summary: an exact name, " +
 				"id, path or value that you will need later. A new fact takes the place of an old one with its key; without a fact the key is unpinned.",
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_WORKER,
@@ -55,7 +56,7 @@ func recallTools() []*Tool {
 			},
 		},
 		{
-			Name: "context_search",
+			Name: toolname.ContextSearch,
 			Description: "Find exact words in everything you did and saw in this task, also in what you no longer see: " +
 				"the steps whose arguments or results have all the words, newest first, each with the lines around them.",
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_HUB,

@@ -3,11 +3,12 @@ package tool
 import (
 	"context"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // Search finds tools whose schemas a model was not told.
-const Search = "tool_search"
+const Search = toolname.ToolSearch
 
 func searchTools() []*Tool {
 	return []*Tool{{

@@ -13,13 +13,14 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 const (
-	shellExec       = "shell_exec"
+	shellExec       = toolname.ShellExec
 	shellTimeout    = 2 * time.Minute
 	shellMaxTimeout = time.Hour
 	// What the model sees of a command's output: so much of its head and tail.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -35,37 +36,37 @@ func skillTools() []*Tool {
 		}
 	}
 	return []*Tool{
-		skill("log_digest",
+		skill(toolname.LogDigest,
 			"Digest a log of any size without reading it yourself: the kinds of lines with counts, first and last time, errors first, "+
 				"what is new, rare, or came in bursts, each with file, line and a sample. Reads rotated and gzip files too.",
 			`"path"`, `"path":{"type":"string","minLength":1,"maxLength":4096,"description":"A log file (with those it was rotated into), a folder of logs, or a pattern such as /var/log/nginx/*.log"},
 			"since":{"type":"string","maxLength":40,"description":"Only lines from this time on, like 2026-01-02T15:04:05Z"},
 			"until":{"type":"string","maxLength":40,"description":"Only lines up to this time"},
 			"contains":{"type":"string","maxLength":1000,"description":"Only lines with this text, for example a request id"}`),
-		skill("semantic_grep",
+		skill(toolname.SemanticGrep,
 			"Find where in a source tree something is, asked in words: a few places with file:line, best first. Matches words inside "+
 				"identifiers and by their stems, ranks definitions first, skips binary, generated and ignored files.",
 			`"query"`, `"query":{"type":"string","minLength":1,"maxLength":1000,"description":"What you look for, in words or identifiers: where are expired leases requeued"},
 			"path":{"type":"string","maxLength":4096,"description":"Folder or file; the workspace by default"},
 			"include":{"type":"string","maxLength":200,"description":"Only files with names like this, such as *.go"},
 			"results":{"type":"integer","minimum":1,"maximum":40,"description":"How many places; 8 by default"}`),
-		skill("file_outline",
+		skill(toolname.FileOutline,
 			"List what a file defines (functions, types, sections, tables), each with its line, so that you can read a part of it.",
 			`"path"`, skillPath),
-		skill("json_query",
+		skill(toolname.JSONQuery,
 			"Run a jq query over a JSON or JSON Lines file of any length. Each result cites the line it comes from.",
 			`"path","query"`, skillPath+`,
 			"query":{"type":"string","minLength":1,"maxLength":10000,"description":"In the language of jq: .items[] | select(.status >= 500) | .id"}`),
-		skill("csv_profile",
+		skill(toolname.CSVProfile,
 			"Profile a CSV or TSV file of any length: columns, kinds of values, empty and different ones, least, greatest, most common, and rows that do not fit.",
 			`"path"`, skillPath+`,
 			"delimiter":{"type":"string","maxLength":4,"description":"One character; found out by default"},
 			"no_header":{"type":"boolean","description":"The first line is data"}`),
-		skill("tree_digest",
+		skill(toolname.TreeDigest,
 			"Summarise a folder of any size: how much of what kind, which folders hold most, the largest and newest files.",
 			``, `"path":{"type":"string","maxLength":4096,"description":"The folder; the workspace by default"},
 			"all":{"type":"boolean","description":"Count what .gitignore names too"}`),
-		skill("tail_stats",
+		skill(toolname.TailStats,
 			"Look at the end of a log: how fast it grows, levels, the last errors and the last lines, with byte offsets.",
 			`"path"`, skillPath+`,
 			"lines":{"type":"integer","minimum":1,"maximum":1000,"description":"How many of the last lines to show; 20 by default"},

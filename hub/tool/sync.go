@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -35,7 +36,7 @@ type SyncResult struct {
 
 func syncTools() []*Tool {
 	return []*Tool{{
-		Name: "workspace_sync",
+		Name: toolname.WorkspaceSync,
 		Description: "Copy files between your workspace and the one that you have on another of your nodes, with their paths kept. " +
 			"What is there already is not sent again. Where a file there has another content, nothing is copied, unless it is what you copied there last.",
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,

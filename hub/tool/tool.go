@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -220,7 +221,7 @@ func (r *Registry) Irreversible() (names []string) {
 }
 
 // always are the tools that every agent has: without them a run cannot end.
-var always = []string{"complete_task"}
+var always = []string{toolname.CompleteTask}
 
 // Allowed reports whether a persona may use a tool of this release.
 func Allowed(p *persona.Persona, name string) bool {

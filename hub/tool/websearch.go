@@ -15,6 +15,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -30,7 +31,7 @@ const (
 // jail can neither read the key nor ask with it.
 func webSearchTools() []*Tool {
 	return []*Tool{{
-		Name: "web_search",
+		Name: toolname.WebSearch,
 		Description: "Search the web: titles, addresses and a few quoted words of what fits best. To read a page, its host must be one " +
 			"that http_get reaches.",
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -19,7 +20,7 @@ func workTools() []*Tool {
 	)
 	return []*Tool{
 		{
-			Name: "update_plan",
+			Name: toolname.UpdatePlan,
 			Description: "Set your plan: its items as a tree with dependencies, each with a status. Send the whole plan each time; " +
 				"people follow your progress by it.",
 			Category: safe, Place: worker, Idempotent: true, Reversible: true, Timeout: workTimeout,
@@ -49,7 +50,7 @@ func workTools() []*Tool {
 			},
 		},
 		{
-			Name:        "complete_task",
+			Name:        toolname.CompleteTask,
 			Description: "End the run: the goal is reached, or cannot be. Say what was done, which files changed, and what is left over.",
 			Category:    safe, Place: worker, Idempotent: true, Reversible: true, Ends: true, Timeout: workTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["summary"],"properties":{

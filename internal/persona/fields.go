@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/deckhand-sh/deckhand/internal/bytesize"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 var (
@@ -102,14 +103,11 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		}
 	}
 	for _, n := range asked {
-		if met["tools"] != 0 && n.Value != completeTask && !slices.Contains(p.Tools, n.Value) && p.MCPServerOf(n.Value) == nil {
+		if met["tools"] != 0 && n.Value != toolname.CompleteTask && !slices.Contains(p.Tools, n.Value) && p.MCPServerOf(n.Value) == nil {
 			d.problems.add(n.Line, "approvals.tools has %s, which tools does not list: add it there, or remove it here", quote(n.Value))
 		}
 	}
 }
-
-// completeTask is a tool that every agent has.
-const completeTask = "complete_task"
 
 // provider checks what depends on the provider.
 func (d *decoder) provider(met map[string]int, p *Persona) {

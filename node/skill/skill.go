@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/node/skill/csvprofile"
 	"github.com/deckhand-sh/deckhand/node/skill/httpcall"
 	"github.com/deckhand-sh/deckhand/node/skill/jsonquery"
@@ -67,18 +68,18 @@ type run func(ctx context.Context, arguments []byte) (*report.Answer, int64, err
 
 // skills are the skills by name.
 var skills = map[string]run{
-	"csv_profile":   with(csvprofile.Run),
-	"file_outline":  with(outline.Run),
-	"http_delete":   with(httpcall.Delete),
-	"http_download": with(httpcall.Download),
-	"http_get":      with(httpcall.Get),
-	"http_post":     with(httpcall.Post),
-	"http_put":      with(httpcall.Put),
-	"json_query":    with(jsonquery.Run),
-	"log_digest":    with(logdigest.Run),
-	"semantic_grep": with(semgrep.Run),
-	"tail_stats":    with(logdigest.Tail),
-	"tree_digest":   with(treedigest.Run),
+	toolname.CSVProfile:   with(csvprofile.Run),
+	toolname.FileOutline:  with(outline.Run),
+	toolname.HTTPDelete:   with(httpcall.Delete),
+	toolname.HTTPDownload: with(httpcall.Download),
+	toolname.HTTPGet:      with(httpcall.Get),
+	toolname.HTTPPost:     with(httpcall.Post),
+	toolname.HTTPPut:      with(httpcall.Put),
+	toolname.JSONQuery:    with(jsonquery.Run),
+	toolname.LogDigest:    with(logdigest.Run),
+	toolname.SemanticGrep: with(semgrep.Run),
+	toolname.TailStats:    with(logdigest.Tail),
+	toolname.TreeDigest:   with(treedigest.Run),
 }
 
 // with reads a skill's arguments, in which nothing may be that it does not know.

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -27,19 +28,19 @@ func Tools(t testing.TB) []*deckhandv1.Tool {
 		node   = deckhandv1.ToolPlace_TOOL_PLACE_NODE
 		worker = deckhandv1.ToolPlace_TOOL_PLACE_WORKER
 	)
-	complete := tool("complete_task", worker, false, []any{"summary"}, map[string]any{
+	complete := tool(toolname.CompleteTask, worker, false, []any{"summary"}, map[string]any{
 		"summary": text, "files_changed": map[string]any{"type": "array", "items": text},
 		"left_over": map[string]any{"type": "array", "items": text},
 	})
 	complete.Ends = true
 	return []*deckhandv1.Tool{
-		tool("shell_exec", node, false, []any{"command"}, map[string]any{"command": text, "timeout_seconds": map[string]any{"type": "integer"}}),
-		tool("log_digest", node, true, []any{"path"}, map[string]any{"path": text}),
-		tool("file_read", node, true, []any{"path"}, map[string]any{"path": text}),
-		tool("file_list", node, true, []any{}, map[string]any{"path": text, "recursive": map[string]any{"type": "boolean"}}),
-		tool("file_write", node, false, []any{"path", "content"}, map[string]any{"path": text, "content": text}),
-		tool("manage_scratchpad", node, false, []any{}, map[string]any{"append": text, "read": map[string]any{"type": "boolean"}}),
-		tool("update_plan", worker, false, []any{"items"}, map[string]any{
+		tool(toolname.ShellExec, node, false, []any{"command"}, map[string]any{"command": text, "timeout_seconds": map[string]any{"type": "integer"}}),
+		tool(toolname.LogDigest, node, true, []any{"path"}, map[string]any{"path": text}),
+		tool(toolname.FileRead, node, true, []any{"path"}, map[string]any{"path": text}),
+		tool(toolname.FileList, node, true, []any{}, map[string]any{"path": text, "recursive": map[string]any{"type": "boolean"}}),
+		tool(toolname.FileWrite, node, false, []any{"path", "content"}, map[string]any{"path": text, "content": text}),
+		tool(toolname.ManageScratchpad, node, false, []any{}, map[string]any{"append": text, "read": map[string]any{"type": "boolean"}}),
+		tool(toolname.UpdatePlan, worker, false, []any{"items"}, map[string]any{
 			"items": map[string]any{"type": "array", "items": map[string]any{
 				"type": "object", "required": []any{"id", "title", "status"}, "properties": map[string]any{
 					"id": text, "title": text, "status": map[string]any{"enum": []any{"pending", "in_progress", "done", "skipped"}},

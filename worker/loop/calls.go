@@ -15,14 +15,15 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/toolargs"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
 const (
-	toolPlan     = "update_plan"
-	toolComplete = "complete_task"
-	toolHandoff  = "handoff_to_agent"
+	toolPlan     = toolname.UpdatePlan
+	toolComplete = toolname.CompleteTask
+	toolHandoff  = toolname.HandoffToAgent
 	// maxCalls is how many calls of one turn are made.
 	maxCalls = 64
 	// maxParallel is how many of them run at once.

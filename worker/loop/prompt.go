@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
@@ -31,7 +32,7 @@ func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool, byName 
 	if tools[toolPlan] != nil {
 		out.WriteString("- Begin with a short plan (update_plan) and keep the status of its items true: people follow your work by it.\n")
 	}
-	if tools["manage_scratchpad"] != nil {
+	if tools[toolname.ManageScratchpad] != nil {
 		out.WriteString("- You may be woken again for the same work, after a crash or for a new goal. Your scratchpad " +
 			"(.deckhand/scratchpad.md) is what you remember from before. Look at it first, to tell a new job from an interrupted one: " +
 			"if it says that this job was begun, look at what is there before you write, clear away what was left half done, and go on. " +

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
@@ -15,7 +16,7 @@ import (
 // among the tools of all later requests; it follows from the stored turns.
 
 const (
-	toolFind = "tool_search"
+	toolFind = toolname.ToolSearch
 	// foundByDefault is how many tools a search answers at most.
 	foundByDefault = 5
 )

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 	"github.com/deckhand-sh/deckhand/worker/tokencount"
@@ -270,8 +271,8 @@ func (r *run) remembered(pins []pin) string {
 type pin struct{ key, fact string }
 
 const (
-	toolPin    = "pin_fact"
-	toolSearch = "context_search"
+	toolPin    = toolname.PinFact
+	toolSearch = toolname.ContextSearch
 	// maxPins is how many facts are kept; the oldest give way.
 	maxPins = 50
 )

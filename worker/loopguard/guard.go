@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 const (
@@ -100,7 +102,7 @@ type mark struct {
 }
 
 // waiting are tools that are there to be called again and again.
-var waiting = map[string]bool{"wait": true, "update_plan": true, "manage_scratchpad": true, "pin_fact": true, "checkpoint": true}
+var waiting = map[string]bool{toolname.UpdatePlan: true, toolname.ManageScratchpad: true, toolname.PinFact: true}
 
 // Observe takes the calls of an iteration and answers what is to be done.
 func (g *Guard) Observe(calls []Call) Finding {

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -137,7 +138,7 @@ func (n *Neighbour) ask(ctx context.Context) error {
 		return err
 	}
 	if _, err := n.workers.Workers.ProposeStep(ctx, connect.NewRequest(&deckhandv1.ProposeStepRequest{
-		Lease: lease, Turn: 1, CallId: "c", Tool: "shell_exec", ArgumentsJson: `{"command":"make noise"}`,
+		Lease: lease, Turn: 1, CallId: "c", Tool: toolname.ShellExec, ArgumentsJson: `{"command":"make noise"}`,
 	})); err != nil {
 		return err
 	}

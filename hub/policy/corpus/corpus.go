@@ -22,6 +22,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // Class is what sort of case it is.
@@ -110,7 +111,7 @@ func Read(name string, data []byte) ([]Case, error) {
 // calls returns the calls of a case.
 func (c Case) calls() ([]policy.Call, error) {
 	command := func(text string) policy.Call {
-		return policy.Call{Tool: "shell_exec", Arguments: map[string]any{"command": text}}
+		return policy.Call{Tool: toolname.ShellExec, Arguments: map[string]any{"command": text}}
 	}
 	if c.Script != "" {
 		return []policy.Call{command(c.Script)}, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // Edge is between two agents: one may give work to the other, or did.
@@ -72,7 +73,7 @@ func (s *Service) Graph(ctx context.Context, orgID string) ([]Edge, error) {
 			for _, to := range p.Agents.Handoff {
 				at(a.Name, to, HandsOver).Permitted = true
 			}
-			if slices.Contains(p.Tools, "create_subtask") {
+			if slices.Contains(p.Tools, toolname.CreateSubtask) {
 				at(a.Name, a.Name, Splits).Permitted = true
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/worker/loopguard"
 )
 
@@ -55,7 +56,7 @@ func arguments(pairs ...any) string {
 }
 
 func shell(command, result string) loopguard.Call {
-	return loopguard.Call{Tool: "shell_exec", Arguments: arguments("command", command), Result: result}
+	return loopguard.Call{Tool: toolname.ShellExec, Arguments: arguments("command", command), Result: result}
 }
 
 func changed(c loopguard.Call) loopguard.Call {
@@ -97,19 +98,19 @@ func (g *gen) work(n int) [][]loopguard.Call {
 		case 3:
 			out = append(out, one(shell(fmt.Sprintf("wc -l %s", g.file()), fmt.Sprintf("exit status 0\n%d", g.IntN(10000)))))
 		default:
-			out = append(out, one(loopguard.Call{Tool: "file_list", Arguments: arguments("path", g.word()+"/"+g.word()), Result: g.prose(4)}))
+			out = append(out, one(loopguard.Call{Tool: toolname.FileList, Arguments: arguments("path", g.word()+"/"+g.word()), Result: g.prose(4)}))
 		}
 	}
 	return out
 }
 
 func (g *gen) read() loopguard.Call {
-	return loopguard.Call{Tool: "file_read", Arguments: arguments("path", g.file()), Result: g.prose(5)}
+	return loopguard.Call{Tool: toolname.FileRead, Arguments: arguments("path", g.file()), Result: g.prose(5)}
 }
 
 func (g *gen) edit() loopguard.Call {
 	return changed(loopguard.Call{
-		Tool: "file_edit", Arguments: arguments("path", g.file(), "old", g.prose(1), "new", g.prose(1)),
+		Tool: toolname.FileEdit, Arguments: arguments("path", g.file(), "old", g.prose(1), "new", g.prose(1)),
 		Result: fmt.Sprintf("edited: sha256 %x", g.Uint64()),
 	})
 }
@@ -155,7 +156,7 @@ var families = []struct {
 	}},
 	{"two-files", true, func(g *gen) [][]loopguard.Call { return again(9+g.IntN(5), g.read(), g.read()) }},
 	{"three-step-circle", true, func(g *gen) [][]loopguard.Call {
-		return again(8+g.IntN(3), g.read(), shell("git status", "exit status 0\nnothing to commit"), loopguard.Call{Tool: "file_list", Arguments: "{}", Result: g.prose(3)})
+		return again(8+g.IntN(3), g.read(), shell("git status", "exit status 0\nnothing to commit"), loopguard.Call{Tool: toolname.FileList, Arguments: "{}", Result: g.prose(3)})
 	}},
 	{"permission-denied", true, func(g *gen) [][]loopguard.Call {
 		f := g.word()
@@ -189,10 +190,10 @@ var families = []struct {
 		})
 	}},
 	{"plans-and-lists", true, func(g *gen) [][]loopguard.Call {
-		list := loopguard.Call{Tool: "file_list", Arguments: "{}", Result: g.prose(3)}
+		list := loopguard.Call{Tool: toolname.FileList, Arguments: "{}", Result: g.prose(3)}
 		return many(30, func(i int) loopguard.Call {
 			if i%2 == 0 {
-				return loopguard.Call{Tool: "update_plan", Arguments: arguments("items", fmt.Sprint(i)), Result: "plan recorded"}
+				return loopguard.Call{Tool: toolname.UpdatePlan, Arguments: arguments("items", fmt.Sprint(i)), Result: "plan recorded"}
 			}
 			return list
 		})
@@ -249,14 +250,14 @@ var families = []struct {
 	{"reads-in-pieces", false, func(g *gen) [][]loopguard.Call {
 		f := g.file()
 		return many(20, func(i int) loopguard.Call {
-			return loopguard.Call{Tool: "file_read", Arguments: arguments("path", f, "offset", i*65536), Result: g.prose(4)}
+			return loopguard.Call{Tool: toolname.FileRead, Arguments: arguments("path", f, "offset", i*65536), Result: g.prose(4)}
 		})
 	}},
-	{"waits-with-the-tool", false, func(g *gen) [][]loopguard.Call {
+	{"notes-while-it-waits", false, func(g *gen) [][]loopguard.Call {
 		status := shell("gh run view 7", "exit status 0\nin progress")
 		var out [][]loopguard.Call
 		for range 5 {
-			out = append(out, one(loopguard.Call{Tool: "wait", Arguments: arguments("seconds", 60), Result: "waited"}), one(status))
+			out = append(out, one(loopguard.Call{Tool: toolname.ManageScratchpad, Arguments: arguments("append", "it still runs"), Result: "added"}), one(status))
 		}
 		return append(out, one(shell("gh run view 7", "exit status 0\nsuccess")))
 	}},

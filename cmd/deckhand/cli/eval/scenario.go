@@ -21,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // Scenario is one file of a folder.
@@ -49,12 +50,12 @@ type Scenario struct {
 
 // Tools are what a scenario's agent has when it names none.
 var Tools = []string{
-	"shell_exec", "file_read", "file_write", "file_append", "file_edit", "file_move", "file_list", "file_search",
-	"update_plan", "manage_scratchpad", "log_digest", "semantic_grep", "file_outline", "json_query", "csv_profile", "tree_digest", "tail_stats",
+	toolname.ShellExec, toolname.FileRead, toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileList, toolname.FileSearch,
+	toolname.UpdatePlan, toolname.ManageScratchpad, toolname.LogDigest, toolname.SemanticGrep, toolname.FileOutline, toolname.JSONQuery, toolname.CSVProfile, toolname.TreeDigest, toolname.TailStats,
 }
 
 // harmless are tools that fit everywhere.
-var harmless = []string{"update_plan", "manage_scratchpad", "complete_task", "file_list"}
+var harmless = []string{toolname.UpdatePlan, toolname.ManageScratchpad, toolname.CompleteTask, toolname.FileList}
 
 //go:embed starter/*.yaml
 var starter embed.FS
