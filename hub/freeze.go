@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -49,7 +50,7 @@ func (h *Hub) taskParked(t db.Task) {
 		ctx, cancel = context.WithTimeout(context.Background(), killTimeout)
 		defer cancel()
 		if err := h.recorder.Tx(ctx, func(tx *event.Tx) error {
-			return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "jail_not_frozen", Payload: map[string]any{
+			return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.JailNotFrozen, Payload: map[string]any{
 				"jail_id": t.JailID, "node_id": *t.NodeID, "reason": fault.FromGRPC(err).Error(),
 			}})
 		}); err != nil {

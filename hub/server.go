@@ -24,8 +24,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/token"
 	"github.com/deckhand-sh/deckhand/hub/work/estimate"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
-	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 	"github.com/deckhand-sh/deckhand/ui"
 )
@@ -61,7 +61,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		connect.WithInterceptors(append(interceptors,
 			api.ErrorInterceptor(h.cfg.Log.Named("api"), h.cfg.Redact),
 			auth.Interceptor(),
-			workerevent.Interceptor(),
+			eventkind.Interceptor(),
 			validate.NewInterceptor(),
 			api.Text(),
 		)...),

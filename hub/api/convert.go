@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -229,7 +230,7 @@ func leaseOf(l *deckhandv1.Lease) lease.Lease {
 func drafts(in []*deckhandv1.EventDraft) []event.Draft {
 	out := make([]event.Draft, len(in))
 	for i, d := range in {
-		out[i] = event.Draft{Type: d.GetType(), Payload: d.GetPayload().AsMap()}
+		out[i] = event.Draft{Type: eventkind.Kind(d.GetType()), Payload: d.GetPayload().AsMap()}
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -299,7 +300,7 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	}); err != nil {
 		return err
 	}
-	if err := tx.Append(t.OrgID, t.ID, a.By, event.Draft{Type: "inbox_answered", Payload: map[string]any{
+	if err := tx.Append(t.OrgID, t.ID, a.By, event.Draft{Type: eventkind.InboxAnswered, Payload: map[string]any{
 		"item_id": item.ID, "kind": item.Kind, "step_id": deref(item.StepID), "tool": item.Tool, "answer": string(a.Verdict),
 		"reply": effect.Reply, "reason": a.Reason, "by": a.By.ID, "changed": effect.ChangedArguments != nil,
 	}}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -69,7 +70,7 @@ func (s *Service) expire(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 	if _, err := s.cfg.Steps.Resolve(ctx, tx, t, item, Answer{Verdict: TimeOut}); err != nil {
 		return err
 	}
-	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "inbox_expired", Payload: map[string]any{
+	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.InboxExpired, Payload: map[string]any{
 		"item_id": item.ID, "kind": item.Kind, "step_id": deref(item.StepID), "tool": item.Tool, "on_expiry": item.OnExpiry,
 	}}); err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
@@ -90,7 +91,7 @@ type NewItem struct {
 }
 
 // events are what a new item of each kind is in the task's history.
-var events = map[Kind]string{Approval: "approval_requested", Question: "input_required", Unknown: "outcome_unknown"}
+var events = map[Kind]eventkind.Kind{Approval: eventkind.ApprovalRequested, Question: eventkind.InputRequired, Unknown: eventkind.OutcomeUnknown}
 
 // Add opens an item for a step that waits. The task's row is locked.
 func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask NewItem) error {

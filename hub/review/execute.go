@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/message"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -280,7 +281,7 @@ func (s *Service) execute(ctx context.Context, row db.ReviewsToCarryRow) error {
 				return err
 			}
 			if d.Completed != nil {
-				if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "execution_completed", Payload: d.Completed}); err != nil {
+				if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.ExecutionCompleted, Payload: d.Completed}); err != nil {
 					return err
 				}
 			}

@@ -32,6 +32,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -136,7 +137,7 @@ func (s *Service) Open(ctx context.Context, tx *event.Tx, t db.Task, summary str
 		return fmt.Errorf("store the review of %s: %w", t.ID, err)
 	}
 	tx.AfterCommit(s.Kick)
-	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "review_requested", Payload: map[string]any{
+	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.ReviewRequested, Payload: map[string]any{
 		"item_id": item.ID, "files": d.Files, "held": len(d.Held), "hosts": len(d.Hosts), "why": item.Why,
 	}})
 }

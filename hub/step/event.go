@@ -8,13 +8,14 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 // executing is the event of a step's start.
 func executing(step db.Step) event.Draft {
-	return event.Draft{Type: "tool_executing", Payload: map[string]any{
+	return event.Draft{Type: eventkind.ToolExecuting, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool,
 	}}
 }
@@ -33,14 +34,14 @@ func completed(step db.Step, r tool.Result, changed map[string]any) event.Draft 
 	if changed != nil {
 		payload["workspace"] = changed
 	}
-	return event.Draft{Type: "tool_completed", Payload: payload}
+	return event.Draft{Type: eventkind.ToolCompleted, Payload: payload}
 }
 
 // recordRefused notes what the node's egress refused to a step's command, in the
 // task's history and in the audit.
 func recordRefused(tx *event.Tx, step db.Step, refused []*nodev1.EgressUse_Refusal) error {
 	list := tool.RefusedOutcome(refused)
-	if err := tx.Append(step.OrgID, step.TaskID, event.Hub, event.Draft{Type: "egress_refused", Payload: map[string]any{
+	if err := tx.Append(step.OrgID, step.TaskID, event.Hub, event.Draft{Type: eventkind.EgressRefused, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "error_code": string(fault.EgressDenied), "refused": list,
 	}}); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/bytesize"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 )
 
 // memoryRaise is what follows from a command that was killed for memory.
@@ -66,7 +67,7 @@ func (s *Steps) applyMemoryRaise(ctx context.Context, tx *event.Tx, t db.Task, s
 	if err := tx.SetTaskOverride(ctx, db.SetTaskOverrideParams{OrgID: t.OrgID, ID: t.ID, Override: column}); err != nil {
 		return fmt.Errorf("give task %s more memory: %w", t.ID, err)
 	}
-	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "task.memory_raised", Payload: map[string]any{
+	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.TaskMemoryRaised, Payload: map[string]any{
 		"step_id": step.ID, "from_bytes": st.from, "to_bytes": st.to, "max_bytes": st.most,
 	}}); err != nil {
 		return err

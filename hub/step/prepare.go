@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -113,7 +114,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 			return err
 		}
 		if len(problems) > 0 {
-			if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "mcp_problems", Payload: map[string]any{"problems": problems}}); err != nil {
+			if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.MCPProblems, Payload: map[string]any{"problems": problems}}); err != nil {
 				return err
 			}
 		}

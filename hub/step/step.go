@@ -40,6 +40,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -313,12 +314,12 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 
 // event is that of the decision on a step.
 func (d draft) event(step db.Step) event.Draft {
-	kind := "tool_selected"
+	kind := eventkind.ToolSelected
 	switch State(step.State) {
 	case Denied:
-		kind = "tool_denied"
+		kind = eventkind.ToolDenied
 	case Held:
-		kind = "tool_held"
+		kind = eventkind.ToolHeld
 	}
 	return event.Draft{Type: kind, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": brief(d.arguments),

@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
@@ -141,7 +141,7 @@ func New(t testing.TB, cfg Config) *Hub {
 		h.startBus(t)
 	}
 	mux := http.NewServeMux()
-	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(h, connect.WithInterceptors(h, workerevent.Interceptor())))
+	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(h, connect.WithInterceptors(h, eventkind.Interceptor())))
 	if cfg.Provider != nil {
 		mux.Handle("/relay/anthropic/", http.StripPrefix("/relay/anthropic", h.relay(cfg.Provider)))
 	}

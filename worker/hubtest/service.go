@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -259,7 +260,7 @@ func (h *Hub) propose(task *Task, m *deckhandv1.ProposeStepRequest) *deckhandv1.
 	}
 	task.Steps = append(task.Steps, step)
 	task.ended[step.GetId()] = make(chan struct{})
-	h.append(task, []*deckhandv1.EventDraft{{Type: "tool_selected"}})
+	h.append(task, []*deckhandv1.EventDraft{{Type: string(eventkind.ToolSelected)}})
 	return proto.CloneOf(step)
 }
 
@@ -284,7 +285,7 @@ func (h *Hub) ExecuteStep(ctx context.Context, req *connect.Request[deckhandv1.E
 	if step.GetState() == deckhandv1.StepState_STEP_STATE_GRANTED {
 		step.State = deckhandv1.StepState_STEP_STATE_STARTED
 		task.Runs[step.GetId()]++
-		h.append(task, []*deckhandv1.EventDraft{{Type: "tool_executing"}})
+		h.append(task, []*deckhandv1.EventDraft{{Type: string(eventkind.ToolExecuting)}})
 		h.running.Go(func() { h.exec(task, step) })
 	}
 	ended := task.ended[step.GetId()]
@@ -328,7 +329,7 @@ func (h *Hub) exec(task *Task, step *deckhandv1.Step) {
 	}
 	step.Observation, step.ErrorCode = result.Observation, string(result.Code)
 	close(task.ended[step.GetId()])
-	h.append(task, []*deckhandv1.EventDraft{{Type: "tool_completed"}})
+	h.append(task, []*deckhandv1.EventDraft{{Type: string(eventkind.ToolCompleted)}})
 }
 
 // SaveCheckpoint implements the service.

@@ -3,8 +3,8 @@ package loop
 import (
 	"fmt"
 
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/loopguard"
 	"github.com/deckhand-sh/deckhand/worker/model"
@@ -20,14 +20,14 @@ func (r *run) guarded(turn *deckhandv1.Turn, results []model.Result) *Outcome {
 	payload := map[string]any{"iteration": turn.GetTurn(), "kind": string(found.Kind), "finding": found.Text}
 	if found.Verdict == loopguard.Nudge {
 		payload["iterations_left"] = loopguard.Patience
-		r.out.add(workerevent.GuardrailNudge, payload)
+		r.out.add(eventkind.GuardrailNudge, payload)
 		r.state.Notes[turn.GetTurn()] = join(r.state.Notes[turn.GetTurn()], fmt.Sprintf(
 			"Note: you seem to go round in circles: %s. Do not repeat these calls. Look at what they told you, and try another way; "+
 				"if there is none, ask a person or call complete_task and say what is in the way. "+
 				"If nothing new comes of the next %d turns, the run is paused.", found.Text, loopguard.Patience))
 		return nil
 	}
-	r.out.add(workerevent.GuardrailStopped, payload)
+	r.out.add(eventkind.GuardrailStopped, payload)
 	message := "the agent goes round in circles: " + found.Text
 	return &Outcome{
 		State: deckhandv1.TaskState_TASK_STATE_PAUSED, Code: fault.Stuck, Message: message,

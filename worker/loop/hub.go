@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -88,7 +88,7 @@ const maxEvents = 100
 
 // add appends an event. A payload that is no JSON is a mistake in this
 // package; the event then says so.
-func (o *outbox) add(kind workerevent.Kind, payload map[string]any) {
+func (o *outbox) add(kind eventkind.Kind, payload map[string]any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events = append(o.events, &deckhandv1.EventDraft{Type: string(kind), Payload: toStruct(payload)})

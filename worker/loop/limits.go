@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
-	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -70,7 +70,7 @@ func usd(v float64) string { return "$" + strconv.FormatFloat(v, 'f', 4, 64) }
 
 // atLimit returns how the run ends at a limit: as the persona says.
 func (r *run) atLimit(l limit, message string) *Outcome {
-	r.out.add(workerevent.LimitReached, map[string]any{"kind": l.kind, "limit": l.most, "current": l.now})
+	r.out.add(eventkind.LimitReached, map[string]any{"kind": l.kind, "limit": l.most, "current": l.now})
 	more := fmt.Sprintf("--limit %s=%s", l.kind, l.twice())
 	if r.cfg.Persona.Limits.OnLimit == persona.PauseAtLimit {
 		return &Outcome{
@@ -93,7 +93,7 @@ func (r *run) warn() {
 			continue
 		}
 		r.state.Warned = append(r.state.Warned, l.kind)
-		r.out.add(workerevent.LimitWarning, map[string]any{"kind": l.kind, "limit": l.most, "current": l.now})
+		r.out.add(eventkind.LimitWarning, map[string]any{"kind": l.kind, "limit": l.most, "current": l.now})
 		note := fmt.Sprintf("Note: %s of %s %s are used. Come to an end: finish what matters most, then call complete_task.",
 			l.show(l.now), l.show(l.most), l.kind)
 		if before := r.state.Notes[r.state.Iteration]; before != "" {

@@ -26,9 +26,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
-	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
@@ -258,9 +258,9 @@ func (r *run) begin() {
 		"iteration": r.state.Iteration, "turns": len(r.turns), "tools": toolNames(r.cfg.Claim.GetTools()),
 		"limits": limitsPayload(r.cfg.Persona.Limits), "context_limit": r.window.limit,
 	}
-	kind := workerevent.ExecutionStarted
+	kind := eventkind.ExecutionStarted
 	if r.cfg.Claim.GetLease().GetAttempt() > 1 {
-		kind = workerevent.ExecutionResumed
+		kind = eventkind.ExecutionResumed
 	}
 	r.out.add(kind, payload)
 }
@@ -318,11 +318,11 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 	}
 	r.reported(turn)
 	normalise(turn, iteration, r.cfg.Claim.GetLease().GetAttempt())
-	r.out.add(workerevent.Thinking, thinkingPayload(turn))
+	r.out.add(eventkind.Thinking, thinkingPayload(turn))
 	r.phase.enter("select_tool", map[string]any{"calls": len(model.Calls(turn))})
 	for i, call := range model.Calls(turn) {
 		if reject := r.reject(turn, i); reject != nil {
-			r.out.add(workerevent.ToolRejected, map[string]any{
+			r.out.add(eventkind.ToolRejected, map[string]any{
 				"turn": iteration, "call_index": i, "tool": call.GetName(), "error_code": string(reject.Code), "message": reject.Error(),
 			})
 		}
@@ -333,7 +333,7 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 // failedOver tells that another model goes on.
 func (r *run) failedOver(ctx context.Context) func(model.Failover) {
 	return func(f model.Failover) {
-		r.out.add(workerevent.ModelFailover, map[string]any{
+		r.out.add(eventkind.ModelFailover, map[string]any{
 			"from_provider": f.FromProvider, "from_model": f.FromModel, "to_provider": f.ToProvider, "to_model": f.ToModel,
 			"reason": f.Reason,
 		})
@@ -376,7 +376,7 @@ func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error
 	r.phase.enter("observe_result", observed(results))
 	plan := r.planUpdated(turn)
 	if plan != nil {
-		r.out.add(workerevent.PlanUpdated, plan.payload(turn.GetTurn()))
+		r.out.add(eventkind.PlanUpdated, plan.payload(turn.GetTurn()))
 	}
 	r.phase.enter("iterate", nil)
 	out := r.decide(turn)
@@ -395,12 +395,12 @@ func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error
 	if err != nil {
 		return nil, err
 	}
-	r.out.add(workerevent.ProgressUpdate, map[string]any{"iteration": turn.GetTurn(), "progress": reflection.progress, "next_action": reflection.next})
-	r.out.add(workerevent.IterationComplete, map[string]any{
+	r.out.add(eventkind.ProgressUpdate, map[string]any{"iteration": turn.GetTurn(), "progress": reflection.progress, "next_action": reflection.next})
+	r.out.add(eventkind.IterationComplete, map[string]any{
 		"iteration": turn.GetTurn(), "phases_ms": r.phase.end(), "reflection": reflection.payload(),
 		"usage": usagePayload(turn.GetUsage()),
 	})
-	r.out.add(workerevent.CheckpointCreated, map[string]any{"iteration": turn.GetTurn(), "reason": "auto"})
+	r.out.add(eventkind.CheckpointCreated, map[string]any{"iteration": turn.GetTurn(), "reason": "auto"})
 	checkpoint := &deckhandv1.Checkpoint{Iteration: turn.GetTurn(), State: state}
 	if out != nil {
 		// It is stored with the end of the run.
@@ -476,13 +476,13 @@ func (r *run) finish(out *Outcome) *Outcome {
 	switch out.State {
 	case deckhandv1.TaskState_TASK_STATE_SUCCEEDED:
 		payload["summary"] = out.Summary
-		r.out.add(workerevent.ExecutionCompleted, payload)
+		r.out.add(eventkind.ExecutionCompleted, payload)
 	case deckhandv1.TaskState_TASK_STATE_PAUSED:
 		payload["error_code"], payload["message"], payload["recoverable"] = string(out.Code), out.Message, true
-		r.out.add(workerevent.ExecutionPaused, payload)
+		r.out.add(eventkind.ExecutionPaused, payload)
 	default:
 		payload["error_code"], payload["message"], payload["recoverable"] = string(out.Code), out.Message, out.Transient
-		r.out.add(workerevent.ExecutionFailed, payload)
+		r.out.add(eventkind.ExecutionFailed, payload)
 	}
 	out.Events = r.out.take()
 	return out

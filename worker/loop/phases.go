@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/internal/workerevent"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 )
 
 // phaseNames are the seven phases, in order.
@@ -45,7 +45,7 @@ func (p *phases) enter(phase string, more map[string]any) {
 	}
 	maps.Copy(payload, more)
 	p.current, p.since = phase, p.now()
-	p.out.add(workerevent.PhaseChanged, payload)
+	p.out.add(eventkind.PhaseChanged, payload)
 }
 
 func (p *phases) leave() float64 {

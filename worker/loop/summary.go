@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/persona"
-	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
@@ -56,7 +56,7 @@ func (r *run) compact(ctx context.Context, limit int) {
 	r.state.Summary = summary{UpTo: cut, At: turns, Text: text}
 	r.window.meter.Cut()
 	r.request()
-	r.out.add(workerevent.ContextSummarized, map[string]any{
+	r.out.add(eventkind.ContextSummarized, map[string]any{
 		"up_to_turn": cut, "by": by, "tokens_before": before, "tokens_after": r.window.meter.Estimate(r.window.asked), "limit": limit,
 	})
 }

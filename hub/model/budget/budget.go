@@ -36,6 +36,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
@@ -269,7 +270,7 @@ func (l *Ledger) warn(ctx context.Context, r *Reservation, near []balance) error
 		for _, b := range near {
 			l.cfg.Log.Warn("a budget is spent to four fifths", "scope", b.scope, "object_id", b.object, "period", b.period,
 				"spent", dollars(b.spent), "limit", dollars(b.limit))
-			drafts = append(drafts, event.Draft{Type: "budget_warning", Payload: map[string]any{
+			drafts = append(drafts, event.Draft{Type: eventkind.BudgetWarning, Payload: map[string]any{
 				"scope": string(b.scope), "object_id": b.object, "period": b.period, "spent_micros": b.spent, "limit_micros": b.limit,
 			}})
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 )
 
 // A watch from now on has nothing of before, and all of transactions that
@@ -18,7 +19,7 @@ func TestAWatchFromNowOn(t *testing.T) {
 	h := newHistory(t, "task_a", "task_b", "task_c")
 	note := func(task, kind string) error {
 		return h.recorder.Tx(t.Context(), func(tx *event.Tx) error {
-			return tx.Append(org, task, event.Hub, event.Draft{Type: kind})
+			return tx.Append(org, task, event.Hub, event.Draft{Type: eventkind.Kind(kind)})
 		})
 	}
 	require.NoError(t, note("task_a", "before"))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
@@ -36,7 +37,7 @@ var Hub = Actor{Kind: "hub", ID: "hub"}
 // Draft is an event before it is numbered and dated. Payload must be a JSON
 // object; secrets in it are masked before it is stored.
 type Draft struct {
-	Type    string
+	Type    eventkind.Kind
 	Payload map[string]any
 }
 
@@ -257,7 +258,7 @@ func (r *Recorder) encode(orgID, taskID string, drafts []Draft) (types, payloads
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode %s event of %s: %w", d.Type, taskID, err)
 		}
-		types = append(types, d.Type)
+		types = append(types, string(d.Type))
 		payloads = append(payloads, string(data))
 	}
 	return types, payloads, nil

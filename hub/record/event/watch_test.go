@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -261,7 +262,7 @@ func TestAWatchOfSomeTypes(t *testing.T) {
 	h := newHistory(t, "task_a")
 	for _, kind := range []string{"note", "wanted", "note", "also", "note"} {
 		require.NoError(t, h.recorder.Tx(t.Context(), func(tx *event.Tx) error {
-			return tx.Append(org, "task_a", event.Hub, event.Draft{Type: kind})
+			return tx.Append(org, "task_a", event.Hub, event.Draft{Type: eventkind.Kind(kind)})
 		}))
 	}
 	watcher := event.NewWatcher(event.WatcherConfig{Store: h.Store, Hints: silence{}, Poll: 5 * time.Millisecond, Heartbeat: 50 * time.Millisecond})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 )
 
 // Config says what Metrics are told by.
@@ -144,24 +145,24 @@ func (m *Metrics) Events(drafts []event.Draft) {
 	m.events.Add(float64(len(drafts)))
 	for _, d := range drafts {
 		switch d.Type {
-		case "state_changed":
+		case eventkind.StateChanged:
 			m.moves.WithLabelValues(m.state(d, "from"), m.state(d, "to")).Inc()
-		case "agent.spawned":
+		case eventkind.AgentSpawned:
 			m.leases.WithLabelValues("claimed").Inc()
-		case "tool_denied":
+		case eventkind.ToolDenied:
 			m.steps.WithLabelValues(m.tool(d), "denied").Inc()
-		case "tool_completed":
+		case eventkind.ToolCompleted:
 			m.steps.WithLabelValues(m.tool(d), outcome(d)).Inc()
 			if ms, ok := d.Payload["duration_ms"].(int64); ok {
 				m.stepDuration.WithLabelValues(m.tool(d)).Observe(float64(ms) / 1000)
 			}
-		case "approval_requested", "input_required", "outcome_unknown":
+		case eventkind.ApprovalRequested, eventkind.InputRequired, eventkind.OutcomeUnknown, eventkind.ReviewRequested, eventkind.TaskEscalated:
 			m.inbox.WithLabelValues("asked").Inc()
-		case "inbox_answered":
+		case eventkind.InboxAnswered:
 			m.inbox.WithLabelValues("answered").Inc()
-		case "inbox_expired":
+		case eventkind.InboxExpired:
 			m.inbox.WithLabelValues("expired").Inc()
-		case "tool_rejected":
+		case eventkind.ToolRejected:
 			m.rejected.WithLabelValues(m.tool(d)).Inc()
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -16,43 +17,34 @@ const (
 	TriggerTripped     = "trigger.tripped"
 	DeliveryFailed     = "delivery.failed"
 	AuditHigh          = "audit.high"
-	approvalRequested  = "approval_requested"
-	outcomeUnknown     = "outcome_unknown"
-	inputRequired      = "input_required"
-	stateChanged       = "state_changed"
-	executionFailed    = "execution_failed"
-	executionPaused    = "execution_paused"
-	executionCompleted = "execution_completed"
-	toolSelected       = "tool_selected"
-	toolDenied         = "tool_denied"
-	toolExecuting      = "tool_executing"
-	toolCompleted      = "tool_completed"
-	budgetWarning      = "budget_warning"
-	planWarning        = "plan_warning"
-	planReached        = "plan_reached"
-	limitReached       = "limit_reached"
-	agentSuspended     = "agent.suspended"
-	taskEscalated      = "task.escalated"
-	agentRetry         = "agent.retry"
+	approvalRequested  = string(eventkind.ApprovalRequested)
+	outcomeUnknown     = string(eventkind.OutcomeUnknown)
+	inputRequired      = string(eventkind.InputRequired)
+	stateChanged       = string(eventkind.StateChanged)
+	executionFailed    = string(eventkind.ExecutionFailed)
+	executionPaused    = string(eventkind.ExecutionPaused)
+	executionCompleted = string(eventkind.ExecutionCompleted)
+	toolSelected       = string(eventkind.ToolSelected)
+	toolDenied         = string(eventkind.ToolDenied)
+	toolExecuting      = string(eventkind.ToolExecuting)
+	toolCompleted      = string(eventkind.ToolCompleted)
+	budgetWarning      = string(eventkind.BudgetWarning)
+	planWarning        = string(eventkind.PlanWarning)
+	planReached        = string(eventkind.PlanReached)
+	limitReached       = string(eventkind.LimitReached)
+	agentSuspended     = string(eventkind.AgentSuspended)
+	taskEscalated      = string(eventkind.TaskEscalated)
+	agentRetry         = string(eventkind.AgentRetry)
 	taskFailed         = "task.failed"
 	taskCompleted      = "task.completed"
 	agentPaused        = "agent.paused"
-	reviewOpened       = "review_requested"
+	reviewOpened       = string(eventkind.ReviewRequested)
 	reviewRequested    = "review.requested"
 	reviewCompleted    = "review.completed"
 )
 
 // stored are the types that a task's history has.
-var stored = []string{
-	"agent.handed_over", agentRetry, "agent.spawned", "agent.subtask.created", "agent.subtask.ended", agentSuspended, approvalRequested,
-	"artifacts_delivered", "artifacts_promised", budgetWarning, "checkpoint_created", "execution_cancelled", executionCompleted, executionFailed,
-	executionPaused, "execution_resumed", "execution_started", "inbox_answered", "inbox_expired", inputRequired, "iteration_complete",
-	"jail_not_frozen", limitReached, "limit_warning", "limits_lifted", "mcp_problems", "mcp_tool_changed", "message_delivered", "message_received",
-	"model_failover", outcomeUnknown, "pause_requested", "phase_changed", planReached, "plan_updated", planWarning, "progress_update", reviewOpened,
-	stateChanged, "task.assigned", taskEscalated, "task.memory_raised", "task.reordered", "task.submitted", "thinking", toolCompleted, toolDenied,
-	toolExecuting, "tool_held", "tool_rejected",
-	toolSelected, "workspace_restored", "workspace_undone",
-}
+var stored = eventkind.Names()
 
 // alias is a type under which an event is told besides its own.
 type alias struct {
@@ -72,8 +64,8 @@ func says(field string, words ...string) func(map[string]any) bool {
 
 // aliases are those of other systems' lifecycle events.
 var aliases = []alias{
-	{name: "agent.started", from: "execution_started"},
-	{name: "agent.progress", from: "progress_update"},
+	{name: "agent.started", from: string(eventkind.ExecutionStarted)},
+	{name: "agent.progress", from: string(eventkind.ProgressUpdate)},
 	{name: "agent.tool.called", from: toolExecuting},
 	{name: "agent.completed", from: executionCompleted},
 	{name: "agent.failed", from: executionFailed},
@@ -99,12 +91,12 @@ var groups = map[string][]string{
 	"escalations": {"agent.escalated"},
 	"security":    {AuditHigh},
 	"lifecycle": {
-		"task.assigned", "agent.spawned", "agent.started", "agent.progress", "agent.subtask.created", "agent.tool.called", "agent.completed",
+		string(eventkind.TaskAssigned), string(eventkind.AgentSpawned), "agent.started", "agent.progress", string(eventkind.AgentSubtaskCreated), "agent.tool.called", "agent.completed",
 		"agent.failed", agentPaused, agentRetry, "agent.escalated", reviewRequested, reviewCompleted, taskCompleted, taskFailed, "audit.agent.action",
 	},
 	"stream": {
-		"execution_started", executionCompleted, executionFailed, "execution_cancelled", "phase_changed", "plan_updated", "thinking", toolSelected,
-		toolExecuting, toolCompleted, "checkpoint_created", inputRequired, "progress_update", "iteration_complete",
+		string(eventkind.ExecutionStarted), executionCompleted, executionFailed, string(eventkind.ExecutionCancelled), string(eventkind.PhaseChanged), string(eventkind.PlanUpdated), string(eventkind.Thinking), toolSelected,
+		toolExecuting, toolCompleted, string(eventkind.CheckpointCreated), inputRequired, string(eventkind.ProgressUpdate), string(eventkind.IterationComplete),
 	},
 }
 
@@ -141,7 +133,7 @@ func choose(patterns []string) (choice, error) {
 			}
 		}
 		if len(chosen) == 0 {
-			return nil, fault.New(fault.Invalid, "spec.events has %q, which is nothing that happens", p).
+			return nil, fault.New(fault.Invalid, "unknown event type %q in spec.events", p).
 				WithFix("use groups (%s), types such as agent.failed, or beginnings such as agent.*", strings.Join(Groups(), ", "))
 		}
 		for _, t := range chosen {

@@ -25,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -118,7 +119,7 @@ func (r *rig) exec(sql string, args ...any) {
 func (r *rig) happen(task, kind string, payload map[string]any) {
 	r.t.Helper()
 	require.NoError(r.t, r.recorder.Tx(r.t.Context(), func(tx *event.Tx) error {
-		return tx.Append(org, task, event.Hub, event.Draft{Type: kind, Payload: payload})
+		return tx.Append(org, task, event.Hub, event.Draft{Type: eventkind.Kind(kind), Payload: payload})
 	}))
 }
 

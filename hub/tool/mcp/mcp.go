@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -125,7 +126,7 @@ func offer(ctx context.Context, tx *event.Tx, t db.Task, row db.McpTool, now *to
 }
 
 func tell(tx *event.Tx, t db.Task, name, server, what string) error {
-	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "mcp_tool_changed", Payload: map[string]any{
+	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.MCPToolChanged, Payload: map[string]any{
 		"tool": name, "server": server, "change": what,
 	}})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -83,7 +84,7 @@ func Suspend(ctx context.Context, tx *event.Tx, t db.Task, why string) error {
 	if err := set(ctx, tx, a, ErrorSuspended, why, "agent.suspended", why, event.Hub); err != nil {
 		return err
 	}
-	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "agent.suspended", Payload: map[string]any{
+	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.AgentSuspended, Payload: map[string]any{
 		"agent": a.Name, "reason": why, "fix": "deckhand agent resume " + a.Name,
 	}})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/message"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -37,7 +38,7 @@ func (a *Artifacts) Promise(ctx context.Context, tx *event.Tx, c *Collection, to
 		return fmt.Errorf("count the artifacts of %s: %w", to.ID, err)
 	}
 	files, bytes := c.Files()
-	return tx.Append(to.OrgID, to.ID, by, event.Draft{Type: "artifacts_promised", Payload: map[string]any{
+	return tx.Append(to.OrgID, to.ID, by, event.Draft{Type: eventkind.ArtifactsPromised, Payload: map[string]any{
 		"from_task_id": c.TaskID, "folder": folder, "files": files, "bytes": bytes, "paths": anys(c.Paths(shownPaths)), "shared": c.Shared,
 	}})
 }
@@ -184,7 +185,7 @@ func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.Art
 				return err
 			}
 		}
-		return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "artifacts_delivered", Payload: map[string]any{
+		return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.ArtifactsDelivered, Payload: map[string]any{
 			"transfer_id": row.ID, "folder": row.Folder, "files": sent.Files + sent.Unchanged, "bytes": sent.Bytes,
 			"paths": anys(c.Paths(shownPaths)), "missing": anys(missing[:min(len(missing), shownPaths)]),
 		}})

@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/message"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -99,10 +100,10 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 		claimed = &t
 		by := event.Actor{Kind: "worker", ID: workerID}
 		if err := tx.Append(orgID, t.ID, by,
-			event.Draft{Type: "state_changed", Payload: map[string]any{
+			event.Draft{Type: eventkind.StateChanged, Payload: map[string]any{
 				"from": string(task.Queued), "to": string(task.Starting), "reason": t.Reason,
 			}},
-			event.Draft{Type: "agent.spawned", Payload: map[string]any{"attempt": t.Attempt, "worker_id": workerID}}); err != nil {
+			event.Draft{Type: eventkind.AgentSpawned, Payload: map[string]any{"attempt": t.Attempt, "worker_id": workerID}}); err != nil {
 			return err
 		}
 		jailed, err := l.cfg.Jailed(ctx, tx.Queries, t)

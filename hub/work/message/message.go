@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
@@ -40,7 +41,7 @@ func Say(ctx context.Context, tx *event.Tx, t db.Task, text, key string, by even
 	if err := tx.CountMessage(ctx, db.CountMessageParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 		return m, false, fmt.Errorf("count message to %s: %w", t.ID, err)
 	}
-	return m, true, tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "message_received", Payload: map[string]any{
+	return m, true, tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.MessageReceived, Payload: map[string]any{
 		"message_id": m.ID, "text": m.Content, "by": m.SaidBy,
 	}})
 }
@@ -62,7 +63,7 @@ func Bind(ctx context.Context, tx *event.Tx, t db.Task, afterTurn int32) ([]db.T
 	for i, m := range all {
 		ids[i] = m.ID
 	}
-	return all, tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "message_delivered", Payload: map[string]any{
+	return all, tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.MessageDelivered, Payload: map[string]any{
 		"message_ids": ids, "after_turn": afterTurn,
 	}})
 }

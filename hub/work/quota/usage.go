@@ -7,6 +7,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 )
 
 // Usage is what an organisation has used of its plan in the month that is now.
@@ -61,9 +62,9 @@ func (s *Usage) Consume() []event.Draft {
 	payload := map[string]any{"plan": s.Name, "period": s.Period, "used": s.Used, "runs": s.Allowed(), "resets_at": s.ResetsAt}
 	switch near := int64(warnAt*float64(s.Allowed()) + 0.5); s.Used {
 	case s.Allowed():
-		return []event.Draft{{Type: "plan_reached", Payload: payload}}
+		return []event.Draft{{Type: eventkind.PlanReached, Payload: payload}}
 	case near:
-		return []event.Draft{{Type: "plan_warning", Payload: payload}}
+		return []event.Draft{{Type: eventkind.PlanWarning, Payload: payload}}
 	}
 	return nil
 }

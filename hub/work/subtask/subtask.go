@@ -36,6 +36,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -165,9 +166,9 @@ func (s *Service) Make(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	payload := map[string]any{
 		"step_id": step.ID, "task_id": row.Task.ID, "agent": row.AgentName, "goal": row.Task.Goal, "tool": step.Tool,
 	}
-	kind := "agent.subtask.created"
+	kind := eventkind.AgentSubtaskCreated
 	if r.handoff != "" {
-		kind, payload["handoff_id"] = "agent.handed_over", r.handoff
+		kind, payload["handoff_id"] = eventkind.AgentHandedOver, r.handoff
 	} else if err := tx.CountSubtask(ctx, db.CountSubtaskParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 		return row, nil, fmt.Errorf("count the subtasks of %s: %w", t.ID, err)
 	}

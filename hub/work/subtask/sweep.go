@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -125,7 +126,7 @@ func (s *Service) grant(ctx context.Context, tx *event.Tx, t db.Task, step db.St
 	}); err != nil {
 		return fmt.Errorf("grant step %s: %w", step.ID, err)
 	}
-	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "agent.subtask.ended", Payload: map[string]any{
+	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.AgentSubtaskEnded, Payload: map[string]any{
 		"step_id": step.ID, "task_id": given.TaskID, "agent": given.Agent, "state": given.State, "cost_micros": given.CostMicros,
 		"iterations": given.Iterations,
 	}})

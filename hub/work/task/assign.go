@@ -8,6 +8,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
@@ -116,7 +117,7 @@ func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by 
 		if err != nil {
 			return fmt.Errorf("assign task %s: %w", id, err)
 		}
-		if err := tx.Append(orgID, id, by, event.Draft{Type: "task.assigned", Payload: map[string]any{
+		if err := tx.Append(orgID, id, by, event.Draft{Type: eventkind.TaskAssigned, Payload: map[string]any{
 			"agent": given.name, "assignee": to.Human, "by": by.ID,
 		}}); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -32,7 +33,7 @@ func (s *Service) Cancel(ctx context.Context, orgID, id, reason string, by event
 		if _, err := Move(ctx, tx, t, Cancelled, why, by); err != nil {
 			return err
 		}
-		return tx.Append(orgID, id, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{"reason": why}})
+		return tx.Append(orgID, id, by, event.Draft{Type: eventkind.ExecutionCancelled, Payload: map[string]any{"reason": why}})
 	})
 	if err != nil {
 		return row, err
@@ -85,7 +86,7 @@ func CancelAll(ctx context.Context, tx *event.Tx, orgID string, live []db.Task, 
 		if err := tell(tx, t, Cancelled, why, by); err != nil {
 			return nil, err
 		}
-		if err := tx.Append(orgID, t.ID, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{
+		if err := tx.Append(orgID, t.ID, by, event.Draft{Type: eventkind.ExecutionCancelled, Payload: map[string]any{
 			"reason": why, "error_code": string(code),
 		}}); err != nil {
 			return nil, err
@@ -105,7 +106,7 @@ func tell(tx *event.Tx, t db.Task, to State, reason string, by event.Actor) erro
 			return err
 		}
 	}
-	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "state_changed", Payload: map[string]any{
+	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.StateChanged, Payload: map[string]any{
 		"from": t.State, "to": string(to), "reason": reason,
 	}})
 }

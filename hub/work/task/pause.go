@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/message"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -80,7 +81,7 @@ func (s *Service) setPauseNext(ctx context.Context, tx *event.Tx, t db.Task, who
 	}); err != nil {
 		return err
 	}
-	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "pause_requested", Payload: map[string]any{"on_next_tool": who != "", "by": by.ID}})
+	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.PauseRequested, Payload: map[string]any{"on_next_tool": who != "", "by": by.ID}})
 }
 
 // PausedBefore is the reason of a task that was paused before a step.
@@ -144,7 +145,7 @@ func lift(ctx context.Context, tx *event.Tx, t db.Task, limits Limits, by event.
 	}); err != nil {
 		return err
 	}
-	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "limits_lifted", Payload: map[string]any{"limits": after.Limits, "by": by.ID}})
+	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.LimitsLifted, Payload: map[string]any{"limits": after.Limits, "by": by.ID}})
 }
 
 // ActiveTask returns the task that an agent is at: the one of those that have begun and

@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/queue"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -185,7 +186,7 @@ func (s *Service) Reorder(ctx context.Context, orgID, id string, to Reorder, by 
 			}
 		}
 		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
-		return tx.Append(orgID, id, by, event.Draft{Type: "task.reordered", Payload: payload})
+		return tx.Append(orgID, id, by, event.Draft{Type: eventkind.TaskReordered, Payload: payload})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/message"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
@@ -185,7 +186,7 @@ func Close(ctx context.Context, tx *event.Tx, t db.Task, reason string, by event
 	if _, err := Move(ctx, tx, t, Cancelled, why, by); err != nil {
 		return err
 	}
-	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{"reason": why}})
+	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.ExecutionCancelled, Payload: map[string]any{"reason": why}})
 }
 
 // CheckpointOf returns a task with its checkpoint of an iteration: 0 is the

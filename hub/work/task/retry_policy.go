@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
@@ -41,7 +42,7 @@ func Fail(ctx context.Context, tx *event.Tx, t db.Task, f Failure, by event.Acto
 	if err := tx.CountTaskFailure(ctx, db.CountTaskFailureParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 		return fmt.Errorf("count failure of %s: %w", t.ID, err)
 	}
-	if err := tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "agent.retry", Payload: map[string]any{
+	if err := tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.AgentRetry, Payload: map[string]any{
 		"error_code": f.Code, "message": f.Message, "retry": n, "retries": Retries, "wait_ms": wait.Milliseconds(),
 	}}); err != nil {
 		return err
@@ -87,7 +88,7 @@ func Escalate(ctx context.Context, tx *event.Tx, t db.Task, cause, code string, 
 	if err != nil {
 		return fmt.Errorf("store that %s is escalated: %w", t.ID, err)
 	}
-	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "task.escalated", Payload: map[string]any{
+	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.TaskEscalated, Payload: map[string]any{
 		"item_id": item.ID, "cause": cause, "error_code": code, "failures": t.Failures, "worker_losses": t.WorkerLosses, "options": options,
 	}})
 }

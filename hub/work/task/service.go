@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/hold"
 	"github.com/deckhand-sh/deckhand/internal/coalesce"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/logging"
@@ -207,7 +208,7 @@ func (d *Draft) Store(ctx context.Context, tx *event.Tx) (db.GetTaskRow, error) 
 		}
 	}
 	tx.AfterCommit(func() { d.admit(sub.OrgID) })
-	return row, tx.Append(sub.OrgID, t.ID, sub.By, event.Draft{Type: "task.submitted", Payload: d.payload(row)})
+	return row, tx.Append(sub.OrgID, t.ID, sub.By, event.Draft{Type: eventkind.TaskSubmitted, Payload: d.payload(row)})
 }
 
 // payload is what the event of the submission says.

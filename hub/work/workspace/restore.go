@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -250,5 +251,5 @@ func (w *Workspaces) restored(ctx context.Context, tx *event.Tx, row db.Undo, re
 	}); err != nil {
 		return err
 	}
-	return tx.Append(row.OrgID, *row.TaskID, by, event.Draft{Type: "workspace_restored", Payload: said})
+	return tx.Append(row.OrgID, *row.TaskID, by, event.Draft{Type: eventkind.WorkspaceRestored, Payload: said})
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -443,7 +444,7 @@ func stepsUndone(ctx context.Context, tx *event.Tx, row db.Undo, res *nodev1.Und
 	if err := audit.Append(tx, undone(row, res, "task", *row.TaskID)); err != nil {
 		return err
 	}
-	return tx.Append(row.OrgID, *row.TaskID, askedBy(row), event.Draft{Type: "workspace_undone", Payload: map[string]any{
+	return tx.Append(row.OrgID, *row.TaskID, askedBy(row), event.Draft{Type: eventkind.WorkspaceUndone, Payload: map[string]any{
 		"undo_id": row.ID, "step_ids": row.StepIds, "files": res.GetFiles(), "original_digest": res.GetOriginalDigest(),
 		"restored_digest": res.GetRestoredDigest(), "conflicts": len(res.GetConflicts()),
 	}})

@@ -1,4 +1,4 @@
-package workerevent
+package eventkind
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func Interceptor() connect.Interceptor {
 				GetEvents() []*deckhandv1.EventDraft
 			}); ok {
 				for _, e := range told.GetEvents() {
-					if !Is(e.GetType()) {
+					if !FromWorker(e.GetType()) {
 						return nil, fault.New(fault.Denied, "an event of type %.64q is not a worker's to tell of", e.GetType()).
 							WithCode(fault.PermissionDenied).WithFix("leave it out: the hub tells of it when it happens")
 					}

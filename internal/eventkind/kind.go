@@ -1,0 +1,167 @@
+// Package eventkind is the one list of the kinds of events that a task's history
+// has: what each tells of, and whether a worker or the hub writes it.
+//
+// The hub refuses from a worker every kind that is not the worker's: those others
+// record what the hub did or a person decided, and are sent out signed.
+// Notifications offer all kinds, and docs/events.md documents each one; tests
+// compare both with this list, so that a new kind is one constant, one entry of the
+// table, and one row of that page.
+package eventkind
+
+import "slices"
+
+// Kind is the type of an event.
+type Kind string
+
+// The kinds. Their payloads are in docs/events.md.
+const (
+	AgentHandedOver     Kind = "agent.handed_over"
+	AgentRetry          Kind = "agent.retry"
+	AgentSpawned        Kind = "agent.spawned"
+	AgentSubtaskCreated Kind = "agent.subtask.created"
+	AgentSubtaskEnded   Kind = "agent.subtask.ended"
+	AgentSuspended      Kind = "agent.suspended"
+	ApprovalRequested   Kind = "approval_requested"
+	ArtifactsDelivered  Kind = "artifacts_delivered"
+	ArtifactsPromised   Kind = "artifacts_promised"
+	BudgetWarning       Kind = "budget_warning"
+	CheckpointCreated   Kind = "checkpoint_created"
+	ContextSummarized   Kind = "context_summarized"
+	EgressRefused       Kind = "egress_refused"
+	ExecutionCancelled  Kind = "execution_cancelled"
+	ExecutionCompleted  Kind = "execution_completed"
+	ExecutionFailed     Kind = "execution_failed"
+	ExecutionPaused     Kind = "execution_paused"
+	ExecutionResumed    Kind = "execution_resumed"
+	ExecutionStarted    Kind = "execution_started"
+	GuardrailNudge      Kind = "guardrail_nudge"
+	GuardrailStopped    Kind = "guardrail_stopped"
+	InboxAnswered       Kind = "inbox_answered"
+	InboxExpired        Kind = "inbox_expired"
+	InputRequired       Kind = "input_required"
+	IterationComplete   Kind = "iteration_complete"
+	JailNotFrozen       Kind = "jail_not_frozen"
+	LimitReached        Kind = "limit_reached"
+	LimitWarning        Kind = "limit_warning"
+	LimitsLifted        Kind = "limits_lifted"
+	MCPProblems         Kind = "mcp_problems"
+	MCPToolChanged      Kind = "mcp_tool_changed"
+	MessageDelivered    Kind = "message_delivered"
+	MessageReceived     Kind = "message_received"
+	ModelFailover       Kind = "model_failover"
+	OutcomeUnknown      Kind = "outcome_unknown"
+	PauseRequested      Kind = "pause_requested"
+	PhaseChanged        Kind = "phase_changed"
+	PlanReached         Kind = "plan_reached"
+	PlanUpdated         Kind = "plan_updated"
+	PlanWarning         Kind = "plan_warning"
+	ProgressUpdate      Kind = "progress_update"
+	ReviewRequested     Kind = "review_requested"
+	StateChanged        Kind = "state_changed"
+	TaskAssigned        Kind = "task.assigned"
+	TaskEscalated       Kind = "task.escalated"
+	TaskMemoryRaised    Kind = "task.memory_raised"
+	TaskReordered       Kind = "task.reordered"
+	TaskSubmitted       Kind = "task.submitted"
+	Thinking            Kind = "thinking"
+	ToolCompleted       Kind = "tool_completed"
+	ToolDenied          Kind = "tool_denied"
+	ToolExecuting       Kind = "tool_executing"
+	ToolHeld            Kind = "tool_held"
+	ToolRejected        Kind = "tool_rejected"
+	ToolSelected        Kind = "tool_selected"
+	WorkspaceRestored   Kind = "workspace_restored"
+	WorkspaceUndone     Kind = "workspace_undone"
+)
+
+// Entry describes a kind.
+type Entry struct {
+	Kind Kind
+	// Worker says that workers write the event; all others are the hub's.
+	Worker bool
+	// What tells when the event is written.
+	What string
+}
+
+var table = []Entry{
+	{AgentHandedOver, false, "a call handed the task's work on to another agent"},
+	{AgentRetry, false, "a run failed in a way that another try may mend, and is tried again"},
+	{AgentSpawned, false, "a worker claimed the task"},
+	{AgentSubtaskCreated, false, "a call created a subtask"},
+	{AgentSubtaskEnded, false, "a subtask ended"},
+	{AgentSuspended, false, "the way the run ended suspended its agent"},
+	{ApprovalRequested, false, "a call waits for an approval"},
+	{ArtifactsDelivered, false, "promised files arrived in the workspace"},
+	{ArtifactsPromised, false, "the task will get files from another workspace before it starts"},
+	{BudgetWarning, false, "a call brought a budget to 80 % of its limit"},
+	{CheckpointCreated, true, "a checkpoint is stored"},
+	{ContextSummarized, true, "old turns were replaced by a summary"},
+	{EgressRefused, false, "a command wanted to reach a host that its egress rules do not allow"},
+	{ExecutionCancelled, false, "the task was cancelled or killed"},
+	{ExecutionCompleted, true, "the run ends well"},
+	{ExecutionFailed, true, "the run ends with an error"},
+	{ExecutionPaused, true, "the run pauses until a person has acted"},
+	{ExecutionResumed, true, "a later attempt begins"},
+	{ExecutionStarted, true, "the first attempt begins"},
+	{GuardrailNudge, true, "the agent repeats itself and was told so"},
+	{GuardrailStopped, true, "the agent repeated itself and was stopped"},
+	{InboxAnswered, false, "a person decided an inbox item"},
+	{InboxExpired, false, "an inbox item ran out of time"},
+	{InputRequired, false, "the agent asks a question"},
+	{IterationComplete, true, "an iteration ends"},
+	{JailNotFrozen, false, "the jail could not be frozen while its task waits"},
+	{LimitReached, true, "the run ends or pauses at a limit"},
+	{LimitWarning, true, "80 % of a limit are used"},
+	{LimitsLifted, false, "an administrator raised the limits of the run"},
+	{MCPProblems, false, "MCP servers, or tools of them, are not available as an attempt begins"},
+	{MCPToolChanged, false, "an MCP server offers a tool with another definition than was agreed to"},
+	{MessageDelivered, false, "the model gets messages with its next turn"},
+	{MessageReceived, false, "a person sent the agent a message"},
+	{ModelFailover, true, "another model continues, because the one before did not respond"},
+	{OutcomeUnknown, false, "it is unknown whether a call took effect"},
+	{PauseRequested, false, "a person asked for a pause before the next tool call, or took that back"},
+	{PhaseChanged, true, "the loop enters a phase"},
+	{PlanReached, false, "the task was the last run that the month's quota allows"},
+	{PlanUpdated, true, "the agent set its plan"},
+	{PlanWarning, false, "the task brought the month to 80 % of its quota"},
+	{ProgressUpdate, true, "an iteration ends with this progress"},
+	{ReviewRequested, false, "a run in review mode is done and waits for a verdict"},
+	{StateChanged, false, "the task moved from one state to another"},
+	{TaskAssigned, false, "a person assigned the task"},
+	{TaskEscalated, false, "retries are spent, and a person must decide"},
+	{TaskMemoryRaised, false, "a command was killed for memory, and the task continues with more"},
+	{TaskReordered, false, "a person moved a queued task"},
+	{TaskSubmitted, false, "the task was created"},
+	{Thinking, true, "a turn of the model is finished"},
+	{ToolCompleted, false, "the outcome of a step was stored"},
+	{ToolDenied, false, "a call became a step and may not run"},
+	{ToolExecuting, false, "a step is handed to where it runs"},
+	{ToolHeld, false, "a call became a step and is deferred until its run is accepted"},
+	{ToolRejected, true, "a call never became a step: its tool does not exist or its arguments do not fit"},
+	{ToolSelected, false, "a call became a step and may run"},
+	{WorkspaceRestored, false, "a task that continues from a checkpoint got its workspace"},
+	{WorkspaceUndone, false, "changes to files were undone"},
+}
+
+var byKind = func() map[Kind]Entry {
+	out := make(map[Kind]Entry, len(table))
+	for _, e := range table {
+		out[e.Kind] = e
+	}
+	return out
+}()
+
+// All returns the table, sorted by kind.
+func All() []Entry { return slices.Clone(table) }
+
+// Names returns the names of all kinds, sorted.
+func Names() []string {
+	out := make([]string, len(table))
+	for i, e := range table {
+		out[i] = string(e.Kind)
+	}
+	return out
+}
+
+// FromWorker reports whether workers write events of a kind.
+func FromWorker(kind string) bool { return byKind[Kind(kind)].Worker }
