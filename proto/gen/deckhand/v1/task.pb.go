@@ -26,7 +26,7 @@ const (
 )
 
 // TaskState is where a task stands. The moves between states are one table in
-// hub/task.
+// hub/work/task.
 type TaskState int32
 
 const (

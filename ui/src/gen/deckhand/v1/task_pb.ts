@@ -1601,7 +1601,7 @@ export const ReadLogResponseSchema: GenMessage<ReadLogResponse> = /*@__PURE__*/
 
 /**
  * TaskState is where a task stands. The moves between states are one table in
- * hub/task.
+ * hub/work/task.
  *
  * @generated from enum deckhand.v1.TaskState
  */
