@@ -18,15 +18,15 @@ var secretNames = regexp.MustCompile(`(?i)(token|secret|mac|signature|hash|passw
 // noSecrets are the comparisons of such names that are none of secrets, by file
 // and name: hashes of a record that everybody may read, and codes of errors.
 var noSecrets = map[string]string{
-	"internal/auditlog/verify.go:hash":       "a record's chain, which whoever verifies it has",
-	"internal/auditlog/verify.go:Hash":       "the same",
-	"cmd/deckhand/cli/agent.go:code":         "how a command ends",
-	"internal/fault/rpc.go:code":             "an error's code",
-	"internal/fault/catalogue.go:code":       "an error's code",
-	"internal/fault/catalogue.go:Code":       "the same",
-	"node/skill/mcpbridge/session.go:Code":   "an error's code",
-	"node/exec/watch.go:GetExitCode":         "how a command ended",
-	"hub/work/trigger/verify/sender.go:HMAC": "a scheme's name",
+	"internal/auditlog/verify.go:hash":        "a record's chain, which whoever verifies it has",
+	"internal/auditlog/verify.go:Hash":        "the same",
+	"cmd/deckhand/cli/agent.go:code":          "how a command ends",
+	"internal/fault/rpc.go:code":              "an error's code",
+	"internal/fault/catalogue.go:code":        "an error's code",
+	"internal/fault/catalogue.go:Code":        "the same",
+	"node/skill/mcpbridge/session.go:Code":    "an error's code",
+	"node/exec/watch.go:GetExitCode":          "how a command ended",
+	"hub/work/trigger/verify/headers.go:HMAC": "a scheme's name",
 }
 
 // comparers are functions that answer sooner the sooner their arguments differ.

@@ -1,6 +1,6 @@
-// Command facts writes the pages of the documentation that list what the code
-// knows in a table of its own. scripts/generate runs it in the root of the
-// repository, and CI fails when a committed page differs.
+// Command facts writes the pages of the documentation and the file of the console
+// that list what the code declares in a table. scripts/generate runs it in the root
+// of the repository, and CI fails when a committed file differs.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger/sender"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -30,7 +31,9 @@ func write() error {
 	if err != nil {
 		return err
 	}
-	for path, page := range map[string]string{"docs/errors.md": errorPage(fault.Catalogue()), "docs/tools.md": tools} {
+	for path, page := range map[string]string{
+		"docs/errors.md": errorPage(fault.Catalogue()), "docs/tools.md": tools, "ui/src/gen/facts.ts": console(sender.All()),
+	} {
 		if err := os.WriteFile(path, []byte(page), 0o644); err != nil { //nolint:gosec // a page is public
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger/sender"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger/verify"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -21,11 +22,11 @@ import (
 func specOf(t persona.Trigger) (*deckhandv1.TriggerSpec, error) {
 	spec := clone(t.Spec)
 	if Kind(t.Kind) == Webhook {
-		if _, ok := presets[t.Sender]; ok {
-			fill(spec, t.Sender)
-		} else {
-			spec.Webhook.Verify = string(verify.Scheme(t.Sender))
+		from, ok := sender.Named(t.Sender)
+		if !ok {
+			return nil, unknown("webhook", t.Sender, sender.Any)
 		}
+		fill(spec, from)
 	}
 	if err := protovalidate.Validate(spec); err != nil {
 		return nil, fault.New(fault.Invalid, "%s", err.Error())

@@ -14,7 +14,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger/mapping"
-	"github.com/deckhand-sh/deckhand/hub/work/trigger/verify"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -136,7 +135,7 @@ func (s *Service) Test(ctx context.Context, orgID, id string, trial Trial) (Verd
 	}
 	kept := c.rule().Keep(headers)
 	if trial.DeliveryID == "" {
-		d.Event = short(verify.Scheme(c.spec.GetWebhook().GetVerify()).Event(headers), maxEvent)
+		d.Event = short(proof(c.spec.GetWebhook()).EventOf(headers), maxEvent)
 		if d.Headers, err = json.Marshal(kept); err != nil {
 			return Verdict{}, fmt.Errorf("encode headers: %w", err)
 		}

@@ -9,13 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/work/trigger/mapping"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger/sender"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 func presetProgram(t *testing.T, name string) *mapping.Program {
 	t.Helper()
 	spec := &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{}}
-	fill(spec, name)
+	from, ok := sender.Named(name)
+	require.True(t, ok, name)
+	fill(spec, from)
 	_, err := check(Webhook, spec)
 	require.NoError(t, err, name)
 	p, err := mapping.Compile(source(Webhook, spec))
@@ -89,7 +93,7 @@ func TestWhatPresetsPickOut(t *testing.T) {
 // What a preset leaves out, and what nobody has ever sent.
 func TestPresetsWithOddPayloads(t *testing.T) {
 	t.Parallel()
-	for name := range presets {
+	for _, name := range sender.Names(sender.Any) {
 		p := presetProgram(t, name)
 		for _, body := range []string{`{}`, `{"event":null,"alerts":null,"status":null,"issue":null,"pull_request":1,"object_attributes":[],"action":7}`,
 			`{"event":{"type":"app_mention"},"status":"firing","alerts":[{}]}`} {
@@ -106,4 +110,48 @@ func TestPresetsWithOddPayloads(t *testing.T) {
 	out, err := p.Run(t.Context(), mapping.Input{Payload: map[string]any{"status": "resolved"}})
 	require.NoError(t, err)
 	require.False(t, out.Matched)
+}
+
+// The example of every sender goes through filter, mapping and goal.
+func TestTheExampleOfEverySenderIsMapped(t *testing.T) {
+	t.Parallel()
+	for _, s := range sender.All() {
+		payload, err := mapping.Payload("application/json", []byte(s.Example.Body))
+		require.NoError(t, err, s.Name)
+		in := mapping.Input{Payload: payload, Event: s.Example.Event}
+		p := presetProgram(t, s.Name)
+		out, err := p.Run(t.Context(), in)
+		require.NoError(t, err, s.Name)
+		require.True(t, out.Matched, s.Name)
+		for _, text := range s.Example.Prompt {
+			require.Contains(t, out.Prompt, text, s.Name)
+		}
+		if s.Key != "" {
+			key, err := p.Key(t.Context(), in)
+			require.NoError(t, err, s.Name)
+			require.NotEmpty(t, key, s.Name)
+		}
+	}
+}
+
+// Of a name that no sender has, the error lists the known ones.
+func TestAnUnknownSenderIsRefused(t *testing.T) {
+	t.Parallel()
+	spec := &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{Verify: "nosuch"}}
+	_, err := check(Webhook, spec)
+	require.ErrorContains(t, err, `spec.webhook.verify is "nosuch"`)
+	require.ErrorContains(t, err, strings.Join(sender.Names(sender.Sender.HasProof), ", "))
+	_, err = specOf(persona.Trigger{Kind: string(Webhook), Sender: "nosuch", Spec: spec})
+	require.ErrorContains(t, err, strings.Join(sender.Names(sender.Any), ", "))
+}
+
+// What the spec says stays, also of a sender that has no mapping.
+func TestASpecKeepsItsOwnMapping(t *testing.T) {
+	t.Parallel()
+	for _, s := range sender.All() {
+		spec := &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{}, Mapping: map[string]string{"own": "1"}}
+		fill(spec, s)
+		require.Equal(t, "1", spec.GetMapping()["own"], s.Name)
+		require.NotContains(t, s.Mapping, "own")
+	}
 }

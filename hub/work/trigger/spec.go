@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger/mapping"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger/schedule"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger/sender"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger/verify"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -97,17 +98,19 @@ func source(kind Kind, spec *deckhandv1.TriggerSpec) mapping.Source {
 		s.Goal = payloadGoal
 	}
 	if s.Key == "" && spec.GetWebhook().GetDedupeHeader() == "" {
-		_, s.Key = verify.Scheme(spec.GetWebhook().GetVerify()).DeliveryID()
+		s.Key = proof(spec.GetWebhook()).Key
 	}
 	return s
 }
 
 func (c *compiled) rule() verify.Rule {
 	w := c.spec.GetWebhook()
-	return verify.Rule{
-		Scheme: verify.Scheme(w.GetVerify()), Header: w.GetSignatureHeader(), Prefix: w.GetSignaturePrefix(), Encoding: w.GetSignatureEncoding(),
-		Hash: w.GetSignatureHash(), Tolerance: w.GetTolerance().AsDuration(),
+	rule := proof(w).Verify
+	if w.GetVerify() == string(verify.HMAC) {
+		rule.Header, rule.Prefix, rule.Encoding, rule.Hash = w.GetSignatureHeader(), w.GetSignaturePrefix(), w.GetSignatureEncoding(), w.GetSignatureHash()
 	}
+	rule.Tolerance = w.GetTolerance().AsDuration()
+	return rule
 }
 
 // current returns the secrets that count now.
@@ -196,7 +199,9 @@ func checkWebhook(kind Kind, spec *deckhandv1.TriggerSpec) error {
 		return nil
 	case w == nil || w.GetVerify() == "":
 		return fault.New(fault.Invalid, "spec.webhook.verify is missing").
-			WithFix("say how senders prove themselves: token, github, gitlab, standard, slack, jira, stripe or hmac")
+			WithFix("say how senders prove themselves: use one of %s", strings.Join(sender.Names(sender.Sender.HasProof), ", "))
+	case !proof(w).HasProof() || proof(w).Name == "":
+		return unknown("spec.webhook.verify", w.GetVerify(), sender.Sender.HasProof)
 	case w.GetDedupeHeader() != "" && w.GetDedupeKey() != "":
 		return fault.New(fault.Invalid, "spec.webhook has dedupe_header and dedupe_key").WithFix("give one of them")
 	case w.GetVerify() != string(verify.HMAC) && w.GetSignatureHeader()+w.GetSignaturePrefix()+w.GetSignatureEncoding()+w.GetSignatureHash() != "":

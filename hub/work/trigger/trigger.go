@@ -40,6 +40,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/hold"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger/schedule"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger/sender"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger/verify"
 	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -202,7 +203,11 @@ func (s *Service) Create(ctx context.Context, d Draft) (row db.GetTriggerRow, se
 		if d.Kind != Webhook {
 			return row, "", fault.New(fault.Invalid, "preset %s is for webhooks", d.Preset).WithFix("leave it out")
 		}
-		fill(spec, d.Preset)
+		from, ok := sender.Named(d.Preset)
+		if !ok || !from.HasPreset() {
+			return row, "", unknown("preset", d.Preset, sender.Sender.HasPreset)
+		}
+		fill(spec, from)
 	}
 	every, err := check(d.Kind, spec)
 	if err != nil {

@@ -226,9 +226,10 @@ func (s *Service) accept(r *http.Request, c *compiled, body []byte) (int, map[st
 	if err := rule.Check(verify.Request{Query: r.URL.Query(), Header: r.Header, Body: body}, now, c.current(now)...); err != nil {
 		return 0, nil, refuse(http.StatusUnauthorized, "%s", err)
 	}
-	if rule.Scheme == verify.Slack {
-		if challenge, ok := challenged(body); ok {
-			return http.StatusOK, map[string]string{"challenge": challenge}, nil
+	from := proof(c.spec.GetWebhook())
+	if from.Challenge != nil {
+		if challenge, ok := from.Challenge(body); ok {
+			return http.StatusOK, map[string]string{"challenge": short(challenge, maxKey)}, nil
 		}
 	}
 	if err := s.limit(c); err != nil {
@@ -243,7 +244,7 @@ func (s *Service) accept(r *http.Request, c *compiled, body []byte) (int, map[st
 	if err != nil {
 		address = r.RemoteAddr
 	}
-	name := short(rule.Scheme.Event(r.Header), maxEvent)
+	name := short(from.EventOf(r.Header), maxEvent)
 	key, err := s.key(r, c, headers, name, body, now)
 	if err != nil {
 		return 0, nil, err
@@ -325,7 +326,7 @@ func (c *compiled) key(ctx context.Context, h http.Header, kept map[string]strin
 	w := c.spec.GetWebhook()
 	header := w.GetDedupeHeader()
 	if header == "" && w.GetDedupeKey() == "" {
-		header, _ = verify.Scheme(w.GetVerify()).DeliveryID()
+		header = proof(w).ID
 	}
 	if header != "" {
 		if values := h.Values(header); len(values) == 1 && strings.TrimSpace(values[0]) != "" {
@@ -363,13 +364,4 @@ func short(text string, most int) string {
 	}
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
-}
-
-// challenged returns what Slack sends to make sure that a URL is a webhook's.
-func challenged(body []byte) (string, bool) {
-	var m struct{ Type, Challenge string }
-	if json.Unmarshal(body, &m) != nil || m.Type != "url_verification" {
-		return "", false
-	}
-	return short(m.Challenge, maxKey), true
 }

@@ -362,8 +362,8 @@ func (x *TriggerSpec) GetLoop() *LoopSpec {
 // WebhookSpec is what a webhook takes, and from whom.
 type WebhookSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How senders prove themselves: token, github, gitlab, standard, slack, jira,
-	// stripe or hmac. Empty only where a preset says it.
+	// How senders prove themselves, such as token or github. The error for an
+	// unknown name lists the known ones. Empty only where a preset says it.
 	Verify string `protobuf:"bytes,1,opt,name=verify,proto3" json:"verify,omitempty"`
 	// With hmac: the header that has the signature, what stands before it there,
 	// its encoding (hex or base64) and hash (sha256, sha1 or sha512).
@@ -866,8 +866,8 @@ type CreateTriggerRequest struct {
 	// Agent id, unique id prefix, or name.
 	AgentId string       `protobuf:"bytes,3,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	Spec    *TriggerSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Fills in what spec leaves out for these senders: github, gitlab, slack,
-	// alertmanager or json.
+	// Fills in what spec leaves out for a sender, such as github or json. The error
+	// for an unknown name lists the known ones.
 	Preset string `protobuf:"bytes,5,opt,name=preset,proto3" json:"preset,omitempty"`
 	// A webhook's secret where the sender has issued it; empty for one that the
 	// hub makes.
@@ -2498,9 +2498,9 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x16\n" +
 	"\x14_breaker_cost_microsB\x11\n" +
-	"\x0f_retention_days\"\xdb\x05\n" +
-	"\vWebhookSpec\x12[\n" +
-	"\x06verify\x18\x01 \x01(\tBC\xbaH@r>R\x00R\x05tokenR\x06githubR\x06gitlabR\bstandardR\x05slackR\x04jiraR\x06stripeR\x04hmacR\x06verify\x12G\n" +
+	"\x0f_retention_days\"\xac\x05\n" +
+	"\vWebhookSpec\x12,\n" +
+	"\x06verify\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f2\r^[a-z]{0,20}$R\x06verify\x12G\n" +
 	"\x10signature_header\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[A-Za-z0-9-]{0,100}$R\x0fsignatureHeader\x122\n" +
 	"\x10signature_prefix\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x182R\x0fsignaturePrefix\x12C\n" +
 	"\x12signature_encoding\x18\x04 \x01(\tB\x14\xbaH\x11r\x0fR\x00R\x03hexR\x06base64R\x11signatureEncoding\x12D\n" +
@@ -2559,15 +2559,15 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"created_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x12\n" +
-	"\x04held\x18\x13 \x01(\tR\x04held\"\xf5\x02\n" +
+	"\x04held\x18\x13 \x01(\tR\x04held\"\xd7\x02\n" +
 	"\x14CreateTriggerRequest\x12<\n" +
 	"\x04name\x18\x01 \x01(\tB(\xbaH%r#2!^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$R\x04name\x128\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x18.deckhand.v1.TriggerKindB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12%\n" +
 	"\bagent_id\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\aagentId\x124\n" +
-	"\x04spec\x18\x04 \x01(\v2\x18.deckhand.v1.TriggerSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12J\n" +
-	"\x06preset\x18\x05 \x01(\tB2\xbaH/r-R\x00R\x06githubR\x06gitlabR\x05slackR\falertmanagerR\x04jsonR\x06preset\x12 \n" +
+	"\x04spec\x18\x04 \x01(\v2\x18.deckhand.v1.TriggerSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12,\n" +
+	"\x06preset\x18\x05 \x01(\tB\x14\xbaH\x11r\x0f2\r^[a-z]{0,20}$R\x06preset\x12 \n" +
 	"\x06secret\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\x06secret\x12\x1a\n" +
 	"\bdisabled\x18\a \x01(\bR\bdisabled\"_\n" +
 	"\x15CreateTriggerResponse\x12.\n" +

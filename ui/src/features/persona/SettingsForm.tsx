@@ -4,9 +4,9 @@ import { Field, Input, Select, TextArea } from "@/components/Field";
 import { Skeletons } from "@/components/Skeleton";
 import { Problem } from "@/components/Problem";
 import { NodeService } from "@/gen/deckhand/v1/node_pb";
+import { senders } from "@/gen/facts";
 import type { Settings, TriggerSettings } from "./frontmatter";
 
-const senders = ["token", "json", "github", "gitlab", "slack", "alertmanager", "standard", "jira", "stripe"];
 const kinds: [TriggerSettings["kind"] | "", string][] = [
   ["", "Nothing: people run it"],
   ["webhook", "A webhook"],
@@ -154,7 +154,7 @@ function TriggerForm(props: {
           {t.kind === "webhook" && (
             <Field label="Sent by" hint="Its URL and secret are shown when you deploy.">
               <Select value={t.sender} onChange={(e) => set({ sender: e.target.value })}>
-                {[...new Set([...senders, t.sender])].map((sender) => (
+                {[...new Set([...senders.map((s) => s.name), t.sender])].map((sender) => (
                   <option key={sender}>{sender}</option>
                 ))}
               </Select>

@@ -15,7 +15,8 @@ import { Problem } from "@/components/Problem";
 import { may } from "@/features/session/queries";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { TriggerService, type CreateTriggerResponse } from "@/gen/deckhand/v1/trigger_pb";
-import { emptyDraft, problemsOf, requestOf, senders, type Draft } from "./draft";
+import { senders } from "@/gen/facts";
+import { emptyDraft, problemsOf, requestOf, type Draft } from "./draft";
 import { NextRuns, urlOf } from "./parts";
 
 const triggers = createClient(TriggerService, transport);
@@ -103,8 +104,8 @@ export function NewTriggerPage() {
           <>
             <Field label="Sender" hint="Says how deliveries are proved and told apart.">
               <Select className="w-full" value={draft.sender} onChange={(e) => set({ sender: e.target.value })}>
-                {senders.map(([value, label]) => (
-                  <option key={value} value={value}>
+                {senders.map(({ name, label }) => (
+                  <option key={name} value={name}>
                     {label}
                   </option>
                 ))}

@@ -1,5 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { CreateTriggerRequestSchema, TriggerKind, type CreateTriggerRequest } from "@/gen/deckhand/v1/trigger_pb";
+import { senders } from "@/gen/facts";
 import { parseDuration } from "./words";
 
 // Draft is what the form for a new trigger holds.
@@ -38,18 +39,6 @@ export const emptyDraft = (agent: string, timeZone: string): Draft => ({
   budget: "10",
 });
 
-// senders are the presets, and the ways of proof that have none.
-export const senders: [value: string, label: string, preset: boolean][] = [
-  ["github", "GitHub", true],
-  ["gitlab", "GitLab", true],
-  ["slack", "Slack", true],
-  ["alertmanager", "Alertmanager", true],
-  ["json", "Anything that sends JSON, with a token", true],
-  ["standard", "Standard Webhooks", false],
-  ["jira", "Jira", false],
-  ["stripe", "Stripe", false],
-];
-
 export type Problems = Partial<Record<keyof Draft, string>>;
 
 // problemsOf says what the hub would not take, by field.
@@ -77,7 +66,7 @@ export function requestOf(d: Draft, secret = ""): CreateTriggerRequest {
   const what = { name: d.name, agentId: d.agent };
   const spec = { goal: d.goal.trim(), overlap: d.overlap };
   if (d.kind === "webhook") {
-    const preset = senders.find(([value]) => value === d.sender)?.[2] ?? false;
+    const preset = senders.find((s) => s.name === d.sender)?.preset ?? false;
     return create(CreateTriggerRequestSchema, {
       ...what,
       kind: TriggerKind.WEBHOOK,

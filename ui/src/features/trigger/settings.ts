@@ -1,10 +1,11 @@
 import { create } from "@bufbuild/protobuf";
 import { DurationSchema, type Duration } from "@bufbuild/protobuf/wkt";
 import { TriggerSpecSchema, type Trigger, type TriggerSpec } from "@/gen/deckhand/v1/trigger_pb";
+import { senders } from "@/gen/facts";
 import { parseDuration } from "./words";
 
 // verifies are how senders prove themselves.
-export const verifies = ["token", "github", "gitlab", "standard", "slack", "jira", "stripe", "hmac"] as const;
+export const verifies = senders.filter((s) => s.proof).map((s) => s.name);
 
 // Settings are what people change of a trigger that there is, as they type it.
 export type Settings = {

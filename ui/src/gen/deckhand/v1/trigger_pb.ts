@@ -126,8 +126,8 @@ export const TriggerSpecSchema: GenMessage<TriggerSpec> = /*@__PURE__*/
  */
 export type WebhookSpec = Message<"deckhand.v1.WebhookSpec"> & {
   /**
-   * How senders prove themselves: token, github, gitlab, standard, slack, jira,
-   * stripe or hmac. Empty only where a preset says it.
+   * How senders prove themselves, such as token or github. The error for an
+   * unknown name lists the known ones. Empty only where a preset says it.
    *
    * @generated from field: string verify = 1;
    */
@@ -458,8 +458,8 @@ export type CreateTriggerRequest = Message<"deckhand.v1.CreateTriggerRequest"> &
   spec?: TriggerSpec | undefined;
 
   /**
-   * Fills in what spec leaves out for these senders: github, gitlab, slack,
-   * alertmanager or json.
+   * Fills in what spec leaves out for a sender, such as github or json. The error
+   * for an unknown name lists the known ones.
    *
    * @generated from field: string preset = 5;
    */

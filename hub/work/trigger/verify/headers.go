@@ -5,29 +5,6 @@ import (
 	"strings"
 )
 
-// What the senders of each scheme call a delivery, and its event. Where they say
-// it in the body there is CEL for it.
-var senders = map[Scheme]struct{ id, event, key string }{
-	GitHub:   {id: "X-Github-Delivery", event: "X-Github-Event"},
-	GitLab:   {id: "X-Gitlab-Event-Uuid", event: "X-Gitlab-Event"},
-	Standard: {id: "Webhook-Id"},
-	Slack:    {key: "payload.?event_id.orValue('')"},
-	Jira:     {id: "X-Atlassian-Webhook-Identifier"},
-	Stripe:   {key: "payload.?id.orValue('')"},
-}
-
-// DeliveryID returns the header that has the sender's id of a delivery, and CEL
-// that answers it from the body; both empty where there is none.
-func (s Scheme) DeliveryID() (header, expression string) { return senders[s].id, senders[s].key }
-
-// Event returns what the sender calls the event.
-func (s Scheme) Event(h http.Header) string {
-	if name := senders[s].event; name != "" {
-		return h.Get(name)
-	}
-	return h.Get("X-Event-Type")
-}
-
 // secretHeaders prove who sends, and are never kept.
 var secretHeaders = map[string]bool{
 	"Authorization": true, "Proxy-Authorization": true, "Cookie": true, "Set-Cookie": true, "X-Deckhand-Token": true, "X-Gitlab-Token": true,
