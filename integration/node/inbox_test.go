@@ -118,7 +118,9 @@ turns:
 	})
 	require.NoError(t, node.Cmd.Process.Signal(syscall.SIGSTOP))
 	second := f.Item(id, first)
-	require.Equal(t, "TASK_STATE_AWAITING_APPROVAL", f.Task(id).State)
+	waittest.Until(t, time.Minute, "the task to wait for the approval", func() bool {
+		return f.Task(id).State == "TASK_STATE_AWAITING_APPROVAL"
+	})
 	link.set("", true)
 	require.NoError(t, node.Cmd.Process.Signal(syscall.SIGCONT))
 	f.CLI(0, "inbox", "approve", second)
