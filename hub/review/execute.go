@@ -309,7 +309,7 @@ type outcome struct {
 	by     event.Actor
 }
 
-// recordStuck says in the task's reason what it waits for, and answers the error.
+// recordStuck stores in the task's reason what it waits for, and returns the error.
 func (s *Service) recordStuck(ctx context.Context, t db.Task, err error) error {
 	if ctx.Err() != nil {
 		return err

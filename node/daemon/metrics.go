@@ -24,7 +24,7 @@ var (
 	commitSeconds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1}
 )
 
-// nodeState answers what a node's gauges read at a scrape.
+// nodeState returns the figures that a node's gauges report at a scrape.
 type nodeState struct {
 	dir      string // of the disk that the node works on
 	jails    func() int

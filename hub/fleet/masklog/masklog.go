@@ -1,4 +1,4 @@
-// Package masklog is what of a node's command logs may be shown. A node masks
+// Package masklog masks secrets in the command logs of a node. A node masks
 // what has the shape of a secret; the values in use are known to the hub alone,
 // which never tells a node. So each log is masked once more on its way through
 // the hub, whoever reads it there: as many stars as a value has bytes, so that

@@ -118,7 +118,7 @@ func AddressOf(peer string) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-// RateKey returns what of a peer's address is counted as one.
+// RateKey returns the part of a peer's address that shares one rate limit.
 func RateKey(peer string) string {
 	addr := AddressOf(peer)
 	if !addr.IsValid() {

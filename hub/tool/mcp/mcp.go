@@ -131,7 +131,7 @@ func tell(tx *event.Tx, t db.Task, name, server, what string) error {
 	}})
 }
 
-// ToolStatus is a tool of an MCP server as it stands for an agent.
+// ToolStatus is the state of an MCP server's tool for an agent.
 type ToolStatus struct {
 	Server *persona.MCPServer
 	// Tool is the server's own name of it.

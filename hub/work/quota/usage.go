@@ -52,7 +52,7 @@ func (s *Usage) WaitReason() string {
 // warnAt is the share of a month's runs at which people are told, as of budgets.
 const warnAt = 0.8
 
-// Consume counts a run that begins, and answers what people are to be told of it.
+// Consume counts a run that starts, and returns the warnings that follow from it.
 func (s *Usage) Consume() []event.Draft {
 	s.Used++
 	s.taken++
