@@ -65,7 +65,7 @@ type Config struct {
 	Log hclog.Logger
 }
 
-// Reserve is part of the disk that is kept for when it is full.
+// DiskReserve is part of the disk that is kept for when it is full.
 type DiskReserve interface {
 	// WithReserve runs a small write, and once more with that room given up.
 	WithReserve(write func() error) error

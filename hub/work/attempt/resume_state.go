@@ -19,7 +19,7 @@ type ResumeState struct {
 	Checkpoint *db.Checkpoint
 }
 
-// ResumeState reads what earlier attempts left. A task that goes on from a checkpoint
+// Past returns what earlier attempts left. A task that goes on from a checkpoint
 // of another has that one's turns and steps up to there as its own first ones.
 func (r *Reports) Past(ctx context.Context, t db.Task) (ResumeState, error) {
 	s := r.cfg.Store
