@@ -6,10 +6,10 @@
 //	}))
 //	for event, err := range client.Watch(ctx, &deckhandv1.WatchRequest{TaskIds: []string{res.Msg.Task.Id}, Follow: true}) { … }
 //
-// Every call carries the token, and the context's correlation id where it has
-// one. Every error is the hub's own, with its code from the catalogue, what
-// happened and what to do about it (see Error). A hub that cannot be reached
-// reads as kind Unavailable.
+// Every call sends the token, and the correlation id of its context if there is
+// one. Errors are the hub's own: each has a code from the catalogue, what
+// happened and how to fix it (see Error). If the hub cannot be reached, the
+// error's kind is Unavailable.
 package sdk
 
 import (

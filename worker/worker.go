@@ -1,12 +1,13 @@
-// Package worker runs agents' loops. A worker registers with a hub, hears over
-// NATS that tasks can be claimed, claims as many as it has free slots, and
-// carries each through worker/loop in a goroutine of its own. It reaches
-// everything else (turns, steps, events, models) through the hub.
+// Package worker runs agents' loops. A Worker registers with a hub, learns over
+// NATS that tasks can be claimed, claims as many as it has free slots, and runs
+// each with package loop in its own goroutine. Everything else (turns, steps,
+// events, models) goes through the hub.
 //
-// It holds nothing that it cannot lose. Killed, its leases end by themselves
-// and other workers go on where it stopped. Stopped, it hands its tasks back at
-// no cost. When the hub cannot be reached it holds: it waits with jitter, and
-// each of its tasks stops before its lease can have ended on the hub's clock.
+// It holds no state that it cannot lose. If it is killed, its leases expire and
+// other workers continue where it stopped. If it is stopped, it returns its
+// tasks to the queue at no cost. If the hub cannot be reached, it retries with
+// jitter, and each of its tasks stops before its lease can have expired on the
+// hub's clock.
 package worker
 
 import (

@@ -1,4 +1,5 @@
-// Command deckhand-init is PID 1 of every jail.
+// Command deckhand-init is PID 1 of every jail. It starts the jail's commands
+// and records their output and exit status; see package initd.
 package main
 
 import (

@@ -1,4 +1,6 @@
-// Command deckhand-node runs a machine as a node of a Deckhand fleet.
+// Command deckhand-node is the daemon that makes a machine a node of a Deckhand
+// fleet: it enrols with a hub and runs agents' commands in jails; see package
+// daemon.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command deckhand-skill reduces data inside a jail, and runs MCP servers there.
+// Command deckhand-skill runs inside a jail. It summarises and searches files
+// there (package skill) and runs MCP servers (package mcpbridge).
 package main
 
 import (

@@ -1,6 +1,7 @@
-// Package agentskill reads skills in the Agent Skills format
-// (https://agentskills.io/specification): folders with a SKILL.md whose front
-// matter says what the skill is for.
+// Package agentskill parses skills in the Agent Skills format
+// (https://agentskills.io/specification): folders with a SKILL.md file whose
+// front matter names and describes the skill. Parse returns a Skill, or an
+// error that says which field is missing or invalid.
 package agentskill
 
 import (

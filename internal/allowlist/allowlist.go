@@ -1,15 +1,14 @@
-// Package allowlist is the language in which a persona says where its agent's
-// commands may connect to, and the judgement of a connection by it. Whatever is
-// not allowed is refused, with the rule that would allow it.
+// Package allowlist parses the egress rules of a persona and decides whether a
+// connection is allowed. It is used by the hub, where a persona is applied, and
+// by the node's proxy, so that both interpret a rule in the same way. A
+// connection that no rule allows is refused, and the refusal names the rule
+// that would allow it.
 //
-// A rule names a host, and so does a connection: names are looked up only once
-// they are allowed, since a look-up alone carries data away. What a name stands
-// for is judged again by its address (Address), because a name of the wide
-// world may stand for an address of the machine's own network, and for another
-// one each time it is asked.
-//
-// It is used where a persona is applied, and by the node's proxy, so that both
-// mean the same.
+// Rules and connections name hosts. A name must be resolved only after it is
+// allowed, because a DNS query by itself can carry data out. The resolved
+// address must then be checked as well (Address), because a public name may
+// resolve to an address in the machine's own network, and to a different one
+// each time.
 package allowlist
 
 import (

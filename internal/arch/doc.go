@@ -1,4 +1,4 @@
-// Package arch holds the shape of the module by its tests: who may import
-// whom, that every package says what it is for, and that mains and files stay
-// small.
+// Package arch tests the structure of the module: which packages may import
+// which, that every package has a package comment, and that mains and files
+// stay small. It contains no other code.
 package arch

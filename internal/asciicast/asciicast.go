@@ -1,7 +1,7 @@
-// Package asciicast writes recordings of terminals in asciinema's format,
-// asciicast v3 (https://docs.asciinema.org/manual/asciicast/v3): a line of
-// JSON with the terminal's size, then a line [interval, code, data] for each
-// event, the interval in seconds since the event before.
+// Package asciicast writes terminal recordings in asciinema's format asciicast
+// v3 (https://docs.asciinema.org/manual/asciicast/v3): a line of JSON with the
+// terminal's size, then one line [interval, code, data] per event, with the
+// interval in seconds since the previous event.
 package asciicast
 
 import (

@@ -1,15 +1,15 @@
-// Package auditlog is the form of an audit export, and its proof. An export is
-// JSON lines that need no hub to be verified:
+// Package auditlog defines the format of an audit export, and verifies exports.
+// An export is JSON lines, and verifying it needs no hub:
 //
 //	{"deckhand_audit":1,…}   the organisation, the key, and where the export begins
 //	{"position":1,…}         an entry; the next has the next position
 //	{"head":{…}}             signed: the hash of all entries up to a position
-//	{"end":{…}}              signed: nothing was cut off behind
+//	{"end":{…}}              signed: nothing was cut off at the end
 //
-// The hash at a position is SHA-256 of the hash before it, 32 zero bytes at the
-// beginning, and the entry's line without its line break. Every other byte of an
-// export is either signed or has to be what encoding it again makes, so that
-// none can be another without Verify's finding it.
+// The hash at a position is the SHA-256 of the previous hash (32 zero bytes at
+// the beginning) followed by the entry's line without its line break. Every
+// other byte of an export is either signed or must equal the result of encoding
+// it again. Verify therefore detects a change of any byte.
 package auditlog
 
 import (

@@ -1,5 +1,6 @@
-// Package backoff is the one way to wait before trying again: exponential,
-// always jittered, always under a context.
+// Package backoff computes the delay before a retry: exponential and always
+// jittered. Wait sleeps for such a delay and returns early, with an error, if
+// its context ends. All retries in this module use it.
 package backoff
 
 import (

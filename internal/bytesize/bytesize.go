@@ -1,4 +1,5 @@
-// Package bytesize reads and writes numbers of bytes as people do: 512MiB, 1.5 GiB.
+// Package bytesize parses and formats byte counts with units, such as 512MiB
+// and 1.5 GiB.
 package bytesize
 
 import (

@@ -1,17 +1,17 @@
 // Package child runs a daemon that may outlive the process that started it,
 // such as the private PostgreSQL and containerd of `deckhand up`.
 //
-// Before it becomes the daemon, the child itself records who it is (its pid,
-// its start time and the machine's boot id) in a pid file, so that there is no
-// moment in which it runs unrecorded. A parent that was killed leaves the
-// daemon running; the next parent finds it by that record, adopts it, and
-// stops it at its own end. A recycled pid is never taken for the daemon.
+// Before the child executes the daemon, it writes its identity (pid, start time
+// and the machine's boot id) to a pid file, so that it never runs unrecorded.
+// If the parent is killed, the daemon keeps running; the next parent finds it
+// by that record, adopts it, and stops it when that parent itself stops. A
+// process that reused the pid is never mistaken for the daemon.
 //
-// The daemon has a session of its own, so that Ctrl-C in a terminal and the
-// terminal's end do not reach it: its parent stops it, in order.
+// The daemon runs in its own session, so that neither Ctrl-C in a terminal nor
+// the end of the terminal reaches it. The parent stops it, in order.
 //
-// The caller must hold a lock on StateDir: two parents at once would each
-// believe the daemon to be theirs.
+// The caller must hold a lock on StateDir; otherwise two concurrent parents
+// would each believe that they own the daemon.
 package child
 
 import (

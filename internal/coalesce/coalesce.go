@@ -1,7 +1,8 @@
-// Package coalesce lets those who ask the same at the same time share one answer.
-// Unlike golang.org/x/sync/singleflight it never gives an answer that was begun
-// before the question: who asks while one is in progress shares the next one. So
-// an answer holds whatever the caller has committed before.
+// Package coalesce lets concurrent callers with the same key share one call of
+// a function. Unlike golang.org/x/sync/singleflight, a caller never shares a
+// call that started before its own: a caller that arrives during a call shares
+// the next one. The result therefore reflects everything the caller committed
+// earlier.
 package coalesce
 
 import (

@@ -1,9 +1,10 @@
-// Package config fills a role's Config from flags, environment and a file: a
-// flag on the command line beats DECKHAND_* in the environment, which beats
-// the file, which beats the flag's default.
+// Package config fills a role's Config struct from flags, environment variables
+// and a configuration file. A flag on the command line overrides a DECKHAND_*
+// variable, which overrides the file, which overrides the flag's default.
 //
-// A key has one name everywhere: the flag --lease-ttl is DECKHAND_LEASE_TTL in
-// the environment, lease-ttl in the file and `koanf:"lease-ttl"` on the field.
+// A key has the same name everywhere: the flag --lease-ttl is
+// DECKHAND_LEASE_TTL in the environment, lease-ttl in the file and
+// `koanf:"lease-ttl"` on the field.
 package config
 
 import (

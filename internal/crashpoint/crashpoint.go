@@ -1,15 +1,16 @@
-// Package crashpoint names the moments in a step's life at which tests of
-// faults kill a process: the hub, a worker, the node daemon, deckhand-init, or
-// a neighbour such as PostgreSQL.
+// Package crashpoint names the points in a step's life at which fault tests
+// kill a process: the hub, a worker, the node daemon, deckhand-init, or a
+// dependency such as PostgreSQL.
 //
-// The points exist only in binaries that are built with the tag crashpoints.
-// In all others At is empty and compiles to nothing, and the points' names are
-// nowhere in the binary; a test holds that.
+// The points exist only in binaries built with the tag crashpoints. In all
+// other binaries At is empty and compiles to nothing, and the names of the
+// points do not occur in the binary; a test verifies that.
 //
-// With the tag, a process that comes to a point tells a listener, the test, and
-// waits for its answer. So the test can kill that process, or any other one,
-// while the step stands exactly there, and go on when the dead one is gone. A
-// listener that is absent or gone stops nobody.
+// With the tag, a process that reaches a point reports it to a listener, the
+// test, and waits for its reply. The test can then kill that process or another
+// one while the step is in exactly that state, and continue after the killed
+// process is gone. If there is no listener, or its connection breaks, the
+// process continues.
 package crashpoint
 
 // Point is a moment in the life of a step.

@@ -1,6 +1,7 @@
-// Package datadir names the folder in which `deckhand up` and a hub keep their
-// data on this machine, and the files in it by which the command line finds the
-// hub. Functions return errors only when the user has no home folder.
+// Package datadir returns the path of the folder in which `deckhand up` and a
+// hub keep their data on this machine, and of the files in it by which the
+// command line finds the hub. Its functions return errors only if the user has
+// no home folder.
 package datadir
 
 import (

@@ -1,4 +1,6 @@
-// Package datalock keeps a second process off a data folder.
+// Package datalock ensures that only one process uses a data folder. Lock takes
+// an exclusive lock on a file, or returns an error that names the process that
+// holds it. The kernel releases the lock when the process dies.
 package datalock
 
 import (

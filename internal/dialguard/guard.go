@@ -1,7 +1,8 @@
-// Package dialguard keeps connections that others ask for out of the networks that
-// are nobody's business of theirs: an address is looked at when it is resolved
-// already and about to be dialled, so that no name, no second answer of a
-// resolver and no redirect leads elsewhere.
+// Package dialguard prevents outgoing connections whose destination a user
+// chose, such as webhooks, from reaching internal networks. A Guard checks the
+// resolved address immediately before it is dialled, so that neither a DNS
+// name, nor a second DNS answer, nor a redirect can lead to an internal
+// address. A refused connection fails with ErrRefused.
 package dialguard
 
 import (

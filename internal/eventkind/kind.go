@@ -1,11 +1,11 @@
-// Package eventkind is the one list of the kinds of events that a task's history
-// has: what each tells of, and whether a worker or the hub writes it.
+// Package eventkind lists all kinds of events in a task's history: what each
+// one records, and whether a worker or the hub writes it.
 //
-// The hub refuses from a worker every kind that is not the worker's: those others
-// record what the hub did or a person decided, and are sent out signed.
-// Notifications offer all kinds, and docs/events.md documents each one; tests
-// compare both with this list, so that a new kind is one constant, one entry of the
-// table, and one row of that page.
+// The hub accepts from a worker only the kinds that belong to workers. The
+// others record what the hub did or a person decided, and are sent out signed.
+// Notifications offer all kinds, and docs/events.md documents each one. Tests
+// compare both with this list: to add a kind, add a constant, an entry in the
+// table and a row on that page.
 package eventkind
 
 import "slices"

@@ -1,7 +1,7 @@
-// Package fair shares what a hub has little of among those who ask for it, so
-// that none of them keeps the others waiting: [Lanes] are turns to do something,
-// so many for each asker at once, [Turns] are shares of the processors, and
-// [Room] is an amount, such as bytes of memory, bounded for each asker and in sum.
+// Package fair shares a limited resource of the hub among its users, so that
+// none of them makes the others wait. [Lanes] limits how many operations of one
+// user run at once, [Turns] shares processor time, and [Room] limits an amount,
+// such as bytes of memory, for each user and in total.
 package fair
 
 import (

@@ -1,7 +1,8 @@
-// Package fault is the error that crosses a boundary of Deckhand: a kind that
-// becomes an RPC code, a stable code from the catalogue, what happened, and
-// what to do about it. Code answers it where somebody outside may read it;
-// everything else stays an ordinary wrapped error and reads as internal.
+// Package fault defines the error that crosses an API boundary of Deckhand. An
+// [Error] has a kind that maps to an RPC code, a stable code from the
+// catalogue, a message that says what happened, and a fix that says what to do
+// about it. An error of any other type is internal: a client sees no details of
+// it.
 package fault
 
 import (

@@ -1,11 +1,12 @@
-// Package grep has what searches with an expression of somebody else's share: an
-// [Expression] is a regular expression whose cost is bounded and that can be
-// interrupted while it matches, and [Slots] bounds how many searches run at
-// once. Expressions come from agents and people; the daemon that runs them is
-// in no jail. It needs the standard library only, since deckhand-init has it too.
+// Package grep searches with regular expressions from untrusted sources. An
+// [Expression] is a regular expression with bounded cost whose matching can be
+// interrupted, and [Slots] limits how many searches run at once. The
+// expressions come from agents and users, and the daemon that runs them is not
+// in a jail. The package depends only on the standard library because
+// deckhand-init links it.
 //
-// An expression that would compile to too large a program is refused. Matching
-// ends within milliseconds of its context, whatever the text.
+// Compile rejects an expression whose program would be too large. Matching
+// stops within milliseconds after its context ends, for any text.
 package grep
 
 import (

@@ -1,5 +1,5 @@
-// Package ident makes the ids and secrets that name things: a kind, an
-// underscore, and random characters.
+// Package ident creates random ids and secrets. Each is a kind, an underscore,
+// and random characters.
 package ident
 
 import (

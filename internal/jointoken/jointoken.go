@@ -1,11 +1,11 @@
-// Package jointoken makes and reads join tokens: the single-use secrets that
-// enrol a node. A token is
+// Package jointoken creates and parses join tokens: the single-use secrets with
+// which a node enrols. A token is
 //
 //	dhj_<40 characters>.<32 hex digits>
 //
-// The part before the dot is the secret, of which the hub stores only a hash.
-// The part after it begins the fingerprint of the hub's certificate authority,
-// so that a node knows whom it enrols with before it trusts the answer.
+// The part before the dot is the secret; the hub stores only its hash. The part
+// after the dot is the beginning of the fingerprint of the hub's certificate
+// authority, with which a node verifies the hub before it trusts its response.
 package jointoken
 
 import (

@@ -1,12 +1,12 @@
-// Package lifecycle is the one way in which anything that owns a goroutine is
-// started and stopped.
+// Package lifecycle defines how everything that owns a goroutine is started and
+// stopped.
 //
-// A Service starts once, stops when Stop is called or its context ends, and
-// has ended when Done is closed. Stop may be called from anywhere, any number
-// of times, before, during or after Start, and answers when the service has
-// ended. A stopped service may be started again.
+// A Service starts once, and stops when Stop is called or its context ends.
+// Done is closed when it has stopped. Stop may be called from any goroutine,
+// any number of times, before, during or after Start; it returns when the
+// service has stopped. A stopped service may be started again.
 //
-// The usual service embeds Runner and gives it the function to run:
+// Most services embed Runner and pass it the function to run:
 //
 //	type Sweeper struct{ lifecycle.Runner }
 //

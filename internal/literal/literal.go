@@ -1,14 +1,15 @@
-// Package literal shows text that will be executed, written or sent exactly as
-// it is: what a person reads before they approve.
+// Package literal renders text that will be executed, written or sent exactly
+// as it is, for a person who approves it.
 //
-// Nothing is removed and nothing is obeyed. Every character that a terminal or a
-// browser would act on, hide, or draw like another one is shown as a mark, which
-// is its picture or its code point in white square brackets: ⟦␛⟧ for an escape,
-// ⟦U+202E⟧ for a right-to-left override, ⟦0xFF⟧ for a byte that is not UTF-8. The
-// brackets themselves are shown as marks as well, so a mark cannot be forged, and
-// the text can be read back from what is shown.
+// Nothing is removed and no control sequence takes effect. Every character that
+// a terminal or browser would interpret, hide, or draw like another one is
+// shown as a mark: its picture or its code point in white square brackets, such
+// as ⟦␛⟧ for an escape, ⟦U+202E⟧ for a right-to-left override, and ⟦0xFF⟧ for a
+// byte that is not UTF-8. The brackets themselves are also shown as marks, so
+// that a mark cannot be forged and the original text can be recovered from the
+// rendering.
 //
-// Output of commands is another matter: package termsafe drops what styles it.
+// Command output is handled differently: package termsafe drops its styling.
 package literal
 
 import (

@@ -1,5 +1,6 @@
-// Package logging makes the process's logger: structured, levelled, masked.
-// Every sink goes through the process's Redactor.
+// Package logging creates the process's logger: structured, with levels, and
+// with secrets masked. Every line passes through the process's Redactor. The
+// package also carries correlation ids in contexts.
 package logging
 
 import (

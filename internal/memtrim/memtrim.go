@@ -1,11 +1,12 @@
-// Package memtrim sees to what a program holds of the machine's memory. It
-// keeps those small that mostly wait, deckhand-node and deckhand-init in every
-// jail, and gives room to those that serve, the hub and the worker.
+// Package memtrim adjusts how much of the machine's memory a program holds.
+// LetGo keeps programs small that mostly wait: deckhand-node, and deckhand-init
+// in every jail. Room lets the servers, hub and worker, use more memory and
+// collect garbage less often.
 //
-// Most of what such a program holds is itself: pages of its own file that only
-// its start, or work long done, has needed. They are given back, and come from
-// the page cache as they are used again. When the program dies meanwhile,
-// nothing is different.
+// Most of the memory of a waiting program is pages of its own executable that
+// only its start, or work that finished long ago, needed. LetGo returns them to
+// the kernel, and they are read from the page cache when they are used again.
+// Nothing depends on it: if the program dies during LetGo, no state is lost.
 package memtrim
 
 import (

@@ -1,7 +1,7 @@
-// Package metricsserver serves a process's metrics to Prometheus, and whether it is
-// ready to whoever looks after it, on a listener of their own: who may read them
-// is decided by where that listens, and a scraper that hangs holds up nothing
-// else. Losing it loses no count.
+// Package metricsserver serves a process's Prometheus metrics and its readiness
+// probe on a separate listener. The listen address decides who can read them,
+// and a scraper that hangs blocks nothing else. If the server fails, no count
+// is lost.
 package metricsserver
 
 import (

@@ -1,6 +1,6 @@
-// Package netaddr tells the addresses of the wide world from all others. Who
-// connects where somebody else says asks it, so that no name leads into the
-// machine's own networks.
+// Package netaddr classifies IP addresses as public or special (private,
+// loopback, link-local and so on). Code that connects to a host that a user
+// chose uses it to refuse addresses in the machine's own networks.
 package netaddr
 
 import "net/netip"

@@ -1,9 +1,9 @@
-// Package nodelink holds what the two ends of the link between hub and node
-// must agree on besides the protos: how TLS names them and how much a message
-// may weigh.
+// Package nodelink contains what both ends of the link between hub and node
+// must agree on, apart from the protos: their names in TLS and the maximum size
+// of a message.
 //
 // The node dials the hub's edge with TLS 1.3 and a client certificate, and then
-// serves gRPC on that connection; the hub is the gRPC client over it.
+// serves gRPC on that connection; the hub is the gRPC client.
 package nodelink
 
 import "time"

@@ -1,12 +1,12 @@
-// Package persona reads persona files: YAML front matter between two lines of
-// three dashes, then a Markdown body that is the system prompt.
+// Package persona parses persona files: YAML front matter between two lines of
+// three dashes, then a Markdown body, which is the system prompt.
 //
-// Parse reports every problem of a file at once, each with its line and with
-// what to write instead, and refuses every key that it does not know: an
-// accepted key that does nothing would be a lie. It is used where a persona is
-// applied (hub), where one is run (worker) and where one is read (command
-// line), so that all three agree. Files come from outside: size, nesting and
-// aliases are bounded.
+// Parse reports all problems of a file at once, each with its line and a
+// correction. It rejects unknown keys, because a key that is accepted without
+// effect would mislead the author. The hub uses it when a persona is applied,
+// the worker when a persona is run, and the command line to validate files, so
+// that all three agree. Files are untrusted: size, nesting and aliases are
+// bounded.
 package persona
 
 import (

@@ -1,10 +1,12 @@
-// Package pressure says whether a machine has room for new work: it compares
-// what the machine has free with limits, and puts what is short into a sentence
-// with the figure and the limit. Nodes and workers tell their hub that sentence,
-// and the hub starts nothing new there while there is one.
+// Package pressure decides whether a machine has room for new work. A Watch
+// compares the machine's free resources with limits and describes each shortage
+// in a sentence with the value and the limit. Nodes and workers send these
+// sentences to their hub, which starts no new work there until the shortage
+// ends.
 //
-// What begins at once ends with delay: a figure that swings about its limit is
-// one pressure and not many. A figure that cannot be read is no pressure.
+// A shortage begins immediately and ends after a delay, so that a value that
+// oscillates around its limit counts as one shortage. A value that cannot be
+// read is not a shortage.
 package pressure
 
 import (

@@ -1,6 +1,7 @@
-// Package provider knows the families of models that Deckhand can use, and the
-// search engines: which wire format each speaks, where it is, how its key looks,
-// and what its models can do. Hub, worker and command line agree on it.
+// Package provider lists the model providers and web search engines that
+// Deckhand supports: the wire format of each, its base URL, the format of its
+// API keys, and the capabilities of its models. Hub, worker and command line
+// share this list.
 package provider
 
 import "strings"

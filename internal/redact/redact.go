@@ -1,6 +1,7 @@
-// Package redact keeps secrets out of every sink: logs, events, errors,
-// prompts. One Redactor per process knows the values in use, in the encodings that
-// programs write them in, and the shapes of keys and tokens.
+// Package redact removes secrets from logs, events, errors and prompts. A
+// process has one Redactor. It knows the secret values in use, also in the
+// encodings in which programs write them, and recognises the formats of keys
+// and tokens.
 package redact
 
 import (

@@ -1,6 +1,6 @@
-// Package secretcheck tells secrets that somebody made up from secrets that a
-// machine drew. A secret is masked wherever it stands: one that is a word, a
-// name or an address is guessed easily, and hides text that is no secret.
+// Package secretcheck detects secrets that a person made up rather than a
+// machine generated. Secrets are masked in all text. One that is a word, a name
+// or an address is easy to guess, and masking it would hide ordinary text.
 package secretcheck
 
 import (

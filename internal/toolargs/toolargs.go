@@ -1,7 +1,7 @@
-// Package toolargs checks the arguments of a tool call against the tool's JSON
-// Schema (draft 2020-12). Arguments are written by a model: they are bounded in
-// size and depth, and what is wrong with them is said in words that a model can
-// act on.
+// Package toolargs validates the arguments of a tool call against the tool's
+// JSON Schema (draft 2020-12). A model writes the arguments, so their size and
+// depth are bounded, and errors are worded so that a model can correct its
+// call.
 package toolargs
 
 import (

@@ -1,6 +1,6 @@
-// Package toolname has the names of the tools that agents call, for the parts
-// that may not import the hub's registry of them. Package hub/tool describes each
-// of them; a test there holds both to the same set.
+// Package toolname contains the names of the tools that agents call, for
+// packages that must not import the hub's tool registry. Package hub/tool
+// describes each tool; a test there verifies that both contain the same names.
 package toolname
 
 // The names of the tools, in order.

@@ -1,9 +1,9 @@
-// Package traceparent carries a W3C trace context over the places that no
-// instrumentation crosses: a task's row, a wake-up's claim, the link to a node,
-// and a command's environment. It links no more of OpenTelemetry than its
-// interfaces, so that a node may use it.
+// Package traceparent carries a W3C trace context across boundaries without
+// OpenTelemetry instrumentation: a task's row, the claim of a wake-up, the link
+// to a node, and a command's environment. It imports only OpenTelemetry's
+// interfaces, so that it adds little to a node's binary.
 //
-// A trace context is the text of the header "traceparent": empty for none.
+// A trace context is the value of the header "traceparent", or "" for none.
 // https://www.w3.org/TR/trace-context/
 package traceparent
 

@@ -1,12 +1,12 @@
-// Package tracing sends spans of hub and worker to a collector, over OTLP/HTTP.
-// The standard variables of OpenTelemetry configure it: it is off unless
-// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, and
-// with OTEL_SDK_DISABLED=true; OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES and
-// the others mean what they mean everywhere.
+// Package tracing sends spans from hub and worker to a collector, over
+// OTLP/HTTP. The standard OpenTelemetry variables configure it. It is off
+// unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is
+// set, and if OTEL_SDK_DISABLED=true; OTEL_TRACES_SAMPLER,
+// OTEL_RESOURCE_ATTRIBUTES and the others have their standard meaning.
 // https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 //
-// A nil *Tracer is one that is off: it makes no spans and costs nothing. A
-// collector that is away loses spans and holds up nothing.
+// A nil *Tracer is disabled: it creates no spans and costs nothing. If the
+// collector cannot be reached, spans are lost and nothing blocks.
 package tracing
 
 import (

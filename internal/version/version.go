@@ -1,4 +1,4 @@
-// Package version tells which build this is.
+// Package version contains the version of this build.
 package version
 
 // Version is the release, set at link time with

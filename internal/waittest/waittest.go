@@ -1,13 +1,14 @@
-// Package waittest bounds how long tests wait for something that must happen.
+// Package waittest limits how long tests wait for something that must happen.
 //
-// A limit in a test is written for a machine of two processors that does nothing
-// else. On a slower or a busy machine the same limit must be longer, or the test
-// reports the machine and not the code: scripts/testenv measures the machine and
-// sets EnvFactor, and every limit is multiplied by it. A limit that is not
-// reached costs nothing.
+// A limit in a test is written for an idle machine with two processors. On a
+// slower or busy machine the limit must be longer, or the test would fail
+// because of the machine and not because of the code. scripts/testenv measures
+// the machine and sets EnvFactor, and Limit multiplies every limit by it. A
+// limit that is not reached costs nothing.
 //
-// Until polls. It is for what gives no signal, such as another process; inside
-// one process a channel or testing/synctest is better.
+// Until polls. It is for conditions without a signal, such as the state of
+// another process; inside one process, use a channel or testing/synctest
+// instead.
 package waittest
 
 import (

@@ -1,11 +1,11 @@
-// Package containerd is the private containerd of `deckhand up` and of the
-// tests, for machines where none is running: the machine's own binary with a
-// root, state, socket and configuration of ours in one folder, without CRI and
-// whatever else a jail does not need. It never touches another containerd.
+// Package containerd runs a private containerd, for `deckhand up` and for
+// tests, on machines where none is running. It uses the machine's own binary
+// with a private root, state folder, socket and configuration in one folder,
+// without CRI and other plugins that jails do not need. It never touches
+// another containerd.
 //
-// Jails outlive it: they belong to their shims, and the containerd that is
-// started next finds them again. One that was left running by a killed parent
-// is adopted.
+// Jails survive it: they belong to their shims, and the next containerd finds
+// them again. A containerd that a killed parent left running is adopted.
 package containerd
 
 import (

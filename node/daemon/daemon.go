@@ -1,9 +1,10 @@
-// Package daemon is a node as a whole: it enrols the machine with its hub,
-// keeps ledger, jails, execs and files, and serves them over the link.
+// Package daemon is the node daemon. It enrols the machine with its hub,
+// creates the ledger and the services for jails, execs and files, and serves
+// them over the link.
 //
-// What runs on the node does not depend on the daemon: commands belong to the
-// init of their jail, and the daemon finds them again when it starts. Stopping
-// it, or killing it, ends no command.
+// Commands do not depend on the daemon: they belong to the init of their jail,
+// and the daemon finds them again when it starts. Stopping or killing the
+// daemon ends no command.
 package daemon
 
 import (

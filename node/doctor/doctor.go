@@ -1,6 +1,6 @@
-// Package doctor checks whether a machine can be a node: what its kernel can
-// do, what is installed, and whether its hub is to be reached. It changes
-// nothing. Every finding that is not well says what to do about it.
+// Package doctor checks whether a machine can be a node: the features of its
+// kernel, the installed programs, and whether its hub can be reached. It
+// changes nothing. Every Finding that is not OK says how to fix it.
 package doctor
 
 import (

@@ -1,24 +1,25 @@
 // Package egress is the only way out of a node's jails: a forward proxy that
-// lets through what a jail's allow-list names and refuses all else, with the
-// reason and the rule that would allow it.
+// allows connections that a jail's allow-list names and refuses all others,
+// with the reason and the rule that would allow it.
 //
-// A jail has no network but its own loopback. What connects to its port 3128, or
-// to the port of a TCP forward, comes here by the jail's init and a socket that
-// no command can reach; so the jail that a connection is of is known, and not
-// what its commands say. A command says which exec it is by the user name of its
-// proxy's address: that is for the record, and no boundary inside one jail.
+// A jail's network consists of its own loopback interface. A connection to its
+// port 3128, or to the port of a TCP forward, is passed by the jail's init over
+// a socket that no command can reach. The proxy therefore knows which jail a
+// connection comes from without trusting the jail's commands. A command names
+// its exec in the user name of its proxy URL; that is for the record only and
+// is no security boundary within a jail.
 //
-//   - A name is looked up once it is allowed, never before: a look-up carries data.
-//   - Every address it stands for is judged, and the judged address is dialled: a
-//     name that stands for another one a moment later gains nothing.
-//   - Of plain HTTP each request is judged, redirects as any other, and goes to
-//     the host of its address, whatever its Host header says (RFC 9112, 3.2.2).
-//   - A tunnel (CONNECT) is looked into: TLS must name the tunnel's host in its
-//     first message, plain HTTP is judged as such, and nothing else passes but to
-//     the target of a TCP forward. What is inside of TLS is not seen.
+//   - A name is resolved only after it is allowed, because a DNS query carries data.
+//   - Every address it resolves to is checked, and the checked address is dialled, so
+//     that a name that resolves differently a moment later gains nothing.
+//   - Each plain HTTP request is checked, including redirects, and goes to the host
+//     in its URL, whatever its Host header says (RFC 9112, 3.2.2).
+//   - A tunnel (CONNECT) is inspected: TLS must name the tunnel's host in its first
+//     message, plain HTTP is checked as above, and any other protocol is allowed only
+//     to the target of a TCP forward. Data inside TLS is not inspected.
 //
-// Connections end with the daemon; commands see that and may connect again to
-// the next one. What a command sent and was refused is counted in memory.
+// Connections end with the daemon; commands see that and may reconnect to the
+// next one. Bytes sent and refusals are counted in memory.
 package egress
 
 import (

@@ -1,17 +1,18 @@
 // Package exec runs commands in the jails of a node, each at most once, and
-// says truthfully what became of them.
+// reports reliably how each one ended.
 //
-// The ledger has a command on disk before anything is spawned; the jail's init
-// spawns it, writes its output and its end; this package ties the two together
-// and answers the hub. It holds nothing that those two do not: after a crash
-// every unfinished record is looked at again, and
+// The ledger records a command on disk before it is spawned. The jail's init
+// spawns it and writes its output and exit status. This package connects the
+// two and serves the hub. It holds no state that they do not have. After a
+// crash it examines every unfinished record:
 //
-//   - an exec whose end init has written has ended so;
-//   - one that the jail's init runs is running, and is watched again;
-//   - one that the same living init never started is started now;
-//   - one that was never started, its init being gone, is not_started;
-//   - one that was started and has no end was lost with its jail;
-//   - one of another boot of the machine is unknown, unless its end is there.
+//   - an exec whose exit status init has written has ended with that status;
+//   - one that the jail's init is running is running, and is watched again;
+//   - one that the same, still living init never started is started now;
+//   - one that was never started and whose init is gone is not_started;
+//   - one that was started and has no exit status was lost with its jail;
+//   - one from an earlier boot of the machine is unknown, unless it has an exit
+//     status.
 package exec
 
 import (

@@ -1,23 +1,23 @@
-// Package execlog is the log of one command: every byte that it wrote, in the
-// order in which it was read from it.
+// Package execlog reads and writes the log of one command: every byte that it
+// wrote, in the order in which it was read.
 //
-// A log is two files in a folder of its own. "data" holds the raw bytes of all
-// streams. "index" holds one record of a fixed size per read: when, from which
-// stream, and which bytes of data. Offsets into data are stable for ever.
+// A log is two files in its own folder. "data" holds the raw bytes of all
+// streams. "index" holds one fixed-size record per read: the time, the stream,
+// and the range of bytes in data. Offsets into data never change.
 //
-// deckhand-init writes a log and the daemon reads it meanwhile; they share
-// nothing but the files. Bytes are written before the record that tells of
-// them, and nothing is flushed: the page cache outlives both processes. When
-// the writer dies in between, the index ends early or in half a record. The
-// reader takes what is whole, and answers the bytes beyond it with no stream
-// and no time.
+// deckhand-init writes a log while the daemon reads it; they share only the
+// files. Bytes are written before the record that describes them, and nothing
+// is flushed, because the page cache outlives both processes. If the writer
+// dies in between, the index ends early or with half a record. The reader uses
+// the complete records, and returns the bytes after them with no stream and no
+// time.
 //
-// Output that is not kept has offsets like any other, and a record that says
-// so: a gap. Where a gap is followed by bytes, data has a hole.
+// Output that is not kept has offsets as well, and a record that marks a gap.
+// Where a gap is followed by bytes, data has a hole.
 //
-// Times are the machine's wall clock, but never go back within a log, so that
-// the index can be bisected by them. When the clock was set back, output has
-// the time before that until the clock is there again.
+// Times are the machine's wall clock, but never decrease within a log, so that
+// the index can be bisected by time. If the clock is set back, new output gets
+// the last time before that until the clock has caught up.
 package execlog
 
 import (

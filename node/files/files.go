@@ -1,17 +1,17 @@
-// Package files reads and writes the files of jails' workspaces from outside
-// the jail, as root, while the jail's own processes may be changing them.
+// Package files reads and writes files in the workspaces of jails, from outside
+// the jail and as root, while the jail's own processes may be changing them.
 //
-// Every access goes through an os.Root of the workspace, so that no "..", no
-// symbolic link and no race leads out of it; what would is refused as a
-// sandbox violation that names the path. Only regular files are opened. A
-// replaced file is replaced whole or not at all. An append with an operation
-// id happens once, also when the daemon dies in its middle.
+// Every access goes through an os.Root of the workspace, so that no "..",
+// symbolic link or race leads out of it; an attempt fails as a sandbox
+// violation that names the path. Only regular files are opened. A file is
+// replaced completely or not at all. An append with an operation id takes
+// effect once, even if the daemon dies while it runs.
 //
-// What another workspace shares with this one is read and not changed; see
-// shared.go.
+// Folders that another workspace shares with this one can be read and not
+// changed; see shared.go.
 //
-// Nothing is kept in memory between calls; a daemon that dies loses nothing
-// but a temporary file.
+// Nothing is kept in memory between calls. A daemon that dies leaves at most a
+// temporary file behind.
 package files
 
 import (

@@ -1,13 +1,15 @@
-// Package identity keeps who this machine is to its hub: the key that it made
-// itself and that never leaves it, the certificate and the authority that the
-// hub gave it, and the last session's epoch.
+// Package identity stores the identity that this machine has towards its hub:
+// the private key, which is generated here and never leaves the machine, the
+// certificate and certificate authority that the hub issued, and the epoch of
+// the last session.
 //
-// All of it lies in one folder of mode 0700. Every file is replaced as a whole
-// and flushed before it counts, so a crash leaves the old one or the new one.
-// Enrolling again with the same key is harmless, so a crash between the hub's
-// answer and the disk costs only another try.
+// Everything is in one folder with mode 0700. Every file is replaced as a whole
+// and flushed before it is used, so a crash leaves either the old or the new
+// one. Enrolling again with the same key is harmless, so a crash after the
+// hub's response and before the write to disk only costs another attempt.
 //
-// One process at a time uses the folder: the daemon holds a lock above it.
+// Only one process may use the folder at a time; the daemon holds a lock for
+// that.
 package identity
 
 import (

@@ -1,37 +1,37 @@
-// Package initd is deckhand-init: PID 1 of every jail.
+// Package initd implements deckhand-init: PID 1 of every jail.
 //
-// It starts commands when the daemon asks for it over a socket in the jail's
+// It starts commands when the daemon requests it over a socket in the jail's
 // state folder, which no command can reach. It owns their pipes, writes their
-// output to their logs and their end to a file itself, and enforces their
-// time-outs, so that the daemon may die, be upgraded and come back without a
+// output to their logs and their exit status to a file, and enforces their
+// timeouts. The daemon may therefore die, be upgraded and come back without a
 // command noticing.
 //
-// Each command runs below a stub: a process in init's memory, with no program
-// of its own, that is the subreaper of the command's whole tree. Whatever the
-// command leaves behind, however often it forks, becomes a child of the stub;
-// when the stub has none left it exits, which is the proof that nothing is. A
-// stub is one thread and one page, so that hundreds fit in a jail, and a few
-// wait there for commands to come.
+// Each command runs below a stub: a process in init's memory, without a program
+// of its own, that is the subreaper of the command's whole process tree. Every
+// process that the command leaves behind, however often it forks, becomes a
+// child of the stub. The stub exits when it has no child left, which proves
+// that the whole tree has ended. A stub is one thread and one page, so that
+// hundreds fit in a jail, and a few are started in advance.
 //
 //	init ── stub ── command ── …
 //	     │       └─ what the command left behind
 //	     ├─ stub ── command
 //	     └─ stub
 //
-// The jail has no network but its own loopback. Ports of that which the daemon
-// names lead to it, by another socket in the state folder, and it judges what may
-// leave.
+// The jail's network consists of its own loopback interface. Connections to the
+// ports that the daemon names are passed to the daemon over another socket in
+// the state folder, and the daemon decides which may leave.
 //
-// Below the state folder each exec has a folder of its own. It is put there in
-// one piece before the command is spawned: an id that has one is never spawned
-// again. In it are
+// Each exec has its own folder below the state folder. It is renamed into
+// place, complete, before the command is spawned; an id that has a folder is
+// never spawned again. It contains
 //
 //	data    its output, and
 //	index   the log's index (package execlog)
-//	exit    a Status, put there in one piece when the whole tree has ended
+//	exit    a Status, renamed into place when the whole tree has ended
 //
-// When init dies, the kernel ends everything in the jail. What is in the
-// folders stays, and an exec that has a folder without exit was lost with it.
+// When init dies, the kernel kills everything in the jail. The folders remain,
+// and an exec whose folder has no exit file was lost with the jail.
 package initd
 
 import (

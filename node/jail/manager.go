@@ -1,24 +1,24 @@
-// Package jail keeps the jails of a node: containerd containers whose PID 1 is
-// deckhand-init, in which agents' commands run.
+// Package jail manages the jails of a node: containerd containers whose PID 1
+// is deckhand-init, in which agents' commands run.
 //
-// A jail is named by its id. What it is made of is on disk beside it, its
-// commands, their output and their ends are the business of its init (package
-// initd), and its workspace outlives it. A Manager holds nothing that it
-// cannot find again: a daemon that was killed adopts every jail that runs.
+// A jail is identified by its id. Its specification is stored on disk, its init
+// (package initd) handles its commands, their output and their exit status, and
+// its workspace outlives it. A Manager holds no state that it cannot find
+// again: after the daemon was killed, it adopts every running jail.
 //
-//	<data>/jails/<id>/record          what it is made of, and whether it is to run
+//	<data>/jails/<id>/record          its specification, and whether it should run
 //	<data>/jails/<id>/rootfs          the folders that its root is mounted on
-//	<data>/jails/<id>/state           init's socket, and the execs' logs and ends
-//	<data>/jails/<id>/init.log        what init itself had to say
+//	<data>/jails/<id>/state           init's socket, and the execs' logs and statuses
+//	<data>/jails/<id>/init.log        init's own log
 //	<data>/jails/<id>/workspace.ext4  the workspace's file system, if it has one
 //	<data>/workspaces/<id>            the workspace
 //	<data>/etc                        the /etc of all jails
 //	<data>/init/<digest>              deckhand-init, each release that is in use
 //
-// When init or its shim dies, the kernel ends everything in the jail; the jail
-// is then lost, and Ensure makes it anew around the same workspace and logs.
-// When containerd dies, jails go on, and only making and ending them waits for
-// it. After a reboot a jail is stopped.
+// When init or its shim dies, the kernel kills everything in the jail. The jail
+// is then lost, and Ensure creates it again with the same workspace and logs.
+// When containerd dies, jails keep running, and only creating and ending them
+// waits for it. After a reboot every jail is stopped.
 package jail
 
 import (

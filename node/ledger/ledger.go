@@ -1,14 +1,13 @@
-// Package ledger is what a node remembers of the effects it was asked for: one
-// record per exec and one per file operation, on disk before the effect
-// begins. It is what makes "at most once" true across crashes of the daemon.
+// Package ledger is a node's durable record of the effects it was asked for:
+// one record per exec and one per file operation, on disk before the effect
+// begins. It guarantees "at most once" across crashes of the daemon.
 //
-// Every write is fsynced before it answers, in one bbolt Update with those that
-// came while the one before was on its way to the disk. An id
-// that is asked for again is answered with its record; the same id with
-// another request is refused. When the machine reboots, the records of the
-// boot before stay and say so by their boot id. A file that cannot be read is
-// refused when it is opened: a ledger that forgot something would run it
-// again.
+// Every write is fsynced before it returns; concurrent writes share one bbolt
+// transaction. A request with a known id returns the existing record, and is
+// refused if its content differs. After a reboot the records of earlier boots
+// remain and are recognised by their boot id. A file that cannot be read is
+// refused when it is opened, because a ledger that had lost records would run
+// commands again.
 package ledger
 
 import (

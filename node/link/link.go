@@ -1,14 +1,14 @@
 // Package link is the node's end of the link to its hub.
 //
 // The node dials the hub's edge with its certificate and then serves gRPC on
-// that one connection, the hub being the client. The hub's first call is the
-// session: Welcome with an epoch, which must not be older than one already
-// seen, then Hello from here, then heartbeats both ways. Until the session
-// stands, every other call is refused.
+// that one connection, with the hub as the client. The hub's first call is the
+// session: Welcome with an epoch, which must not be older than one seen before,
+// then Hello from the node, then heartbeats in both directions. Until the
+// session is established, every other call is refused.
 //
-// When the hub dies, or is silent for three heartbeats, the link dials again,
-// for ever, with full jitter. Commands on the node go on meanwhile: nothing of
-// them depends on a link.
+// If the hub dies, or is silent for three heartbeats, the link dials again,
+// indefinitely and with full jitter. Commands on the node keep running: they do
+// not depend on the link.
 package link
 
 import (

@@ -1,6 +1,7 @@
-// Package nodetest is a node without jails, for benchmarks of the hub and for
-// tests that need a node to answer what a real one cannot be made to. Identity,
-// enrolment, link and session are the real ones; commands are functions.
+// Package nodetest provides a simulated node without jails, for benchmarks of
+// the hub and for tests that need responses that a real node cannot be made to
+// give. Identity, enrolment, link and session are the real ones; commands are
+// functions.
 package nodetest
 
 import (

@@ -1,9 +1,10 @@
-// Package operatorskill is the operator's own skills on a node: folders in the Agent
-// Skills format, with a SKILL.md and what it tells to run. Jails see them
-// read-only; what is in them runs there, as the agent's own commands do.
+// Package operatorskill loads the operator's own skills on a node: folders in
+// the Agent Skills format, with a SKILL.md and the programs it refers to. Jails
+// see them read-only; their programs run inside the jail, like the agent's own
+// commands.
 //
-// They are checked when the daemon starts. One that is not in order is shown to
-// nobody but operators, with what is wrong.
+// Load checks them when the daemon starts. An invalid skill is reported, with
+// what is wrong, to operators only.
 package operatorskill
 
 import (

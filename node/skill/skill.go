@@ -1,8 +1,8 @@
-// Package skill is deckhand-skill, the program that reduces data where it lies:
-// three lines for a model instead of a log of gigabytes. It runs inside the
-// jail, as any command of an agent does and with no more rights, since what it
-// parses may be hostile: its time, memory and output are bounded, what it could
-// not read it says, and nothing of it can harm but the call itself.
+// Package skill implements deckhand-skill, the program that summarises data
+// inside the jail: a few lines for a model instead of gigabytes of log. It runs
+// with the same rights as any other command of an agent, because the data it
+// parses may be hostile. Its time, memory and output are bounded, it reports
+// what it could not read, and a failure affects only the call itself.
 package skill
 
 import (

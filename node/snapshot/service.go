@@ -1,24 +1,23 @@
-// Package snapshot keeps the states of jails' workspaces, so that whatever a
-// command, a tool or a person changed is known and can be taken back.
+// Package snapshot records the states of jails' workspaces, so that every
+// change by a command, a tool or a person is known and can be undone.
 //
-// The node takes them by itself around what runs: before a command when
-// somebody may have changed something since the last time, and after it. What
-// changed is found by a scan of statuses (package scan), contents are kept once
-// each (package blob), and the record of it all (package history) is one file
-// beside the jail, each of whose writes happens whole or not at all:
+// The node takes snapshots itself: before a command, if the workspace may have
+// changed since the last snapshot, and after it. Package scan finds the
+// changes, package blob stores each content once, and package history records
+// them in one file per jail, in which every write is atomic:
 //
-//	<data>/jails/<id>/snapshots/record.db   how the workspace looks, and its changes
+//	<data>/jails/<id>/snapshots/record.db   the newest state, and the changes
 //	<data>/jails/<id>/snapshots/objects     contents
 //
-// When the daemon dies while it looks, the record is that of before, and the
-// next look finds what this one found. When it dies in the middle of an undo,
-// the next daemon finishes that undo before it does anything else there. While
-// something else runs in the jail, the jail stands still meanwhile.
+// If the daemon dies during a scan, the record is unchanged and the next scan
+// finds the same changes. If it dies during an undo, the next daemon finishes
+// that undo before it does anything else with the workspace. If other commands
+// are running in the jail, the jail is frozen during a scan or an undo.
 //
-// A file whose content cannot be kept (it is too large, or the disk is full)
-// is known and cannot be given back. A command that is to be recorded is
-// refused, before it runs, as long as there is no room for what is there
-// already.
+// A file whose content cannot be stored (it is too large, or the disk is full)
+// is recorded and cannot be restored. A command that is to be recorded is
+// refused, before it runs, as long as there is no room for the contents that
+// exist already.
 package snapshot
 
 import (

@@ -1,13 +1,14 @@
-// Package telemetry tells what the machine and its jails use: CPU time,
-// memory, processes, disk and the pressure on them, every 15 s, and every
-// second while somebody watches. What the last hour brought is kept in memory;
-// a daemon that dies loses it, and the next begins anew.
+// Package telemetry measures the resources that the machine and its jails use:
+// CPU time, memory, processes, disk, and pressure. It samples every 15 s, and
+// every second while a client watches. The samples of the last hour are kept in
+// memory; they are lost when the daemon dies, and the next daemon starts with
+// none.
 //
-// Some figures are events as well, which no reader may miss for being slow:
-// processes killed for memory, a disk that is full, pressure. They are found
-// between two samples, so that one that came and went in between is not seen,
-// but for memory, of which the kernel keeps count.
+// Some conditions are also reported as events, which even a slow reader
+// receives: processes killed for memory, a full disk, pressure. They are
+// derived by comparing two samples, so a condition that begins and ends between
+// samples is missed, except kills for memory, which the kernel counts.
 //
-// The figures are the kernel's own, from cgroups of version 1 or 2 and /proc.
-// One that it does not give is left out and never made up.
+// The values come from the kernel: cgroups of version 1 or 2, and /proc. A
+// value that the kernel does not provide is omitted and never estimated.
 package telemetry

@@ -1,4 +1,4 @@
-// Command benchmark measures Deckhand; see scripts/bench.
+// Command benchmark measures Deckhand's performance; scripts/bench runs it.
 package main
 
 import (

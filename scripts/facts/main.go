@@ -1,6 +1,6 @@
-// Command facts writes the pages of the documentation and the file of the console
-// that list what the code declares in a table. scripts/generate runs it in the root
-// of the repository, and CI fails when a committed file differs.
+// Command facts generates the documentation pages and the console's file that
+// list what the code declares in tables. scripts/generate runs it in the root
+// of the repository, and CI fails if a committed file differs.
 package main
 
 import (

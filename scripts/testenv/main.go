@@ -1,8 +1,9 @@
-// Command testenv starts what a whole run of tests shares, a private
-// PostgreSQL and, for root, a private containerd, runs the command it is given
-// with their addresses in the environment, stops them, removes what they left,
-// and exits as the command did. It also measures how fast the machine is, which
-// the limits of waiting tests are multiplied by (package waittest).
+// Command testenv runs a command, usually a test run, in a shared environment.
+// It starts a private PostgreSQL and, for root, a private containerd, runs the
+// command with their addresses in the environment, stops them, removes what
+// they left behind, and exits with the command's status. It also measures how
+// fast the machine is; the time limits of tests that wait are multiplied by the
+// result (package waittest).
 //
 //	go run ./scripts/testenv go test ./...
 package main

@@ -1,8 +1,8 @@
-// Package hubtest is the hub as a worker sees it, for tests: the worker service
-// over real HTTP, wake-ups over a real embedded NATS server, and a relay to a
-// fake provider. It keeps tasks, turns, steps, events and checkpoints in memory
-// under the rules that the hub holds: compare-and-swap claims, leases that end,
-// writes refused when stale, steps that run once.
+// Package hubtest is a fake hub for tests of workers: the worker service over
+// real HTTP, wake-ups over a real embedded NATS server, and a relay to a fake
+// model provider. It keeps tasks, turns, steps, events and checkpoints in
+// memory and follows the real hub's rules: compare-and-swap claims, leases that
+// expire, stale writes refused, and steps that run once.
 package hubtest
 
 import (

@@ -1,19 +1,19 @@
-// Package loop is the agent's mind: it carries one task through iterations of
-// seven phases (analyze_context, update_plan, think, select_tool,
-// execute_action, observe_result, iterate), each shown as an event with the
-// time spent in it.
+// Package loop is the agent loop. It runs one task through iterations of seven
+// phases (analyze_context, update_plan, think, select_tool, execute_action,
+// observe_result, iterate); each phase is recorded as an event with its
+// duration.
 //
-// One iteration is one turn of the model, and the two share their number. The
-// loop holds nothing that it cannot lose: a turn is stored before any of its
-// calls is proposed, a call is decided and recorded by the hub before it
-// happens, and an iteration ends with a checkpoint. So a run is a function of
-// what the hub stored. After a crash, Run on any worker finds the last turn,
-// re-attaches to those of its calls that were started, makes exactly the ones
-// that were not, and goes on.
+// One iteration is one turn of the model, and both have the same number. The
+// loop holds no state that it cannot lose: a turn is stored before any of its
+// calls is proposed, the hub decides and records a call before it runs, and an
+// iteration ends with a checkpoint. A run is therefore a function of what the
+// hub stored. After a crash, Run on any worker loads the last turn, re-attaches
+// to those of its calls that were started, makes exactly those that were not,
+// and continues.
 //
-// When the lease is lost, Run stops without writing anything more and answers
-// ErrLeaseLost. When the hub cannot be reached it holds, and tries again with
-// jittered waits for as long as its context, which ends with the lease, lives.
+// If the lease is lost, Run stops without writing anything more and returns
+// ErrLeaseLost. If the hub cannot be reached, Run retries with jittered delays
+// until its context ends, which happens no later than the lease.
 package loop
 
 import (

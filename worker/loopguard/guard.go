@@ -1,10 +1,11 @@
-// Package loopguard tells an agent that goes round in circles from one that works.
+// Package loopguard detects agents that repeat themselves without making
+// progress.
 //
-// It sees nothing but the calls that an agent makes and what comes of them, so
-// it cannot be talked out of its verdict: neither what the model says nor how it
-// words a call counts, only whether calls and results are new and whether the
-// workspace changes. The first finding is a nudge, which the model is told. When
-// nothing new comes of the next Patience iterations, the verdict is a stop.
+// A Guard sees only the calls that an agent makes and their results, so the
+// model cannot talk it out of its verdict: what counts is whether calls and
+// results are new and whether the workspace changes, not what the model writes.
+// The first finding is a nudge, which is sent to the model. If the next
+// Patience iterations bring nothing new, the verdict is a stop.
 package loopguard
 
 import (

@@ -1,10 +1,11 @@
-// Package model is the one small interface between the loop and a language
-// model, whoever serves it: a neutral transcript goes in, pieces of the answer
-// stream out, and a finished turn with its usage, or a typed error, comes back.
+// Package model defines the interface between the agent loop and a language
+// model of any provider. A Model takes a provider-neutral transcript, streams
+// pieces of the response, and returns the finished turn with its usage, or a
+// typed error.
 //
-// A model holds no conversation: everything it needs is in the Request, so that
-// any worker can go on where another stopped. A turn that did not finish is an
-// error and leaves nothing behind: whoever retries starts it anew.
+// A Model holds no conversation: everything it needs is in the Request, so that
+// any worker can continue where another one stopped. A turn that did not finish
+// is an error and leaves nothing behind; a retry starts it from the beginning.
 package model
 
 import (

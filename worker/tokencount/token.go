@@ -1,8 +1,8 @@
-// Package tokencount estimates how many tokens a text is for a model.
+// Package tokencount estimates how many tokens a text has for a model.
 //
-// Providers do not publish their tokenizers, so the count is that of one common
-// byte-pair vocabulary (cl100k_base). A Meter holds it against what a provider
-// reports and so learns the rate between the two.
+// Providers do not publish their tokenizers, so the estimate uses a common
+// byte-pair vocabulary (cl100k_base). A Meter compares it with the counts that
+// a provider reports and learns the ratio between the two.
 package tokencount
 
 import (

@@ -1,12 +1,13 @@
-// Package up runs everything on one machine in one process: hub, worker and
-// node, with an in-process bus, a private PostgreSQL cluster and, when none is
-// running, a private containerd. It is the same code as production; only the
-// wiring differs.
+// Package up runs hub, worker and node in one process on one machine, for
+// `deckhand up`. It uses an in-process message bus, a private PostgreSQL
+// cluster and, if none is running, a private containerd. The components are the
+// same as in production; only the wiring differs.
 //
-// Stopping ends all of it in order. A PostgreSQL or containerd that dies is
-// started again, and the rest waits for it; one that does not stay up ends all
-// of it. After a kill -9 the next start adopts the PostgreSQL and the containerd
-// that were left, and the node finds its commands again.
+// They are stopped in the reverse order of their start. If PostgreSQL or
+// containerd dies, it is restarted and the other components wait for it; if it
+// cannot be kept running, the whole process ends. After a kill -9 the next
+// start adopts the PostgreSQL and the containerd that are still running, and
+// the node finds its commands again.
 package up
 
 import (

@@ -1,5 +1,5 @@
-// Package scrapetest holds a role's metrics to Prometheus' rules and to the
-// list of them in docs/operations.md.
+// Package scrapetest verifies, in tests, that a role's metrics follow
+// Prometheus' rules and that docs/operations.md lists exactly these metrics.
 package scrapetest
 
 import (

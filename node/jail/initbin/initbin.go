@@ -1,7 +1,7 @@
-// Package initbin carries the programs that run in jails in the binary of
-// deckhand-node: deckhand-init, PID 1 of every jail, and deckhand-skill, which
-// reduces data there. A build from a clean clone compiles without them and says
-// so when it is asked for one.
+// Package initbin embeds the programs that run in jails in the binary of
+// deckhand-node: deckhand-init, PID 1 of every jail, and deckhand-skill. A
+// build from a clean clone compiles without them, and returns an error that
+// says so when one is requested.
 package initbin
 
 import (

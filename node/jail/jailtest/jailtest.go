@@ -1,5 +1,5 @@
-// Package jailtest gives tests a real containerd, a real deckhand-init and
-// jails made with them. Nothing of it outlives the test.
+// Package jailtest provides tests with a real containerd, a real deckhand-init
+// and jails that use them. All of it is removed at the end of the test.
 package jailtest
 
 import (

@@ -1,6 +1,6 @@
-// Package csvprofile says what is in a table of any length: its columns, what
-// kind of values they hold, how many are empty or different, the least, the
-// greatest and the most common, and the lines that do not fit.
+// Package csvprofile summarises a CSV table of any length: its columns, the
+// kind of values in each, how many are empty or distinct, the minimum, the
+// maximum and the most common values, and the lines that do not fit.
 package csvprofile
 
 import (

@@ -1,6 +1,6 @@
-// Package httpcall makes the HTTP requests of agents, in the jail and by the
-// node's proxy, which says where they may go. An answer is bounded; what is
-// longer goes to a file.
+// Package httpcall makes HTTP requests for agents, inside the jail and through
+// the node's proxy, which decides which hosts are allowed. The size of a
+// response is bounded; a longer one is written to a file.
 package httpcall
 
 import (

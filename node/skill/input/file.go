@@ -1,6 +1,7 @@
-// Package input is what a skill reads: files of a jail, which may be hostile.
-// Whatever it opens is a regular file, what it reads is bounded, and what it
-// leaves out it says. It never follows a link into a folder.
+// Package input opens the files that a skill reads. They are files of a jail
+// and may be hostile: only regular files are opened, the amount read is
+// bounded, what is left out is reported, and symbolic links to folders are
+// never followed.
 package input
 
 import (

@@ -1,6 +1,6 @@
-// Package jsonquery answers a jq query over JSON of any length: one value, or
-// many after one another, as in JSON Lines. Of each result it says which value
-// it comes from, and in which line that begins.
+// Package jsonquery runs a jq query over JSON of any length: one value, or a
+// sequence of values as in JSON Lines. Each result names the input value that
+// it comes from and the line on which that value begins.
 package jsonquery
 
 import (

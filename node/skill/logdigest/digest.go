@@ -1,7 +1,6 @@
-// Package logdigest says in a few lines what is in a log of any size: what
-// kinds of lines there are, how often each came and when, what failed, what is
-// new, what came in bursts, each with a line to look at. It reads the log once,
-// in constant memory.
+// Package logdigest summarises a log of any size in a few lines: the kinds of
+// lines it has, how often and when each occurred, failures, new kinds and
+// bursts, each with a line number. It reads the log once, in constant memory.
 package logdigest
 
 import (

@@ -1,15 +1,15 @@
-// Package mcpbridge runs one MCP server of an agent inside its jail, as
-// deckhand-skill: `deckhand-skill mcp serve` holds the server's process and
-// speaks MCP with it over its standard input and output, or over HTTP with one
-// elsewhere, and
-// `deckhand-skill mcp ask` hands one request to it over a Unix socket. So the
-// server lives as long as the task, each call is a command of its own in the
-// node's ledger, and what a server says is parsed nowhere but in the jail.
+// Package mcpbridge runs one MCP server of an agent inside its jail, as part of
+// deckhand-skill. `deckhand-skill mcp serve` owns the server's process and
+// speaks MCP with it over standard input and output, or over HTTP with a remote
+// one. `deckhand-skill mcp ask` passes one request to it over a Unix socket.
+// The server therefore lives as long as the task, each call is its own command
+// in the node's ledger, and a server's messages are parsed only inside the
+// jail.
 //
-// A server that dies, writes what is no message, or writes one that is too
-// long ends the bridge with it: whoever waits is told so, and the next call
-// begins with a fresh one. A bridge that nobody asks for a while ends by
-// itself. When the one who asked is gone, the call is cancelled.
+// If the server dies, or writes an invalid or too long message, the bridge ends
+// with it: pending callers get an error, and the next call starts a new server.
+// A bridge that is idle for a while exits. If a caller goes away, its call is
+// cancelled.
 package mcpbridge
 
 import (

@@ -1,6 +1,6 @@
-// Package outline says what a file defines: its functions, types, sections or
-// tables, each with its line, so that a part of it can be read instead of the
-// whole.
+// Package outline lists what a file defines: its functions, types, sections or
+// tables, each with its line, so that a part of the file can be read instead of
+// all of it.
 package outline
 
 import (

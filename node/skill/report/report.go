@@ -1,6 +1,6 @@
-// Package report is what a skill says: text for a model, bounded in bytes, in
-// which every line cites where it was read. What does not fit is left out, and
-// that is said.
+// Package report builds a skill's answer: text for a model, bounded in bytes,
+// in which every line cites its source. If lines do not fit, the answer says
+// that some were left out.
 package report
 
 import (

@@ -1,10 +1,10 @@
-// Package semgrep finds where in a tree something is, asked in words: a few
-// places with file and line, the best first. There is no index; every file is
-// read once. Words are matched by their stems and inside identifiers, passages
-// are ranked by BM25 (Robertson and Zaragoza, "The Probabilistic Relevance
-// Framework", 2009), in which the names of definitions and of files weigh more,
-// and a passage that has more of the question is before one that repeats a part
-// of it.
+// Package semgrep searches a tree of files with a question in words and returns
+// a few passages with file and line, the best first. There is no index; every
+// file is read once. Words are matched by their stems and inside identifiers.
+// Passages are ranked by BM25 (Robertson and Zaragoza, "The Probabilistic
+// Relevance Framework", 2009), with extra weight for names of definitions and
+// of files; a passage that contains more of the question's words ranks before
+// one that repeats a few of them.
 package semgrep
 
 import (

@@ -1,5 +1,6 @@
-// Package treedigest says what is in a folder of any size: how much of what
-// kind, where most of it is, and what is largest and newest.
+// Package treedigest summarises a folder of any size: how many bytes of each
+// kind of file it contains, where most of them are, and which files are largest
+// and newest.
 package treedigest
 
 import (

@@ -1,12 +1,13 @@
-// Package blob keeps the contents of files once each, by their SHA-256, below
-// a folder of the node's. Where the file system can, a copy shares its blocks
-// with the original until one of them changes.
+// Package blob stores the contents of files, each once and named by its
+// SHA-256, below a folder of the node. Where the file system supports it, a
+// copy shares its blocks with the original until one of them changes.
 //
 //	objects/ab/cdef…    a content; its name ends in ".s" if it has holes
-//	incoming/…          contents that are being taken in
+//	incoming/…          contents that are being stored
 //
-// A content is complete, and on disk, before its name is there. What was being
-// taken in when the daemon died is cleared by the next one.
+// A content is complete and on disk before its name appears. Contents that were
+// incomplete when the daemon died are removed when the next daemon opens the
+// store.
 package blob
 
 import (

@@ -1,9 +1,9 @@
-// Package history is the record of one workspace's states, in one file: how
-// the newest one looks, what changed from each to the next, and the undo that
-// is on its way. Every write is one fsynced transaction, so that after a crash
-// the record is that of before it or of after it.
+// Package history stores the states of one workspace in one file: the newest
+// state, the changes between consecutive states, and the undo that is in
+// progress. Every write is one fsynced transaction, so a crash leaves either
+// the state before it or the state after it.
 //
-// Changes get older and are forgotten; the newest state stays.
+// Old changes can be removed; the newest state always remains.
 package history
 
 import (

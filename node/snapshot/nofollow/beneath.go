@@ -1,9 +1,9 @@
-// Package nofollow opens and changes what is below a folder without ever
-// following a symbolic link and without leaving it, however those who own the
-// folder move things about meanwhile.
+// Package nofollow opens and changes files below a folder without ever
+// following a symbolic link and without leaving the folder, even if the
+// folder's owner moves things about at the same time.
 //
-// It is stricter than os.Root, which follows links that stay inside: whoever
-// records or restores a tree means the names themselves.
+// It is stricter than os.Root, which follows links that stay inside: recording
+// and restoring a tree must apply to the names themselves.
 package nofollow
 
 import (

@@ -1,5 +1,5 @@
-// Package patch tells changes of a workspace as text: file by file as unified
-// diffs for people, or all of them as one patch for `git apply`.
+// Package patch renders changes of a workspace as text: as a unified diff per
+// file, for people, or as one patch for `git apply`.
 package patch
 
 import (

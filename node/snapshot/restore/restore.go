@@ -1,8 +1,8 @@
-// Package restore makes paths of a workspace what they were. Contents are made
-// ready first, in a folder of their own beside the rest, so that a full disk is
-// met before anything has changed; then everything is put in its place by
-// renames. Putting in place can be done again from any point, and ends the
-// same.
+// Package restore restores paths of a workspace to an earlier state. A Job
+// first prepares all contents in a separate folder in the same file system, so
+// that a full disk is detected before anything has changed. It then puts
+// everything in place by renames. That second part can be repeated after an
+// interruption at any point, with the same result.
 package restore
 
 import (

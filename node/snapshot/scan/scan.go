@@ -1,11 +1,11 @@
-// Package scan finds out what changed in a workspace since it was looked at
-// last, by size, times, inode and owner alone, in parallel. It opens folders
-// and nothing else, follows no link, and never leaves the workspace's file
-// system.
+// Package scan finds what changed in a workspace since the previous scan. It
+// compares only sizes, times, inodes and owners, in parallel. It opens folders
+// and nothing else, follows no symbolic link, and never leaves the workspace's
+// file system.
 //
-// What the kernel's times cannot tell is not left to chance: an entry that
-// changed within the clock's last tick before it was looked at is marked racy,
-// and is looked at again.
+// Changes that the kernel's timestamps cannot show are handled explicitly: an
+// entry that changed within the last clock tick before the scan is marked racy,
+// and the next scan examines it again.
 package scan
 
 import (

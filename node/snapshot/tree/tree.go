@@ -1,5 +1,6 @@
-// Package tree is what a workspace looks like at one moment: every name below
-// it with all that an undo has to give back. It knows nothing of disks.
+// Package tree represents the state of a workspace at one moment: every name in
+// it with all the metadata that an undo has to restore. It does not access the
+// disk.
 package tree
 
 import (

@@ -1,6 +1,6 @@
-// Command river measures how many no-op jobs a second River carries through
-// their life on a database: the peer of `scripts/bench throughput`. It is a
-// module of its own so that River does not weigh on ours.
+// Command river measures how many no-op jobs a second River completes on a
+// database. `scripts/bench throughput` compares Deckhand with it. It is a
+// separate module so that River is not a dependency of the main one.
 package main
 
 import (

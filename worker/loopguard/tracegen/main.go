@@ -1,9 +1,10 @@
-// Command tracegen makes the labelled set of package guard, the same each time:
+// Command tracegen writes the labelled test data of package loopguard; its
+// output is the same each time:
 //
 //	go run ./worker/loopguard/tracegen > worker/loopguard/testdata/traces.jsonl
 //
-// Each family below is one way in which agents work or go round in circles.
-// Some are made to be missed, or to look stuck when they are not.
+// Each family below is one way in which agents work or repeat themselves. Some
+// are designed to be missed, or to look stuck when they are not.
 package main
 
 import (

@@ -1,11 +1,11 @@
-// Package anthropic is the model of the Anthropic Messages API, through the
-// official SDK, always streaming.
+// Package anthropic implements a model with the Anthropic Messages API, through
+// the official SDK, always streaming.
 //
-// The SDK's own retries are off (the loop has one retry policy for all
-// providers) and so are its environment defaults: base URL and key are what the
-// caller gives, in a worker the hub's relay and the lease. A stream that ends
-// without message_stop, stalls, or breaks in the middle of a tool call is an
-// error: half a turn is never answered.
+// The SDK's own retries are disabled, because the loop has one retry policy for
+// all providers, and so are its defaults from the environment: the caller sets
+// base URL and key, which in a worker are the hub's relay and the lease. A
+// stream that ends without message_stop, stalls, or breaks in the middle of a
+// tool call is an error; an incomplete turn is never returned.
 //
 // Wire format: https://docs.anthropic.com/en/docs/build-with-claude/streaming
 package anthropic

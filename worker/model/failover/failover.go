@@ -1,15 +1,16 @@
-// Package failover has a task go on with another model when its own does not
-// answer: those that its persona names, in their order. It sits above the
-// retries, so that what passes by itself changes nothing.
+// Package failover switches a task to another model when its own fails: the
+// fallback models of its persona, in order. It sits above the retries, so that
+// a temporary failure changes nothing.
 //
-// It is sticky: whoever has taken over keeps the task, so that the transcript
-// does not go to and fro between two formats; a later attempt goes on with
-// whoever answered last. What one provider's format has and another's has not,
-// such as a signed thought, is each model's own business to leave out.
+// The switch is sticky: the task stays with the fallback, so that the
+// transcript does not alternate between two formats, and a later attempt
+// continues with the model that responded last. Each model leaves out the parts
+// that its provider's format does not have, such as another provider's signed
+// thoughts.
 //
-// A model that several calls in a row found failing is left alone for a while by
-// all tasks of the worker (see Breakers). With nobody to go on with, a task waits
-// for it.
+// A model that fails in several calls in a row is skipped for a while by all
+// tasks of the worker (see Breakers). A task that has no other model waits for
+// it.
 package failover
 
 import (

@@ -1,11 +1,10 @@
-// Package gemini is the model of Google's Generative Language API, through the
-// official SDK, always streaming.
+// Package gemini implements a model with Google's Generative Language API,
+// through the official SDK, always streaming.
 //
-// The SDK does not try again, and it does not go on by itself where an answer
-// stops: the loop has one policy for all providers. Base URL and key are what
-// the caller gives, in a worker the hub's relay and the lease. A stream that
-// ends without a finish reason, or stalls, is an error: half a turn is never
-// answered.
+// The SDK's retries and automatic continuation are not used, because the loop
+// has one policy for all providers. The caller sets base URL and key, which in
+// a worker are the hub's relay and the lease. A stream that ends without a
+// finish reason, or stalls, is an error; an incomplete turn is never returned.
 //
 // Wire format: https://ai.google.dev/api/generate-content
 package gemini

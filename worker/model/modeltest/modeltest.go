@@ -1,8 +1,8 @@
-// Package modeltest is a server that speaks the streaming wire formats of model
-// APIs, for tests of everything that has a model in it: Anthropic's Messages,
-// OpenAI's chat completions and responses, and Google's generateContent. What
-// it answers is told in Anthropic's terms (see anthropictest), so that one test
-// holds for all of them.
+// Package modeltest is a fake server of the streaming wire formats of model
+// APIs, for tests that involve a model: Anthropic's Messages, OpenAI's chat
+// completions and responses, and Google's generateContent. Tests describe
+// responses in Anthropic's format (see anthropictest), so that one test covers
+// all of them.
 package modeltest
 
 import (

@@ -1,13 +1,13 @@
-// Package openai is the model of OpenAI's API and of all that speak as it does,
-// through the official SDK, always streaming: its responses, which keep a
-// model's reasoning between turns, and its chat completions, which everybody
-// else serves.
+// Package openai implements models with OpenAI's API and compatible ones,
+// through the official SDK, always streaming. It supports the responses API,
+// which keeps a model's reasoning between turns, and chat completions, which
+// the compatible servers offer.
 //
-// The SDK's own retries are off (the loop has one retry policy for all
-// providers) and so are its environment defaults: base URL and key are what the
-// caller gives, in a worker the hub's relay and the lease. A stream that ends
-// without saying why the model stopped, stalls, or breaks in the middle of a
-// tool call is an error: half a turn is never answered.
+// The SDK's own retries are disabled, because the loop has one retry policy for
+// all providers, and so are its defaults from the environment: the caller sets
+// base URL and key, which in a worker are the hub's relay and the lease. A
+// stream that ends without a finish reason, stalls, or breaks in the middle of
+// a tool call is an error; an incomplete turn is never returned.
 //
 // Wire formats: https://platform.openai.com/docs/api-reference/chat-streaming
 // and https://platform.openai.com/docs/api-reference/responses-streaming

@@ -1,11 +1,11 @@
-// Package script is the scripted model: it replays a YAML file of turns through
-// the very same loop as a real model, for demos, tests and evaluation without a
-// provider. Wherever it shows it is labelled as scripted, and its usage is what
-// the script says, at no cost.
+// Package script implements a scripted model: it replays a YAML file of turns
+// through the same loop as a real model, for demos, tests and evaluation
+// without a provider. Its output is labelled as scripted everywhere. Its usage
+// is what the script states, at no cost.
 //
-// Which turn comes next is a function of the transcript alone: the model walks
-// the script again from its beginning, along the turns and results so far. So a
-// task that is resumed on another worker goes on where it stopped.
+// The next turn is a function of the transcript alone: the model walks the
+// script from its beginning along the turns and results so far. A task that is
+// resumed on another worker therefore continues where it stopped.
 //
 // The format is described in docs/scripted-model.md.
 package script

@@ -1,6 +1,6 @@
-// Package wire is what the models of all providers share: a call over HTTP that
-// is given up when it stalls, the answer that a stream puts together piece by
-// piece, and what errors mean whoever answers them.
+// Package wire contains what the models of all providers share: an HTTP call
+// that is cancelled when it stalls (Call), the assembly of a streamed response
+// (Answer), and the mapping of provider errors to error kinds.
 package wire
 
 import (

@@ -1,10 +1,10 @@
-// Package anthropictest is a server that speaks the Messages API's streaming
-// wire format, for tests of everything that has a model in it: events as the
-// API documents them (message_start, ping, content_block_start, _delta, _stop,
+// Package anthropictest is a fake server of the Messages API's streaming wire
+// format, for tests that involve a model. It sends the events that the API
+// documents (message_start, ping, content_block_start, _delta, _stop,
 // message_delta, message_stop, error), and its error bodies.
 //
-// What it answers is a function of the request, so that it can take part in a
-// conversation; List answers a fixed row.
+// Its response is a function of the request, so that it can take part in a
+// conversation; List returns a fixed sequence of responses.
 package anthropictest
 
 import (

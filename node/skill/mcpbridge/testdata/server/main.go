@@ -1,6 +1,6 @@
-// Command server is an MCP server for tests, well behaved and otherwise. The
-// file that its first argument names, if there is one, says how: each line is
-// one of changed, more, fewer, many and dead.
+// Command server is an MCP server for tests that can also misbehave. If the
+// file that its first argument names exists, each of its lines selects a
+// behaviour: changed, more, fewer, many or dead.
 package main
 
 import (
