@@ -22,7 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
-// Verdict is what a person, or the clock, decides.
+// Verdict is what a person, or an item's timeout, decides.
 type Verdict string
 
 // The verdicts.
@@ -40,11 +40,11 @@ const (
 	Accept    Verdict = "accept"
 	Changes   Verdict = "changes"
 	Close     Verdict = "close"
-	// TimeOut is the clock's.
+	// TimeOut is the verdict of an item whose time ran out.
 	TimeOut Verdict = "time_out"
 )
 
-// fitting are the verdicts that a person may give to each kind.
+// fitting lists the verdicts that a person may give, by kind.
 var fitting = map[Kind][]Verdict{
 	Approval: {Approve, Reject, Skip, Suggest, Replan, Clarify},
 	Question: {Reply, Reject},
@@ -54,7 +54,7 @@ var fitting = map[Kind][]Verdict{
 	Escalation: {Retry, Close},
 }
 
-// commands are how each kind is answered on the command line.
+// commands are the command-line commands that decide items, by kind.
 var commands = map[Kind]string{
 	Approval:   "approve, reject or skip it, suggest another way, replan, or ask",
 	Question:   "answer or reject it",
@@ -63,64 +63,65 @@ var commands = map[Kind]string{
 	Escalation: "retry or close it",
 }
 
-// Answer is what a person says to an item.
+// Answer is a person's decision on an item, or their reply to a question.
 type Answer struct {
 	Verdict Verdict
-	// ArgumentsJSON is what to call the tool with instead, when a call is
-	// approved; "" for what was asked.
+	// ArgumentsJSON replaces the arguments of a call that is approved; "" keeps the
+	// requested ones.
 	ArgumentsJSON string
-	// Text is a question's answer. That which goes with another way, another plan or
-	// a question of one's own is the Reason.
+	// Text is the reply to a question. For the verdicts that reject a call, ask for
+	// another plan or return a question, the text is in Reason.
 	Text string
-	// Always, with an approval, is the wish to be asked no more about calls like it.
+	// Always asks, with an approval, to store a rule that approves similar calls.
 	Always *policy.RememberRule
 	Reason string
-	// ShownDigest is that of the item as the person saw it.
+	// ShownDigest is the digest of the item as the person saw it.
 	ShownDigest string
-	// Override is what an escalated task goes on with, when it is retried.
+	// Override changes the settings of an escalated task that is retried.
 	Override task.Override
 	By       event.Actor
-	// Role is the person's.
+	// Role is the person's role.
 	Role string
 
-	// unseen says that nobody could look at the workspace that the call is for.
+	// unseen reports that the workspace of the call could not be inspected.
 	unseen bool
 }
 
-// Unseen reports whether the node was away when the answer was given, so that nobody
-// could look at the workspace that the call is for.
+// Unseen reports whether the node was offline when the decision was made, so that the
+// workspace could not be inspected.
 func (a Answer) Unseen() bool { return a.unseen }
 
-// Applied is what an answer did to the step, as it is stored with the item.
+// Applied is what a decision changed in the step, as it is stored with the item.
 type Applied struct {
-	// Reply is a question's answer as the agent sees it.
+	// Reply is the reply to a question as the agent sees it.
 	Reply string
-	// ChangedArguments are masked; nil when none were changed.
+	// ChangedArguments are masked; nil if the arguments were not replaced.
 	ChangedArguments json.RawMessage
 }
 
-// Steps moves a step to where an answer takes it.
+// Steps applies decisions to steps.
 type Steps interface {
-	// Look keeps the state of the workspace with a call that is about to be
-	// allowed, where that was not done yet, and answers whether nobody could look.
+	// EnsureWorkspaceRecorded records the state of the workspace with a call that is
+	// about to be approved, if that was not done yet. unseen reports that the node could
+	// not be asked.
 	EnsureWorkspaceRecorded(ctx context.Context, orgID, stepID string) (unseen bool, err error)
 	Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) (Applied, error)
 }
 
-// Tasks reports whether a task may go on with what a person gives it.
+// Tasks reports whether a task may continue with what a person grants it.
 type Tasks interface {
 	MayRun(ctx context.Context, orgID, id string, with task.Override) error
 }
 
-// Reviews carries out what is decided on reviews.
+// Reviews carries out the verdicts on reviews.
 type Reviews interface {
-	// Unchanged refuses to accept work that is not as it was when it was shown.
+	// Unchanged refuses to accept work that has changed since it was shown.
 	Unchanged(ctx context.Context, item db.InboxItem) error
-	// Decided is the part of the answer's transaction that is about the task.
+	// Decided applies the task's part of a verdict, in the transaction that stores it.
 	Decided(ctx context.Context, tx *event.Tx, t db.Task, a Answer) error
 }
 
-// Sealer seals what must not be readable at rest.
+// Sealer encrypts what must not be readable at rest.
 type Sealer interface {
 	Seal(value []byte, object string) ([]byte, error)
 }
@@ -136,13 +137,13 @@ type Config struct {
 	Redact   *redact.Redactor
 	// Admit is called after a commit that may let a task start.
 	Admit func(orgID string)
-	// Sweep is how often items are looked for whose time has run out.
+	// Sweep is the interval at which expired items are looked for.
 	Sweep time.Duration
 	Log   hclog.Logger
 }
 
-// Service lists and answers items, and lets them expire. It is a
-// lifecycle.Service; any number of hubs may run one.
+// Service lists and decides items, and lets them expire. It is a lifecycle.Service; any
+// number of hubs may run one.
 type Service struct {
 	lifecycle.Runner
 
@@ -152,8 +153,8 @@ type Service struct {
 // New creates a Service.
 func New(cfg Config) *Service { return &Service{cfg: cfg} }
 
-// Answer closes an open item; see Effect for what it stores. Repeating one's
-// own answer is harmless.
+// Answer closes an open item; see Applied for what it stores. Repeating the same decision
+// as the same person has no effect.
 func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.GetInboxItemRow, error) {
 	row, err := s.Get(ctx, orgID, id)
 	if err != nil {
@@ -186,8 +187,8 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 		if err := answerable(item, locked.Over, a); err != nil {
 			return err
 		}
-		// As it is now that nobody else changes it: the state of a workspace may have
-		// been noted since it was read.
+		// Now that the item is locked: the state of the workspace may have been recorded
+		// since it was first read.
 		seen := row
 		seen.InboxItem = item
 		if err := asShown(seen, a); err != nil {
@@ -211,8 +212,7 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 	return s.Get(ctx, orgID, id)
 }
 
-// look has the workspace looked at before an answer that has something happen
-// there.
+// look records the workspace before a decision that executes something there.
 func (s *Service) look(ctx context.Context, item db.InboxItem, a *Answer) (err error) {
 	switch {
 	case State(item.State) != Open:
@@ -226,9 +226,9 @@ func (s *Service) look(ctx context.Context, item db.InboxItem, a *Answer) (err e
 	return err
 }
 
-// closeTask is close for what is asked about a task, which then goes on or ends.
+// closeTask is close for an item about a task, which then continues or ends.
 func (s *Service) closeTask(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) error {
-	// The answer comes first: a task that goes on withdraws what is open.
+	// The decision is stored first: a task that continues withdraws its open items.
 	if err := s.close(ctx, tx, t, item, a, Applied{}); err != nil {
 		return err
 	}
@@ -243,8 +243,8 @@ func (s *Service) closeTask(ctx context.Context, tx *event.Tx, t db.Task, item d
 	return task.TryAgain(ctx, tx, t, a.Override, a.By)
 }
 
-// mayAnswer refuses who has no right to: an administrator has, and the task's
-// own submitter where their role covers the tool.
+// mayAnswer refuses callers who may not decide an item. Administrators may, and so may
+// the task's submitter if their role covers the tool.
 func mayAnswer(a Answer, t db.Task, item db.InboxItem) error {
 	if a.Role == "admin" || a.By.ID == t.CreatedBy && tool.Covers(a.Role, tool.CategoryOf(item.Category)) {
 		return nil
@@ -254,7 +254,7 @@ func mayAnswer(a Answer, t db.Task, item db.InboxItem) error {
 	return e.WithFix("ask an administrator")
 }
 
-// answerable refuses an answer that comes too late or does not fit.
+// answerable refuses a decision that comes too late or does not fit the kind of item.
 func answerable(item db.InboxItem, over bool, a Answer) error {
 	switch State(item.State) {
 	case Answered:
@@ -275,7 +275,7 @@ func answerable(item db.InboxItem, over bool, a Answer) error {
 	return nil
 }
 
-// close stores an answer whose effect is in the transaction.
+// close stores a decision whose effect is in the same transaction.
 func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer, effect Applied) error {
 	params := db.AnswerInboxItemParams{
 		OrgID: item.OrgID, ID: item.ID, Answer: string(a.Verdict), Reply: s.cfg.Redact.Org(item.OrgID).String(effect.Reply),
@@ -290,8 +290,8 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	if _, err := tx.AnswerInboxItem(ctx, params); err != nil {
 		return fmt.Errorf("store the answer to %s: %w", item.ID, err)
 	}
-	// With time, address and user agent. The preview may be cut; the digest is of the
-	// whole arguments, which the step keeps.
+	// The entry has the time, address and user agent. The preview may be cut; the digest
+	// covers all arguments, which the step keeps.
 	if err := audit.Append(tx, audit.Entry{
 		OrgID: t.OrgID, By: a.By, Action: "inbox." + string(a.Verdict), ObjectKind: "inbox_item", ObjectID: item.ID, Reason: a.Reason,
 		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview,
@@ -309,12 +309,11 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	return nil
 }
 
-// settle lets a task go on that waits for an answer, when its next call may, and
-// says for what it waits otherwise. A paused one stays paused: it finds the
-// answer when somebody has it go on.
+// settle requeues a waiting task if its next call may run, and otherwise updates what it
+// waits for. A paused task stays paused: it finds the decision when it is resumed.
 func (s *Service) settle(ctx context.Context, tx *event.Tx, t db.Task, why string, by event.Actor) error {
 	if from := task.State(t.State); from != task.AwaitingApproval && from != task.NeedsInput {
-		return nil // a worker has it, or will, and finds the step as it stands
+		return nil // a worker has it, or will, and finds the step in its current state
 	}
 	to, reason, err := parking(ctx, tx, t)
 	if err != nil {
@@ -323,7 +322,7 @@ func (s *Service) settle(ctx context.Context, tx *event.Tx, t db.Task, why strin
 	if string(to) == t.State {
 		return tx.SetParkedReason(ctx, db.SetParkedReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: reason})
 	}
-	// Also from one kind of waiting to the other: a worker parks it anew.
+	// Also if it waits for something else now: a worker parks it again.
 	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
 	_, err = task.Move(ctx, tx, t, task.Queued, why, by)
 	return err

@@ -15,10 +15,10 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// sweepBatch bounds what one sweep takes on.
+// sweepBatch is the number of items that one sweep handles.
 const sweepBatch = 200
 
-// Start begins to let items expire.
+// Start starts the goroutine that expires items.
 func (s *Service) Start(ctx context.Context) error {
 	return s.Run(ctx, func(ctx context.Context) error {
 		ticker := time.NewTicker(s.cfg.Sweep)
@@ -36,8 +36,8 @@ func (s *Service) Start(ctx context.Context) error {
 	})
 }
 
-// Expire does what was set for the items whose time is over on the database's
-// clock, and answers how many there were. Any number of hubs may do so at once.
+// Expire applies the timeout action of every item whose time is over by the database's
+// clock, and returns how many there were. Any number of hubs may call it at once.
 func (s *Service) Expire(ctx context.Context) (int, error) {
 	rows, err := s.cfg.Store.ExpiredInboxItems(ctx, sweepBatch)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Service) Expire(ctx context.Context) (int, error) {
 	closed := 0
 	var errs []error
 	for _, row := range rows {
-		// One that cannot be closed holds up no other.
+		// An item that cannot be closed does not block the others.
 		errs = append(errs, s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 			t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: row.OrgID, ID: row.TaskID})
 			if err != nil {
@@ -54,7 +54,7 @@ func (s *Service) Expire(ctx context.Context) (int, error) {
 			}
 			item, err := tx.ExpireInboxItem(ctx, db.ExpireInboxItemParams{OrgID: row.OrgID, ID: row.ID})
 			if store.IsNotFound(err) {
-				return nil // answered or closed meanwhile
+				return nil // decided or closed by now
 			}
 			if err != nil {
 				return fmt.Errorf("close inbox item %s: %w", row.ID, err)
@@ -76,7 +76,7 @@ func (s *Service) expire(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 		return err
 	}
 	why := fmt.Sprintf("nobody answered %s in time", item.ID)
-	// A call that the clock refused is on record as one that a person did.
+	// A call that a timeout rejected is audited like one that a person rejected.
 	if err := audit.Append(tx, audit.Entry{
 		OrgID: t.OrgID, By: event.Hub, Action: "inbox.expired", ObjectKind: "inbox_item", ObjectID: item.ID, Reason: why,
 		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview},

@@ -1,16 +1,17 @@
-// Package inbox is what waits for a person: calls to approve, questions of
-// agents, calls of which nobody knows whether they took effect, runs to review
-// (package review), and tasks that are escalated.
+// Package inbox stores the items that need a person: approvals, questions from agents,
+// steps with an unknown outcome, reviews (package review), and escalated tasks. Service
+// lists and decides them; Add opens one; Yield and Park take a waiting task from its
+// worker.
 //
-// An item is opened in the transaction that parks its step or task, and closed once, by
-// an answer, by its time running out on the database's clock, or because its
-// task has ended (which the database itself sees to). Closing it moves the step
-// and, where the task can go on, puts the task back into the queue in the same
-// transaction. So nothing is kept in memory: a hub that dies loses no question
-// and no answer, and any hub takes the answer of any item.
+// An item is opened in the transaction that parks its step or task. It is closed once: by
+// a decision, by its timeout on the database's clock, or because its task has ended
+// (which the database itself does). Closing it moves the step and, if the task can
+// continue, requeues the task in the same transaction. Nothing is kept in memory: a hub
+// that dies loses neither items nor decisions, and any hub accepts the decision on any
+// item.
 //
-// Two people who answer at once lock the same row; the second is told who was
-// first. A task's row is always locked before its items'.
+// Two people who decide at once lock the same row; the second gets an error that names
+// the first. A task's row is always locked before its items'.
 package inbox
 
 import (
@@ -28,7 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// Kind is what sort of answer an item waits for.
+// Kind is the kind of an item.
 type Kind string
 
 // The kinds.
@@ -36,7 +37,7 @@ const (
 	Approval Kind = "approval"
 	Question Kind = "question"
 	Unknown  Kind = "unknown"
-	// Of a task, and of no step.
+	// Items of a task, without a step.
 	Review     Kind = "review"
 	Escalation Kind = "escalation"
 )
@@ -46,7 +47,7 @@ func Kinds() []string {
 	return []string{string(Approval), string(Question), string(Unknown), string(Review), string(Escalation)}
 }
 
-// State is where an item stands.
+// State is the state of an item.
 type State string
 
 // The states. Only an open item changes.
@@ -57,43 +58,43 @@ const (
 	Withdrawn State = "withdrawn"
 )
 
-// What happens when an item's time runs out.
+// The actions at an item's timeout.
 const (
-	// OnExpiryReject lets the agent go on without the call.
+	// OnExpiryReject lets the agent continue without the call.
 	OnExpiryReject = "reject"
 	// OnExpiryStop ends the task.
 	OnExpiryStop = "stop"
-	// OnExpiryDefault takes a question's default.
+	// OnExpiryDefault replies with a question's default.
 	OnExpiryDefault = "default"
 )
 
-// NewItem is what a person is asked about a step.
+// NewItem describes an item to open for a step.
 type NewItem struct {
 	Kind Kind
 	// Arguments and Preview are masked.
 	Arguments json.RawMessage
 	Preview   string
 	Why       string
-	// Binding is what the answer holds for, by part.
+	// Binding is what the decision is valid for, by part.
 	Binding json.RawMessage
-	// Decision is what was decided about the call and read in it.
+	// Decision is the hub's decision on the call and what it read in it.
 	Decision CallDecision
-	// Timeout is how long the item waits; 0 for however long it takes.
+	// Timeout is how long the item waits; 0 for no limit.
 	Timeout  time.Duration
 	OnExpiry string
-	// Shape is what the call has in common with others; "" where calls like it are
-	// never allowed for good. Offer answers how many were approved, where it is
-	// offered now to be asked no more.
+	// Shape identifies similar calls; "" if similar calls can never be approved by a
+	// rule. Offer returns how many similar calls were approved, if the item offers such a
+	// rule.
 	Shape string
 	Offer func(itemID string) (int32, error)
 	// More is added to the event.
 	More map[string]any
 }
 
-// events are what a new item of each kind is in the task's history.
+// events are the kinds of the events that record a new item, by kind of item.
 var events = map[Kind]eventkind.Kind{Approval: eventkind.ApprovalRequested, Question: eventkind.InputRequired, Unknown: eventkind.OutcomeUnknown}
 
-// Add opens an item for a step that waits. The task's row is locked.
+// Add opens an item for a waiting step. The task's row is locked.
 func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask NewItem) error {
 	params := db.CreateInboxItemParams{
 		ID: ident.New("inbox"), OrgID: t.OrgID, Kind: string(ask.Kind), TaskID: t.ID, StepID: &step.ID, AgentID: t.AgentID,
@@ -129,7 +130,7 @@ func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask NewItem
 	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: events[ask.Kind], Payload: payload})
 }
 
-// Find returns the id of the item that ref names: an id or a unique prefix.
+// Find returns the id of the item that ref identifies: an id or a unique prefix.
 func (s *Service) Find(ctx context.Context, v task.Viewer, ref string) (string, error) {
 	rows, err := s.cfg.Store.FindInboxItems(ctx, db.FindInboxItemsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("inbox", ref)})
 	return store.One("inbox", ref, rows, err)
@@ -144,7 +145,7 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetInboxItemRow
 	return row, err
 }
 
-// Filter picks items for List; empty fields match all.
+// Filter selects items for List; empty fields match all.
 type Filter struct {
 	TaskID, AgentID string
 	Kinds           []Kind

@@ -13,8 +13,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 )
 
-// Yield ends an attempt whose next call waits for a person, or for another task. When the answer has
-// come meanwhile, the task goes back to the queue instead.
+// Yield ends an attempt whose next call waits for a person or for another task. If the
+// decision has come by then, the task goes back to the queue instead.
 func (s *Service) Yield(ctx context.Context, orgID string, le lease.Lease, drafts []event.Draft) error {
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := lease.LockTask(ctx, tx, orgID, le)
@@ -29,9 +29,8 @@ func (s *Service) Yield(ctx context.Context, orgID string, le lease.Lease, draft
 	})
 }
 
-// Park takes a task from its worker, because a call of it waits for somebody.
-// The task's row is locked. A task that is in nobody's hands is left as it is:
-// its next worker yields.
+// Park takes a task from its worker because one of its calls waits. The task's row is
+// locked. A task without a worker is left unchanged: its next worker yields.
 func Park(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor, admit func(orgID string)) error {
 	if !task.State(t.State).May(task.AwaitingApproval) {
 		return nil
@@ -50,9 +49,9 @@ func Park(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor, admit fu
 	return err
 }
 
-// parking returns where a task belongs: in the queue when the first of its open
-// calls may be made, and otherwise where that one waits. Calls are made in
-// their order, since a later one may build on an earlier one's effect.
+// parking returns the state that a task moves to and its reason: queued if the first of
+// its open calls may run, and otherwise the state in which that call waits. Calls run in
+// their order, since a later one may depend on an earlier one's effect.
 func parking(ctx context.Context, tx *event.Tx, t db.Task) (task.State, string, error) {
 	step, err := tx.NextOpenStep(ctx, db.NextOpenStepParams{OrgID: t.OrgID, TaskID: t.ID})
 	if store.IsNotFound(err) {

@@ -11,33 +11,33 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// CallDecision is what the hub decided about a call and read in it, and where the
-// call would run, at the time of asking. Secrets in it are masked.
+// CallDecision is the hub's decision on a call, what it read in the call, and where the
+// call would run, at the time when the item was opened. Secrets in it are masked.
 type CallDecision struct {
-	// Rule is the name of the rule that asks; empty where none does.
+	// Rule is the name of the rule that requires the approval; empty if no rule does.
 	Rule string `json:"rule,omitempty"`
-	// PolicyVersion names the policies that were looked at, with their versions.
+	// PolicyVersion names the policies that were evaluated, with their versions.
 	PolicyVersion string `json:"policy_version,omitempty"`
 	Why           string `json:"why,omitempty"`
 	policy.Reading
 
-	// Folder and User are where a command runs and as whom; empty for calls that
-	// do not run on a node.
+	// Folder and User are where a command runs and as which user; empty for calls that do
+	// not run on a node.
 	Folder string `json:"folder,omitempty"`
 	User   string `json:"user,omitempty"`
-	// TimeoutSeconds is after how long the call is ended; 0 for no limit.
+	// TimeoutSeconds is the time after which the call is ended; 0 for no limit.
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
-	// Hosts are those that the jail may reach.
+	// Hosts are the hosts that the jail may reach.
 	Hosts []string `json:"hosts,omitempty"`
-	// Irreversible says what cannot be undone.
+	// Irreversible describes what cannot be undone.
 	Irreversible string `json:"irreversible,omitempty"`
-	// Definition is what the tool of an MCP server is now, where to approve the call
-	// is to agree to it, and AgreedDefinition what was agreed on before.
+	// Definition is the current definition of an MCP server's tool, if approving the call
+	// accepts it, and AgreedDefinition the one that was accepted before.
 	Definition       string `json:"definition,omitempty"`
 	AgreedDefinition string `json:"agreed_definition,omitempty"`
 }
 
-// DecisionOf returns the decision that is stored with an item.
+// DecisionOf returns the CallDecision that is stored with an item.
 func DecisionOf(item db.InboxItem) (CallDecision, error) {
 	var d CallDecision
 	if err := json.Unmarshal(item.Decision, &d); err != nil {
@@ -46,9 +46,9 @@ func DecisionOf(item db.InboxItem) (CallDecision, error) {
 	return d, nil
 }
 
-// ShownDigest returns the digest of all that an answer to an open item is for: the
-// call's arguments with everything that a grant is bound to, what was read in
-// them, and the state of the workspace where it is known; of a review, what it
+// ShownDigest returns the digest of everything that a decision on an open item covers:
+// the call's arguments with everything that a grant is bound to, what was read in them,
+// and the state of the workspace if it is known. For a review it covers what the review
 // shows and the state of the workspace. It is empty for other items.
 func ShownDigest(row db.GetInboxItemRow) string {
 	return shownDigest(row, row.AskedState, row.AskedRecord)
@@ -61,16 +61,16 @@ func shownDigest(row db.GetInboxItemRow, state *int64, record string) string {
 	case State(i.State) != Open || Kind(i.Kind) == Question:
 		return ""
 	case Kind(i.Kind) == Review:
-		shown["detail"] = i.Detail // and the binding is the workspace's
+		shown["detail"] = i.Detail // and the binding is the workspace's state
 	case i.StepID == nil:
 		return ""
 	default:
 		shown["arguments"], shown["decision"], shown["workspace"], shown["workspace_record"] = i.Arguments, i.Decision, state, record
 	}
-	// What is in a json.RawMessage comes from the database in one form.
+	// A json.RawMessage from the database has one canonical form.
 	data, err := json.Marshal(shown)
 	if err != nil {
-		return "" // came from JSON
+		return "" // cannot happen: it was decoded from JSON
 	}
 	return digest(data)
 }
@@ -80,8 +80,8 @@ func digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// asShown refuses an approval by a person who saw something else than what the call
-// is now, and the acceptance of work that is not what the person saw.
+// asShown refuses an approval by a person who saw a different call, and the acceptance of
+// work that differs from what the person saw.
 func asShown(row db.GetInboxItemRow, a Answer) error {
 	if a.Verdict != Approve && a.Verdict != Retry && a.Verdict != Accept {
 		return nil
@@ -94,8 +94,8 @@ func asShown(row db.GetInboxItemRow, a Answer) error {
 		return fault.New(fault.Invalid, "shown_digest is missing: the answer is for what was shown").WithObject(row.InboxItem.ID).
 			WithFix("read the item, and send its shown_digest with the answer")
 	case a.ShownDigest == now, a.Verdict != Accept && a.ShownDigest == shownDigest(row, nil, ""):
-		// The workspace may be recorded just after the item was shown: the jail stands
-		// still from before it is read until the call is made.
+		// The workspace may be recorded just after the item was shown: the jail stays
+		// frozen from before that until the call is executed.
 		return nil
 	}
 	return fault.New(fault.Precondition, "what you saw of %s has changed: look again", row.InboxItem.ID).WithObject(row.InboxItem.ID).

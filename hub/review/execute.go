@@ -20,16 +20,14 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// This file does what was decided on reviews.
-
-// batch bounds what one sweep takes on; nodeTimeout is how long a node has to
-// kill what runs in a jail and to look at the workspace.
+// batch is the number of reviews that one sweep handles; nodeTimeout is how long a node
+// may take to kill what runs in a jail and to record the workspace.
 const (
 	batch       = 100
 	nodeTimeout = time.Minute
 )
 
-// busy are the items that this hub is at.
+// busy are the items that this hub is working on.
 type busy struct {
 	mu    sync.Mutex
 	items map[string]bool
@@ -51,7 +49,7 @@ func (b *busy) leave(id string) {
 	delete(b.items, id)
 }
 
-// Kick has reviews looked at now.
+// Kick starts a sweep now.
 func (s *Service) Kick() {
 	select {
 	case s.kick <- struct{}{}:
@@ -59,8 +57,7 @@ func (s *Service) Kick() {
 	}
 }
 
-// Start begins to carry out what was decided, what was left by a hub that died
-// among it.
+// Start starts to carry out verdicts, including those that another hub left unfinished.
 func (s *Service) Start(ctx context.Context) error {
 	return s.Run(ctx, func(ctx context.Context) error {
 		var at sync.WaitGroup
@@ -117,16 +114,16 @@ func (s *Service) sweep(ctx context.Context, at *sync.WaitGroup) error {
 	return nil
 }
 
-// workspaceVersion is what an answer holds for: the state of the workspace.
+// workspaceVersion is what a verdict is valid for: the state of the workspace.
 type workspaceVersion struct {
 	Record string `json:"record,omitempty"`
 	State  int64  `json:"state,omitempty"`
-	// None is why there is none.
+	// None is why there is no state.
 	None string `json:"none,omitempty"`
 }
 
-// stopCommands ends what runs in the workspace of a review and notes with the item how
-// the workspace stands.
+// stopCommands ends what runs in the workspace of a review and records the state of the
+// workspace with the item.
 func (s *Service) stopCommands(ctx context.Context, orgID, itemID, taskID string) error {
 	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: taskID})
 	if err != nil {
@@ -150,8 +147,8 @@ func (s *Service) bind(ctx context.Context, orgID, itemID string, now workspaceV
 	return nil
 }
 
-// currentVersion returns how a task's workspace stands; with kill, after everything that
-// runs there has been killed.
+// currentVersion returns the current state of a task's workspace; with kill, after
+// everything that runs there was killed.
 func (s *Service) currentVersion(ctx context.Context, t db.Task, kill bool) (workspaceVersion, error) {
 	if t.NodeID == nil {
 		return workspaceVersion{None: "the task ran on no node"}, nil
@@ -178,10 +175,10 @@ func (s *Service) currentVersion(ctx context.Context, t db.Task, kill bool) (wor
 	return workspaceVersion{None: "its node keeps no states"}, nil
 }
 
-// Unchanged refuses to accept a workspace that is not as it was when its review
-// was shown: the person who accepts it must have seen it. Where it was not noted yet how
-// the workspace stands, that is done now, and the item is no longer what was shown.
-// It implements inbox.Reviews.
+// Unchanged refuses to accept a workspace that changed after its review was shown: the
+// person who accepts it must have seen it. If the state of the workspace was not recorded
+// yet, it is recorded now, and the item differs from the one that was shown. It
+// implements inbox.Reviews.
 func (s *Service) Unchanged(ctx context.Context, item db.InboxItem) error {
 	var was workspaceVersion
 	if err := json.Unmarshal(item.Binding, &was); err != nil {
@@ -205,7 +202,7 @@ func (s *Service) Unchanged(ctx context.Context, item db.InboxItem) error {
 		WithCode(fault.FileConflict).WithFix("look at it again (deckhand task diff %s), and answer again", item.TaskID)
 }
 
-// Decided is the part of an answer's transaction that is about the task. The
+// Decided applies the task's part of a verdict, in the transaction that stores it. The
 // task's row is locked. It implements inbox.Reviews.
 func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.Answer) error {
 	who := a.By.ID
@@ -240,7 +237,7 @@ func dropHeld(ctx context.Context, tx *event.Tx, t db.Task, reason, observation 
 	return nil
 }
 
-// execute does what was decided on a review.
+// execute carries out the verdict on a review.
 func (s *Service) execute(ctx context.Context, row db.ReviewsToCarryRow) error {
 	got, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: row.OrgID, ID: row.TaskID})
 	if err != nil {
@@ -253,7 +250,7 @@ func (s *Service) execute(ctx context.Context, row db.ReviewsToCarryRow) error {
 	t := got.Task
 	end := outcome{state: task.Failed, by: event.Actor{Kind: event.User, ID: item.InboxItem.AnsweredBy}}
 	switch {
-	case task.State(t.State) != task.ReviewNeeded: // it was cancelled, or told to do more
+	case task.State(t.State) != task.ReviewNeeded: // it was cancelled, or got more work
 	case row.Answer == string(inbox.Accept):
 		err = s.release(ctx, t, &end)
 	default:
@@ -272,7 +269,7 @@ func (s *Service) execute(ctx context.Context, row db.ReviewsToCarryRow) error {
 			return fmt.Errorf("note that review %s was carried out: %w", row.ID, err)
 		}
 		if n == 0 || task.State(t.State) != task.ReviewNeeded {
-			return nil // somebody else did it
+			return nil // another hub did it
 		}
 		tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
 		if end.state == task.Succeeded {
@@ -301,7 +298,7 @@ func (s *Service) execute(ctx context.Context, row db.ReviewsToCarryRow) error {
 	})
 }
 
-// outcome is what becomes of a task whose review was answered.
+// outcome is the end of a task whose review was decided.
 type outcome struct {
 	state  task.State
 	code   fault.Code
@@ -318,8 +315,8 @@ func (s *Service) recordStuck(ctx context.Context, t db.Task, err error) error {
 	return errors.Join(err, s.cfg.Store.SetReviewReason(ctx, db.SetReviewReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: reason}))
 }
 
-// release makes what was held, in order. The first that does not succeed ends
-// it: a later one may build on it.
+// release executes the deferred calls, in order. It stops at the first that does not
+// succeed: a later one may depend on it.
 func (s *Service) release(ctx context.Context, t db.Task, end *outcome) error {
 	steps, err := s.cfg.Store.ReleasedSteps(ctx, db.ReleasedStepsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
@@ -344,7 +341,7 @@ func (s *Service) release(ctx context.Context, t db.Task, end *outcome) error {
 	return nil
 }
 
-// restore gives a workspace back as it was before the task.
+// restore restores a workspace to its state before the task.
 func (s *Service) restore(ctx context.Context, t db.Task, item db.InboxItem, end *outcome) error {
 	if _, err := s.currentVersion(ctx, t, true); err != nil {
 		return err

@@ -1,18 +1,19 @@
-// Package review is what becomes of runs in review mode: all of their work is
-// done in the workspace, and nothing leaves it until a person accepts it.
+// Package review handles runs in review mode: all of their work is done in the workspace,
+// and nothing leaves it until a person accepts it. Service opens a review when such a run
+// is done, and carries out the verdict on it.
 //
-// When such a run is done, its task waits as review_needed, without a slot, and
-// an inbox item shows what it did: the files that it changed, the calls that
-// would have left the workspace, which are held, and where its commands
-// connected to. What still runs in its jail is killed, and the state of the
-// workspace is noted with the item: an answer holds for that state.
+// When the run is done, its task waits as review_needed, without a slot, and an inbox
+// item shows what it did: the files that it changed, the calls that would have left the
+// workspace, which are deferred, and the hosts that its commands connected to. What still
+// runs in its jail is killed, and the state of the workspace is recorded with the item: a
+// verdict is valid for that state.
 //
-// An acceptance has every held call made once, by the hub, in the order in which
-// the agent made them; then the task has succeeded. A rejection gives the
-// workspace back as it was, and the held calls are never made. Either is decided
-// in one transaction and carried out after it, by whichever hub: each held call
-// has the name that its node runs at most once, so a hub that dies in between
-// leaves nothing that is made twice.
+// After an acceptance the hub executes each deferred call once, in the order in which the
+// agent made them; then the task has succeeded. After a rejection the workspace is
+// restored to its state before the run, and the deferred calls are never executed. The
+// verdict is stored in one transaction and carried out after it, by any hub: each
+// deferred call has an exec id that its node runs at most once, so nothing is executed
+// twice if a hub dies in between.
 package review
 
 import (
@@ -38,14 +39,14 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
-// Steps makes held calls.
+// Steps executes deferred calls.
 type Steps interface {
-	// Release makes a held call of a task that was accepted, or re-attaches to it,
-	// and answers it as it ended.
+	// Release executes a deferred call of a task that was accepted, or re-attaches to it.
+	// It returns the step when the call has ended.
 	Release(ctx context.Context, t db.Task, stepID string) (db.Step, error)
 }
 
-// Workspaces takes back what a task changed.
+// Workspaces undoes what a task changed.
 type Workspaces interface {
 	Undo(ctx context.Context, req workspace.Request) (workspace.UndoResult, error)
 }
@@ -62,13 +63,13 @@ type Config struct {
 	Node func(nodeID string) (machine.Link, error)
 	// Admit is called after a commit that may let another task start.
 	Admit func(orgID string)
-	// Sweep is how often reviews are looked for that nobody carries out.
+	// Sweep is the interval at which verdicts are looked for that no hub carries out.
 	Sweep time.Duration
 	Log   hclog.Logger
 }
 
-// Service opens reviews and carries out what was decided on them. It is a
-// lifecycle.Service; any number of hubs may run one.
+// Service opens reviews and carries out the verdicts on them. It is a lifecycle.Service;
+// any number of hubs may run one.
 type Service struct {
 	lifecycle.Runner
 
@@ -82,18 +83,19 @@ func New(cfg Config) *Service {
 	return &Service{cfg: cfg, kick: make(chan struct{}, 1), busy: busy{items: map[string]bool{}}}
 }
 
-// Detail is what a review shows, as it is stored with its item: masked.
+// Detail is what a review shows, as it is stored with its item. Secrets in it are masked.
 type Detail struct {
 	Summary string   `json:"summary"`
 	Files   int      `json:"files"`
 	Paths   []string `json:"paths,omitempty"`
 	Held    []Held   `json:"held,omitempty"`
 	Hosts   []Host   `json:"hosts,omitempty"`
-	// Completed is what the event of the run's end says, once it is accepted.
+	// Completed is the payload of the event that records the run's end once it is
+	// accepted.
 	Completed map[string]any `json:"completed,omitempty"`
 }
 
-// Held is a call that would have left the workspace.
+// Held is a deferred call: it would have left the workspace.
 type Held struct {
 	StepID   string `json:"step_id"`
 	Number   int32  `json:"number"`
@@ -102,7 +104,7 @@ type Held struct {
 	Preview  string `json:"preview"`
 }
 
-// Host is one that commands connected to.
+// Host is a host that commands connected to.
 type Host struct {
 	Host          string `json:"host"`
 	Requests      int64  `json:"requests"`
@@ -115,9 +117,9 @@ const (
 	shownHosts = 100
 )
 
-// Open opens the review of a run that is done, in the transaction that ends it.
-// summary is the agent's, masked; completed is what the event of its end says:
-// it is for others, so it waits too.
+// Open opens the review of a run that is done, in the transaction that ends it. summary
+// is the agent's, masked; completed is the payload of the event of its end. Others react
+// to that event, so it is recorded only after acceptance.
 func (s *Service) Open(ctx context.Context, tx *event.Tx, t db.Task, summary string, completed map[string]any) error {
 	d, category, err := s.detail(ctx, tx.Queries, t)
 	if err != nil {
@@ -142,8 +144,8 @@ func (s *Service) Open(ctx context.Context, tx *event.Tx, t db.Task, summary str
 	}})
 }
 
-// detail returns what a run did, and the category of what is held of it: whoever
-// may not call such a tool may not accept it.
+// detail returns what a run did, and the highest category of its deferred calls: only a
+// user who may call such a tool may accept the run.
 func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detail, category string, err error) {
 	category = tool.CategoryName(tool.CategoryOf("safe"))
 	changed, err := q.ListStepChanges(ctx, db.ListStepChangesParams{OrgID: t.OrgID, TaskID: t.ID, MaxRows: math.MaxInt32})
@@ -185,7 +187,7 @@ func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detai
 	return d, category, err
 }
 
-// hosts sums up where a task's commands connected to.
+// hosts returns the hosts that a task's commands connected to.
 func hosts(ctx context.Context, q *db.Queries, t db.Task) ([]Host, error) {
 	rows, err := q.EgressOf(ctx, db.EgressOfParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
@@ -213,7 +215,7 @@ func hosts(ctx context.Context, q *db.Queries, t db.Task) ([]Host, error) {
 	return out, nil
 }
 
-// preview says in a line or more what there is to review.
+// preview describes what there is to review in a few lines.
 func (d Detail) preview() string {
 	out := fmt.Sprintf("%d files changed, %d calls held, %d hosts reached", d.Files, len(d.Held), len(d.Hosts))
 	for _, h := range d.Held {
@@ -226,7 +228,7 @@ func (d Detail) preview() string {
 	return out
 }
 
-// DetailOf reads what is stored with an item.
+// DetailOf returns the Detail that is stored with an item.
 func DetailOf(item db.InboxItem) (d Detail, err error) {
 	if err := json.Unmarshal(item.Detail, &d); err != nil {
 		return d, fmt.Errorf("read the review %s: %w", item.ID, err)

@@ -22,7 +22,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// approvalReason returns why a person must be asked before a call, or "".
+// approvalReason returns why a call needs an approval, or "".
 func approvalReason(record *tool.Tool, p *persona.Persona) string {
 	category := tool.CategoryName(record.Category)
 	switch {
@@ -33,7 +33,7 @@ func approvalReason(record *tool.Tool, p *persona.Persona) string {
 	case record.Category >= deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS:
 		return fmt.Sprintf("%s is a dangerous tool, and no policy rule allows it", record.Name)
 	case record.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER:
-		return "" // it touches nothing but the conversation
+		return "" // it only touches the conversation
 	case slices.Contains(p.Approvals.Categories, category):
 		return fmt.Sprintf("the persona's approvals.categories lists %s", category)
 	case p.Mode == persona.Supervised && record.Category > deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE:
@@ -42,15 +42,15 @@ func approvalReason(record *tool.Tool, p *persona.Persona) string {
 	return ""
 }
 
-// policyMayWaive reports whether only a tool's danger asks for a person: a rule of the
-// policy may allow that, while what the persona asks about is asked about all the
-// same, until a person says otherwise in an answer.
+// policyMayWaive reports whether only the tool's category requires approval. A policy
+// rule may waive that, but not an approval that the persona itself requires, unless the
+// rule comes from a person's decision.
 func policyMayWaive(record *tool.Tool, p *persona.Persona) bool {
 	category := tool.CategoryName(record.Category)
 	return p.Mode != persona.Supervised && !slices.Contains(p.Approvals.Tools, record.Name) && !slices.Contains(p.Approvals.Categories, category)
 }
 
-// ask opens an inbox item for a step that waits for leave, or for an answer.
+// ask opens an inbox item for a step that waits for an approval or a reply.
 func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, why string) error {
 	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -96,7 +96,8 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 	return inbox.Add(ctx, tx, t, step, ask)
 }
 
-// askOf returns what an item of any kind shows of a step, and is bound to.
+// askOf returns the part of an inbox item that is common to all kinds: what it shows of a
+// step and what the decision is bound to.
 func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any) (inbox.NewItem, error) {
 	ask := inbox.NewItem{Preview: s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))}
 	ask.More = map[string]any{"arguments": brief(arguments)}
@@ -115,11 +116,11 @@ func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	return ask, err
 }
 
-// jailUser is as whom every command in a jail runs.
+// jailUser is the user that runs every command in a jail.
 const jailUser = "uid 1000 of the jail"
 
-// decisionOf returns what a person is shown of the decision about a call: what
-// the policies of now make of it, what was read in it, and where it would run.
+// decisionOf returns what an approver is shown of the decision on a call: the result of
+// the current policies, what was read in the call, and where it would run.
 func (s *Steps) decisionOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any, raw []byte) (inbox.CallDecision, error) {
 	q, l := tx.Queries, looksOf(tx)
 	decided, err := s.redecide(ctx, q, l, t, step, raw)
@@ -176,8 +177,8 @@ func (s *Steps) decisionOf(ctx context.Context, tx *event.Tx, t db.Task, step db
 	return out, nil
 }
 
-// unknown is what follows when nobody knows whether a step took effect: what
-// may run twice runs again, anything else waits for a person.
+// unknown handles a step whose outcome cannot be found out: an idempotent one runs again,
+// any other waits for a person.
 func (s *Steps) unknown(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool) (db.Step, error) {
 	if (record.Idempotent || record.ReadOnly) && step.Run < maxRuns {
 		return s.move(ctx, tx, step, db.ResolveStepParams{
@@ -225,8 +226,8 @@ func (s *Steps) read(step db.Step) (*tool.Tool, map[string]any, error) {
 	return record, arguments, nil
 }
 
-// arguments returns what a step's tool is called with: what the model wrote, or
-// what a person made of it.
+// arguments returns the arguments that a step's tool is called with: those of the model,
+// or those that an approver replaced them by.
 func (s *Steps) arguments(step db.Step) ([]byte, error) {
 	if step.ChangedSealed != nil {
 		return s.cfg.Vault.Open(step.ChangedSealed, changedObject(step.ID))
@@ -234,12 +235,12 @@ func (s *Steps) arguments(step db.Step) ([]byte, error) {
 	return s.cfg.Vault.Open(step.ArgumentsSealed, step.ID)
 }
 
-// changedObject is what changed arguments are sealed for, so that they cannot
-// be taken for the original.
+// changedObject is the associated name under which replaced arguments are encrypted, so
+// that they cannot be mistaken for the original ones.
 func changedObject(stepID string) string { return "changed arguments of " + stepID }
 
-// binding is what a grant holds for: a digest of each part of a call as it would
-// be made now. The folder that a command runs in is among its arguments, and
+// binding returns what a grant is valid for: a digest of each part of the call as it
+// would be executed now. The folder that a command runs in is among its arguments, and
 // commands have no environment of their own.
 func (s *Steps) binding(ctx context.Context, q *db.Queries, t db.Task, step db.Step, arguments []byte) ([]byte, error) {
 	version, err := s.cfg.Agents.VersionIn(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
@@ -264,7 +265,7 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, t db.Task, step db.S
 	if server, err := mcp.Get(ctx, q, t, p, step.Tool); err != nil {
 		return nil, err
 	} else if server != nil {
-		// The same before and after somebody has agreed to it.
+		// The digest is the same before and after the definition was accepted.
 		parts["definition"] = server.Digest
 	}
 	record, err := deterministic.Marshal(s.cfg.Tools.Record(step.Tool))
@@ -294,7 +295,7 @@ func digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// differing names the parts in which two bindings differ, in order.
+// differing returns the sorted names of the parts in which two bindings differ.
 func differing(a, b []byte) ([]string, error) {
 	var was, is map[string]string
 	if err := json.Unmarshal(a, &was); err != nil {
@@ -318,9 +319,9 @@ func differing(a, b []byte) ([]string, error) {
 	return out, nil
 }
 
-// verifyGrant returns a step as it stands, after it has made sure that a person's
-// grant still holds for what would be done now. Where it does not, the step
-// waits again, for the answer to a new item.
+// verifyGrant checks that nothing that the approval was bound to has changed, and returns
+// the step. If something changed, the step waits for a new approval, or is denied if the
+// current policies deny it.
 func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {
 	step, err := tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
 	if err != nil || State(step.State) != Granted || step.GrantedBinding == nil {
@@ -353,8 +354,8 @@ func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID
 	return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
 }
 
-// askAgain has a granted step wait for the answer to a new item, since parts of
-// what was granted have changed.
+// askAgain requests a new approval for a granted step, because parts of what was approved
+// have changed.
 func (s *Steps) askAgain(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, parts []string) error {
 	why := fmt.Sprintf("it was granted, but has changed since: %s", strings.Join(parts, ", "))
 	if slices.Contains(parts, unseenPart) {
@@ -367,7 +368,7 @@ func (s *Steps) askAgain(ctx context.Context, tx *event.Tx, t db.Task, step db.S
 	return s.ask(ctx, tx, t, step, why)
 }
 
-// answer is what a person said to the question that a step asks.
+// answer returns the reply to the question that a step asks.
 func (s *Steps) answer(ctx context.Context, tx *event.Tx, step db.Step) (tool.Answer, error) {
 	item, err := tx.NewestInboxItem(ctx, db.NewestInboxItemParams{OrgID: step.OrgID, StepID: step.ID})
 	if err != nil {
@@ -383,7 +384,8 @@ func (s *Steps) answer(ctx context.Context, tx *event.Tx, step db.Step) (tool.An
 	return tool.Answer{}, fault.New(fault.Internal, "step %s was granted, but its question %s is %s", step.ID, item.ID, item.State)
 }
 
-// changedNote tells the model that the call was not made as it wrote it.
+// changedNote returns the note for the model that the call was not executed as the model
+// wrote it.
 func changedNote(step db.Step) string {
 	if step.ChangedBy == "" {
 		return ""
@@ -391,7 +393,7 @@ func changedNote(step db.Step) string {
 	return fmt.Sprintf("[%s changed the arguments before the call was made: %s]\n", step.ChangedBy, cut(string(step.ChangedArguments)))
 }
 
-// move takes a step to another state, from the one it has.
+// move takes a step from its current state to another.
 func (s *Steps) move(ctx context.Context, tx *event.Tx, step db.Step, params db.ResolveStepParams) (db.Step, error) {
 	params.OrgID, params.ID, params.FromState = step.OrgID, step.ID, step.State
 	moved, err := tx.ResolveStep(ctx, params)

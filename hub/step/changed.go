@@ -20,47 +20,48 @@ import (
 )
 
 const (
-	// maxLooks is into how many files a decision looks, and maxLook how large one may
-	// be, in bytes.
+	// maxLooks is the number of files that one decision may read, and maxLook the size in
+	// bytes up to which it reads one.
 	maxLooks = 16
 	maxLook  = 128 << 10
-	// maxChangedSteps is of how many steps it is known which files they changed: the
-	// last ones.
+	// maxChangedSteps is the number of a task's latest steps whose changed files are
+	// used.
 	maxChangedSteps = 500
-	// maxChangedFiles is up to how many files of a task are kept in memory.
+	// maxChangedFiles is the number of changed files of a task that are kept in memory.
 	maxChangedFiles = 5000
 )
 
-// changed looks into the files that a task has changed, by whatever means: the
-// snapshots of its workspace know them. It asks for nothing before a command runs
-// or reads a file. It is for one decision.
+// changed reads the files that a task has changed by any means, as recorded in the
+// snapshots of its workspace. It reads nothing until a command runs or reads a file. It
+// serves one decision.
 type changed struct {
-	ctx   context.Context //nolint:containedctx // of the decision
+	ctx   context.Context //nolint:containedctx // context of the decision
 	steps *Steps
 	q     *db.Queries
-	task  db.Task // which has a node
-	// before is the number of the step that is decided; 0 for one that is not stored.
+	task  db.Task // has a node
+	// before is the number of the step that is being decided; 0 for one that is not
+	// stored.
 	before int32
-	// record is what is known of the task's files by its commands.
+	// record holds the file contents that the task's commands are known to have written.
 	record shell.Record
 	looks  *looks
 
-	failed error // why nobody knows
+	failed error // why the changed files are unknown
 	opened bool
 	files  changedFiles
-	// names are those of the files that were looked into.
+	// names are the files that were read.
 	names map[string]bool
-	// missed says that the node would have had to be asked, and could not be now.
+	// missed reports that the node had to be asked but could not be at that moment.
 	missed bool
 }
 
-// Names returns what was changed, as far as it was told.
+// Names returns the names of the changed files that are known.
 func (c *changed) Names() []string {
 	c.open()
 	return slices.Collect(maps.Keys(c.files.digests))
 }
 
-// Text returns what a changed file holds now.
+// Text returns the current content of a changed file.
 func (c *changed) Text(name string) (text string, known, ok bool) {
 	c.open()
 	digest, told := c.files.digests[name]
@@ -68,7 +69,8 @@ func (c *changed) Text(name string) (text string, known, ok bool) {
 	if !inside || !told && !c.files.more {
 		return "", false, false
 	}
-	// The text that a command was seen to write counts while the file still has it.
+	// The text that a command is known to have written counts while the file still has
+	// it.
 	f, recorded := c.record.Get(name)
 	recorded = recorded && f.Known
 	if recorded && told {
@@ -91,7 +93,7 @@ func (c *changed) Text(name string) (text string, known, ok bool) {
 	return "", false, recorded || !asked
 }
 
-// open reads once which files were changed.
+// open loads the changed files, once.
 func (c *changed) open() {
 	if c.opened {
 		return
@@ -100,17 +102,16 @@ func (c *changed) open() {
 	c.files, c.failed = c.steps.changes.of(c.ctx, c.q, c.task, c.before)
 }
 
-// changedFiles are the files that a task has changed. They are not changed once
-// they were made.
+// changedFiles are the files that a task has changed. A value is immutable once created.
 type changedFiles struct {
-	// digests are those of the files by their paths.
+	// digests maps paths to content digests.
 	digests map[string]string
-	// more says that others were changed, which are too many to be told.
+	// more reports that further files were changed which exceed the limit.
 	more bool
 }
 
-// changes keeps which files tasks have changed, so that what their steps say of it
-// is read again only after another has changed some, or some were given back.
+// changes caches which files tasks have changed. A task's entry is loaded again only
+// after one of its steps changed files, or files were restored.
 type changes struct {
 	mu sync.Mutex
 	by map[string]keptChanges
@@ -123,8 +124,8 @@ type keptChanges struct {
 
 func newChanges() *changes { return &changes{by: map[string]keptChanges{}} }
 
-// of returns which files the steps of a task before one have changed; all of its
-// steps where before is 0.
+// of returns the files that the steps of a task before the given one have changed, or all
+// of its steps if before is 0.
 func (k *changes) of(ctx context.Context, q *db.Queries, t db.Task, before int32) (changedFiles, error) {
 	version, err := q.ChangedFilesVersion(ctx, db.ChangedFilesVersionParams{OrgID: t.OrgID, TaskID: t.ID, Before: before})
 	if err != nil {
@@ -163,7 +164,7 @@ func (k *changes) put(taskID string, kept keptChanges) {
 	k.by[taskID] = kept
 }
 
-// add notes what one step changed after those before it.
+// add applies the changes of one step after those of earlier steps.
 func (f *changedFiles) add(row db.ChangedFilesRow) {
 	var files []workspace.Recorded
 	if json.Unmarshal(row.Changes, &files) != nil {
@@ -182,8 +183,8 @@ func (f *changedFiles) add(row db.ChangedFilesRow) {
 	}
 }
 
-// read asks the node for a file of the workspace; nil for what is no text, is too
-// large, is not there, or cannot be asked for now.
+// read reads a file of the workspace from the node. It returns nil for a file that is not
+// text, is too large, does not exist, or cannot be read now.
 func (c *changed) read(ctx context.Context, name string) *string {
 	node, err := c.steps.cfg.Node(*c.task.NodeID)
 	if err != nil {

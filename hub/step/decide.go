@@ -21,19 +21,19 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// judgement is the hub's decision on a call: granted with a reason, denied, or to
-// be asked of a person, and why.
+// judgement is the hub's decision on a call: granted, denied, deferred, or to be approved
+// by a person, and why.
 type judgement struct {
 	reason string
 	denied *fault.Error
 	ask    string
-	// held is until a person accepts the run.
+	// held reports that the call is deferred until a person accepts the run.
 	held bool
-	// counted says that a limit counts it.
+	// counted reports that a policy's limit counts the call.
 	counted bool
-	// policy is what the rules made of it.
+	// policy is the decision of the policies.
 	policy policy.Decision
-	// unmade is why there is no decision yet; nil for one that was made.
+	// unmade is why there is no decision yet; nil if there is one.
 	unmade error
 }
 
@@ -59,7 +59,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		record = nil
 	}
 	if record == nil {
-		// Kept for the record where they can be read at all.
+		// Stored for the record if they can be parsed at all.
 		if json.Unmarshal([]byte(p.ArgumentsJSON), &arguments) != nil {
 			arguments = map[string]any{"unreadable": p.ArgumentsJSON}
 		}
@@ -148,7 +148,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	case decided.Effect == policy.Deny:
 		out.denied = fault.New(fault.Denied, "the policy denies it: %s", decided.Why).WithCode(fault.PermissionDenied).WithFix("do it another way")
 	case agent.Mode == persona.Review && record.Leaves != nil && record.Leaves(arguments):
-		out.held = true // accepting the run answers what would be asked
+		out.held = true // accepting the run replaces the approval
 	case server != nil && server.Ask != "":
 		out.ask = server.Ask
 	case record.Asks:
@@ -167,9 +167,9 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	return arguments, category, out
 }
 
-// role returns what a task may by who submitted it: the role that they had then,
-// the one that they have now, or the one that the agent's applier had, whichever
-// is least; and what the one has done whose it is.
+// role returns the role that limits a task: the lowest of its submitter's role at
+// submission, their current role, and the role of the user who applied the agent's
+// persona. whose says what the user with that role did.
 func (s *Steps) role(ctx context.Context, q *db.Queries, t db.Task) (role, whose string, err error) {
 	least, err := s.cfg.Role(ctx, q, t.OrgID, t.CreatedBy, t.CreatedByRole)
 	if err != nil {
@@ -200,7 +200,7 @@ var runtimes = map[persona.Trust]string{
 	persona.Untrusted: "kata",
 }
 
-// Jail returns what a task's jail is made of, from its persona.
+// Jail returns the specification of a task's jail, from its persona.
 func (s *Steps) Jail(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) {
 	p, err := s.persona(ctx, t)
 	if err != nil {
@@ -209,8 +209,8 @@ func (s *Steps) Jail(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) {
 	return jailOf(t, p)
 }
 
-// persona returns the version of the persona that a task runs with, as far as the
-// task may be it.
+// persona returns the version of the persona that a task runs with, with the task's
+// overrides applied.
 func (s *Steps) persona(ctx context.Context, t db.Task) (*persona.Persona, error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -243,7 +243,7 @@ func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
 	}, nil
 }
 
-// egressOf writes down what is allowed as nodes are told; nil for nothing.
+// egressOf converts an allowlist to the form that nodes take; nil for an empty one.
 func egressOf(l allowlist.List) *nodev1.Egress {
 	if len(l.Rules) == 0 && len(l.Forwards) == 0 {
 		return nil
@@ -262,9 +262,8 @@ func egressOf(l allowlist.List) *nodev1.Egress {
 	return out
 }
 
-// pauseNext takes the task from its worker when somebody asked for it to pause
-// before its next tool call, and one of these would run. The calls stay granted:
-// they are the first thing that the next attempt does.
+// pauseNext pauses a task if a pause before its next tool call was requested and one of
+// the steps would run. The calls stay granted: the next attempt begins with them.
 func (s *Steps) pauseNext(ctx context.Context, tx *event.Tx, t db.Task, steps ...db.Step) error {
 	at := slices.IndexFunc(steps, func(step db.Step) bool { return State(step.State) == Granted })
 	if t.PauseNext == "" || at < 0 {

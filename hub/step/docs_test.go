@@ -11,12 +11,12 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 )
 
-// move is an arrow of a diagram that does not begin at its start.
+// move matches a transition of a diagram other than the initial one.
 var move = regexp.MustCompile(`(?m)^  ([a-z_]+) --> ([a-z_]+)`)
 
-// The diagrams of a task's and a step's states in docs/architecture.md have
-// every move of the tables. Moves to cancelled and timed_out are in words below
-// the diagrams.
+// The diagrams of a task's and a step's states in docs/architecture.md show every
+// transition of the tables. The text below the diagrams describes those to cancelled and
+// timed_out.
 func TestTheDocumentedStatesAreTheTables(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/architecture.md")

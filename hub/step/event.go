@@ -13,14 +13,14 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// executing is the event of a step's start.
+// executing returns the event of a step's start.
 func executing(step db.Step) event.Draft {
 	return event.Draft{Type: eventkind.ToolExecuting, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool,
 	}}
 }
 
-// completed is the event of a step's end; changed is what it changed in its
+// completed returns the event of a step's end; changed describes what it changed in its
 // workspace, nil for nothing.
 func completed(step db.Step, r tool.Result, changed map[string]any) event.Draft {
 	payload := map[string]any{
@@ -37,8 +37,8 @@ func completed(step db.Step, r tool.Result, changed map[string]any) event.Draft 
 	return event.Draft{Type: eventkind.ToolCompleted, Payload: payload}
 }
 
-// recordRefused notes what the node's egress refused to a step's command, in the
-// task's history and in the audit.
+// recordRefused records the connections that the node's egress refused to a step's
+// command, in the task's history and in the audit log.
 func recordRefused(tx *event.Tx, step db.Step, refused []*nodev1.EgressUse_Refusal) error {
 	list := tool.RefusedOutcome(refused)
 	if err := tx.Append(step.OrgID, step.TaskID, event.Hub, event.Draft{Type: eventkind.EgressRefused, Payload: map[string]any{
@@ -56,8 +56,8 @@ func recordRefused(tx *event.Tx, step db.Step, refused []*nodev1.EgressUse_Refus
 	})
 }
 
-// maxShown is how much of one text among the arguments an event carries; the
-// step has it all.
+// maxShown is the length in bytes at which an event cuts a text among the arguments; the
+// step keeps all of it.
 const maxShown = 4 << 10
 
 // brief shortens long texts in arguments.

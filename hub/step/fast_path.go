@@ -16,12 +16,12 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// grantAlone stores a call that is granted as it is, in one transaction that is
-// one statement, and starts it where it is made at once. Anything else it leaves
-// to a transaction of several, and answers done false.
+// grantAlone stores a call that is granted without conditions in a single statement, and
+// starts it if it can start at once. For any other call it stores nothing and returns
+// done false: the caller then uses a transaction.
 func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p Proposal, l *looks) (step db.Step, done bool, err error) {
 	if slices.Contains(tool.Giving, p.Tool) {
-		return step, false, nil // judged under the task's lock
+		return step, false, nil // decided under the task's lock
 	}
 	t, err := s.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token)})
 	if store.IsNotFound(err) {
@@ -63,7 +63,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 	return step, true, nil
 }
 
-// step is a granted step as it is stored; the database numbers and dates it.
+// step returns the row of a granted step; the database sets its number and times.
 func (d draft) step() db.Step {
 	p := d.params
 	return db.Step{
@@ -74,9 +74,9 @@ func (d draft) step() db.Step {
 	}
 }
 
-// recentGrants are steps that this hub granted a moment ago, with their tasks, so that
-// the one who makes the call need not read them again. Whether one still stands
-// as it was put, the database tells.
+// recentGrants caches the steps that this hub granted most recently, with their tasks, so
+// that executing one need not load it again. The database verifies that a cached step is
+// current.
 type recentGrants struct{ cache *lru.Cache[string, grant] }
 
 type grant struct {
@@ -85,7 +85,8 @@ type grant struct {
 }
 
 const (
-	// maxGrants are kept, and of these none with longer arguments.
+	// maxGrants is the number of cached grants, and maxGrantedBytes the size of arguments
+	// up to which one is cached.
 	maxGrants       = 1024
 	maxGrantedBytes = 16 << 10
 )
@@ -93,7 +94,7 @@ const (
 func newGrants() *recentGrants {
 	cache, err := lru.New[string, grant](maxGrants)
 	if err != nil {
-		panic(err) // of a size below 1
+		panic(err) // only for a size below 1
 	}
 	return &recentGrants{cache}
 }
@@ -104,7 +105,7 @@ func (g *recentGrants) put(step db.Step, t db.Task) {
 	}
 }
 
-// take returns what was put, once.
+// take removes a cached grant and returns it.
 func (g *recentGrants) take(orgID string, le lease.Lease, stepID string) (grant, bool) {
 	got, ok := g.cache.Peek(stepID)
 	if !ok || got.step.OrgID != orgID || got.task.ID != le.TaskID || got.task.Attempt != le.Attempt {

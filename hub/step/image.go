@@ -9,7 +9,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// keepImages stores the pictures of a call's result once.
+// keepImages stores the images of a call's result once.
 func (s *Steps) keepImages(ctx context.Context, q *db.Queries, step db.Step, images []tool.Image) error {
 	for i, image := range images {
 		if err := q.AddStepImage(ctx, db.AddStepImageParams{
@@ -21,8 +21,7 @@ func (s *Steps) keepImages(ctx context.Context, q *db.Queries, step db.Step, ima
 	return nil
 }
 
-// Images returns the pictures of a task's steps, or of one of them alone, by
-// step.
+// Images returns the images of a task's steps, or of one step, by step id.
 func (s *Steps) Images(ctx context.Context, orgID, taskID, stepID string) (map[string][]*deckhandv1.Image, error) {
 	rows, err := s.cfg.Store.StepImages(ctx, db.StepImagesParams{OrgID: orgID, TaskID: taskID, StepID: stepID})
 	if err != nil {

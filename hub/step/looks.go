@@ -9,33 +9,33 @@ import (
 )
 
 const (
-	// looksTimeout bounds how long a node is asked for one decision.
+	// looksTimeout is how long a node may take to answer for one decision.
 	looksTimeout = 2 * time.Second
-	// maxRounds is how often a transaction begins again to have a node asked. What is
-	// not known then counts as unknown.
+	// maxRounds is how often a transaction is restarted to ask a node. What is still
+	// missing then counts as unknown.
 	maxRounds = 3
 )
 
-// looks is what a node was asked about files for the decisions of one request. A
-// node is asked only while nothing is locked: a decision in a transaction that
-// needs an answer which is not there ends it with an event.Outside, by which the
-// node is asked, and the transaction begins again.
+// looks holds what nodes reported about files for the decisions of one request. A node is
+// asked only while no lock is held: if a decision in a transaction needs a report that is
+// missing, it ends the transaction with an event.Outside, which asks the node, and the
+// transaction starts again.
 type looks struct {
-	// ask says that nothing is locked: the node may be asked.
+	// ask reports that no lock is held: the node may be asked.
 	ask bool
-	// texts are those of files as they are now; nil for what has none.
+	// texts are the current contents of files; nil for a file without a readable one.
 	texts map[lookedAt]*string
 	// undoable is what calls would delete, by jail and path.
 	undoable map[lookedAt]undone
 	rounds   int
-	end      time.Time // of asking
+	end      time.Time // deadline for asking
 }
 
-// lookedAt is a file of a jail, with the digest that the snapshots of its workspace
-// say it has.
+// lookedAt identifies a file of a jail, with its digest in the snapshots of its
+// workspace.
 type lookedAt struct{ jail, path, digest string }
 
-// undone is what came of a look at what a call would delete.
+// undone is what a node reported about a deletion.
 type undone struct {
 	undoable bool
 	files    int
@@ -51,13 +51,13 @@ type looksKey struct{}
 // looksOf returns the looks of a transaction, which may hold locks.
 func looksOf(tx *event.Tx) *looks { return event.Keep(tx, looksKey{}, newLooks) }
 
-// in has a transaction use looks that were begun before it.
+// in makes a transaction use looks that were created before it.
 func (l *looks) in(tx *event.Tx) {
 	l.ask = false
 	event.Keep(tx, looksKey{}, func() *looks { return l })
 }
 
-// asking calls fn while the node may be asked.
+// asking calls fn with asking allowed.
 func (l *looks) asking(ctx context.Context, fn func(ctx context.Context)) {
 	before := l.ask
 	l.ask, l.end = true, time.Now().Add(looksTimeout)
@@ -65,8 +65,8 @@ func (l *looks) asking(ctx context.Context, fn func(ctx context.Context)) {
 	l.ask = before
 }
 
-// later returns an event.Outside that has fn ask the node, or nil when that was done
-// often enough.
+// later returns an event.Outside that calls fn, which asks the node, or nil after
+// maxRounds rounds.
 func (l *looks) later(fn func(ctx context.Context)) error {
 	if l.rounds >= maxRounds {
 		return nil
@@ -78,8 +78,8 @@ func (l *looks) later(fn func(ctx context.Context)) error {
 	}}
 }
 
-// text returns what a changed file holds now, nil where nobody can tell; asked is
-// false where the node would have to be asked, and may not be now.
+// text returns the current content of a changed file, nil if it cannot be read. asked is
+// false if the node would have to be asked and may not be asked now.
 func (l *looks) text(c *changed, name, digest string) (text *string, asked bool) {
 	at := lookedAt{c.task.JailID, name, digest}
 	text, ok := l.texts[at]
@@ -97,7 +97,7 @@ func (l *looks) text(c *changed, name, digest string) (text *string, asked bool)
 	return text, true
 }
 
-// within calls fn with a context that ends when there is no more time to ask.
+// within calls fn with a context that ends at the deadline for asking.
 func (l *looks) within(ctx context.Context, fn func(ctx context.Context)) {
 	if l.end.IsZero() {
 		l.end = time.Now().Add(looksTimeout)
@@ -107,7 +107,7 @@ func (l *looks) within(ctx context.Context, fn func(ctx context.Context)) {
 	fn(ctx)
 }
 
-// noteUndoable keeps what came of a look at what a call would delete.
+// noteUndoable stores what a node reported about a deletion.
 func (l *looks) noteUndoable(at lookedAt, u undone) {
 	if l.undoable == nil {
 		l.undoable = map[lookedAt]undone{}
@@ -115,8 +115,8 @@ func (l *looks) noteUndoable(at lookedAt, u undone) {
 	l.undoable[at] = u
 }
 
-// unseen returns why a decision about a call cannot be made yet: the node has to be
-// asked first. It is nil for one that can.
+// unseen returns why a call cannot be decided yet, an event.Outside that asks the node
+// first. It returns nil if the call can be decided.
 func (l *looks) unseen(set policy.Set, c policy.Call) error {
 	look, ok := c.Now.(*changed)
 	if !ok || !look.missed {

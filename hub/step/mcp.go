@@ -18,15 +18,13 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// This file is about the tools of MCP servers.
-
-// deferFrom is how many tools of MCP servers a model is told of at once; of
-// more it is told their names, and finds what they are with tool_search.
+// deferFrom is the number of MCP tools up to which a model gets all definitions. Of more
+// tools it gets only the names, and finds their definitions with tool_search.
 const deferFrom = 20
 
-// servers asks the task's MCP servers what they offer, and answers the records
-// of their tools and what is wrong with servers. A server that cannot be had
-// stands in nobody's way: what it offered before is still there to be called.
+// servers asks the task's MCP servers for their tools. It returns the records of the
+// tools and the problems with servers. An unreachable server is no error: the tools that
+// it offered before can still be called.
 func (s *Steps) servers(ctx context.Context, t db.Task, p *persona.Persona, call tool.Call) ([]*deckhandv1.Tool, []string, error) {
 	if len(p.MCP) == 0 {
 		return nil, nil, nil
@@ -86,7 +84,7 @@ func (s *Steps) servers(ctx context.Context, t db.Task, p *persona.Persona, call
 	return out, problems, nil
 }
 
-// usable returns why a definition is of no use, or nil.
+// usable returns why a tool's definition cannot be used, or nil.
 func usable(one tool.Definition, server *persona.MCPServer) error {
 	record, err := one.Proto(server)
 	if err != nil {
@@ -95,7 +93,7 @@ func usable(one tool.Definition, server *persona.MCPServer) error {
 	return toolargs.Valid(record)
 }
 
-// recordOf returns the record of a tool as it stands for a task; nil for none.
+// recordOf returns the current record of a tool for a task; nil if there is none.
 func (s *Steps) recordOf(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name string) (*deckhandv1.Tool, error) {
 	if !tool.IsMCP(name) {
 		return s.cfg.Tools.Record(name), nil
@@ -107,7 +105,7 @@ func (s *Steps) recordOf(ctx context.Context, q *db.Queries, t db.Task, p *perso
 	return standing.Record, nil
 }
 
-// mcpCall puts together what a call of an MCP server's tool needs.
+// mcpCall returns the data that a call of an MCP server's tool needs.
 func (s *Steps) mcpCall(ctx context.Context, t db.Task, p *persona.Persona, step db.Step) (*tool.MCP, error) {
 	standing, err := mcp.Get(ctx, s.cfg.Store.Queries, t, p, step.Tool)
 	if err != nil || standing == nil {
@@ -121,8 +119,8 @@ func (s *Steps) mcpCall(ctx context.Context, t db.Task, p *persona.Persona, step
 	}, nil
 }
 
-// acceptToolDefinition notes, with the approval of a call, that its tool's definition was
-// agreed to as it was shown.
+// acceptToolDefinition records, with the approval of a call, that the definition of its
+// tool was accepted as it was shown.
 func (s *Steps) acceptToolDefinition(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, item db.InboxItem, by string) error {
 	if !tool.IsMCP(step.Tool) {
 		return nil
@@ -142,8 +140,8 @@ func (s *Steps) acceptToolDefinition(ctx context.Context, tx *event.Tx, t db.Tas
 	return mcp.Agree(ctx, tx.Queries, t, step.Tool, bound["definition"], by)
 }
 
-// showDefinition adds to what is asked what the tool was and is: it is agreed to
-// with the call, and so the decision has it whole.
+// showDefinition adds a tool's accepted and current definition to an approval request:
+// the approval accepts the current one, so the request shows it whole.
 func showDefinition(ask *inbox.NewItem, standing *mcp.ToolStatus, mask *redact.Redactor) {
 	is, was := mask.String(standing.Is), mask.String(standing.Was)
 	ask.Decision.Definition, ask.Decision.AgreedDefinition = is, was

@@ -11,20 +11,21 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 )
 
-// memoryRaise is what follows from a command that was killed for memory.
+// memoryRaise describes how a task's memory limit changes after a command was killed for
+// exceeding it.
 type memoryRaise struct {
-	// note is for the model, who decides whether to run the command again: what
-	// it did before it was killed stays done.
+	// note is the text for the model, which decides whether to run the command again: the
+	// effects that the command had before it was killed remain.
 	note string
-	// from and to are the jail's memory before and after; to is 0 when it stays as
-	// it is.
+	// from and to are the jail's memory in bytes before and after; to is 0 if it does not
+	// change.
 	from, to, most int64
 	override       task.Override
 }
 
-// planMemoryRaise returns what follows from a step that was killed for memory. The jail
-// gets half as much again, as far as the persona goes, once for all commands
-// that ran under the limit that was too low.
+// planMemoryRaise returns the memory raise for a step that was killed for exceeding its
+// limit: half as much again, up to the persona's maximum, and only once for all commands
+// that ran under the same limit.
 func (s *Steps) planMemoryRaise(ctx context.Context, tx *event.Tx, t db.Task, step db.Step) (memoryRaise, error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -52,13 +53,13 @@ func (s *Steps) planMemoryRaise(ctx context.Context, tx *event.Tx, t db.Task, st
 	return out, nil
 }
 
-// applyMemoryRaise raises the limit for the task and, where a worker holds it, hands it back
-// to the queue: its next attempt makes the jail larger before anything runs.
+// applyMemoryRaise stores the new limit of the task. A running task goes back to the
+// queue, and its next attempt enlarges the jail before anything runs.
 func (s *Steps) applyMemoryRaise(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, st memoryRaise) error {
 	if st.to == 0 || task.State(t.State).Final() {
 		return nil
 	}
-	// By the database's clock, as the steps' beginnings are.
+	// Taken from the database's clock, as the start times of steps are.
 	st.override.MemoryBytes, st.override.MemoryRaisedAt = st.to, *step.FinishedAt
 	column, err := st.override.Column()
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// withFiles says in a result's outcome how many files the call changed, where
-// that is known.
+// withFiles adds to a result's outcome how many files the call changed, if that is known.
 func withFiles(r tool.Result) tool.Result {
 	if r.Workspace == nil || r.Workspace.GetError() != "" {
 		return r
@@ -34,7 +33,7 @@ func (s *Steps) encodeOutcome(orgID string, r tool.Result) (json.RawMessage, err
 	return json.Marshal(s.cfg.Redact.Org(orgID).Map(r.Outcome))
 }
 
-// outcome returns the state that a result brings a started step to.
+// outcome returns the state that a started step ends in with a result.
 func outcome(r tool.Result) State {
 	switch {
 	case r.Unknown:
@@ -53,7 +52,7 @@ func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, 
 	ended := step
 	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
 		if r.OutOfMemory || r.Unknown {
-			// What follows depends on where the task stands now.
+			// What follows depends on the task's current state.
 			if t, err = tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: t.ID}); err != nil {
 				return fmt.Errorf("lock task %s: %w", step.TaskID, err)
 			}
@@ -64,8 +63,8 @@ func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, 
 	return ended, err
 }
 
-// endAlone stores an outcome that has no other effect, with its event, in one
-// round trip; once, as endIn.
+// endAlone stores an outcome that has no other effect, with its event, in one round trip.
+// Like endIn, it stores only the first outcome.
 func (s *Steps) endAlone(ctx context.Context, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
 	r = withFiles(r)
 	params, err := s.outcomeParams(step, r)
@@ -79,7 +78,7 @@ func (s *Steps) endAlone(ctx context.Context, step db.Step, record *tool.Tool, r
 	ended := step
 	ended.State, ended.Observation, ended.Outcome, ended.ErrorCode = params.State, params.Observation, params.Outcome, params.ErrorCode
 	ended.LogBytes, ended.WorkspaceRecord, ended.WorkspaceState = params.LogBytes, params.WorkspaceRecord, params.WorkspaceState
-	ended.FinishedAt = ended.StartedAt // the statement tells the duration
+	ended.FinishedAt = ended.StartedAt // the statement computes the duration
 	err = s.cfg.Recorder.AppendWith(step.OrgID, step.TaskID, func(_, payloads []string) (err error) {
 		ended.FinishedAt, err = s.cfg.Store.EndStepAlone(ctx, db.EndStepAloneParams{
 			TaskID: params.TaskID, OrgID: params.OrgID, State: params.State, Observation: params.Observation, Outcome: params.Outcome,
@@ -100,7 +99,7 @@ func (s *Steps) endAlone(ctx context.Context, step db.Step, record *tool.Tool, r
 	return ended, nil
 }
 
-// outcomeParams is how an outcome is stored.
+// outcomeParams returns the parameters that store an outcome.
 func (s *Steps) outcomeParams(step db.Step, r tool.Result) (db.EndStepParams, error) {
 	encoded, err := s.encodeOutcome(step.OrgID, r)
 	if err != nil {
@@ -117,9 +116,9 @@ func (s *Steps) outcomeParams(step db.Step, r tool.Result) (db.EndStepParams, er
 	return params, nil
 }
 
-// endIn stores an outcome once: when somebody else has stored one meanwhile,
-// theirs is answered. The task's row is locked where the outcome is more than
-// that the call succeeded or failed.
+// endIn stores an outcome once: if another caller has stored one, that one is returned.
+// The task's row is locked, unless the outcome only says that the call succeeded or
+// failed.
 func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
 	to := outcome(r)
 	var hungry memoryRaise

@@ -16,7 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// policies are those that hold for a task's calls.
+// policies returns the policies that apply to a task's calls.
 func (s *Steps) policies(ctx context.Context, q *db.Queries, t db.Task, now bool) (policy.Set, error) {
 	version, err := s.cfg.Agents.VersionIn(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -25,8 +25,8 @@ func (s *Steps) policies(ctx context.Context, q *db.Queries, t db.Task, now bool
 	return s.cfg.Policies.For(ctx, q, t.OrgID, t.AgentID, version, now)
 }
 
-// decide returns what a set of policies makes of a call. before is the number of
-// its step; 0 for one that is not stored yet.
+// decide returns the decision of a set of policies on a call. before is the number of its
+// step; 0 for one that is not stored yet.
 func (s *Steps) decide(ctx context.Context, q *db.Queries, l *looks, t db.Task, p *persona.Persona, set policy.Set, c policy.Call, before int32) (policy.Decision, error) {
 	c, err := s.situation(ctx, q, l, t, p, set, c, before)
 	if err != nil {
@@ -43,8 +43,8 @@ func (s *Steps) decide(ctx context.Context, q *db.Queries, l *looks, t db.Task, 
 	return d, nil
 }
 
-// situation returns a call with what policies look at besides its arguments: who
-// makes it, when and where, and what is in the files that it runs.
+// situation adds to a call what policies evaluate besides its arguments: the caller, the
+// time, the node, and the content of the files that it runs.
 func (s *Steps) situation(ctx context.Context, q *db.Queries, l *looks, t db.Task, p *persona.Persona, set policy.Set, c policy.Call, before int32) (policy.Call, error) {
 	c.Agent, c.Mode, c.At = p.Name, string(p.Mode), time.Now()
 	if set.NeedsLabels() && t.NodeID != nil {
@@ -77,8 +77,8 @@ func (s *Steps) situation(ctx context.Context, q *db.Queries, l *looks, t db.Tas
 	return c, nil
 }
 
-// limited refuses a call where its tool, or its category, was called as often as
-// a policy lets it be, and says whether a policy counts such calls.
+// limited returns a refusal if a tool or its category was called as often as a policy
+// allows. counted reports whether a policy counts such calls.
 func (s *Steps) limited(ctx context.Context, q *db.Queries, orgID, name, category string, set policy.Set) (counted bool, refused *fault.Error, err error) {
 	limits := set.Limits(name, category)
 	if len(limits) == 0 {
@@ -96,7 +96,7 @@ func (s *Steps) limited(ctx context.Context, q *db.Queries, orgID, name, categor
 		WithCode(fault.RateLimited).WithFix("go on without it, or wait"), nil
 }
 
-// auditDangers puts a call on record that is known to be dangerous.
+// auditDangers records a call that is known to be dangerous in the audit log.
 func auditDangers(tx *event.Tx, t db.Task, step db.Step, d policy.Decision) error {
 	if len(d.Dangers) == 0 {
 		return nil
@@ -107,7 +107,7 @@ func auditDangers(tx *event.Tx, t db.Task, step db.Step, d policy.Decision) erro
 	})
 }
 
-// redecide returns what the policies of now make of a step's call.
+// redecide returns the decision of the current policies on a step's call.
 func (s *Steps) redecide(ctx context.Context, q *db.Queries, l *looks, t db.Task, step db.Step, raw []byte) (policy.Decision, error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -124,8 +124,7 @@ func (s *Steps) redecide(ctx context.Context, q *db.Queries, l *looks, t db.Task
 	return s.decide(ctx, q, l, t, p, set, policy.Call{Tool: step.Tool, Category: step.Category, Arguments: arguments}, step.Number)
 }
 
-// deniedSince ends a step that was granted, or waits, and that the policy of now
-// denies.
+// deniedSince ends a granted or waiting step that the current policies deny.
 func (s *Steps) deniedSince(ctx context.Context, tx *event.Tx, step db.Step, d policy.Decision) error {
 	why := "the policy has changed, and denies it now: " + d.Why
 	if State(step.State) == Granted {
@@ -141,7 +140,7 @@ func (s *Steps) deniedSince(ctx context.Context, tx *event.Tx, step db.Step, d p
 	return err
 }
 
-// recategorised returns a tool with the category that policies give it.
+// recategorised returns a tool with the category that the policies assign to it.
 func recategorised(record *tool.Tool, set policy.Set) *tool.Tool {
 	registered := tool.CategoryName(record.Category)
 	if name := set.Category(record.Name, registered); name != registered {

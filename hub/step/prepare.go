@@ -19,19 +19,19 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// AttemptStart is what a run begins with.
+// AttemptStart is the data that an attempt begins with.
 type AttemptStart struct {
 	NodeID  string
 	JailID  string
 	Project tool.Project
-	// Tools are those of the agent's MCP servers, and Problems what is wrong with
-	// servers.
+	// Tools are those of the agent's MCP servers, and Problems describes servers that
+	// cannot be used.
 	Tools    []*deckhandv1.Tool
 	Problems []string
 }
 
-// Prepare makes the jail, puts the task's inputs into its workspace, and moves
-// the task from starting to running. Repeating it is harmless.
+// Prepare creates the jail, copies the task's inputs into its workspace, and moves the
+// task from starting to running. It is idempotent.
 func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check func(context.Context, lease.Lease) (db.Task, error)) (AttemptStart, error) {
 	t, err := check(ctx, le)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 			return AttemptStart{}, err
 		}
 	}
-	// It may have been frozen while nobody could reach the node to thaw it.
+	// The jail may still be frozen, because the node could not be reached to thaw it.
 	if t.Attempt > 1 {
 		if err := Thaw(ctx, call.Node, t.JailID, t.ID); err != nil {
 			return AttemptStart{}, err
@@ -75,7 +75,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 			return AttemptStart{}, err
 		}
 	}
-	// A task that ran before has its inputs, and may have worked on them.
+	// A task that ran before has its inputs, and may have changed them.
 	if t.StartedAt == nil && t.InputCount > 0 {
 		if err := s.putInputs(ctx, t, call.Node); err != nil {
 			return AttemptStart{}, err
@@ -124,11 +124,11 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	return AttemptStart{NodeID: *t.NodeID, JailID: t.JailID, Project: project, Tools: tools, Problems: problems}, err
 }
 
-// Holder names who holds a jail frozen while a task waits for a person.
+// Holder returns the name under which a jail is frozen while a task waits for a person.
 func Holder(taskID string) string { return "task:" + taskID }
 
-// Thaw ends what was frozen while a task waited. A jail that is not there, or
-// was not frozen, stays as it is.
+// Thaw thaws a jail that was frozen while a task waited. It does nothing for a jail that
+// does not exist or is not frozen.
 func Thaw(ctx context.Context, node machine.Link, jailID, taskID string) error {
 	_, err := node.Jails().ThawJail(ctx, &nodev1.ThawJailRequest{JailId: jailID, Holder: Holder(taskID)})
 	if err = fault.FromGRPC(err); err != nil && !fault.Is(err, fault.NotFound) {

@@ -13,10 +13,10 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Release makes a held call of a task that a person has accepted, with the hub's
-// own stored arguments, or re-attaches to one that is being made, and answers it
-// as it ended. Any number of hubs may: its node runs it once. What the policies
-// of now deny is denied. It implements review.Steps.
+// Release executes a deferred call of a task that a person has accepted, with the
+// arguments that the hub stored, or re-attaches to one that is running. It returns the
+// step when the call has ended. Any number of hubs may call it: the node runs each exec
+// once. A call that the current policies deny is denied. It implements review.Steps.
 func (s *Steps) Release(ctx context.Context, t db.Task, stepID string) (db.Step, error) {
 	step, err := s.releaseOne(ctx, t, stepID)
 	if err != nil || State(step.State) != Started {
@@ -50,13 +50,13 @@ func (s *Steps) Release(ctx context.Context, t db.Task, stepID string) (db.Step,
 	}
 }
 
-// releaseOne has a held step start.
+// releaseOne starts one deferred step.
 func (s *Steps) releaseOne(ctx context.Context, t db.Task, stepID string) (step db.Step, err error) {
 	if step, err = s.Get(ctx, t.OrgID, stepID); err != nil || State(step.State) == Started {
 		return step, err
 	}
 	if step.NodeID != nil {
-		// Nothing is begun that cannot be made.
+		// Check the node first: nothing is started that cannot be executed.
 		if _, err := s.cfg.Node(*step.NodeID); err != nil {
 			return step, err
 		}
@@ -98,8 +98,8 @@ func (s *Steps) releaseOne(ctx context.Context, t db.Task, stepID string) (step 
 	return step, err
 }
 
-// widenEgress gives a task's jail the egress of its persona, in which nothing of the
-// agent's runs any more, and answers what takes it back.
+// widenEgress gives a task's jail the egress of its persona, after the agent's processes
+// in it have ended. closed restores the previous egress.
 func (s *Steps) widenEgress(ctx context.Context, t db.Task) (closed func(), err error) {
 	closed = func() {}
 	if t.NodeID == nil {
@@ -126,7 +126,7 @@ func (s *Steps) widenEgress(ctx context.Context, t db.Task) (closed func(), err 
 		return closed, fmt.Errorf("make jail %s: %w", t.JailID, fault.FromGRPC(err))
 	}
 	return func() {
-		// Where it cannot be taken back now, the next task's jail has its own.
+		// If it cannot be restored now, the next task sets the jail's egress anyway.
 		if _, err := node.Jails().EnsureJail(context.WithoutCancel(ctx), &nodev1.EnsureJailRequest{Spec: usual}); err != nil {
 			s.cfg.Log.Warn("the egress of a jail was not narrowed again", "jail_id", t.JailID, "error", err)
 		}

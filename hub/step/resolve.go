@@ -15,7 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/toolargs"
 )
 
-// Resolve moves a step to where the answer to an inbox item takes it. The
+// Resolve moves a step to the state that follows from the decision on its inbox item. The
 // task's row is locked. It implements inbox.Steps.
 func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a inbox.Answer) (inbox.Applied, error) {
 	var effect inbox.Applied
@@ -74,7 +74,8 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 			params.Observation += "\nNobody knows whether it took effect. What is known:\n" + step.Observation
 		}
 	case inbox.Retry:
-		// The name that may have run is spent: it runs under the next one.
+		// The current exec id may have run, so it is spent: the step runs under the next
+		// one.
 		params.State, params.GrantedBinding, params.Again = string(Granted), item.Binding, 1
 	case inbox.Succeeded, inbox.Failed:
 		params.State = string(Succeeded)
@@ -95,7 +96,7 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	return effect, err
 }
 
-// always stores the rule that comes with an approval.
+// always stores the policy rule that comes with an approval.
 func (s *Steps) always(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, item db.InboxItem, a inbox.Answer) error {
 	raw := []byte(a.ArgumentsJSON)
 	if a.ArgumentsJSON == "" {
@@ -124,7 +125,7 @@ func (s *Steps) always(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	return err
 }
 
-// permitted refuses to approve what the policies of now deny.
+// permitted refuses to approve a call that the current policies deny.
 func (s *Steps) permitted(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, changed string) error {
 	raw := []byte(changed)
 	if changed == "" {
@@ -133,7 +134,7 @@ func (s *Steps) permitted(ctx context.Context, tx *event.Tx, t db.Task, step db.
 			return err
 		}
 	} else if !json.Valid(raw) {
-		return nil // said by who checks the arguments
+		return nil // the check of the arguments reports it
 	}
 	decided, err := s.redecide(ctx, tx.Queries, looksOf(tx), t, step, raw)
 	if err != nil || decided.Effect != policy.Deny {
@@ -143,7 +144,7 @@ func (s *Steps) permitted(ctx context.Context, tx *event.Tx, t db.Task, step db.
 		WithFix("reject it, approve it with other arguments, or have an administrator change the policy")
 }
 
-// said is what the agent sees of an answer that is neither yes nor no.
+// said is the text that the agent sees for a verdict other than approval.
 var said = map[inbox.Verdict]string{
 	inbox.Suggest: "%s did not approve this call of %s; it was not made. They suggest another way: %s",
 	inbox.Replan:  "%s did not approve this call of %s; it was not made. They want another plan: %s\nReplace your plan (update_plan) before you do anything else.",
@@ -157,8 +158,8 @@ func withReason(what, reason string) string {
 	return what + ": " + reason
 }
 
-// change puts a person's arguments instead of the model's, and answers
-// them masked. The grant is bound to them.
+// change replaces the model's arguments by those of the approver, and returns them
+// masked. The grant is bound to the new arguments.
 func (s *Steps) change(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, a inbox.Answer, params *db.ResolveStepParams) (json.RawMessage, error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -188,7 +189,7 @@ func (s *Steps) change(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	return params.ChangedArguments, nil
 }
 
-// reply returns a question's answer as the agent sees it.
+// reply returns the reply to a question as the agent sees it.
 func (s *Steps) reply(step db.Step, text string) (string, error) {
 	_, arguments, err := s.read(step)
 	if err != nil {
@@ -201,8 +202,7 @@ func (s *Steps) reply(step db.Step, text string) (string, error) {
 	return q.Check(text)
 }
 
-// OfExec returns the id of the step that a run of it, by its name on the node,
-// is of.
+// OfExec returns the id of the step that an exec id on a node belongs to.
 func OfExec(execID string) string {
 	kind, rest, _ := strings.Cut(execID, "_")
 	id, _, _ := strings.Cut(rest, "_")

@@ -9,13 +9,13 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 )
 
-// stepSearch is the history of a step's task. It implements tool.Past.
+// stepSearch searches the history of a step's task. It implements tool.StepSearcher.
 type stepSearch struct {
 	store *store.Store
 	step  db.Step
 }
 
-// maxFound is how many steps a search looks at.
+// maxFound is the number of steps that a search returns at most.
 const maxFound = 40
 
 // Search implements tool.Past.

@@ -13,10 +13,10 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// start writes the intent, unless it came with the grant: from here on the step
-// may have had its effect. A step that waits for its node stays granted.
+// start stores the intent, unless it was stored with the grant: from here on the step may
+// have had its effect. A step whose node is not connected stays granted.
 func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID string) (step db.Step, t db.Task, err error) {
-	// Most often there is nothing to look at or to wait for.
+	// In the common case there is nothing to verify or to wait for.
 	step, t, err = s.loadLeased(ctx, orgID, le, stepID)
 	if err != nil && !store.IsNotFound(err) {
 		return step, t, fmt.Errorf("load step %s: %w", stepID, err)
@@ -43,12 +43,12 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	return step, t, nil
 }
 
-// loadLeased returns a step with its task, while the lease on that is live: as it was
-// stored here just now where it still stands so, or as it is stored.
+// loadLeased returns a step and its task if the lease is live. It uses the copy cached at
+// grant time when the database confirms that it is current, and loads the row otherwise.
 func (s *Steps) loadLeased(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
 	if got, ok := s.granted.take(orgID, le, stepID); ok {
 		if State(got.step.State) == Granted {
-			return got.step, got.task, nil // the statement that starts it looks
+			return got.step, got.task, nil // the statement that starts it verifies the copy
 		}
 		run, err := s.cfg.Store.StepStands(ctx, db.StepStandsParams{
 			OrgID: orgID, TaskID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID,
@@ -66,8 +66,8 @@ func (s *Steps) loadLeased(ctx context.Context, orgID string, le lease.Lease, st
 	return row.Step, row.Task, err
 }
 
-// ready reports whether a step is granted to be made as it is, on a node that is in
-// reach.
+// ready reports whether a step can start without further checks: it is granted, not bound
+// to an approval, and its node is connected.
 func (s *Steps) ready(step db.Step) bool {
 	if State(step.State) != Granted || step.GrantedBinding != nil || step.NodeID == nil {
 		return false
@@ -79,8 +79,8 @@ func (s *Steps) ready(step db.Step) bool {
 	return err == nil
 }
 
-// lookAndStart is start for a step that may have been started before, is bound
-// to what was asked, or has no node.
+// lookAndStart is start for a step that may have been started before, is bound to an
+// approval, or has no node.
 func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
 	step, err := s.Get(ctx, orgID, stepID)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 		return step, db.Task{}, fault.New(fault.NotFound, "task %s has no step %q", le.TaskID, stepID).WithObject(stepID)
 	}
 	if State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
-		// Only the holder of the task waits for its node, and sees the step.
+		// Only the holder of the lease may wait for the node and see the step.
 		_, err := s.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token)})
 		if store.IsNotFound(err) {
 			err = lease.Stale(le)
@@ -117,7 +117,7 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 			return err
 		}
 		if step.GrantedBinding != nil || State(step.State) == Waiting {
-			// Read again: answers come under the task's lock.
+			// Read again: decisions are stored under the task's lock.
 			if step, err = s.verifyGrant(ctx, tx, t, stepID); err != nil || State(step.State) == Waiting {
 				return err
 			}
@@ -132,12 +132,12 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 	return step, t, err
 }
 
-// startIn is start in a transaction that has the task's row locked. What the
-// grant is bound to still holds.
+// startIn is start in a transaction that has locked the task's row. The caller has
+// verified the grant.
 func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {
 	step, err := tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt})
 	if store.IsNotFound(err) {
-		// Started before, or ended: answer it as it stands now.
+		// Started before, or ended: return its current state.
 		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
 	}
 	if err != nil {
@@ -149,6 +149,6 @@ func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID str
 	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks {
 		return step, nil
 	}
-	// It touches the conversation only: there is nothing to wait for.
+	// The call only touches the conversation: there is nothing to wait for.
 	return s.conclude(ctx, tx, t, step)
 }

@@ -1,18 +1,18 @@
-// Package step is the effect ledger: each tool call a row, decided by the hub,
-// with the intent written before anything happens and the outcome after.
+// Package step is the effect ledger: each tool call is a row, decided by the hub, with
+// the intent stored before anything happens and the outcome after. Steps proposes, starts
+// and concludes calls; State lists the states of a step.
 //
-// A call is named for ever by (task, turn, call index), and the node runs the
-// step's id at most once. So, when anything dies in between (worker, hub, link), the
-// next one proposes and executes again and is attached to what already runs.
-// Each run of a step has a name of its own on the node (its exec id), which a
-// node runs at most once. A run that a node recorded and never started is made
-// again under the next name. Where nobody knows whether a call took effect, the
-// outcome is unknown: an idempotent tool runs again, anything else waits for a
+// A call is identified by (task, turn, call index) and never executed twice. Each run of
+// a step has an exec id, which its node runs at most once. So if the worker, the hub or
+// the link fails, the next attempt proposes and executes the same call again and is
+// attached to the run that exists. A run that the node recorded and never started is
+// repeated under the next exec id. If it cannot be found out whether a call took effect,
+// its outcome is unknown: an idempotent tool runs again, any other step waits for a
 // person.
 //
-// A call that a person must allow waits for an inbox item (package inbox). The
-// grant is bound to what was asked: when anything of it has changed until the
-// call is made, it is asked for again.
+// A call that needs an approval waits for an inbox item (package inbox). The grant is
+// bound to what the approver saw: if any part of it changes before the call is executed,
+// approval is requested again.
 package step
 
 import (
@@ -51,7 +51,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// State is where a step stands.
+// State is the state of a step.
 type State string
 
 // The states.
@@ -61,8 +61,8 @@ const (
 	Waiting  State = "waiting"
 	Granted  State = "granted"
 	Started  State = "started"
-	// Held would have left the workspace of a run that is reviewed: it is made
-	// when a person accepts the run (see Release).
+	// Held is a call of a run in review mode that would have left the workspace. It is
+	// deferred until a person accepts the run (see Release).
 	Held      State = "held"
 	Succeeded State = "succeeded"
 	Failed    State = "failed"
@@ -87,7 +87,7 @@ var transitions = map[State][]State{
 	Cancelled: nil,
 }
 
-// Ended reports whether the agent's loop has nothing more to wait for: the state
+// Ended reports whether the agent's loop does not wait for the step any more: the state
 // is final, or a person settles it later.
 func (s State) Ended() bool { return len(transitions[s]) == 0 || s == Unknown || s == Held }
 
@@ -104,38 +104,37 @@ type Config struct {
 	Plans    *quota.Service
 	// Node returns the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (machine.Link, error)
-	// Restore gives back the workspace that a task which goes on from a checkpoint
-	// begins with.
+	// Restore restores the workspace of a task that was resumed from a checkpoint.
 	Restore func(ctx context.Context, t db.Task, node machine.Link) error
-	// Role returns what somebody may just now, and otherwise unless, for who is no
-	// user.
+	// Role returns the current role of a user. For a name that is not a user, it returns
+	// unless.
 	Role func(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error)
 	// Artifacts brings files from one workspace into another.
 	Artifacts Artifacts
-	// Engine returns the search engine that an organisation has connected.
+	// Engine returns the web search engine that an organisation has connected.
 	Engine func(ctx context.Context, orgID string) (websearch.Engine, error)
-	// AckOutcome is called after a commit that put the end of a step on a node on
-	// record.
+	// AckOutcome is called after a commit that stored the end of a step on a node: the
+	// node may forget the result.
 	AckOutcome func(nodeID, execID string)
 	// Admit is called after a commit that may let another task start.
 	Admit func(orgID string)
-	// Tracer makes spans; nil for none.
+	// Tracer creates spans; nil for none.
 	Tracer *tracing.Tracer
-	// NodeWait is how long Execute waits for a node that is not connected
-	// before it answers the step as it stands.
+	// NodeWait is how long Execute waits for a node that is not connected before it
+	// returns the step in its current state.
 	NodeWait time.Duration
 	Log      hclog.Logger
 }
 
 // Artifacts brings files from one workspace into another; hub/work/artifact is one.
 type Artifacts interface {
-	// Deliver copies what a task was promised, before it begins.
+	// Deliver copies the artifacts that a task expects, before it begins.
 	Deliver(ctx context.Context, t db.Task) error
 	// Sync copies files to or from the jail of the task's agent on another node.
 	Sync(ctx context.Context, t db.Task, p *persona.Persona, stepID string, s tool.SyncRequest) (tool.SyncResult, error)
 }
 
-// Steps is the ledger.
+// Steps is the effect ledger. It is safe for concurrent use.
 type Steps struct {
 	cfg     Config
 	granted *recentGrants
@@ -153,15 +152,13 @@ type Proposal struct {
 	Tool            string
 	ArgumentsJSON   string
 	Reasoning       string
-	// AtOnce says that the caller makes the call as soon as it is granted, with
-	// nothing before it: where nothing is in the way, the grant and the start are
-	// one transaction.
+	// AtOnce reports that the caller executes the call as soon as it is granted. If
+	// nothing prevents it, the grant and the start are one transaction.
 	AtOnce bool
 }
 
-// Propose decides a call and stores the decision with the intent. A call that
-// was proposed before is answered as it stands; with other arguments it is
-// refused.
+// Propose decides a call and stores the decision with the intent. A call that was
+// proposed before is returned in its current state, and refused if its arguments differ.
 func (s *Steps) Propose(ctx context.Context, orgID string, le lease.Lease, p Proposal) (db.Step, error) {
 	crashpoint.At(crashpoint.BeforeIntent, le.TaskID, "")
 	l := free()
@@ -173,7 +170,7 @@ func (s *Steps) Propose(ctx context.Context, orgID string, le lease.Lease, p Pro
 	return step, err
 }
 
-// proposeIn is Propose where there is more to store than a grant.
+// proposeIn is Propose for a call that grantAlone cannot store.
 func (s *Steps) proposeIn(ctx context.Context, orgID string, le lease.Lease, p Proposal, l *looks) (step db.Step, err error) {
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		l.in(tx)
@@ -202,17 +199,16 @@ func proposed(ctx context.Context, tx *event.Tx, t db.Task, p Proposal) (db.Step
 	return step, nil
 }
 
-// digest tells one call from another.
+// digest identifies the call's tool and arguments.
 func (p Proposal) digest() []byte {
 	digest := sha256.Sum256([]byte(p.Tool + "\x00" + p.ArgumentsJSON))
 	return digest[:]
 }
 
-// propose stores a new step, granted or denied;
-// a call that has a step already is answered it. With atOnce, a granted call that
-// touches the conversation only runs here, and its step is stored as it ended;
-// that of a call which its node is to make is stored as started. The task's row
-// is locked.
+// propose stores a new step, or returns the step that the call has already. With atOnce,
+// a granted call that only touches the conversation runs here and is stored with its
+// outcome, and a call that its node executes is stored as started. The task's row is
+// locked.
 func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal, atOnce bool) (db.Step, error) {
 	d, err := s.draft(ctx, tx.Queries, looksOf(tx), t, p)
 	if err != nil {
@@ -270,11 +266,12 @@ type draft struct {
 	params    db.CreateStepParams
 	arguments map[string]any
 	decision  policy.Decision
-	// counted says that a limit counts the call: it is decided in a transaction.
+	// counted reports that a limit counts the call, which must then be decided in a
+	// transaction.
 	counted bool
 }
 
-// draft decides a call: its step is granted, denied or waiting.
+// draft decides a call. The step that it returns is granted, denied, deferred or waiting.
 func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p Proposal) (d draft, err error) {
 	d.params = db.CreateStepParams{
 		ID: ident.New("step"), OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
@@ -312,7 +309,7 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	return d, nil
 }
 
-// event is that of the decision on a step.
+// event returns the event of the decision on a step.
 func (d draft) event(step db.Step) event.Draft {
 	kind := eventkind.ToolSelected
 	switch State(step.State) {
@@ -327,15 +324,13 @@ func (d draft) event(step db.Step) event.Draft {
 	}}
 }
 
-// inConversation reports whether a tool touches the conversation only, and nobody has
-// to be asked.
+// inConversation reports whether a tool only touches the conversation and asks no person.
 func inConversation(record *tool.Tool) bool {
 	return record != nil && record.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks
 }
 
-// Execute has a granted step run, or re-attaches to one that was started, and
-// answers it when it has ended or the context has. The outcome is stored even
-// when the caller has gone meanwhile.
+// Execute runs a granted step, or re-attaches to one that is running. It returns when the
+// step ends or ctx is done. The outcome is stored even if the caller has gone by then.
 func (s *Steps) Execute(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, error) {
 	step, t, err := s.start(ctx, orgID, le, stepID)
 	if err != nil || State(step.State) != Started {
@@ -358,7 +353,7 @@ func (s *Steps) Execute(ctx context.Context, orgID string, le lease.Lease, stepI
 		result, err := record.Run(ctx, call)
 		if err != nil {
 			if ctx.Err() != nil || fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Canceled) || fault.Is(err, fault.Deadline) {
-				// Not known yet: the caller asks again.
+				// Not known yet: the caller calls again.
 				return s.Get(context.WithoutCancel(ctx), orgID, stepID)
 			}
 			return step, fmt.Errorf("run step %s: %w", step.ID, err)
@@ -376,13 +371,13 @@ func (s *Steps) Execute(ctx context.Context, orgID string, le lease.Lease, stepI
 	}
 }
 
-// maxRuns is how often a step is run by itself: of a command that a node
-// accepts and never starts, and of an idempotent one whose end is not known.
+// maxRuns is how often a step is run without asking a person: a command that a node
+// accepts and never starts, and an idempotent one whose outcome is unknown.
 const maxRuns = 5
 
-// nextRun gives a started step its next name, since the node never started the
-// one before and never will. When somebody else was first, the step is answered
-// as it stands.
+// nextRun gives a started step its next exec id, because the node never started the
+// previous one and never will. If another caller was first, it returns the step's current
+// state.
 func (s *Steps) nextRun(ctx context.Context, step db.Step) (db.Step, error) {
 	next, err := s.cfg.Store.RestartStep(ctx, db.RestartStepParams{OrgID: step.OrgID, ID: step.ID, Run: step.Run})
 	if store.IsNotFound(err) {
@@ -432,7 +427,8 @@ func (s *Steps) unlessUnavailable(err error) error {
 	return err
 }
 
-// node returns the link to the step's node, waiting a while for it to come.
+// node returns the link to the step's node. It waits up to NodeWait for the node to
+// connect.
 func (s *Steps) node(ctx context.Context, step db.Step) (machine.Link, error) {
 	if step.NodeID == nil {
 		return nil, fault.New(fault.Unavailable, "step %s has no node", step.ID).WithObject(step.ID)
@@ -454,7 +450,7 @@ func (s *Steps) node(ctx context.Context, step db.Step) (machine.Link, error) {
 	}
 }
 
-// call puts together what a tool needs, from the hub's own stored arguments.
+// call returns the data that a tool needs, from the arguments that the hub stored.
 func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.Tool) (tool.Call, error) {
 	call := tool.Call{StepID: step.ID, ExecID: step.ExecID, Past: stepSearch{s.cfg.Store, step}, Live: func(ctx context.Context) bool {
 		now, err := s.Get(ctx, step.OrgID, step.ID)
@@ -509,7 +505,8 @@ func (s *Steps) Get(ctx context.Context, orgID, id string) (db.Step, error) {
 	return step, err
 }
 
-// Find returns the id of the step of a task that v sees that ref names: an id or a unique prefix.
+// Find returns the id of the step that ref identifies, among the steps of tasks that v
+// may see: an id or a unique prefix.
 func (s *Steps) Find(ctx context.Context, v task.Viewer, ref string) (string, error) {
 	rows, err := s.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("step", ref)})
 	return store.One("step", ref, rows, err)

@@ -36,9 +36,10 @@ func TestTheDatabaseHoldsTheSameTableOfMoves(t *testing.T) {
 	require.ElementsMatch(t, want, got)
 }
 
-// Every state of a step is reached from proposed or held, the two that a step is
-// created in; what it may go to has a row of its own, and nothing leaves a final state; an unknown end is settled by a
-// person or the node, and never by running the call as if it had not been.
+// Every state of a step is reachable from proposed or held, the two that a step is
+// created in; every state that a step may move to has a row of its own, and nothing
+// leaves a final state. An unknown outcome is settled by a person or the node, and never
+// by running the call as if it had not run.
 func TestEveryStateOfAStepIsReached(t *testing.T) {
 	t.Parallel()
 	seen := map[State]bool{Proposed: true, Held: true}
@@ -58,8 +59,8 @@ func TestEveryStateOfAStepIsReached(t *testing.T) {
 	require.NotContains(t, transitions[Unknown], Started, "it is granted anew first")
 }
 
-// The agent's loop goes on after a step that is final, whose outcome is unknown
-// or that waits for the review, and waits for every other one.
+// The agent's loop continues after a step that is final, has an unknown outcome, or is
+// deferred to the review. It waits for every other step.
 func TestTheLoopWaitsForStepsThatHaveNotEnded(t *testing.T) {
 	t.Parallel()
 	var waits []State
@@ -71,8 +72,8 @@ func TestTheLoopWaitsForStepsThatHaveNotEnded(t *testing.T) {
 	require.ElementsMatch(t, []State{Proposed, Waiting, Granted, Started}, waits)
 }
 
-// The database refuses every move of a step that the table does not have,
-// whoever asks.
+// The database refuses every transition of a step that is not in the table, for every
+// caller.
 func TestTheDatabaseRefusesEveryOtherMoveOfAStep(t *testing.T) {
 	t.Parallel()
 	f := tasktest.New(t)

@@ -13,12 +13,11 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// This file is about steps that give work to other tasks. A call of a tool that
-// spawns has a task made and waits for it; when that one has ended it is granted
-// once more, and concluded. A handoff is concluded at once.
+// A call of a tool that creates a subtask waits for that task; when the task has ended,
+// the step is granted once more and concluded. A handoff is concluded at once.
 
-// giving looks up what a step needs that gives work away, or answers nil for one
-// that does not, or has done so.
+// giving returns the subtask request of a step whose tool creates tasks, or nil if the
+// tool creates none or the step's task exists already.
 func (s *Steps) giving(ctx context.Context, step db.Step) (*subtask.Request, error) {
 	if !slices.Contains(tool.Giving, step.Tool) || State(step.State) != Granted {
 		return nil, nil
@@ -38,8 +37,8 @@ func (s *Steps) giving(ctx context.Context, step db.Step) (*subtask.Request, err
 	return s.cfg.Subtasks.Prepare(ctx, row.Task, step.ID, work)
 }
 
-// createSubtask has the task made that a step wants, or concludes the step with what came
-// of it. The caller's row is locked.
+// createSubtask creates the task that a step requests, or concludes the step with the
+// reason why it cannot. The caller's task row is locked.
 func (s *Steps) createSubtask(ctx context.Context, tx *event.Tx, t db.Task, stepID string, r *subtask.Request) (db.Step, error) {
 	step, err := tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
 	if err != nil || State(step.State) != Granted {

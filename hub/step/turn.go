@@ -11,18 +11,18 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// maxReasoning bounds what a step keeps of its turn's text, in bytes.
+// maxReasoning is how much of its turn's text a step keeps, in bytes.
 const maxReasoning = 8 << 10
 
-// ProposeTurn decides calls of a turn in the transaction that stores it, which
-// has the task's row locked; indices count the turn's calls from 0. Calls that
-// were decided before are answered as they stand. Unless one before it has yet to
-// end, a granted call that touches the conversation only runs here, and one that
-// its node makes is started: it is the next that the worker makes.
+// ProposeTurn decides calls of a turn in the transaction that stores the turn and has
+// locked the task's row. indices count the turn's calls from 0. A call that was decided
+// before is returned in its current state. Unless an earlier call has yet to end, a
+// granted call that only touches the conversation runs here, and one that the node
+// executes is started: it is the next one that the worker executes.
 func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32) ([]db.Step, error) {
 	calls, said := parts(turn)
 	steps := make([]db.Step, 0, len(indices))
-	// Nothing runs when somebody asked for a pause before the next call.
+	// Nothing runs if a pause before the next call was requested.
 	ended := t.PauseNext == ""
 	for _, i := range indices {
 		if int(i) >= len(calls) {
@@ -38,7 +38,7 @@ func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *
 		if err != nil {
 			return nil, err
 		}
-		// One that was stored before, and could not run then.
+		// Stored earlier, when it could not run yet.
 		if ended && State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_WORKER {
 			if step, err = s.startIn(ctx, tx, t, step.ID); err != nil {
 				return nil, err
@@ -51,7 +51,7 @@ func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *
 	return steps, s.pauseNext(ctx, tx, t, steps...)
 }
 
-// parts returns a turn's calls, and what it said before them, bounded.
+// parts returns a turn's calls and the text before them, cut to maxReasoning.
 func parts(turn *deckhandv1.Turn) (calls []*deckhandv1.Block_ToolCall, said string) {
 	var texts []string
 	for _, block := range turn.GetBlocks() {

@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// maxCounted is how many names are counted of what a call would delete.
+	// maxCounted is the highest number of files that are counted for one deletion.
 	maxCounted = 1000
-	// maxKept is the size in bytes up to which nodes keep the content of a file.
+	// maxKept is the size in bytes up to which nodes keep the content of a file in
+	// snapshots.
 	maxKept = 1 << 30
 )
 
-// undoable says in a call that deletes files how many those are, and whether a
-// snapshot of the workspace can give them back. Where the node cannot say, nobody
-// knows: a rule that asks for it does not hold then.
+// undoable adds to a call that deletes files how many files it deletes and whether a
+// snapshot of the workspace can restore them. If the node cannot be asked, both stay
+// unknown, and a rule that depends on them does not match.
 func (s *Steps) undoable(ctx context.Context, t db.Task, l *looks, c policy.Call) (policy.Call, error) {
 	record := s.cfg.Tools.Get(c.Tool)
 	if c.Tool != toolname.FileDelete || record == nil || !record.Reversible || t.NodeID == nil {
@@ -41,7 +42,7 @@ func (s *Steps) undoable(ctx context.Context, t db.Task, l *looks, c policy.Call
 	return c, nil
 }
 
-// deletes asks the node what the deletion of a path would delete.
+// deletes asks the node what deleting a path would remove.
 func (s *Steps) deletes(ctx context.Context, t db.Task, path string) undone {
 	node, err := s.cfg.Node(*t.NodeID)
 	if err != nil {

@@ -16,16 +16,15 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// A grant holds for the workspace that the person could look at. The task's jail
-// stands still while it waits; the state that the workspace is in then is kept
-// with the calls that wait, and compared before the jail goes on: from then on
-// the agent's own processes may write. An answer may come before the jail stands
-// still: then the state is that of the answer. Where the node is away until the
-// answer has come, it is what the agent's last call left; where there was none,
-// the call is asked about again.
+// An approval is valid only for the workspace state that the approver could inspect. The
+// task's jail is frozen while the task waits. The state of the workspace is recorded with
+// the calls that wait, and compared before the jail is thawed: from then on the agent's
+// own processes may write. If the decision comes before the jail is frozen, the state is
+// recorded with the decision. If the node is offline until after the decision, the state
+// that the agent's last call left counts; if there is none, approval is requested again.
 
-// RecordWorkspace keeps the state of a waiting task's workspace with the calls that wait
-// for leave; with first, only with those that have none yet. The jail is frozen.
+// RecordWorkspace records the state of a waiting task's workspace with the calls that
+// wait for approval; with first, only with those that have none yet. The jail is frozen.
 func (s *Steps) RecordWorkspace(ctx context.Context, t db.Task, node machine.Link, first bool) error {
 	now, err := node.Snapshots().TakeSnapshot(ctx, &nodev1.TakeSnapshotRequest{JailId: t.JailID})
 	if err != nil {
@@ -39,12 +38,12 @@ func (s *Steps) RecordWorkspace(ctx context.Context, t db.Task, node machine.Lin
 	return nil
 }
 
-// lookTimeout is how long an answer waits for the node's look at the workspace.
+// lookTimeout is how long a decision waits for the node to record the workspace.
 const lookTimeout = 15 * time.Second
 
-// EnsureWorkspaceRecorded keeps the state of the workspace with a call that is about to be
-// allowed, where none was kept yet: the answer came before the task's jail stood
-// still. It says whether the node could not be asked. It implements inbox.Steps.
+// EnsureWorkspaceRecorded records the state of the workspace with a call that is about to
+// be approved if none was recorded yet, because the decision came before the task's jail
+// was frozen. unseen reports that the node could not be asked. It implements inbox.Steps.
 func (s *Steps) EnsureWorkspaceRecorded(ctx context.Context, orgID, stepID string) (unseen bool, err error) {
 	step, err := s.Get(ctx, orgID, stepID)
 	if err != nil || State(step.State) != Waiting || step.AskedState != nil || step.NodeID == nil ||
@@ -60,15 +59,15 @@ func (s *Steps) EnsureWorkspaceRecorded(ctx context.Context, orgID, stepID strin
 	}
 	switch err = fault.FromGRPC(err); {
 	case fault.Is(err, fault.Unavailable), fault.Is(err, fault.Deadline):
-		// What is known is what the agent's last call left.
+		// The last known state is the one that the agent's last call left.
 		now, err = s.lastKnownWorkspace(context.WithoutCancel(ctx), step)
 		if err != nil || now == nil {
 			return err == nil, err
 		}
 	case fault.Is(err, fault.NotFound):
-		now = &nodev1.TakeSnapshotResponse{} // there is no jail yet, or no more
+		now = &nodev1.TakeSnapshotResponse{} // there is no jail yet, or it was removed
 	case err != nil:
-		// No room, or a node that keeps no states: there is nothing to bind to.
+		// No space left, or a node that takes no snapshots: there is no state to bind to.
 		s.cfg.Log.Info("an approval is not bound to the workspace", "step_id", stepID, "reason", err)
 		return false, nil
 	}
@@ -80,8 +79,8 @@ func (s *Steps) EnsureWorkspaceRecorded(ctx context.Context, orgID, stepID strin
 	return false, nil
 }
 
-// lastKnownWorkspace returns the workspace as the last of the task's calls before a step
-// left it; nil where that is not known.
+// lastKnownWorkspace returns the workspace state that the task's last call before a step
+// left; nil if it is not known.
 func (s *Steps) lastKnownWorkspace(ctx context.Context, step db.Step) (*nodev1.TakeSnapshotResponse, error) {
 	at, err := s.cfg.Store.WorkspaceAt(ctx, db.WorkspaceAtParams{OrgID: step.OrgID, TaskID: step.TaskID, Turn: step.Turn})
 	switch {
@@ -93,12 +92,12 @@ func (s *Steps) lastKnownWorkspace(ctx context.Context, step db.Step) (*nodev1.T
 	return &nodev1.TakeSnapshotResponse{Snapshot: at.State, Record: at.Record}, nil
 }
 
-// unseenPart is the part of a grant's binding that no call has: the workspace as
-// nobody saw it.
+// unseenPart is a part of a binding that no call ever has: it marks a workspace that
+// could not be inspected.
 const unseenPart = "workspace_unseen"
 
-// unseenIn returns a binding that does not hold, since nobody could look at the
-// workspace.
+// unseenIn returns a binding that never matches, for a workspace that could not be
+// inspected.
 func unseenIn(binding json.RawMessage) (json.RawMessage, error) {
 	var parts map[string]string
 	if err := json.Unmarshal(binding, &parts); err != nil {
@@ -108,8 +107,9 @@ func unseenIn(binding json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(parts)
 }
 
-// reaskIfChanged has calls asked about again whose workspace is not what it was when
-// they were asked about. Where the task waited the jail is still frozen.
+// reaskIfChanged requests approval again for calls whose workspace differs from the one
+// that was recorded when approval was requested. If the task waited, its jail is still
+// frozen.
 func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease, t db.Task, node machine.Link) error {
 	asked, err := s.cfg.Store.GrantedAsAsked(ctx, db.GrantedAsAskedParams{OrgID: orgID, TaskID: t.ID})
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease
 	case fault.Is(err, fault.NotFound):
 		now = &nodev1.TakeSnapshotResponse{} // the jail was removed, and its workspace with it
 	case fault.Is(err, fault.Exhausted):
-		return nil // there is no room: the call itself is refused for that
+		return nil // no space left: the call itself is refused for that
 	case err != nil:
 		return fmt.Errorf("look at the workspace of %s: %w", t.ID, err)
 	}
@@ -133,8 +133,8 @@ func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease
 			return err
 		}
 		for _, one := range asked {
-			// Its first look has been: what the agent's own processes do from here on
-			// is no change of what was asked about.
+			// The workspace has been compared once: what the agent's own processes change
+			// from here on does not invalidate the approval.
 			if err := tx.ForgetAskedWorkspace(ctx, db.ForgetAskedWorkspaceParams{OrgID: orgID, ID: one.ID}); err != nil {
 				return fmt.Errorf("forget the workspace of step %s: %w", one.ID, err)
 			}
@@ -156,8 +156,8 @@ func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease
 	})
 }
 
-// reaskIfChangedWhileRunning is unchanged for a call that was allowed while its task ran on:
-// its attempt began before the answer.
+// reaskIfChangedWhileRunning is reaskIfChanged for a call that was approved while its
+// task was running: its attempt began before the decision.
 func (s *Steps) reaskIfChangedWhileRunning(ctx context.Context, orgID string, le lease.Lease, step db.Step) error {
 	node, err := s.node(ctx, step)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
-// maxRecords bounds the tasks of which a hub keeps in memory what they have
-// written. What is forgotten is read again from their steps.
+// maxRecords is the number of tasks whose written files a hub keeps in memory. An evicted
+// record is rebuilt from the task's steps.
 const maxRecords = 256
 
-// records keeps what tasks have written, so that each of their steps is read once.
+// records caches what tasks have written, so that each of their steps is read once.
 type records struct {
 	mu sync.Mutex
 	by map[string]written
 }
 
-// written is what a task has written up to a step; all steps to it have ended.
+// written is what a task has written up to a step; all steps up to it have ended.
 type written struct {
 	number int32
 	record shell.Record
@@ -49,13 +49,13 @@ func (r *records) put(taskID string, w written) {
 	}
 }
 
-// writtenAtOnce is how many steps are read at once.
+// writtenAtOnce is how many steps are read in one query.
 const writtenAtOnce = 500
 
-// writtenBefore returns what is known of the files that a task has written, by
-// tools for files and by scripts, before a step; by all of its steps where before
-// is 0. Steps that are yet to be made count: one that is decided now may run after
-// them. Settled says that there are none.
+// writtenBefore returns what is known of the files that a task has written, with file
+// tools and scripts, before a step, or in all of its steps if before is 0. Steps that
+// have not run yet count: a call that is decided now may run after them. settled reports
+// that there are no such steps.
 func (s *Steps) writtenBefore(ctx context.Context, q *db.Queries, t db.Task, before int32) (record shell.Record, settled bool, err error) {
 	from := s.written.get(t.ID)
 	if before > 0 && from.number >= before {
