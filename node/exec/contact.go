@@ -11,16 +11,16 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// While a node is cut off from its hub, each exec goes on for its offline
-// grace. The inits of the jails count it, since they outlive the daemon; what
-// they count from is the contact that the daemon tells them of.
+// While a node is cut off from its hub, each exec keeps running for its offline
+// grace period. The inits of the jails measure it, because they outlive the
+// daemon; it begins with the last contact that the daemon reported to them.
 
 const (
-	// defaultGrace is the offline grace of an exec that names none.
+	// defaultGrace is the offline grace period of an exec that sets none.
 	defaultGrace = 10 * time.Minute
-	// contactPause is the least time between two contacts that inits are told of.
+	// contactPause is the minimum time between two contacts reported to inits.
 	contactPause = time.Second
-	// contactTimeout bounds telling one init.
+	// contactTimeout limits the call that reports a contact to one init.
 	contactTimeout = 2 * time.Second
 )
 
@@ -34,8 +34,8 @@ func newContact() contact {
 	return contact{ever: &atomic.Bool{}, lately: &atomic.Bool{}, told: make(chan struct{}, 1)}
 }
 
-// grace returns how long an exec may go on without contact; 0 is for ever, for
-// a node that has no hub to be cut off from.
+// grace returns how long an exec may run without contact; 0 means without
+// limit, for a node that has no hub.
 func (c contact) grace(spec *nodev1.ExecSpec) time.Duration {
 	switch {
 	case !c.ever.Load() && spec.OfflineGrace == nil:
@@ -46,9 +46,9 @@ func (c contact) grace(spec *nodev1.ExecSpec) time.Duration {
 	return max(time.Millisecond, spec.GetOfflineGrace().AsDuration())
 }
 
-// Contact says that the node has contact with its hub at this moment. Whoever
-// keeps the link calls it when the link is made, and then every few seconds for
-// as long as it stands. It does not block.
+// Contact records that the node is in contact with its hub now. The owner of
+// the link calls it when the link is established, and then every few seconds
+// while it is up. It does not block.
 func (s *Service) Contact() {
 	s.contact.ever.Store(true)
 	s.contact.lately.Store(true)
@@ -58,8 +58,8 @@ func (s *Service) Contact() {
 	}
 }
 
-// relayContact tells the inits of all jails where something runs, until ctx
-// ends.
+// relayContact reports contacts to the inits of all jails in which something
+// runs, until ctx ends.
 func (s *Service) relayContact(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -98,7 +98,8 @@ func (s *Service) tellInits(ctx context.Context) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for init := range inits {
-		// One that does not answer counts on, which is what it is for.
+		// An init that does not respond keeps counting its grace period, as
+		// intended.
 		wg.Go(func() { _, _ = init.Contact(ctx, &initv1.ContactRequest{}) })
 	}
 	wg.Wait()

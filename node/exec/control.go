@@ -14,12 +14,12 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// control is the number of init's protocol from which on it takes terminals,
-// input and signals.
+// control is the version of init's protocol that introduced terminals, input
+// and signals.
 const control = 2
 
-// canTake refuses an exec that asks for what the jail's init, which may be of
-// an older release, does not know.
+// canTake rejects an exec that uses features that the jail's init, which may be
+// from an older release, does not support.
 func canTake(ctx context.Context, conn *jail.Init, spec *nodev1.ExecSpec) error {
 	if spec.GetPty() == nil && !spec.GetStdinOpen() && spec.GetOutputLimitBytes() == 0 && spec.OfflineGrace == nil {
 		return nil
@@ -39,7 +39,7 @@ func oldInit(jailID string) error {
 		WithFix("stop the jail once its commands have ended; the next command starts it anew").WithObject(jailID)
 }
 
-// running returns the init of an exec that runs.
+// running returns the spec and the init of a running exec.
 func (s *Service) running(ctx context.Context, id string) (*nodev1.ExecSpec, *jail.Init, error) {
 	rec, err := s.find(ctx, id)
 	if err != nil {
@@ -71,7 +71,7 @@ func hasEnded(id string) error {
 	return fault.New(fault.Precondition, "exec %s has ended", id).WithObject(id)
 }
 
-// fromInit returns what init said in the terms of the node's callers.
+// fromInit translates an error of init into one for the node's callers.
 func fromInit(doing string, spec *nodev1.ExecSpec, err error) error {
 	said := status.Convert(err).Message()
 	switch status.Code(err) {
@@ -119,8 +119,9 @@ func (s *Service) writeStdin(ctx context.Context, req *nodev1.WriteStdinRequest)
 	return &nodev1.WriteStdinResponse{Written: resp.GetWritten()}, nil
 }
 
-// wasWritten returns a call that is repeated after the exec's end, as the first
-// was answered; any other with why it cannot be.
+// wasWritten handles a write to an exec that has ended. If the data was already
+// written before the end, it returns the result of that write; otherwise it
+// returns why.
 func (s *Service) wasWritten(ctx context.Context, req *nodev1.WriteStdinRequest, why error) (*nodev1.WriteStdinResponse, error) {
 	if !fault.Is(why, fault.Precondition) {
 		return nil, why

@@ -12,12 +12,13 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// freezePatience bounds how long a kill waits for its jail to stand still.
+// freezePatience limits how long a kill waits for its jail to be frozen.
 const freezePatience = 500 * time.Millisecond
 
-// killFrozen kills an exec's tree while its whole jail stands still, so that
-// nothing of it can fork away, and answers what it was. Where that cannot be
-// done init does the killing, round by round; it does the waiting in any case.
+// killFrozen kills an exec's process tree while its jail is frozen, so that no
+// process can escape by forking. It returns the killed processes. If the jail
+// cannot be frozen, init kills the tree in rounds; init waits for its end in
+// either case.
 func (w *watch) killFrozen(ctx context.Context, conn *jail.Init, by string) []jail.Process {
 	spec := w.rec.GetSpec()
 	noted, err := conn.Kill(ctx, &initv1.KillRequest{ExecId: spec.GetExecId(), By: by, NoteOnly: true})
@@ -45,15 +46,15 @@ func (w *watch) killFrozen(ctx context.Context, conn *jail.Init, by string) []ja
 	for _, p := range tree {
 		_ = unix.Kill(p.PID, unix.SIGKILL)
 	}
-	// The rest of a jail that is held frozen stays so.
+	// If the jail is kept frozen, only the killed processes are thawed.
 	if err := w.s.jails.LetGo(spec.GetJailId(), append(tree, stub)); err != nil {
 		w.s.log.Warn("let go of what was killed in a frozen jail", "jail_id", spec.GetJailId(), "error", err)
 	}
 	return tree
 }
 
-// bury sees to it that an exec that nobody has asked for yet never starts: the
-// order to kill it has overtaken the one to start it.
+// bury records an exec that was never requested as killed, so that it never
+// starts: the request to kill it arrived before the request to start it.
 func (s *Service) bury(ctx context.Context, req *nodev1.KillExecRequest) (*nodev1.ExecRecord, error) {
 	if !execID.MatchString(req.GetExecId()) {
 		return nil, fault.New(fault.NotFound, "no exec %q on this node", req.GetExecId()).WithObject(req.GetExecId())
@@ -72,6 +73,6 @@ func (s *Service) bury(ctx context.Context, req *nodev1.KillExecRequest) (*nodev
 	return rec, err
 }
 
-// killedBefore is the start_error of an exec that was killed before anybody
-// asked for it.
+// killedBefore is the start_error of an exec that was killed before it was
+// requested.
 const killedBefore = "killed before it started"

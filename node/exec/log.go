@@ -13,7 +13,8 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// openLog opens the log of an exec, masked; os.ErrNotExist when it has none.
+// openLog opens the log of an exec, masked. It returns os.ErrNotExist if there
+// is none.
 func (s *Service) openLog(spec *nodev1.ExecSpec) (*execlog.Reader, error) {
 	dir, err := s.jails.OpenExec(spec.GetJailId(), spec.GetExecId())
 	if err != nil {
@@ -29,7 +30,7 @@ func (s *Service) openLog(spec *nodev1.ExecSpec) (*execlog.Reader, error) {
 }
 
 // findLog returns the log of an exec and, while it runs, its watch. Both are
-// nil when it never wrote anything.
+// nil if it never wrote anything.
 func (s *Service) findLog(ctx context.Context, id string) (*execlog.Reader, *watch, error) {
 	rec, err := s.find(ctx, id)
 	if err != nil {
@@ -40,7 +41,7 @@ func (s *Service) findLog(ctx context.Context, id string) (*execlog.Reader, *wat
 		if w, err = s.watching(ctx, rec); err != nil {
 			return nil, nil, err
 		}
-		// Its log is there once it is known to run.
+		// The log exists once the exec is known to be running.
 		if err := w.await(ctx, w.known); err != nil {
 			return nil, nil, err
 		}
@@ -58,7 +59,7 @@ func (s *Service) findLog(ctx context.Context, id string) (*execlog.Reader, *wat
 	return log, w, err
 }
 
-// logGone returns why an exec has no log; nil when it never wrote anything.
+// logGone returns why an exec has no log, or nil if it never wrote anything.
 func (s *Service) logGone(ctx context.Context, id string) error {
 	rec, err := s.find(ctx, id)
 	switch {
@@ -77,9 +78,9 @@ func logDeleted(id string, at *timestamppb.Timestamp) error {
 		WithFix("keep logs longer, or let them take more room, in the node's configuration").WithObject(id)
 }
 
-// MaxFollows is how many readers may follow logs at once: each has an open log and
-// a goroutine of the daemon's. Reading what is there is not counted, as steps do
-// when their command has ended.
+// MaxFollows limits how many readers may follow logs at once: each needs an
+// open log and a goroutine of the daemon. Reading existing output, as steps do
+// when their command has ended, is not counted.
 const MaxFollows = 256
 
 // ReadLog implements the service.
@@ -137,7 +138,7 @@ func validateRead(req *nodev1.ReadLogRequest) error {
 	return nil
 }
 
-// beginning returns the offset that a request begins at.
+// beginning returns the offset at which a request begins.
 func beginning(log *execlog.Reader, req *nodev1.ReadLogRequest) (int64, error) {
 	switch {
 	case req.Since != nil:
@@ -150,7 +151,7 @@ func beginning(log *execlog.Reader, req *nodev1.ReadLogRequest) (int64, error) {
 	return req.GetOffset(), nil
 }
 
-// chunk returns a run of a log as it travels.
+// chunk returns a chunk of a log as a response message.
 func chunk(c execlog.Chunk) *nodev1.ReadLogResponse {
 	out := &nodev1.ReadLogResponse{Offset: c.Offset}
 	if !c.Time.IsZero() {

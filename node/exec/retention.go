@@ -18,11 +18,13 @@ import (
 const (
 	defaultLogAge   = 7 * 24 * time.Hour
 	defaultLogBytes = 20 << 30
-	// leastAge is how long people's logs are kept whatever others write.
+	// leastAge is the minimum time that operators' logs are kept, whatever
+	// others write.
 	leastAge = 24 * time.Hour
 )
 
-// retention says which logs are kept: whole ones, since offsets never change.
+// retention decides which logs are kept. A log is kept or deleted as a whole,
+// because offsets never change.
 type retention struct {
 	age   time.Duration
 	bytes int64
@@ -46,12 +48,13 @@ func newRetention(cfg Config) (retention, error) {
 	return r, nil
 }
 
-// tooMany returns the records whose logs have to go: those that are too old,
-// and then, until the rest fit, the oldest of whoever has most. So a jail that
-// writes much loses its own logs before it costs anybody else's. Those of people
-// and of the machine itself are the evidence of what was done: they are apart,
-// and stay for leastAge while they take no more than half of the room. With a clock
-// that is not trusted no log is of age.
+// tooMany returns the records whose logs must be deleted: those that are too
+// old and then, until the rest fit, the oldest log of the owner with the most
+// bytes. A jail that writes much therefore loses its own logs before anybody
+// else's. Logs of people and of the machine itself are evidence of what was
+// done. They are counted separately, and are kept for at least leastAge while
+// they take no more than half of the room. If the clock is not trusted, no log
+// counts as too old.
 func (r retention) tooMany(records []*nodev1.ExecRecord, trusted bool) []*nodev1.ExecRecord {
 	var kept, gone []*nodev1.ExecRecord
 	total := int64(0)
@@ -110,7 +113,7 @@ func (r retention) tooMany(records []*nodev1.ExecRecord, trusted bool) []*nodev1
 	return gone
 }
 
-// owner is whose logs count together.
+// owner identifies whose logs are counted together.
 type owner struct {
 	jail   string
 	people bool
@@ -120,7 +123,8 @@ func ownerOf(spec *nodev1.ExecSpec) owner {
 	return owner{jail: spec.GetJailId(), people: spec.GetByPerson() || spec.GetJailId() == jail.HostID}
 }
 
-// logsOf is what logs an owner has, and those that may go, the newest first.
+// logsOf is the total size of an owner's logs, and those that may be deleted,
+// newest first.
 type logsOf struct {
 	bytes int64
 	loose []*nodev1.ExecRecord
@@ -128,8 +132,8 @@ type logsOf struct {
 
 func keptBytes(e *nodev1.Exec) int64 { return e.GetLogBytes() - e.GetLogDroppedBytes() }
 
-// trimLogs deletes the logs that are not to be kept. It is written down first:
-// a log that is missing is never without a word.
+// trimLogs deletes the logs that retention does not keep. It records each
+// deletion first, so that a missing log is always explained.
 func (s *Service) trimLogs(ctx context.Context) error {
 	records, err := s.ledger.Execs(ctx, "", false)
 	if err != nil {
@@ -154,8 +158,8 @@ func (s *Service) trimLogs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// deleteLog deletes an exec's log and leaves the rest of its folder, by which
-// init knows that it was started.
+// deleteLog deletes an exec's log and keeps the rest of its folder, from which
+// init knows that the exec was started.
 func (s *Service) deleteLog(spec *nodev1.ExecSpec) error {
 	dir, err := s.jails.OpenExec(spec.GetJailId(), spec.GetExecId())
 	if errors.Is(err, os.ErrNotExist) {
@@ -165,7 +169,8 @@ func (s *Service) deleteLog(spec *nodev1.ExecSpec) error {
 		return err
 	}
 	defer dir.Close()
-	// Who sees data sees its index too.
+	// The index is deleted last, so that a reader that sees data also sees the
+	// index.
 	for _, name := range []string{execlog.DataFile, execlog.IndexFile} {
 		if err := dir.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("delete the log of %s: %w", spec.GetExecId(), err)

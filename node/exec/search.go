@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// searchBudget is how much of a log one call looks at, and searchTime for how
-	// long: whoever asks goes on from where it ended.
+	// searchBudget limits how many bytes of a log one call searches, and
+	// searchTime how long it takes. The caller continues from where it ended.
 	searchBudget   = 1 << 30
 	searchTime     = 5 * time.Second
 	defaultMatches = 100

@@ -37,54 +37,58 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Config is what a Service works with. It owns none of it.
+// Config holds the dependencies and settings of a Service, which owns none of
+// them.
 type Config struct {
 	Ledger *ledger.Ledger
 	Jails  *jail.Manager
-	// Workspaces is told of what runs, so that its changes are recorded; nil for
-	// nobody.
+	// Workspaces records the changes of running commands; nil to record none.
 	Workspaces Workspaces
-	// Egress is told of what runs, and knows what it sent out; nil for nobody.
+	// Egress is notified of running commands and counts what they sent; nil for
+	// none.
 	Egress *egress.Proxy
-	// Ended, if set, is told of each exec that has ended. It must not wait.
+	// Ended, if set, is called with each exec that has ended. It must not
+	// block.
 	Ended func(e *nodev1.Exec)
-	// Log is where the service writes what it did by itself; nil for nowhere.
+	// Log receives the service's own log messages; nil discards them.
 	Log hclog.Logger
-	// CollectEvery is the pause between two collections of old results; 0 for
-	// an hour.
+	// CollectEvery is the interval between two collections of old results; 0
+	// means one hour.
 	CollectEvery time.Duration
-	// Mask hides secrets in what is read of logs; nil for what has the shape of
-	// one. The redactor that knows the values in use has it as its Mask.
+	// Mask masks secrets in output that is read; nil masks only text in the
+	// format of a key. For the values in use, pass the Mask method of the
+	// process's Redactor.
 	Mask execlog.Mask
-	// LogAge is how long the log of an exec that has ended is kept; 0 for 7
+	// LogAge is how long the log of an exec is kept after its end; 0 means 7
 	// days. Its result is kept as long as the ledger keeps it.
 	LogAge time.Duration
-	// LogBytes is how much the logs of ended execs may take together, the oldest
-	// of the jail that has most going first; 0 for 20 GiB.
+	// LogBytes limits the total size of the logs of ended execs; the oldest
+	// logs of the jail with the most bytes are deleted first. 0 means 20 GiB.
 	LogBytes int64
-	// OutputBytes is after how much output a command is killed, unless it asked
-	// for less; 0 for 4 GiB.
+	// OutputBytes is the amount of output after which a command is killed,
+	// unless its own limit is lower; 0 means 4 GiB.
 	OutputBytes int64
-	// Now is the wall clock, by which ages are told; nil for time.Now. After it was
-	// set, and after a start, nothing is deleted by its age for an hour of Uptime.
+	// Now is the wall clock, from which ages are computed; nil means time.Now.
+	// After it was set, and after a start, nothing is deleted because of its
+	// age for one hour of Uptime.
 	Now func() time.Time
-	// Uptime is the monotonic clock; nil for the time since NewService.
+	// Uptime is the monotonic clock; nil means the time since NewService.
 	Uptime func() time.Duration
 }
 
-// DefaultOutputBytes is after how much output a command is killed.
+// DefaultOutputBytes is the amount of output after which a command is killed.
 const DefaultOutputBytes = 4 << 30
 
 const (
 	defaultTimeout = 10 * time.Minute
 	defaultWait    = 20 * time.Second
-	// settleTimeout bounds how long Start waits to know how the execs of the
-	// daemon before it stand.
+	// settleTimeout limits how long Start waits to learn the state of the execs
+	// of an earlier daemon.
 	settleTimeout = 10 * time.Second
 )
 
-// Service implements nodev1.ExecServiceServer. It is a lifecycle.Service: it
-// serves once it is started.
+// Service implements nodev1.ExecServiceServer. It is a lifecycle.Service and
+// must be started before it serves calls.
 type Service struct {
 	lifecycle.Runner
 	nodev1.UnimplementedExecServiceServer
@@ -102,13 +106,14 @@ type Service struct {
 	search  *grep.Slots
 	output  int64 // bytes after which a command is killed
 	contact contact
-	// follows counts the readers that wait for more of a log.
+	// follows counts the readers that are waiting for more of a log.
 	follows atomic.Int64
-	// recorded are those whose end the hub has on record, until the ledger knows;
-	// guarded by mu. Lost with the daemon, they are only kept for longer.
+	// recorded are the execs whose end the hub has stored and the ledger does
+	// not know yet; guarded by mu. If the daemon dies and loses them, their
+	// results are only kept longer.
 	recorded []string
 
-	// finished takes the ends of execs to the ledger.
+	// finished passes the ends of execs to recordEnds.
 	finished chan *nodev1.Exec
 
 	mu   sync.Mutex
@@ -155,8 +160,8 @@ func NewService(cfg Config) (*Service, error) {
 	}, nil
 }
 
-// Start finds again what an earlier daemon left running, and answers when it
-// knows how each exec stands, or after 10 seconds.
+// Start finds the execs that an earlier daemon left running. It returns when
+// the state of each is known, or after 10 seconds.
 func (s *Service) Start(ctx context.Context) error {
 	records, err := s.ledger.Execs(ctx, "", true)
 	if err != nil {
@@ -197,8 +202,8 @@ func settle(ctx context.Context, found []*watch) {
 	}
 }
 
-// loop brings ends to the ledger, collects old results, and at the end waits
-// for the watches.
+// loop writes ends to the ledger, collects old results and, when it stops,
+// waits for the watches.
 func (s *Service) loop(ctx context.Context) error {
 	recorded := make(chan struct{})
 	go func() {
@@ -233,12 +238,12 @@ func (s *Service) loop(ctx context.Context) error {
 	return nil
 }
 
-// gatherEnds is how long ends are gathered for one write of the ledger. They
-// are on disk meanwhile, in init's own files, and a write of each would have
-// to be waited for by the starts of others.
+// gatherEnds is how long ends are gathered for one write to the ledger. Until
+// then they are on disk in init's own files. Separate writes would delay the
+// starts of other execs.
 const gatherEnds = 20 * time.Millisecond
 
-// recordEnds takes ends to the ledger until it is given nil.
+// recordEnds writes ends to the ledger until it receives nil.
 func (s *Service) recordEnds() {
 	for end := range s.finished {
 		var ends []*nodev1.Exec
@@ -259,8 +264,8 @@ func (s *Service) recordEnds() {
 	}
 }
 
-// recordSome writes ends down; what cannot be written stays known here, and is
-// found again by the next daemon.
+// recordSome writes ends to the ledger. Those that cannot be written remain in
+// memory, and the next daemon finds them again.
 func (s *Service) recordSome(ends []*nodev1.Exec) {
 	if len(ends) == 0 {
 		return
@@ -276,15 +281,15 @@ func (s *Service) recordSome(ends []*nodev1.Exec) {
 	}
 }
 
-// Recorded notes whose ends the hub has on record. It does not block.
+// Recorded notes the execs whose end the hub has stored. It does not block.
 func (s *Service) Recorded(ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.recorded = append(s.recorded, ids...)
 }
 
-// tellLedger takes what the hub has on record to the ledger: now and then, for
-// many at once, since only collection asks for it.
+// tellLedger writes the ids from Recorded to the ledger. It does so
+// periodically and in batches, because only the collection reads them.
 func (s *Service) tellLedger(ctx context.Context) {
 	s.mu.Lock()
 	ids := s.recorded
@@ -298,7 +303,7 @@ func (s *Service) tellLedger(ctx context.Context) {
 	}
 }
 
-// collectOnce forgets what was kept long enough, with its log.
+// collectOnce deletes results and logs whose retention has passed.
 func (s *Service) collectOnce(ctx context.Context) {
 	s.tellLedger(ctx)
 	if jump := s.clocks.look(); jump != 0 {
@@ -312,7 +317,8 @@ func (s *Service) collectOnce(ctx context.Context) {
 	}
 }
 
-// forgetResults deletes the results whose time is over, with their logs.
+// forgetResults deletes the results whose retention has passed, with their
+// logs.
 func (s *Service) forgetResults(ctx context.Context) {
 	gone, err := s.ledger.Collect(ctx, s.contact.lately.Swap(false))
 	if err != nil {
@@ -352,7 +358,7 @@ func (s *Service) start(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.Exe
 		out, err := s.stands(ctx, rec)
 		return out, true, err
 	}
-	// A jail that cannot take it is said before anything is recorded.
+	// An error about the jail is returned before anything is recorded.
 	conn, err := s.jails.InitToStart(ctx, spec.GetJailId())
 	if err != nil {
 		return nil, false, err
@@ -370,8 +376,8 @@ func (s *Service) start(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.Exe
 	return w.exec(), existed, nil
 }
 
-// accept records an exec and has it watched, which starts it. It is one step
-// for all callers of an id: the second finds the watch of the first.
+// accept records an exec and creates its watch, which starts it. It is atomic
+// for all callers with the same id: the second one gets the watch of the first.
 func (s *Service) accept(ctx context.Context, spec *nodev1.ExecSpec, conn *jail.Init) (*watch, bool, error) {
 	s.mu.Lock()
 	if s.ctx == nil {
@@ -400,7 +406,7 @@ func (s *Service) accept(ctx context.Context, spec *nodev1.ExecSpec, conn *jail.
 	return w, existed, nil
 }
 
-// stands returns how a recorded exec stands now.
+// stands returns the current state of a recorded exec.
 func (s *Service) stands(ctx context.Context, rec *nodev1.ExecRecord) (*nodev1.Exec, error) {
 	if rec.GetResult() != nil {
 		return rec.GetResult(), nil
@@ -428,7 +434,7 @@ func (s *Service) watching(ctx context.Context, rec *nodev1.ExecRecord) (*watch,
 		w.askedBy(ctx)
 		return w, nil
 	}
-	// It may have ended since the record was read.
+	// It may have ended after the record was read.
 	now, err := s.ledger.GetExec(ctx, id)
 	if err != nil {
 		return nil, err
@@ -556,7 +562,8 @@ func (s *Service) kill(ctx context.Context, req *nodev1.KillExecRequest) (*nodev
 	return w.kill(ctx, req.GetBy())
 }
 
-// fail is the edge: what is not for callers' eyes is logged here.
+// fail maps an error to one for the caller, and logs those that callers must
+// not see.
 func (s *Service) fail(doing string, err error) error {
 	if fault.As(err) == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		s.log.Error(doing, "error", err)

@@ -10,7 +10,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// request returns what init is asked to start.
+// request returns the request with which init starts an exec.
 func (s *Service) request(spec *nodev1.ExecSpec, proxied bool) *initv1.StartRequest {
 	uid, gid := s.jails.User()
 	timeout := defaultTimeout
@@ -33,8 +33,8 @@ func (s *Service) request(spec *nodev1.ExecSpec, proxied bool) *initv1.StartRequ
 	}
 }
 
-// outputLimit returns after how much output a command is killed: the node's
-// bound, or a lower one of its own.
+// outputLimit returns the amount of output after which a command is killed: the
+// node's limit, or the exec's own if it is lower.
 func (s *Service) outputLimit(spec *nodev1.ExecSpec) int64 {
 	if own := spec.GetOutputLimitBytes(); own > 0 {
 		return min(own, s.output)
@@ -42,7 +42,7 @@ func (s *Service) outputLimit(spec *nodev1.ExecSpec) int64 {
 	return s.output
 }
 
-// fromStatus returns an exec as init tells of it.
+// fromStatus returns an exec with the state that init reports.
 func fromStatus(rec *nodev1.ExecRecord, st *initv1.Status) *nodev1.Exec {
 	out := &nodev1.Exec{
 		ExecId: rec.GetSpec().GetExecId(), JailId: rec.GetSpec().GetJailId(),

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxWords bounds argv and env together: the kernel takes about 2 MB, and
-	// says so itself when a command is over its own limit.
+	// maxWords limits argv and env together: the kernel accepts about 2 MB, and
+	// reports an error itself if a command exceeds its own limit.
 	maxWords   = 2 << 20
 	maxStdin   = 1 << 20
 	maxTimeout = 7 * 24 * time.Hour
@@ -25,7 +25,7 @@ const (
 
 var execID = regexp.MustCompile(`^[a-z][a-z0-9_.-]{1,63}$`)
 
-// validate refuses what no command can be made of.
+// validate rejects a spec from which no command can be made.
 func validate(s *nodev1.ExecSpec) error {
 	id := s.GetExecId()
 	bad := func(field, format string, args ...any) *fault.Error {
@@ -98,7 +98,7 @@ func validatePty(p *nodev1.Pty) *fault.Error {
 	return nil
 }
 
-// parseUser returns a user and group of a jail; 0 for the jail's own.
+// parseUser parses a user and group of a jail; 0 means the jail's default.
 func parseUser(text string) (uid, gid uint32, err error) {
 	if text == "" {
 		return 0, 0, nil
@@ -123,7 +123,7 @@ func parseUser(text string) (uid, gid uint32, err error) {
 	return uid, gid, nil
 }
 
-// validateHost refuses a command on the machine itself that is under nobody's
+// validateHost rejects a command on the host that does not hold the node's
 // lock.
 func validateHost(s *nodev1.ExecSpec) error {
 	lock := s.GetHostLock()

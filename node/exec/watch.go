@@ -42,14 +42,16 @@ type watch struct {
 }
 
 const (
-	// retryPause is how long a watch waits for a neighbour that does not answer.
+	// retryPause is how long a watch waits after init or containerd did not
+	// respond.
 	retryPause = 500 * time.Millisecond
-	// againPause is how long it waits when something just changed under it.
+	// againPause is how long it waits after a state that changed while it was
+	// read.
 	againPause = 5 * time.Millisecond
 )
 
-// watch follows an exec; with conn it is one just recorded, to be started. It
-// is called with s.mu held, while s.ctx is set.
+// watch creates the watch of an exec. With conn, the exec was just recorded and
+// is to be started. The caller must hold s.mu, and s.ctx must be set.
 func (s *Service) watch(rec *nodev1.ExecRecord, conn *jail.Init) *watch {
 	id := rec.GetSpec().GetExecId()
 	if w := s.live[id]; w != nil {
@@ -85,8 +87,9 @@ func (w *watch) exec() *nodev1.Exec {
 	return w.now
 }
 
-// askedBy notes on whose behalf the exec runs: the record does not say, and a
-// daemon that starts anew learns of it when somebody asks again.
+// askedBy notes the correlation id and trace context of the caller. The record
+// does not contain them, so a restarted daemon learns them with the next call
+// for the exec.
 func (w *watch) askedBy(ctx context.Context) {
 	if id := logging.Correlation(ctx); id != "" {
 		w.mu.Lock()
@@ -119,7 +122,7 @@ func (w *watch) await(ctx context.Context, ch <-chan struct{}) error {
 	}
 }
 
-// set records how a running exec stands.
+// set records the current state of a running exec.
 func (w *watch) set(now *nodev1.Exec, conn *jail.Init) {
 	w.mu.Lock()
 	if w.now.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
@@ -132,8 +135,8 @@ func (w *watch) set(now *nodev1.Exec, conn *jail.Init) {
 	w.once.Do(func() { close(w.known) })
 }
 
-// run finds out what became of the exec, again and again while its neighbours
-// come and go, until it has ended or the service stops.
+// run determines the state of the exec, with retries while init or containerd
+// are unavailable, until the exec has ended or the service stops.
 func (w *watch) run(ctx context.Context, conn *jail.Init) {
 	var final *nodev1.Exec
 	for {
@@ -168,8 +171,9 @@ func (w *watch) run(ctx context.Context, conn *jail.Init) {
 	if w.s.egress != nil {
 		final.Egress = w.s.egress.End(final.GetJailId(), final.GetExecId())
 	}
-	// Those who wait are told first: init, or the machine's boot id, has it on
-	// disk already. The ledger follows, and only then is the watch forgotten.
+	// Waiting callers get the result first: init's file, or the machine's boot
+	// id, is on disk already. Then the ledger is written, and only then is the
+	// watch removed.
 	w.set(final, nil)
 	close(w.done)
 	w.s.ended(final)
@@ -188,7 +192,7 @@ func (w *watch) begin(ctx context.Context, conn *jail.Init) (*nodev1.Exec, error
 	case codes.OK:
 		return w.follow(ctx, conn, resp.GetStatus())
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
-		// Init answered that it started nothing and recorded nothing.
+		// Init replied that it started nothing and recorded nothing.
 		return w.end(nodev1.EndReason_END_REASON_START_FAILED, func(e *nodev1.Exec) {
 			e.StartError = status.Convert(err).Message()
 		}), nil
@@ -197,11 +201,11 @@ func (w *watch) begin(ctx context.Context, conn *jail.Init) (*nodev1.Exec, error
 			return w.end(nodev1.EndReason_END_REASON_NOT_STARTED, nil), nil
 		}
 	}
-	// Init died meanwhile, or knows of it from before: its files tell.
+	// Init died, or knows the exec from before: its files show what happened.
 	return nil, nil
 }
 
-// follow waits for the end of what init runs.
+// follow waits for the end of an exec that init runs.
 func (w *watch) follow(ctx context.Context, conn *jail.Init, st *initv1.Status) (*nodev1.Exec, error) {
 	for !st.GetEnded() {
 		w.set(fromStatus(w.rec, st), conn)
@@ -214,7 +218,8 @@ func (w *watch) follow(ctx context.Context, conn *jail.Init, st *initv1.Status) 
 	return w.fromEnd(st, conn), nil
 }
 
-// fromEnd returns the end that init tells of, and whether it was for memory.
+// fromEnd returns the end that init reports, and records whether it was for
+// memory.
 func (w *watch) fromEnd(st *initv1.Status, conn *jail.Init) *nodev1.Exec {
 	out := fromStatus(w.rec, st)
 	killed := out.GetSignal() == int32(syscall.SIGKILL) || out.GetExitCode() == 128+int32(syscall.SIGKILL)
@@ -230,7 +235,8 @@ func (w *watch) fromEnd(st *initv1.Status, conn *jail.Init) *nodev1.Exec {
 	return out
 }
 
-// countOOM notes how many processes of the jail were killed for memory before.
+// countOOM notes how many processes of the jail had been killed for memory
+// before.
 func (w *watch) countOOM(conn *jail.Init) {
 	n, err := conn.OOMKills()
 	if err != nil {
@@ -241,9 +247,9 @@ func (w *watch) countOOM(conn *jail.Init) {
 	w.mu.Unlock()
 }
 
-// resolve finds out how an exec stands that nobody here has followed, or whose
-// init went away. It answers its end, or neither end nor error when it is
-// worth asking again at once.
+// resolve determines the state of an exec that this daemon has not followed, or
+// whose init is gone. It returns its end, or neither an end nor an error if the
+// caller should retry at once.
 func (w *watch) resolve(ctx context.Context) (*nodev1.Exec, error) {
 	spec := w.rec.GetSpec()
 	started, end, err := w.files()
@@ -272,7 +278,8 @@ func (w *watch) resolve(ctx context.Context) (*nodev1.Exec, error) {
 		if conn.Instance == w.rec.GetInitInstance() && !started {
 			return w.begin(ctx, conn)
 		}
-		// Another init has the jail now. What the one before it wrote is final.
+		// Another init runs in the jail now. What the previous one wrote is
+		// final.
 		return w.afterJail(ctx, started)
 	}
 	if conn.Alive() {
@@ -283,7 +290,7 @@ func (w *watch) resolve(ctx context.Context) (*nodev1.Exec, error) {
 
 // afterJail returns the end of an exec whose init is gone.
 func (w *watch) afterJail(ctx context.Context, started bool) (*nodev1.Exec, error) {
-	// It may have written its last between the first look and its death.
+	// It may have written the end between the first read and its death.
 	again, end, err := w.files()
 	if err != nil {
 		return nil, err
@@ -306,7 +313,7 @@ func (w *watch) afterJail(ctx context.Context, started bool) (*nodev1.Exec, erro
 	return w.end(nodev1.EndReason_END_REASON_JAIL_LOST, nil), nil
 }
 
-// end returns an end that the daemon concludes.
+// end returns an end that the daemon itself determined.
 func (w *watch) end(why nodev1.EndReason, more func(*nodev1.Exec)) *nodev1.Exec {
 	out := proto.CloneOf(w.exec())
 	out.State, out.EndReason, out.EndedAt = nodev1.ExecState_EXEC_STATE_ENDED, why, timestamppb.Now()
@@ -330,11 +337,12 @@ func (w *watch) logBytes() int64 {
 	return size
 }
 
-// maxStatus bounds what is read of a status: it holds a few numbers and lines.
+// maxStatus limits how many bytes of a status are read: it holds a few numbers
+// and lines.
 const maxStatus = 1 << 20
 
-// files returns what init wrote of an exec: whether it was started, which is
-// whether it has a folder, and its end, nil when there is none.
+// files returns what init wrote about an exec: whether it was started, that is,
+// whether it has a folder, and its end, or nil if there is none.
 func (w *watch) files() (started bool, end *initv1.Status, err error) {
 	spec := w.rec.GetSpec()
 	dir, err := w.s.jails.OpenExec(spec.GetJailId(), spec.GetExecId())
@@ -364,7 +372,8 @@ func (w *watch) files() (started bool, end *initv1.Status, err error) {
 	return true, end, nil
 }
 
-// refresh asks init how a running exec stands; what cannot be asked stays.
+// refresh asks init for the state of a running exec. If init cannot be asked,
+// the known state remains.
 func (w *watch) refresh(ctx context.Context) {
 	w.mu.Lock()
 	conn, running := w.conn, w.now.GetState() == nodev1.ExecState_EXEC_STATE_RUNNING
@@ -378,7 +387,7 @@ func (w *watch) refresh(ctx context.Context) {
 	}
 }
 
-// kill ends the whole tree and answers when it is gone.
+// kill ends the whole tree and returns when it has ended.
 func (w *watch) kill(ctx context.Context, by string) (*nodev1.Exec, error) {
 	w.mu.Lock()
 	conn, running := w.conn, w.now.GetState() == nodev1.ExecState_EXEC_STATE_RUNNING
@@ -391,7 +400,7 @@ func (w *watch) kill(ctx context.Context, by string) (*nodev1.Exec, error) {
 			return fromStatus(w.rec, resp.GetStatus()), nil
 		}
 	}
-	// Gone, or its init is: the watch says which.
+	// The exec has ended or its init has died: the watch finds out which.
 	if err := w.await(ctx, w.done); err != nil {
 		return nil, err
 	}

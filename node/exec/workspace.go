@@ -9,18 +9,19 @@ import (
 
 // Workspaces records what commands change in the workspaces of their jails.
 type Workspaces interface {
-	// Begin is called before a command is started. With keep the workspace is
-	// recorded as it is; an error refuses the command.
+	// Begin is called before a command is started. If keep is set, it records
+	// the current workspace; an error refuses the command.
 	Begin(ctx context.Context, jailID, execID string, keep bool) error
 	// Resume is called for a command that an earlier daemon started.
 	Resume(ctx context.Context, jailID, execID string) error
-	// End is called when nothing of a command is left, before anybody is told;
-	// it answers what changed, with keep.
+	// End is called after the last process of a command has exited and before
+	// its result is published. If keep is set, it returns the changes.
 	End(ctx context.Context, jailID, execID string, keep bool) *nodev1.WorkspaceChange
 }
 
-// recordBefore records the workspace before the command is started. What
-// cannot be taken back later is not run: the end that it answers says why.
+// recordBefore records the workspace before the command is started. If that
+// fails, the command is not run, because its changes could not be undone:
+// recordBefore returns an end that says why.
 func (w *watch) recordBefore(ctx context.Context) (refusal *nodev1.Exec, err error) {
 	spec := w.rec.GetSpec()
 	if w.s.spaces == nil {
@@ -39,8 +40,9 @@ func (w *watch) recordBefore(ctx context.Context) (refusal *nodev1.Exec, err err
 	return w.end(nodev1.EndReason_END_REASON_START_FAILED, func(e *nodev1.Exec) { e.StartError = why }), nil
 }
 
-// resume tells of what an earlier daemon started, all of it before anything
-// new: whatever changed since may be of any of them.
+// resume reports the execs that an earlier daemon started to Workspaces, all of
+// them before any new one, because each of them may have made the changes since
+// the last snapshot.
 func (s *Service) resume(ctx context.Context, records []*nodev1.ExecRecord) {
 	if s.spaces == nil {
 		return
@@ -53,7 +55,7 @@ func (s *Service) resume(ctx context.Context, records []*nodev1.ExecRecord) {
 	}
 }
 
-// recordAfter adds to an end what the command changed.
+// recordAfter adds what the command changed to its end.
 func (w *watch) recordAfter(ctx context.Context, final *nodev1.Exec) {
 	if w.s.spaces == nil {
 		return
