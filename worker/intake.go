@@ -3,7 +3,7 @@ package worker
 import "sync"
 
 // intake reports whether a worker takes new tasks: shut while it is drained, and while
-// its machine is under pressure. Those it has go on.
+// its machine is under pressure. Those it has continue.
 type intake struct {
 	mu               sync.Mutex
 	drained, pressed bool

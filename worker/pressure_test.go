@@ -14,8 +14,8 @@ import (
 )
 
 // A worker tells its hub of pressure at once, the first time and later, takes
-// nothing new meanwhile, and says when it is over. Renewals are minutes apart
-// here: none of this waits for one.
+// nothing new in the meantime, and says when it is over. Renewals are minutes
+// apart here: none of this waits for one.
 func TestAWorkerUnderPressureTakesNothingNew(t *testing.T) {
 	t.Parallel()
 	var free atomic.Uint64

@@ -12,7 +12,7 @@ import (
 const missable = 3
 
 // Ready returns what this worker needs to take on tasks, as it is now. What it
-// has goes on for as long as its leases last.
+// has continues for as long as its leases last.
 func (w *Worker) Ready() []metricsserver.ReadinessCheck {
 	hub, bus := metricsserver.ReadinessCheck{What: "hub"}, metricsserver.ReadinessCheck{What: "wake-ups"}
 	interval := w.registered.Load().GetRenewInterval().AsDuration()

@@ -84,7 +84,7 @@ func newWorker(cfg Config, client *sdk.Client) *Worker {
 func (w *Worker) Start(ctx context.Context) error { return w.Run(ctx, w.run) }
 
 func (w *Worker) run(ctx context.Context) error {
-	// Renewals go on until the last task has been handed back.
+	// Renewals continue until the last task has been handed back.
 	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	var renewer sync.WaitGroup
 	defer renewer.Wait()
@@ -133,7 +133,7 @@ func ended(ctx context.Context, err error) error {
 }
 
 // register makes the worker known, as who it was before where the hub still
-// remembers. It answers an error only when trying again would not help.
+// remembers. It returns an error only when trying again would not help.
 func (w *Worker) register(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		req := &deckhandv1.RegisterWorkerRequest{

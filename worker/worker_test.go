@@ -199,7 +199,7 @@ func TestAStoppedWorkerHandsItsTasksBack(t *testing.T) {
 	require.Zero(t, task.Stale)
 	close(release)
 
-	// Started again, the same worker goes on with it.
+	// Started again, the same worker continues with it.
 	require.NoError(t, w.Start(t.Context()))
 	hub.Wake(t, "task_1")
 	task = hub.WaitState(t, "task_1", succeeded)

@@ -10,8 +10,9 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/hubtest"
 )
 
-// A task that waits for a person holds no slot: another one runs on the
-// only slot meanwhile, and the first goes on with the same history afterwards.
+// A task that waits for a person holds no slot: another one runs on the only
+// slot in the meantime, and the first continues with the same history
+// afterwards.
 func TestATaskThatWaitsForAPersonHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	const asks = `

@@ -62,7 +62,7 @@ type verifier struct {
 	ended          bool
 }
 
-// Verify reads an export or a receipt, and answers what it says if it is, byte
+// Verify reads an export or a receipt, and returns what it says if it is, byte
 // by byte, what the owner of its key has made. key, if not nil, is whose it has
 // to be. A *Broken says where it is not.
 func Verify(r io.Reader, key ed25519.PublicKey) (Report, error) {

@@ -48,7 +48,7 @@ func (p Policy) bound(n int) time.Duration {
 	return min(bound, limit)
 }
 
-// Wait sleeps for d or until the context ends, and answers the context's error
+// Wait sleeps for d or until the context ends, and returns the context's error
 // in the second case.
 func Wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -67,8 +67,8 @@ const (
 	maxLog = 10 << 20
 )
 
-// Process is the daemon as a service. Start adopts it or starts it and answers
-// when it is ready; Stop answers when it has ended.
+// Process is the daemon as a service. Start adopts it or starts it and returns
+// when it is ready; Stop returns when it has ended.
 type Process struct {
 	lifecycle.Runner
 

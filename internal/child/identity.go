@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Identity names a process for ever: pids are used again, but not in the same
+// Identity names a process forever: pids are used again, but not in the same
 // boot with the same start time.
 type Identity struct {
 	BootID string
@@ -37,8 +37,8 @@ func Of(pid int) (Identity, error) {
 	return id, nil
 }
 
-// Read returns what a pid file says. A file that is absent, or was cut short
-// by the machine's end, answers the zero Identity, which is never alive.
+// Read returns what a pid file says. A file that is absent, or was cut short by
+// the machine's end, returns the zero Identity, which is never alive.
 func Read(path string) (Identity, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

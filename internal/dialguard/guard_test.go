@@ -48,7 +48,7 @@ func TestOnlyPublicAddressesAreReached(t *testing.T) {
 }
 
 // resolver is a DNS server that answers each question for an IPv4 address with
-// the next of its addresses, and the last for ever.
+// the next of its addresses, and the last forever.
 func resolver(t *testing.T, answers ...string) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -65,8 +65,8 @@ const (
 	FileConflict       Code = "AGENT_026"
 	Killed             Code = "AGENT_027"
 
-	// WatchSlow ends a watch whose caller does not read: it may go on from its
-	// cursor.
+	// WatchSlow ends a watch whose caller does not read: it may continue from
+	// its cursor.
 	WatchSlow Code = "WATCH_SLOW"
 	// CursorExpired refuses a watch whose cursor has missed events that were
 	// deleted.

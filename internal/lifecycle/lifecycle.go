@@ -27,7 +27,7 @@ type Service interface {
 	// Start returns when the service is ready to serve. The context bounds its
 	// whole life, not only its start.
 	Start(ctx context.Context) error
-	// Stop asks the service to end and answers when it has.
+	// Stop asks the service to end and returns when it has.
 	Stop()
 	// Done is closed when a started service has ended, by whatever cause.
 	Done() <-chan struct{}
@@ -87,7 +87,7 @@ func (r *Runner) Stop() {
 }
 
 // Done is closed when the function has returned. Before the first Run it is
-// nil, which blocks for ever.
+// nil, which blocks forever.
 func (r *Runner) Done() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

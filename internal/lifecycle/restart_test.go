@@ -14,7 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
-// lives is a service whose n-th run lasts for the n-th time, and then for ever;
+// lives is a service whose n-th run lasts for the n-th time, and then forever;
 // a negative one is a start that fails.
 type lives struct {
 	lifecycle.Runner

@@ -43,7 +43,7 @@ func LetGo() {
 	if err != nil {
 		return
 	}
-	// A program that was replaced meanwhile is still what is mapped.
+	// A program that was replaced in the meantime is still what is mapped.
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return

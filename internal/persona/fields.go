@@ -208,7 +208,7 @@ func (d *decoder) mode(n *yaml.Node) Mode {
 	return Mode(value)
 }
 
-// approvals reads when a person is asked, and answers the tools' names where
+// approvals reads when a person is asked, and returns the tools' names where
 // they stand.
 func (d *decoder) approvals(n *yaml.Node, a *Approvals) (tools []*yaml.Node) {
 	d.mapping(n, "approvals", []field{
@@ -233,7 +233,7 @@ func (d *decoder) approvals(n *yaml.Node, a *Approvals) (tools []*yaml.Node) {
 // MaxDepth is the deepest tree of subtasks that a persona may allow.
 const MaxDepth = 32
 
-// agents reads whom the agent may work with, and answers their names where they
+// agents reads whom the agent may work with, and returns their names where they
 // stand.
 func (d *decoder) agents(n *yaml.Node, a *Agents) (named []*yaml.Node) {
 	names := func(key string) func(n *yaml.Node, value string) {

@@ -165,7 +165,7 @@ func (d *decoder) words(n *yaml.Node, key string) []string {
 	return out
 }
 
-// env reads variables, and answers them as NAME=value in order.
+// env reads variables, and returns them as NAME=value in order.
 func (d *decoder) env(n *yaml.Node, key string) []string {
 	if n.Kind != yaml.MappingNode || len(n.Content) > 2*64 {
 		d.problems.add(n.Line, "%s must be at most 64 names and values, such as LANG: C", key)

@@ -184,8 +184,8 @@ type field struct {
 	set func(n *yaml.Node)
 }
 
-// mapping reads the keys of n. where names n in messages; empty for the top.
-// It answers the lines of the keys it met.
+// mapping reads the keys of n. where names n in messages; empty for the top. It
+// returns the lines of the keys it met.
 func (d *decoder) mapping(n *yaml.Node, where string, fields []field) map[string]int {
 	met := map[string]int{}
 	if n.Kind != yaml.MappingNode {

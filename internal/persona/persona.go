@@ -87,8 +87,8 @@ type Persona struct {
 	Jail      Jail
 	// Egress is where its commands may connect to: nowhere, unless it says more.
 	Egress allowlist.List
-	// OfflineGrace is how long a command goes on while its node is cut off from
-	// the hub; 0 for the node's own 10 minutes.
+	// OfflineGrace is how long a command continues while its node is cut off
+	// from the hub; 0 for the node's own 10 minutes.
 	OfflineGrace time.Duration
 	// OutputBytes is after how much output a command is stopped; 0 for the node's
 	// own limit, which it cannot exceed.
@@ -120,7 +120,7 @@ type OnTimeout string
 
 // What may happen. That the call is made is not among it: silence is no leave.
 const (
-	// RejectCall lets the agent go on without the call.
+	// RejectCall lets the agent continue without the call.
 	RejectCall OnTimeout = "reject"
 	// StopTask ends the task.
 	StopTask OnTimeout = "stop"

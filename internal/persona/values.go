@@ -11,7 +11,7 @@ import (
 )
 
 // This file reads single values. Each function reports what is wrong with n,
-// calling it key, and answers the zero value then.
+// calling it key, and returns the zero value then.
 
 func (d *decoder) text(n *yaml.Node, key string, most int) string {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {

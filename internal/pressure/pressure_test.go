@@ -90,7 +90,7 @@ func watched(t *testing.T) *machine {
 	return m
 }
 
-// after has the watch look again, so much later, and answers what it says.
+// after has the watch look again, so much later, and returns what it says.
 func (m *machine) after(d time.Duration) string {
 	m.now = m.now.Add(d)
 	m.tick <- m.now

@@ -28,7 +28,7 @@ const (
 )
 
 // tokens are the shapes of redact.go, but for private keys. What is masked in
-// place may go on for as long as its body does.
+// place may continue for as long as its body does.
 var tokens = []token{
 	newToken("dh", each(letters[26:], "_"), base32, 20),
 	newToken("sk-", []string{"ant-"}, letters+digits+"_-", 16),
@@ -57,8 +57,8 @@ func each(first, then string) []string {
 	return out
 }
 
-// Mask masks every secret in p in place, each byte of it but line ends by
-// a star, so that offsets hold. It answers how many bytes of p are settled: the
+// Mask masks every secret in p in place, each byte of it but line ends by a
+// star, so that offsets hold. It returns how many bytes of p are settled: the
 // rest is the beginning of what may become a secret with the bytes that come
 // after p, and is at most MaskReach long.
 //
@@ -130,7 +130,7 @@ func unfinished(p, whole []byte) int {
 	return len(p)
 }
 
-// mask masks what has the token's shape and answers where an unfinished one
+// mask masks what has the token's shape and returns where an unfinished one
 // begins.
 func (t *token) mask(p []byte) (open int) {
 	open = unfinished(p, []byte(t.begin+"x"))

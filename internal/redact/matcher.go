@@ -15,8 +15,8 @@ type matcher struct {
 	// than the shortest has, and block how many bytes at its end are looked up.
 	window, block int
 	hashBits      int
-	// shift is how far the window may go on, by the hash of its last bytes; 0
-	// where patterns may begin with it. heads and next chain those.
+	// shift is how far the window may continue, by the hash of its last bytes;
+	// 0 where patterns may begin with it. heads and next chain those.
 	shift       []uint8
 	heads, next []int32
 	// begins are the patterns by their first minHeld bytes, and longest is the

@@ -39,7 +39,7 @@ var shapes = regexp.MustCompile(strings.Join([]string{
 }, "|"))
 
 // begins is how the shapes begin: looking for that is much cheaper than trying
-// them. The shortest has three bytes, and goes on with one of its body.
+// them. The shortest has three bytes, and continues with one of its body.
 var begins = sync.OnceValue(func() *matcher {
 	patterns := []string{string(keyBegin)}
 	for _, t := range tokens {
@@ -218,7 +218,7 @@ func masked(m matchers, s string) string {
 
 // Value returns a copy of a JSON value (nil, bool, number, string, []any,
 // map[string]any) with every secret in its strings masked. Keys are names: they
-// stay what they are, but for a token or key of a known shape.
+// stay what they are, except for a token or key of a known shape.
 func (r *Redactor) Value(v any) any {
 	switch v := v.(type) {
 	case string:

@@ -250,7 +250,7 @@ func quote(s string) string {
 // than a thousand checks. It holds nothing that could not be computed again.
 var schemas cache
 
-// maxSchemas bounds the cache; past it, it starts anew.
+// maxSchemas bounds the cache; past it, it starts again.
 const maxSchemas = 1000
 
 type cache struct {

@@ -32,8 +32,8 @@ func Of(ctx context.Context) string {
 	return carrier[Header]
 }
 
-// With returns a context that goes on with a trace; the same one where the text
-// is empty or no trace context.
+// With returns a context that continues with a trace; the same one where the
+// text is empty or no trace context.
 func With(ctx context.Context, text string) context.Context {
 	if text == "" {
 		return ctx

@@ -79,7 +79,7 @@ func (t *Tracer) Start(ctx context.Context) error {
 	})
 }
 
-// often are calls that come all the time, or last for ever: they make no spans.
+// often are calls that come all the time, or last forever: they make no spans.
 var often = []string{"/RenewLeases", "/PublishThinking", "/RecordEvents", "/Watch", "/WatchNodeTelemetry", "/OpenTerminal"}
 
 // Interceptors make a span of each call of the API, at either end, in the trace

@@ -86,7 +86,7 @@ func (c Config) Complete(context.Context) (*Daemon, error) {
 }
 
 // Start implements lifecycle.Service: it adopts or starts containerd and
-// answers when it serves.
+// returns when it serves.
 func (d *Daemon) Start(ctx context.Context) error {
 	if err := os.WriteFile(d.configFile(), []byte(d.config()), 0o600); err != nil {
 		return fmt.Errorf("write containerd's configuration: %w", err)

@@ -30,7 +30,7 @@ const (
 )
 
 // Main runs the command line of deckhand-node until SIGINT or SIGTERM, and
-// answers its exit code. Errors are one line on errs.
+// returns its exit code. Errors are one line on errs.
 func Main(ctx context.Context, args []string, out, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -48,7 +48,8 @@ func Main(ctx context.Context, args []string, out, errs io.Writer) int {
 		return exitDone
 	}
 	line := strings.ReplaceAll(strings.TrimSpace(redactor.String(err.Error())), "\n", "; ")
-	// Nobody is left to tell when standard error is gone.
+	// If standard error cannot be written to, there is no other place to report
+	// it.
 	_, _ = fmt.Fprintln(errs, "error: "+line)
 	return exitCode(err)
 }

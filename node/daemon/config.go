@@ -39,11 +39,11 @@ type Config struct {
 	// HubURL is the hub's API, http or https. It is needed to enrol; afterwards
 	// it may be empty for the one of the enrolment.
 	HubURL string `koanf:"hub-url"`
-	// EdgeAddress is the host:port of the hub's edge, where the link is dialled;
-	// empty for what the hub told at enrolment.
+	// EdgeAddress is the host:port of the hub's edge, which the link dials;
+	// empty means the address that the hub returned at enrolment.
 	EdgeAddress string `koanf:"edge-address"`
-	// JoinToken enrols this machine. An enrolled one does not look at it, but to
-	// make sure that it is of the same hub.
+	// JoinToken enrols this machine. If the machine is already enrolled, the
+	// token is only checked to be of the same hub.
 	JoinToken config.Secret `koanf:"join-token"`
 	// Name is the node's, unique in its organisation; empty for the host name.
 	Name string `koanf:"name"`
@@ -72,17 +72,19 @@ type Config struct {
 	// SkillsDir is a folder of skills, each with a SKILL.md, that jails see
 	// read-only; empty for none.
 	SkillsDir string `koanf:"skills-dir"`
-	// SoftWorkspaces makes workspaces plain folders, whose size is not held.
+	// SoftWorkspaces makes workspaces plain folders, whose size limit is not
+	// enforced.
 	SoftWorkspaces bool `koanf:"soft-workspaces"`
 	// InitPath is a deckhand-init to use instead of the embedded one.
 	InitPath string `koanf:"init-path"`
 	// IdleStop is after how long a jail in which nothing runs is stopped; 0 for
 	// 30 minutes, negative for never.
 	IdleStop time.Duration `koanf:"idle-stop"`
-	// KeepResults is how long what a command came to is kept once the hub has it
-	// on record as well (without, it is 30 days), KeepLogs how long
-	// its output is, and KeepLogBytes how much all of that may take, the oldest of
-	// the jail that has most going first. Zero: 7 days, 7 days, 20 GiB.
+	// KeepResults is how long the result of a command is kept after the hub has
+	// recorded it (results that the hub has not recorded are kept for 30 days).
+	// KeepLogs is how long its output is kept, and KeepLogBytes limits the
+	// total size of all output; the oldest output of the jail with the most is
+	// deleted first. Zero: 7 days, 7 days, 20 GiB.
 	KeepResults  time.Duration `koanf:"keep-results"`
 	KeepLogs     time.Duration `koanf:"keep-logs"`
 	KeepLogBytes int64         `koanf:"keep-log-bytes"`
@@ -93,7 +95,7 @@ type Config struct {
 	// in one workspace. Zero: 7 days, 20 GiB.
 	KeepChanges      time.Duration `koanf:"keep-changes"`
 	KeepChangesBytes int64         `koanf:"keep-changes-bytes"`
-	// NoHostMode refuses all commands outside of jails, whoever asks.
+	// NoHostMode refuses all commands outside of jails, for every user.
 	NoHostMode bool `koanf:"no-host-mode"`
 	// Pressure is from when on nothing new may start on this machine. The disk is
 	// that of DataDir.
@@ -112,8 +114,8 @@ type Config struct {
 	MakeJoinToken func(ctx context.Context) (string, error) `koanf:"-"`
 	// Measure reads the machine's figures; nil for the real ones.
 	Measure func(ctx context.Context) (pressure.Figures, error) `koanf:"-"`
-	// NotifySocket is where systemd is told how the daemon does (sd_notify(3));
-	// empty for nowhere.
+	// NotifySocket is the socket on which systemd receives the daemon's status
+	// (sd_notify(3)); empty for none.
 	NotifySocket string       `koanf:"-"`
 	Log          hclog.Logger `koanf:"-"`
 	// Redact masks what is read of command logs; nil for the shapes of keys only.

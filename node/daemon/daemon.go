@@ -223,7 +223,8 @@ func (d *Daemon) Start(ctx context.Context) error {
 // NodeID returns the id that the hub gave this node; empty before Start.
 func (d *Daemon) NodeID() string { return d.identity.NodeID() }
 
-// Stop ends the link in order and closes what Complete opened. Commands go on.
+// Stop ends the link in order and closes what Complete opened. Commands
+// continue.
 func (d *Daemon) Stop() {
 	d.Runner.Stop()
 	_ = d.close()
@@ -261,9 +262,9 @@ type enrolFailure struct{ error }
 
 func (e enrolFailure) Unwrap() error { return e.error }
 
-// enrol sees to it that the hub knows this machine. One that is enrolled needs
-// no token and looks at none, but to refuse another hub's, and to use it when
-// its certificate has lapsed.
+// enrol ensures that the hub knows this machine. One that is enrolled needs no
+// token and looks at none, but to refuse another hub's, and to use it when its
+// certificate has expired.
 func (d *Daemon) enrol(ctx context.Context) error {
 	text := d.cfg.JoinToken.Reveal()
 	if d.identity.Enrolled() {
@@ -294,7 +295,7 @@ func (d *Daemon) enrolAgain(ctx context.Context, text string) error {
 		return err
 	}
 	if d.identity.Lapsed() && d.cfg.HubURL != "" {
-		// If this fails, the link goes on trying by the lapsed certificate.
+		// If this fails, the link continues trying by the lapsed certificate.
 		if err := d.identity.Enrol(ctx, d.enrolment(text)); err != nil {
 			d.cfg.Log.Warn("cannot enrol again with the join token", "error", err)
 		}

@@ -149,7 +149,7 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// run runs deckhand-node with flags, and answers its exit code and what it
+// run runs deckhand-node with flags, and returns its exit code and what it
 // said.
 func run(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()

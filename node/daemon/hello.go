@@ -13,8 +13,8 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// hello describes this node at the beginning of a session. A containerd that
-// is down costs the list of jails and not the session: what runs goes on, and
+// hello describes this node at the beginning of a session. A containerd that is
+// down costs the list of jails and not the session: what runs continues, and
 // can be watched and killed.
 func (d *Daemon) hello(ctx context.Context) (*nodev1.SessionResponse_Hello, error) {
 	host, err := os.Hostname()

@@ -32,7 +32,7 @@ const (
 	environmentName = "node.env"
 )
 
-// install is what "deckhand-node install" was told.
+// install holds the flags of "deckhand-node install".
 type install struct {
 	UnitDir   string        `koanf:"unit-dir"`
 	ConfigDir string        `koanf:"config-dir"`

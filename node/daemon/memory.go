@@ -29,8 +29,9 @@ func keepSmall() {
 	debug.SetMemoryLimit(memoryLimit)
 }
 
-// settle gives back what the start, and later work, took, until ctx ends. The
-// pause grows while that is of no use, since work goes on.
+// settle returns unused memory to the kernel until ctx ends: what the start,
+// and later work, needed. The pause between two attempts grows while the
+// process stays above restingBytes.
 func settle(ctx context.Context) {
 	for pause := settlePause; backoff.Wait(ctx, pause) == nil; {
 		if memtrim.Bytes() <= restingBytes {

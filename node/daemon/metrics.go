@@ -68,7 +68,7 @@ func newMetrics(r prometheus.Registerer, now nodeState) *metrics {
 	return m
 }
 
-// diskFree returns how many bytes may be written; 0 when that cannot be told.
+// diskFree returns how many bytes may be written; 0 if that is not known.
 func diskFree(dir string) float64 {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil {

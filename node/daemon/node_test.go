@@ -23,7 +23,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// systemd listens as systemd does and answers what it was told next.
+// systemd listens as systemd does and returns what it was told next.
 func systemd(t *testing.T, address string) func() string {
 	t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
@@ -169,7 +169,7 @@ func newExecsOn(t *testing.T, jails *jail.Manager) (*exec.Service, *ledger.Ledge
 }
 
 // A drained node makes no new jail, and what works in those that it has
-// goes on to its end.
+// continues to its end.
 func TestADrainedNodeTakesNothingNew(t *testing.T) {
 	t.Parallel()
 	execs, jails := newExecs(t)

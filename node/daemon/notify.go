@@ -10,12 +10,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// notifier tells systemd how the daemon does (sd_notify(3)). Its watchdog is
-// fed by contact with the hub and by nothing else: a daemon that has lost its
-// hub for as long as WatchdogSec is started anew, which costs no command
-// anything and cures whatever kept it away that a restart can cure.
+// notifier reports the daemon's status to systemd (sd_notify(3)). Only contact
+// with the hub feeds the watchdog: systemd restarts a daemon that has had no
+// contact for WatchdogSec. A restart ends no command, and repairs every cause
+// of the lost contact that a restart can repair.
 //
-// One without a socket does nothing.
+// Without a socket a notifier does nothing.
 type notifier struct {
 	address string
 	log     hclog.Logger
@@ -33,7 +33,7 @@ func (n *notifier) ready() { n.send("READY=1\nSTATUS=Waiting for the hub") }
 // stopping says that it ends in order.
 func (n *notifier) stopping() { n.send("STOPPING=1") }
 
-// linked says how the link stands.
+// linked reports whether the link is connected.
 func (n *notifier) linked(connected bool) {
 	status := "STATUS=No link to the hub; commands go on"
 	if connected {

@@ -6,8 +6,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 )
 
-// ready returns what this node needs to take work, as it is now. What runs goes
-// on without any of it.
+// ready returns what this node needs to take work, as it is now. What runs
+// continues without any of it.
 func (d *Daemon) ready() []metricsserver.ReadinessCheck {
 	link, disk := metricsserver.ReadinessCheck{What: "link"}, metricsserver.ReadinessCheck{What: "disk"}
 	if !d.linked.Load() {

@@ -22,7 +22,7 @@ func (d *Daemon) shownSkills() map[string]string {
 	return shown
 }
 
-// The hub takes no more skills than this, and no longer texts.
+// The hub accepts no more skills than this, and no longer texts.
 const (
 	maxSkills = 100
 	maxText   = 1024 // characters
@@ -33,7 +33,7 @@ func cut(text string) string {
 	return string(r[:min(len(r), maxText)])
 }
 
-// helloSkills returns what the hub is told of the skills.
+// helloSkills returns the skills as they are reported to the hub.
 func (d *Daemon) helloSkills() []*nodev1.SessionResponse_Skill {
 	told := d.skills[:min(len(d.skills), maxSkills)]
 	out := make([]*nodev1.SessionResponse_Skill, len(told))

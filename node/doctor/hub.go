@@ -44,7 +44,7 @@ func certificate(_ context.Context, c Config) Finding {
 	return ok(says)
 }
 
-// ask asks the hub whether it is there, and answers its clock.
+// ask asks the hub whether it is there, and returns its clock.
 func (c Config) ask(ctx context.Context) (time.Time, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.HubURL+"/healthz", nil)
 	if err != nil {

@@ -18,7 +18,7 @@ type conn struct {
 	net.Conn
 
 	jail *jail
-	// judge is of one that leads out: it says whether rules allow it.
+	// judge decides, for an outgoing connection, whether rules allow it.
 	judge func(l *allowlist.List) *allowlist.Refusal
 	count atomic.Pointer[counter] // of what passes, if it leads out
 
@@ -29,8 +29,8 @@ type conn struct {
 	once sync.Once
 }
 
-// Read waits no longer than a connection may stand idle, unless its user has
-// said how long.
+// Read waits no longer than a connection may be idle, unless its user has set a
+// deadline.
 func (c *conn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	if !c.asked {
@@ -72,8 +72,8 @@ func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 // SetWriteDeadline does nothing: writing has its own.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// linger shortens how long it may stand idle: its user has said all there is to
-// say.
+// linger shortens how long the connection may be idle: its user has sent
+// everything.
 func (c *conn) linger() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *conn) Close() (err error) {
 	return err
 }
 
-// lingers is how many patiences a half-closed connection may stand idle.
+// lingers is how many times the Patience a half-closed connection may be idle.
 const lingers = 3
 
 // listener takes the connections of a jail's commands, as many as it may have.

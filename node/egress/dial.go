@@ -22,7 +22,7 @@ const (
 	leastTry = 2 * time.Second
 )
 
-// errGone is of a jail that is not served any more.
+// errGone is returned for a jail that is not served any more.
 var errGone = errors.New("the jail has ended")
 
 // dial connects to a target that is allowed, by an address that is. judge says
@@ -96,8 +96,9 @@ func (j *jail) dialAddr(ctx context.Context, to netip.AddrPort, left int, judge 
 	if c == nil {
 		return nil, errors.Join(errGone, got.Close())
 	}
-	// The rules may have changed, or the jail been cut, since they were asked:
-	// from here on whoever does that finds the connection.
+	// The rules may have changed, or the jail may have been cut off, since they
+	// were checked. From here on, a change of either finds the connection in
+	// the list.
 	if refusal := judge(j.rules()); refusal != nil {
 		return nil, errors.Join(refusal, c.Close())
 	}
@@ -107,7 +108,7 @@ func (j *jail) dialAddr(ctx context.Context, to netip.AddrPort, left int, judge 
 	return c, nil
 }
 
-// lookUp returns the addresses that a target stands for, at least one.
+// lookUp returns the addresses to which a target resolves, at least one.
 func (p *Proxy) lookUp(ctx context.Context, t allowlist.Target) ([]netip.Addr, error) {
 	if t.Addr.IsValid() {
 		return []netip.Addr{t.Addr}, nil
@@ -130,7 +131,7 @@ func (p *Proxy) lookUp(ctx context.Context, t allowlist.Target) ([]netip.Addr, e
 	return out, nil
 }
 
-// own is the addresses of this machine, whoever asks.
+// own is the list of this machine's addresses, shared by all proxies.
 var own = &ownAddrs{}
 
 // ownFor is how long the machine's addresses are taken to stay the same.

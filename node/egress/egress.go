@@ -50,15 +50,16 @@ type Config struct {
 	// MaxConns is how many connections one jail may have at once, MaxAll how many
 	// all may; 0 for 1 024 and 8 192.
 	MaxConns, MaxAll int
-	// Patience is how long somebody may take to say what they want, to be
-	// connected to, or to take what is sent to them; 0 for 20 seconds.
+	// Patience is how long a client may take to send its request, a target to
+	// accept the connection, and either to receive data; 0 means 20 seconds.
 	Patience time.Duration
-	// Idle is how long a connection may stand with nothing sent either way; 0 for
-	// 15 minutes.
+	// Idle is how long a connection may be open with nothing sent in either
+	// direction; 0 means 15 minutes.
 	Idle time.Duration
-	// Special are the addresses of special kinds, such as 127.0.0.0/8 and
-	// 169.254.169.254, that the node's operator lets jails reach where their rules
-	// name them; empty for none. Those of private networks need no such word.
+	// Special are the special addresses, such as 127.0.0.0/8 and
+	// 169.254.169.254, that the node's operator lets jails reach if their rules
+	// name them; empty for none. Addresses of private networks need no such
+	// permission.
 	Special []netip.Prefix
 	// Log is where the proxy writes what it did by itself; nil for nowhere.
 	Log hclog.Logger
@@ -139,7 +140,7 @@ func (p *Proxy) Start(ctx context.Context) error {
 
 // Serve takes the connections of a jail, until Leave, as its rules allow. The
 // listener is the proxy's from then on, also with an error. A jail that was
-// served before is served anew.
+// served before is served again.
 func (p *Proxy) Serve(id string, l net.Listener, rules *nodev1.Egress) error {
 	list, err := listOf(rules)
 	if err != nil {

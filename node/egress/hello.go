@@ -27,9 +27,9 @@ var accessDenied = []byte{21, 3, 1, 0, 2, 2, 49}
 // errSeen ends a handshake once it has said what is wanted of it.
 var errSeen = errors.New("seen")
 
-// readHello reads the client's first message of TLS, and answers all that it
-// read and the name in it; empty for none. The parser is the standard library's,
-// which is made a server that never answers.
+// readHello reads the client's first TLS message. It returns all bytes read and
+// the server name in the message, or "" if it has none. It uses the parser of
+// the standard library, through a TLS server that never replies.
 func readHello(from io.Reader) (read []byte, name string, err error) {
 	r := &recorder{from: from}
 	seen := false

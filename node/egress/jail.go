@@ -51,7 +51,7 @@ func newJail(p *Proxy, id string, list *allowlist.List) *jail {
 	return j
 }
 
-// serverOf returns a server of HTTP that is patient with nobody.
+// serverOf returns an HTTP server with strict time limits.
 func (p *Proxy) serverOf(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: p.cfg.Patience, IdleTimeout: p.cfg.Idle, MaxHeaderBytes: maxHeader,
@@ -90,7 +90,7 @@ func (j *jail) change(list *allowlist.List) {
 	j.endConns(func(c *conn) bool { return c.judge != nil && c.judge(list) != nil })
 }
 
-// endConns ends some connections, and does not wait for whoever uses them.
+// endConns closes some connections, without waiting for their users.
 func (j *jail) endConns(which func(c *conn) bool) {
 	j.mu.Lock()
 	var ending []*conn
@@ -105,7 +105,8 @@ func (j *jail) endConns(which func(c *conn) bool) {
 	}
 }
 
-// keep takes a connection up; nil when there may be no more.
+// keep adds a connection to the jail's list; it returns nil if the jail has too
+// many.
 func (j *jail) keep(c *conn) *conn {
 	c.jail, c.idle = j, j.p.cfg.Idle
 	j.mu.Lock()
@@ -166,7 +167,7 @@ func (j *jail) isCut(w http.ResponseWriter) bool {
 	return true
 }
 
-// execOf returns the exec that a command says it is of.
+// execOf returns the id of the exec that a command names in its credentials.
 func execOf(credentials string) string {
 	scheme, encoded, _ := strings.Cut(credentials, " ")
 	raw, err := base64.StdEncoding.DecodeString(encoded)
@@ -189,7 +190,7 @@ func (j *jail) plain(w http.ResponseWriter, r *http.Request, who asker) {
 		return
 	}
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		// Whatever else it is, what comes after would be judged by nobody.
+		// After an upgrade, the data that follows would not be checked.
 		r.Header.Del("Upgrade")
 	}
 	count := who.counter(t)
@@ -248,7 +249,7 @@ func (j *jail) failed(w http.ResponseWriter, who asker, t allowlist.Target, meth
 	}
 }
 
-// say answers a command in words.
+// say replies to a command with a text.
 func say(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

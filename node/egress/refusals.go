@@ -17,8 +17,8 @@ const (
 	loggedEvery  = time.Minute
 )
 
-// refusals logs what is refused to a jail. A command can ask for thousands of
-// connections a second: each line says how many it stands for.
+// refusals logs what is refused to a jail. A command can cause thousands of
+// refusals per second, so each line states how many it represents.
 type refusals struct {
 	log       hclog.Logger
 	jail      string

@@ -135,7 +135,7 @@ func (r *rig) get(c *http.Client, url string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// connect opens a tunnel and answers how that went; the connection is positioned
+// connect opens a tunnel and returns how that went; the connection is positioned
 // after the answer's header.
 func (r *rig) connect(to string) (*http.Response, net.Conn, *bufio.Reader) {
 	r.t.Helper()

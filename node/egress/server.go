@@ -94,7 +94,8 @@ func (p *Proxy) through(ctx context.Context, open *nodev1.TunnelRequest_Open) (*
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "host %.100q is no name and no address", open.GetHost())
 	}
-	// What the hub names is allowed, whatever the jail's own rules are.
+	// Targets that the hub names are allowed, whatever the jail's own rules
+	// are.
 	own := &allowlist.List{}
 	if open.GetPrivate() {
 		own.Rules = []allowlist.Rule{{Host: t.Host, Ports: []uint16{t.Port}, Private: !t.Addr.IsValid()}}

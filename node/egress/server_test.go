@@ -34,7 +34,7 @@ func (r *rig) hub() nodev1.EgressServiceClient {
 	return nodev1.NewEgressServiceClient(cc)
 }
 
-// open opens a tunnel and answers how that went.
+// open opens a tunnel and returns how that went.
 func open(t *testing.T, hub nodev1.EgressServiceClient, jail, host, port string, private bool) (nodev1.EgressService_TunnelClient, error) {
 	t.Helper()
 	number, err := strconv.ParseUint(port, 10, 16)

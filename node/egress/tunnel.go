@@ -28,7 +28,7 @@ func (j *jail) connect(w http.ResponseWriter, r *http.Request, who asker) {
 		j.refuse(w, who, t.String(), r.Method, refusal)
 		return
 	}
-	// What is in it is not known yet; of TLS, nothing ever is.
+	// The protocol inside is not known yet; inside TLS it never will be.
 	var opaque atomic.Bool
 	up, err := j.dial(r.Context(), t, func(l *allowlist.List) *allowlist.Refusal {
 		if opaque.Load() {
@@ -99,7 +99,7 @@ func (j *jail) lookInto(client *conn, from *bufio.Reader, up *conn, t allowlist.
 
 func suggestForward(t allowlist.Target) string { return fmt.Sprintf("egress: {tcp: [%q]}", t) }
 
-// refuseTunnel ends a tunnel that stands already.
+// refuseTunnel ends a tunnel that is already open.
 func (j *jail) refuseTunnel(client *conn, who asker, t allowlist.Target, why *allowlist.Refusal, last []byte) {
 	who.refused(t.String(), http.MethodConnect, why)
 	j.refusals.note(t.String(), http.MethodConnect, why)
@@ -107,8 +107,8 @@ func (j *jail) refuseTunnel(client *conn, who asker, t allowlist.Target, why *al
 	_ = client.Close()
 }
 
-// firstBytes tell what is spoken: no request of HTTP and no record of TLS is
-// shorter.
+// firstBytes is enough to recognise the protocol: every HTTP request and every
+// TLS record is at least as long.
 const firstBytes = 4
 
 func isHTTP(first []byte) bool {

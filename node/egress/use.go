@@ -11,7 +11,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// What is kept of one exec.
+// Limits of what is recorded about one exec.
 const (
 	maxHosts    = 100
 	maxRefusals = 50
@@ -128,7 +128,7 @@ func (a asker) refused(host, method string, why *allowlist.Refusal) {
 	}
 }
 
-// clean shortens what a command said, so that it can be told.
+// clean shortens text that a command sent, so that it can be logged.
 func clean(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
 }

@@ -16,7 +16,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// write gives an exec input and answers how much it has been given in all.
+// write gives an exec input and returns how much it has been given in all.
 func (n *node) write(id string, offset int64, text string, eof bool) int64 {
 	n.tb.Helper()
 	resp, err := n.api.WriteStdin(n.tb.Context(), &nodev1.WriteStdinRequest{ExecId: id, Offset: offset, Data: []byte(text), Eof: eof})
@@ -232,8 +232,8 @@ func TestACommandThatWritesTooMuchIsStopped(t *testing.T) {
 	require.Equal(t, "", strings.TrimSpace(text), "nothing runs on")
 }
 
-// Cut off for longer than its grace, a command is stopped, daemon or no
-// daemon; one with contact goes on.
+// Cut off for longer than its grace, a command is stopped, daemon or no daemon;
+// one with contact continues.
 func TestTheOfflineGraceIsCountedFromTheLastContact(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -65,7 +65,7 @@ func TestAFullDiskLeavesRoomForControl(t *testing.T) {
 
 // A whole node on a file system of its own that is full to the last block: what
 // runs can be seen, held, killed and stopped, nothing new is begun, and when
-// there is room again all goes on.
+// there is room again all continues.
 func TestAFullFileSystemTakesControlFromNobody(t *testing.T) {
 	t.Parallel()
 	n := prepared(t)

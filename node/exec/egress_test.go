@@ -321,7 +321,7 @@ print(len(f.read()))`, port))
 	}
 	out, text := n.run(say(5432))
 	assert.NotZero(t, out.GetExitCode(), "it is not there yet: %s", text)
-	// A command that runs keeps a jail as it is, but for its egress.
+	// A command that runs keeps a jail as it is, except for its egress.
 	stays := shell(spec.GetJailId(), "echo here; sleep 3333")
 	n.startExec(stays)
 	n.until(stays.GetExecId(), "here\n")

@@ -60,7 +60,7 @@ func (n *node) goesOn(id string) {
 const counting = `echo begun; while :; do echo .; sleep 0.01; done`
 
 // A jail is frozen for as long as anybody holds it, whatever becomes of the
-// daemon, and its init answers meanwhile.
+// daemon, and its init answers in the meantime.
 func TestAJailIsFrozenAsLongAsAnybodyHoldsIt(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

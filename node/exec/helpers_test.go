@@ -123,7 +123,7 @@ func (n *node) stop() {
 	n.undo = nil
 }
 
-// ensure makes a jail and answers its id.
+// ensure makes a jail and returns its id.
 func (n *node) ensure(change ...func(*nodev1.JailSpec)) string {
 	n.tb.Helper()
 	spec := jailtest.Spec(ident.New("jail"))
@@ -156,7 +156,7 @@ func (n *node) wait(id string) *nodev1.Exec {
 	return resp.GetExec()
 }
 
-// run runs a command to its end and answers it with its output.
+// run runs a command to its end and returns it with its output.
 func (n *node) run(spec *nodev1.ExecSpec) (*nodev1.Exec, string) {
 	n.tb.Helper()
 	n.startExec(spec)
@@ -164,7 +164,7 @@ func (n *node) run(spec *nodev1.ExecSpec) (*nodev1.Exec, string) {
 	return out, string(n.log(spec.GetExecId(), false)[0])
 }
 
-// sh runs a script to its end and answers its exit code and whole output.
+// sh runs a script to its end and returns its exit code and whole output.
 func (n *node) sh(jailID, script string) (int32, string) {
 	n.tb.Helper()
 	out, text := n.run(shell(jailID, script))

@@ -238,7 +238,7 @@ func TestALineThatDoesNotEnd(t *testing.T) {
 	_, err = io.Copy(want, io.MultiReader(io.LimitReader(same('x'), size), strings.NewReader("needle")))
 	require.NoError(t, err)
 	require.Equal(t, want.Sum(nil), sum.Sum(nil))
-	// A search ends after a while, and says where to go on.
+	// A search ends after a while, and says where to continue.
 	var found []*nodev1.LogMatch
 	for offset, complete := int64(0), false; !complete; {
 		resp, err := n.api.SearchLog(t.Context(), &nodev1.SearchLogRequest{ExecId: spec.GetExecId(), Pattern: "needle", Offset: offset})

@@ -14,9 +14,9 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// A jail gets more memory as it runs, and with it what was killed before
-// fits. What runs in it goes on, the other limits stay, and so it is for the
-// daemon after this one.
+// A jail gets more memory as it runs, and with it what was killed before fits.
+// What runs in it continues, the other limits stay, and so it is for the daemon
+// after this one.
 func TestAJailGetsMoreMemoryAsItRuns(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -106,7 +106,7 @@ func TestAfterARebootNobodyKnows(t *testing.T) {
 }
 
 // The jail's init dies: the jail is lost, the log whole, and the next Ensure
-// makes the jail anew around the same workspace.
+// makes the jail again around the same workspace.
 func TestTheDeathOfInitLosesTheJailAndNoLog(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -96,7 +96,8 @@ func TestWhatIsKeptOfLogsFits(t *testing.T) {
 }
 
 // A wall clock that is set by days, either way, makes no log one of age for an hour
-// of uptime; what is too much goes meanwhile. Time that passes on both clocks does.
+// of uptime; what is too much goes in the meantime. Time that passes on both clocks
+// does.
 func TestLogsAreNotOfAgeAtOnceWhenTheClockIsSet(t *testing.T) {
 	t.Parallel()
 	wall, up := retentionNow, time.Duration(0)

@@ -84,8 +84,8 @@ func TestACommandsChangesAreKnownAndTakenBack(t *testing.T) {
 	require.Equal(t, "one\nunrecorded\n", text)
 }
 
-// A process that goes on in the background stands still while the workspace is
-// looked at, and whose change it was is not claimed to be known.
+// A process that continues in the background stands still while the workspace
+// is looked at, and whose change it was is not claimed to be known.
 func TestAWriterInTheBackground(t *testing.T) {
 	t.Parallel()
 	n := prepared(t)

@@ -35,7 +35,7 @@ const (
 // Stream is where bytes were read from.
 type Stream uint8
 
-// The streams. Unknown is of bytes that no record tells of.
+// The streams. Unknown is for bytes that no record describes.
 const (
 	Unknown Stream = 0
 	Stdout  Stream = 1
@@ -43,7 +43,7 @@ const (
 	PTY     Stream = 3
 )
 
-// Records that tell of no bytes have these instead of a stream.
+// Records that describe no bytes have these instead of a stream.
 const (
 	// Gap is output that is not there.
 	Gap Stream = 16
@@ -122,9 +122,10 @@ type Chunk struct {
 	Time time.Time
 	// Data is valid until the next call.
 	Data []byte
-	// To is of a Gap the first offset that is not missing, and Reason why.
+	// To is the first offset after a Gap that is not missing, and Reason is its
+	// cause.
 	To     int64
 	Reason Reason
-	// Rows and Cols are of a Resize.
+	// Rows and Cols are set for a Resize.
 	Rows, Cols uint16
 }

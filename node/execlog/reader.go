@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Reader reads a log, be it finished or still being written. It holds the
-// files open: a log that is deleted meanwhile is read to its end. A Reader is
+// Reader reads a log, be it finished or still being written. It holds the files
+// open: a log that is deleted in the meantime is read to its end. A Reader is
 // for one goroutine.
 type Reader struct {
 	data  *os.File
@@ -92,7 +92,7 @@ type Range struct {
 	// Limit is how many bytes to read at most; 0 for no limit.
 	Limit int64
 	// Ended is closed when nothing more will be written; nil when that is so
-	// already. With Ended, Read goes on until then.
+	// already. With Ended, Read continues until then.
 	Ended <-chan struct{}
 	// Live says that the log is being written although Ended is nil: what may
 	// be the beginning of a secret at its end is left out.
@@ -100,7 +100,7 @@ type Range struct {
 }
 
 // Read calls yield with the output in a range, in order, each byte once. It
-// stops at yield's first error and answers it.
+// stops at yield's first error and returns it.
 func (r *Reader) Read(ctx context.Context, rng Range, yield func(Chunk) error) error {
 	p := pass{reader: r, at: rng.Offset, stop: -1, yield: yield}
 	if !rng.Until.IsZero() {
@@ -145,8 +145,8 @@ type pass struct {
 
 func (p *pass) full() bool { return p.stop >= 0 && p.at >= p.stop }
 
-// run reads what there is now. Only when the log has ended does it read the
-// bytes that no record tells of.
+// run reads what is available now. It reads bytes that no record describes only
+// after the log has ended.
 func (p *pass) run(ctx context.Context, ended bool) (progress bool, err error) {
 	size, err := p.reader.Size()
 	if err != nil {
@@ -185,7 +185,7 @@ func (p *pass) run(ctx context.Context, ended bool) (progress bool, err error) {
 			// Being written. The next pass sees it whole.
 			return progress, nil
 		case rec.end() > p.at:
-			// Bytes before it that no record tells of, then its own.
+			// First the bytes before it that no record describes, then its own.
 			held, err := p.emit(ctx, Chunk{}, rec.offset)
 			if err != nil || held {
 				return progress, err
@@ -207,7 +207,7 @@ func (p *pass) run(ctx context.Context, ended bool) (progress bool, err error) {
 	return progress, nil
 }
 
-// mark yields a record that tells of no bytes.
+// mark yields a record that describes no bytes.
 func (p *pass) mark(ctx context.Context, rec record) (held bool, err error) {
 	if rec.stream == Resize && rec.offset < p.at {
 		return false, nil
@@ -232,8 +232,8 @@ func (p *pass) mark(ctx context.Context, rec record) (held bool, err error) {
 	return false, p.yield(chunk)
 }
 
-// emit yields data up to an offset, in chunks like the one given. held says
-// that not all of it can be shown before more is written.
+// emit yields data up to an offset, in chunks like the one given. held reports
+// that some of it cannot be shown before more is written.
 func (p *pass) emit(ctx context.Context, like Chunk, to int64) (held bool, err error) {
 	if p.stop >= 0 {
 		to = min(to, p.stop)
@@ -282,7 +282,7 @@ const pageRecords = 512
 // record reads the n-th record; ok is false when it is not one.
 func (r *Reader) record(n int64) (rec record, ok bool, err error) {
 	if at := (n - r.page.first) * RecordSize; at >= 0 && at+RecordSize <= int64(len(r.page.raw)) {
-		// What was half a record then may be whole now.
+		// A record that was incomplete then may be complete now.
 		if rec, ok := decode(r.page.raw[at:][:RecordSize]); ok {
 			return rec, true, nil
 		}

@@ -34,8 +34,9 @@ type Pattern struct {
 	window       int64
 }
 
-// NewPattern creates a pattern of a text, or of an expression of RE2 in which ^
-// and $ are of a line. It returns what is wrong with the expression.
+// NewPattern creates a pattern from a text, or from an RE2 expression in which
+// ^ and $ match at line boundaries. An error says what is wrong with the
+// expression.
 func NewPattern(text string, expression, ignoreCase bool) (*Pattern, error) {
 	if text == "" {
 		return nil, fmt.Errorf("it is empty")
@@ -109,9 +110,9 @@ type Query struct {
 	Pattern *Pattern
 	// Offset is where to begin; End where to end, 0 for the end of the log.
 	Offset, End int64
-	// Max is how many matches to answer at most.
+	// Max is the maximum number of matches to return.
 	Max int
-	// Context is how many lines before and after a match to answer.
+	// Context is how many lines before and after a match to return.
 	Context int
 	// Budget is how many bytes to look at, at most; 0 for all.
 	Budget int64
@@ -129,7 +130,7 @@ type Match struct {
 	ExcerptOffset int64
 }
 
-// Found is what a search came to.
+// Found is the result of a search.
 type Found struct {
 	Matches []Match
 	// Next is where the search stopped, and Complete that it was at the end.
@@ -137,9 +138,9 @@ type Found struct {
 	Complete bool
 }
 
-// Search finds the places that match, in order and none within another, in what
-// Read would show. It holds no more than about 1 MiB. When the deadline of its
-// context passes, it returns how far it came, if it came any further.
+// Search returns the matches in what Read would show, in order and without
+// overlaps. It uses no more than about 1 MiB of memory. If the deadline of ctx
+// passes, it returns how far it came, provided that it made progress.
 func (r *Reader) Search(ctx context.Context, q Query) (Found, error) {
 	end, err := r.Size()
 	if err != nil {
@@ -229,7 +230,7 @@ func (s *search) window(ctx context.Context) error {
 			s.at = max(s.at, base+int64(safe)+1)
 			return nil
 		case start > safe && !last:
-			// It may go on, or be another, with what comes after.
+			// It may continue, or be another, with what comes after.
 			s.at = base + int64(start)
 			return nil
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// At returns the offset of the first output that was read at a time or after;
-// where the log ends now when there is none. It bisects the index.
+// At returns the offset of the first output that was read at or after a time,
+// or the current end of the log if there is none. It bisects the index.
 func (r *Reader) At(t time.Time) (int64, error) {
 	records, err := r.records()
 	if err != nil {

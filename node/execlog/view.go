@@ -7,7 +7,7 @@ import (
 )
 
 // Mask masks secrets in p in place, each by as many bytes as it has, and
-// answers how many bytes of p are settled: the rest, at most MaskReach of them,
+// returns how many bytes of p are settled: the rest, at most MaskReach of them,
 // may be the beginning of a secret that goes on after p. It is called by one
 // goroutine of each Reader.
 type Mask func(p []byte) (settled int)
@@ -16,9 +16,9 @@ type Mask func(p []byte) (settled int)
 // shown, so that a secret is known however it is read.
 const MaskReach = 16 << 10
 
-// SetMask has everything that is read from now on masked. It is shown a log as
-// it is, and each of its streams by itself: one may cut the other's secret in
-// two.
+// SetMask masks everything that is read from now on. The mask is applied to the
+// log as a whole and to each stream separately, because the output of one
+// stream may split a secret of another.
 func (r *Reader) SetMask(m Mask) {
 	r.mask, r.view = m, view{}
 }
@@ -86,7 +86,7 @@ func (r *Reader) fill(at, to int64, whole bool) error {
 }
 
 // maskView masks the view's bytes, as they are and stream by stream, and
-// answers how many of them are settled.
+// returns how many of them are settled.
 func (r *Reader) maskView(end int64) (settled int64, err error) {
 	parts, err := r.parts(end)
 	if err != nil {
@@ -152,7 +152,7 @@ func (r *Reader) parts(end int64) (map[Stream]*part, error) {
 }
 
 // each calls fn with the records of bytes from one on that begin before end. A
-// record has a byte, so that there are not more of them than bytes, but for
+// record has a byte, so that there are not more of them than bytes, except for
 // some changes of a terminal's size.
 func (r *Reader) each(first, records, end int64, fn func(record)) error {
 	records = min(records, first+2*(end-r.view.base)+pageRecords)

@@ -54,9 +54,9 @@ func create(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// Append adds what was read from a stream. After an error, such as a full
-// disk, the log keeps nothing more, answers that error again and counts what
-// it drops: what is in it stays one unbroken run.
+// Append adds what was read from a stream. After an error, such as a full disk,
+// the log keeps nothing more, returns that error again and counts what it
+// drops: what is in it stays one unbroken run.
 func (w *Writer) Append(stream Stream, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,13 +69,14 @@ func (w *Writer) Append(stream Stream, p []byte) error {
 	return w.err
 }
 
-// keep writes bytes and their record, and answers how many bytes there was
-// room for.
+// keep writes bytes and their record, and returns how many bytes there was room
+// for.
 func (w *Writer) keep(stream Stream, p []byte) int {
 	r := record{offset: w.offset, length: uint32(len(p)), stream: stream}
 	n, err := w.data.WriteAt(p, w.offset)
 	if err != nil {
-		// What did fit is output as well, and is told of if there is room.
+		// The part that fitted is output as well, and gets a record if there is
+		// room for one.
 		r.length, w.err = uint32(n), fmt.Errorf("write the log: %w", err)
 		if n == 0 {
 			return 0
@@ -88,8 +89,8 @@ func (w *Writer) keep(stream Stream, p []byte) int {
 	return n
 }
 
-// drop counts bytes that are not kept. Records tell of them when the gap
-// begins, each time it has doubled, and at the end.
+// drop counts bytes that are not kept. A record is written when the gap begins,
+// each time it has doubled, and at the end.
 func (w *Writer) drop(n int64) {
 	if !w.gap.open {
 		w.gap = gap{from: w.offset, told: w.offset, open: true}
@@ -100,8 +101,9 @@ func (w *Writer) drop(n int64) {
 	}
 }
 
-// writeGap writes what no record tells of yet. On a full disk there may be no
-// room for it; the log's end is then known from elsewhere.
+// writeGap writes a record for the dropped bytes that have none yet. On a full
+// disk there may be no room for it; the end of the log is then known from the
+// exec's status.
 func (w *Writer) writeGap() {
 	for w.gap.open && w.gap.told < w.offset {
 		r := record{
@@ -159,7 +161,7 @@ func (w *Writer) Err() error {
 	return w.err
 }
 
-// Close tells of what was dropped last and closes the files.
+// Close records the last gap and closes the files.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

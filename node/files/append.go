@@ -110,8 +110,8 @@ func (w *workspace) expectedOf(name string, req *nodev1.AppendFileRequest) error
 	return explain(req.GetPath(), w.expected(name, req.GetPath(), req.GetExpectDigest(), info != nil))
 }
 
-// append adds the content to the file's end, or, when an earlier call began
-// to, what of it is missing.
+// append adds the content to the end of the file or, if an earlier call began
+// to, the part of it that is still missing.
 func (w *workspace) append(name string, req *nodev1.AppendFileRequest, begun *plan) (*nodev1.AppendFileResponse, error) {
 	f, size, err := w.openForAppend(name, req.GetPath())
 	if err != nil {
@@ -165,7 +165,8 @@ func (w *workspace) openForAppend(name, asked string) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// Of every file, since a call that was killed may have made it and no more.
+	// This applies to every file, because an earlier call may have been killed
+	// after it created the file.
 	if err := f.Chown(w.uid, w.gid); err != nil {
 		_ = f.Close()
 		return nil, 0, fmt.Errorf("give the file to its jail: %w", err)
@@ -206,7 +207,7 @@ func missing(f io.ReaderAt, size int64, begun plan, content []byte) (rest []byte
 	return content[len(there):], true, nil
 }
 
-// digestOfAppend tells one request from another.
+// digestOfAppend returns a digest that identifies a request.
 func digestOfAppend(name string, req *nodev1.AppendFileRequest) []byte {
 	hash := sha256.New()
 	parts := [][]byte{[]byte(req.GetJailId()), []byte(name), req.GetContent()}

@@ -16,15 +16,15 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Changes is told of what changes workspaces; node/snapshot is one.
+// Changes is notified of changes to workspaces; node/snapshot implements it.
 type Changes interface {
 	Begin(ctx context.Context, jailID, id string, keep bool) error
 	End(ctx context.Context, jailID, id string, keep bool) *nodev1.WorkspaceChange
 }
 
-// change runs fn, which changes a workspace, alone and with the workspace
-// recorded before and after. Without an id nothing is recorded at once:
-// whoever looks next finds the changes.
+// change runs fn, which changes a workspace, exclusively and with a snapshot
+// before and after it. Without an id no snapshot is taken: the next snapshot
+// finds the changes.
 func (s *Service) change(ctx context.Context, jailID, id string, fn func() error) (*nodev1.WorkspaceChange, error) {
 	lock := s.lock(jailID)
 	lock.Lock()
@@ -40,14 +40,14 @@ func (s *Service) change(ctx context.Context, jailID, id string, fn func() error
 		return nil, err
 	}
 	err := fn()
-	// Whoever asked may have gone: what happened is recorded all the same.
+	// The caller may have gone; the changes are recorded anyway.
 	changed := s.cfg.Changes.End(context.WithoutCancel(ctx), jailID, id, keep)
 	return changed, err
 }
 
-// once runs do at most once for an operation id, and answers what it answered.
-// Before it takes effect do's plan is in the ledger; begun is that of an
-// earlier call which nobody knows the end of, nil for none.
+// once runs do at most once per operation id and returns its response. do's
+// plan is in the ledger before do takes effect. begun is the plan of an earlier
+// call whose outcome is not known, or nil.
 func once[T any](ctx context.Context, s *Service, id string, request proto.Message, plan any, out proto.Message, do func(begun *T) error) error {
 	if id == "" {
 		return do(nil)

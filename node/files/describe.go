@@ -112,7 +112,8 @@ type description struct {
 	bytesLeft int64
 }
 
-// named finds what a path or a pattern is of, and says whether there is any.
+// named finds the files that a path or pattern matches, and reports whether
+// there are any.
 func (d *description) named(text string) (bool, error) {
 	name, err := clean(text)
 	if err != nil {
@@ -168,7 +169,7 @@ func (d *description) tree(name string, info fs.FileInfo, depth int, fits func(s
 	if depth > maxDepth {
 		return fault.New(fault.Exhausted, "folders lie more than %d deep at %q", maxDepth, name).WithFix("name what is further up")
 	}
-	// What is Deckhand's own is nobody's artifact unless it is named.
+	// Deckhand's own files are not artifacts unless they are named.
 	if strings.HasPrefix(name, PartPrefix) || name == ownFolder && depth > 0 {
 		return nil
 	}

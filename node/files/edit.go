@@ -101,7 +101,7 @@ func (w *workspace) readAll(name string) ([]byte, error) {
 	return content, err
 }
 
-// replaceAll makes edits one after another, and answers how many places they
+// replaceAll makes edits one after another, and returns how many places they
 // changed.
 func replaceAll(content []byte, edits []*nodev1.Edit, path string) ([]byte, int, error) {
 	total := 0

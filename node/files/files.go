@@ -36,13 +36,13 @@ type Workspaces interface {
 	Owner() (uid, gid int)
 }
 
-// Ledger remembers operations that must take effect once. The record is on
-// disk when Operation answers.
+// Ledger stores operations that must take effect once. The record is on disk
+// when Operation returns.
 type Ledger interface {
-	// Operation gets or creates a record. When existed is false the caller may
-	// take effect; when it is true and the record is not done, an earlier
-	// caller began and the plan tells how to find out how far it came. An id
-	// with another request's digest is refused.
+	// Operation gets or creates a record. If existed is false, the caller may
+	// take effect. If it is true and the record is not done, an earlier call
+	// began, and its plan shows how to find out how far it came. An id that was
+	// used with the digest of another request is refused.
 	Operation(ctx context.Context, id string, digest, plan []byte) (rec *nodev1.OperationRecord, existed bool, err error)
 	// Complete records that the operation took effect and what was answered.
 	Complete(ctx context.Context, id string, result []byte) error
@@ -64,7 +64,7 @@ const (
 type Config struct {
 	Workspaces Workspaces
 	Ledger     Ledger
-	// Changes is told of what is changed; nil for nobody.
+	// Changes is notified of changes to workspaces; nil for none.
 	Changes Changes
 }
 
@@ -73,9 +73,9 @@ type Service struct {
 	nodev1.UnimplementedFileServiceServer
 
 	cfg Config
-	// writing is held by whoever changes a workspace, so that what a write
-	// found (a digest, a size) still holds when it takes effect, as far as
-	// other calls go. Jails share the locks by hash.
+	// writing is locked while a call changes a workspace, so that what a write
+	// has checked (a digest, a size) still holds when it takes effect, as far
+	// as other calls are concerned. Jails share the locks by hash.
 	writing  [64]sync.Mutex
 	searches *grep.Slots
 	watching watching

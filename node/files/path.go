@@ -55,9 +55,9 @@ type workspace struct {
 
 func (w *workspace) close() { _ = w.root.Close() }
 
-// follow returns where a path leads when its last part is a symbolic link, so
-// that a write goes to the link's target and leaves the link. What it answers
-// may still be changed into another link: whoever opens it goes through the
+// follow returns where a path leads if its last part is a symbolic link, so
+// that a write changes the link's target and keeps the link. The result may be
+// replaced by another link afterwards, so the caller must open it through the
 // root again.
 func (w *workspace) follow(name string) (string, fs.FileInfo, error) {
 	for range maxLinks {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxAlternatives is how many patterns the braces of one may stand for, and
-	// maxPatternBytes how long these may be together. Matching a pattern without
+	// maxAlternatives limits how many patterns the braces of one pattern expand
+	// to, and maxPatternBytes their total length. Matching a pattern without
 	// braces costs at most its length times that of the name.
 	maxAlternatives = 64
 	maxPatternBytes = 8 << 10

@@ -11,11 +11,11 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// What is shared with a workspace is in a folder of it that is root's, like all
-// that is in there, and that nobody may write. So the kernel keeps the jail's
-// processes from changing, replacing or removing any of it. This service is root
-// and is held to the same by unshared. The folder as a whole is the workspace's:
-// it can be moved, and deleted.
+// Files that are shared with a workspace are in a folder of it that belongs to
+// root, as does everything in it, and that only root may write. The kernel
+// therefore keeps the jail's processes from changing, replacing or removing any
+// of them. This service runs as root, and unshared enforces the same for it.
+// The folder as a whole belongs to the workspace: it can be moved and deleted.
 
 const (
 	sharedFile = 0o444
@@ -73,7 +73,7 @@ func (w *workspace) share(into, dir string) error {
 	return nil
 }
 
-// shareDir makes a folder root's that nobody may write, whoever it was of.
+// shareDir makes a folder belong to root and writable by no other user.
 func (w *workspace) shareDir(name string) error {
 	if err := w.root.Mkdir(name, sharedDir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

@@ -88,8 +88,8 @@ func below(into, name string) (string, error) {
 	return path.Join(into, rel), nil
 }
 
-// partName names what there is of a file after what it will be and where: the
-// same content twice in a tree is uploaded twice.
+// partName derives the name of a partial file from its final content and path:
+// the same content at two paths is uploaded twice.
 func partName(e *nodev1.UploadEntry) string {
 	sum := sha256.Sum256([]byte(e.GetDigest() + "\x00" + e.GetPath()))
 	return PartPrefix + hex.EncodeToString(sum[:16])
@@ -428,7 +428,8 @@ func (u *upload) expected(name string, e *nodev1.UploadEntry) error {
 func (u *upload) setModes() {
 	for i := len(u.dirs) - 1; i >= 0; i-- {
 		if name, err := below(u.into, u.dirs[i].GetPath()); err == nil {
-			// One that was replaced meanwhile has the mode that its maker chose.
+			// One that was replaced in the meantime has the mode that its maker
+			// chose.
 			_ = u.w.root.Chmod(name, fs.FileMode(u.dirs[i].GetMode()).Perm())
 		}
 	}

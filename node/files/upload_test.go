@@ -94,7 +94,7 @@ func TestATreeIsUploaded(t *testing.T) {
 	require.Equal(t, []int64{-1, 0, -1, 0}, got.GetSendFrom())
 }
 
-// The stream breaks in the middle of a file: the next one goes on from there.
+// The stream breaks in the middle of a file: the next one continues from there.
 func TestAnUploadGoesOnWhereItBroke(t *testing.T) {
 	t.Parallel()
 	s, dir := service(t)

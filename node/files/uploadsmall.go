@@ -18,8 +18,9 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// smallFile is the size up to which a file is held in memory until it is whole,
-// and then written beside others. What broke of it is sent again.
+// smallFile is the size up to which a file is kept in memory until it is
+// complete, and then written together with others. If the upload breaks, it is
+// sent again.
 const smallFile = 32 << 10
 
 // small is a whole file to be written.
@@ -68,7 +69,7 @@ func (w *writers) failed() error {
 	return w.err
 }
 
-// stop waits for what is in progress and answers how many files were written.
+// stop waits for what is in progress and returns how many files were written.
 func (w *writers) stop() (int32, error) {
 	close(w.queue)
 	w.done.Wait()
@@ -99,7 +100,7 @@ func (u *upload) put(s small) error {
 	return err
 }
 
-// complete gives a received file its owner, mode and time, and answers it.
+// complete gives a received file its owner, mode and time, and returns it.
 func (u *upload) complete(f *os.File, e *nodev1.UploadEntry) (fs.FileInfo, error) {
 	uid, gid := u.owner()
 	err := errors.Join(f.Chown(uid, gid), f.Chmod(fs.FileMode(e.GetMode()).Perm()))

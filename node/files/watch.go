@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// gather is how long changes are gathered before they are told.
+	// gather is how long changes are gathered before they are sent.
 	gather = 100 * time.Millisecond
 	// maxTold is how many paths one message has.
 	maxTold = 1000
@@ -61,7 +61,7 @@ func (s *Service) WatchFiles(req *nodev1.WatchFilesRequest, out grpc.ServerStrea
 	o.notify = notify
 	defer o.close()
 	o.add(name)
-	// The first answer says that it is watched from here on.
+	// The first response confirms that changes are watched from here on.
 	if err := out.Send(&nodev1.WatchFilesResponse{Overflow: o.overflow}); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (o *watch) run(out grpc.ServerStreamingServer[nodev1.WatchFilesResponse]) e
 func (o *watch) note(e fsnotify.Event) {
 	dir, known := o.names[filepath.Dir(e.Name)]
 	base := filepath.Base(e.Name)
-	// What this node itself makes on the way is nobody's business.
+	// Temporary files of this node are not reported.
 	if !known || strings.HasPrefix(base, ".deckhand_") || strings.HasPrefix(base, PartPrefix) || strings.HasPrefix(base, ".deckhand-undo-") {
 		return
 	}
@@ -174,7 +174,7 @@ func (o *watch) note(e fsnotify.Event) {
 	o.changed[name] = true
 }
 
-// told returns what was gathered, each path as it is now.
+// told returns the gathered changes, each path in its current state.
 func (o *watch) told() *nodev1.WatchFilesResponse {
 	out := &nodev1.WatchFilesResponse{Overflow: o.overflow}
 	for _, name := range slices.Sorted(maps.Keys(o.changed)) {

@@ -154,7 +154,7 @@ func (w *workspace) makeDirs(dir string) error {
 		if err != nil {
 			return err
 		}
-		// Of the link itself, should somebody have put one there meanwhile.
+		// Lchown changes the link itself, in case the file was replaced by one.
 		if err := w.root.Lchown(part, w.uid, w.gid); err != nil {
 			return fmt.Errorf("give the folder %s to its jail: %w", part, err)
 		}

@@ -34,9 +34,10 @@ type Enrolment struct {
 	Client *http.Client
 }
 
-// Enrol registers this machine's key with the hub and stores what it answers.
-// It may be repeated: the same key is the same node. An authority that is not
-// the one the token names is not trusted and nothing is stored.
+// Enrol registers this machine's key with the hub and stores the hub's
+// response. It may be repeated: the same key is the same node. If the
+// certificate authority is not the one that the token names, it is not trusted
+// and nothing is stored.
 func (i *Identity) Enrol(ctx context.Context, e Enrolment) error {
 	token, err := jointoken.Parse(e.JoinToken)
 	if err != nil {
@@ -84,9 +85,9 @@ func (i *Identity) Enrol(ctx context.Context, e Enrolment) error {
 	return nil
 }
 
-// Renew asks the hub's API for a certificate instead of one that has lapsed,
-// which the edge takes no more. The hub gives it for 30 days. An empty hubURL
-// is the one of the enrolment.
+// Renew requests a new certificate from the hub's API after the current one has
+// expired and the edge refuses it. The hub allows that for 30 days. An empty
+// hubURL means the hub of the enrolment.
 func (i *Identity) Renew(ctx context.Context, hubURL string, httpClient *http.Client) error {
 	i.mu.RLock()
 	r := i.node
@@ -132,8 +133,8 @@ func enrollmentClient(hubURL string, client *http.Client) (deckhandv1connect.Enr
 	return deckhandv1connect.NewEnrollmentServiceClient(client, hubURL), nil
 }
 
-// explain returns a call's error as a person should read it. What the hub said
-// stays; where nobody, or something that is no hub, answered, it says so.
+// explain turns a call's error into one for a person. The hub's own message is
+// kept; if no server responded, or one that is not a hub, the error says so.
 func explain(hubURL string, err error) error {
 	said := fault.FromConnect(err)
 	var ce *connect.Error

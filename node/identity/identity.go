@@ -66,7 +66,7 @@ type Identity struct {
 	session session
 }
 
-// record is what the hub told at enrolment, as node.json keeps it.
+// record is the hub's response to the enrolment, as node.json stores it.
 type record struct {
 	NodeID         string `json:"node_id"`
 	HubURL         string `json:"hub_url"`

@@ -8,8 +8,8 @@ import (
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 )
 
-// clock is the monotonic clock with the time left out for which the jail was
-// held: its commands could make no use of that.
+// clock is the monotonic clock without the time for which the jail was frozen,
+// which its commands could not use.
 type clock struct {
 	mu      sync.Mutex
 	lost    time.Duration // in all holds that have ended; guarded by mu
@@ -41,7 +41,7 @@ func (c *clock) elapsed(since moment) time.Duration {
 	return now.at.Sub(since.at) - (now.lost - since.lost)
 }
 
-// hold stops the clock, or lets it go on.
+// hold stops the clock, or lets it continue.
 func (c *clock) hold(held bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +56,8 @@ func (c *clock) hold(held bool) {
 	}
 }
 
-// holding returns what is closed at the end of the hold that goes on; nil when
-// there is none.
+// holding returns a channel that is closed when the current pause ends, or nil
+// if the clock is running.
 func (c *clock) holding() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,8 +67,8 @@ func (c *clock) holding() <-chan struct{} {
 	return c.resumed
 }
 
-// outlast waits until left answers no time any more while the clock goes, and
-// answers false if over is closed first.
+// outlast waits until left returns no remaining time while the clock runs. It
+// returns false if over is closed first.
 func (c *clock) outlast(over <-chan struct{}, left func() time.Duration) bool {
 	for {
 		resumed := c.holding()

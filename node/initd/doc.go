@@ -54,7 +54,7 @@ const (
 	SpareDir = "spare"
 	// ExitFile is in the folder of an exec that has ended.
 	ExitFile = "exit"
-	// Workspace is where commands start unless told otherwise.
+	// Workspace is the default working directory of commands.
 	Workspace = "/workspace"
 )
 
@@ -81,8 +81,7 @@ const (
 	drainPatience = 200 * time.Millisecond
 )
 
-// baseEnv is what every command has in its environment unless it is told
-// otherwise.
+// baseEnv is the default environment of every command.
 func baseEnv(term string) []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

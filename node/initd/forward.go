@@ -36,7 +36,8 @@ const (
 	lastWords = time.Second
 )
 
-// noDaemon is said to a command that asks for the proxy while there is none.
+// noDaemon is the response to a command that uses the proxy while no daemon is
+// running.
 const noDaemon = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" +
 	"deckhand: the node's daemon is not there; try again in a moment\n"
 
@@ -71,7 +72,7 @@ func (s *server) Forward(_ context.Context, req *initv1.ForwardRequest) (*initv1
 	return &initv1.ForwardResponse{Problems: s.forwards.set(req.GetPorts())}, nil
 }
 
-// set has these ports lead out and no others, and answers which cannot.
+// set has these ports lead out and no others, and returns which cannot.
 func (f *forwards) set(ports []*initv1.ForwardRequest_Port) (problems []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,8 +163,8 @@ func (f *forwards) refuse(c net.Conn) {
 	}
 }
 
-// greet asks the daemon for a host, and gives the command what came with the
-// answer.
+// greet asks the daemon to connect to a host, and passes the command the data
+// that came with the reply.
 func greet(c, up net.Conn, target string) error {
 	_ = up.SetDeadline(time.Now().Add(greetPatience))
 	if _, err := fmt.Fprintf(up, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
@@ -194,8 +195,8 @@ func closeWrite(c net.Conn) error {
 	return nil
 }
 
-// half takes bytes one way until there are no more. As everything that calls the
-// kernel often it goes through the gate, and waits outside of it.
+// half copies bytes in one direction until there are no more. Like everything
+// that calls the kernel often, it uses the gate, and waits outside of it.
 func (f *forwards) half(to, from net.Conn) {
 	if f.move(to, from) != nil || closeWrite(to) != nil {
 		_, _ = to.Close(), from.Close()

@@ -13,14 +13,15 @@ import (
 )
 
 // Host mode is the same init outside a jail, for commands on the machine
-// itself: a daemon of root in a cgroup of its own. It is PID 1 of nothing, so
-// it makes itself the subreaper of its stubs, and when it dies the kernel ends
-// nothing: whoever finds it dead ends what is left in its cgroup.
+// itself: a daemon that runs as root in its own cgroup. It is not PID 1, so it
+// makes itself the subreaper of its stubs. When it dies, the kernel ends
+// nothing: the daemon, when it detects that, ends the remaining processes in
+// its cgroup.
 //
 // The daemon starts it in two steps. HostLaunch waits until its standard input
-// ends, which is when it has been put in its cgroup, and starts HostServe there,
-// which belongs to the machine's PID 1 from then on. It writes that one's PID
-// to its standard output and exits.
+// ends, which is after it has been moved to its cgroup, and starts HostServe
+// there, whose parent is then the machine's PID 1. HostLaunch writes the PID of
+// HostServe to its standard output and exits.
 
 // The arguments of host mode; each is followed by the state folder.
 const (
@@ -78,10 +79,10 @@ func hostServe(state string) error {
 	return serve(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), true)
 }
 
-// hostDir is where commands on the machine start unless told otherwise.
+// hostDir is the default working directory of commands on the machine.
 const hostDir = "/root"
 
-// jailUser is what the daemon asks for when nobody named a user.
+// jailUser is the user id that the daemon requests if no user was named.
 const jailUser = 1000
 
 // onMachine returns a request as the machine takes it: by root unless another

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(jailtest.Run(m)) }
 
-// start makes a jail and answers the connection to its init.
+// start makes a jail and returns the connection to its init.
 func start(t *testing.T) (*jail.Manager, *jail.Init, string) {
 	t.Helper()
 	m := jailtest.Manager(t, jailtest.Config(t))
@@ -87,7 +87,7 @@ func TestRequestsThatInitRefuses(t *testing.T) {
 }
 
 // The kernel may choose a stub when memory is short. What it kept together is
-// ended then: nothing of an exec that is over goes on unseen.
+// ended then: nothing of an exec that is over continues unseen.
 func TestTheDeathOfAStubEndsItsTree(t *testing.T) {
 	t.Parallel()
 	m, init, id := start(t)
@@ -111,7 +111,8 @@ func TestTheDeathOfAStubEndsItsTree(t *testing.T) {
 	require.False(t, resp.GetStatus().GetEnded())
 }
 
-// Stubs wait for commands, and one that was killed meanwhile is given none.
+// Stubs wait for commands, and one that was killed in the meantime is given
+// none.
 func TestAStubThatDiedWhileItWaitedIsGivenNoCommand(t *testing.T) {
 	t.Parallel()
 	m, init, id := start(t)

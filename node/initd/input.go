@@ -14,7 +14,7 @@ import (
 // endOfFile is what a terminal takes for the end of its input.
 const endOfFile = 0x04
 
-// input is init's end of a command's standard input. Whoever writes holds turn.
+// input is init's end of a command's standard input. A writer must hold turn.
 type input struct {
 	file    *os.File
 	pty     bool
@@ -50,8 +50,9 @@ func (in *input) first(data []byte, eof bool) {
 	}()
 }
 
-// write gives the command what of data, which begins at offset, it has not been
-// given, and answers how much it has been given in all. A time-out is no error.
+// write gives the command the part of data, which begins at offset, that it has
+// not received yet, and returns how many bytes it has received in total. A
+// timeout is not an error.
 func (in *input) write(offset int64, data []byte, eof bool, timeout time.Duration) (int64, error) {
 	deadline := time.Now().Add(timeout)
 	timer := time.NewTimer(timeout)
@@ -85,7 +86,7 @@ func (in *input) write(offset int64, data []byte, eof bool, timeout time.Duratio
 	return in.given(), nil
 }
 
-// put writes all of data, unless the deadline passes or nobody reads any more.
+// put writes all of data, unless the deadline passes or the read end is closed.
 func (in *input) put(data []byte, deadline time.Time) error {
 	if len(data) == 0 {
 		return nil

@@ -18,8 +18,8 @@ import (
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 )
 
-// Main is PID 1 of a jail, or the init of host mode. It serves until it is told
-// to stop by SIGTERM, which ends every command first.
+// Main runs PID 1 of a jail, or the init of host mode. It serves until it
+// receives SIGTERM, and then ends every command first.
 func Main() error {
 	if len(os.Args) > 1 {
 		return hostMain(os.Args[1:])
@@ -105,7 +105,7 @@ func (s *server) reap() {
 	}
 }
 
-// killOrphans kills what is below init and below no stub, and answers how much
+// killOrphans kills what is below init and below no stub, and returns how much
 // is left when patience ends.
 func (s *server) killOrphans() (left int) {
 	for end := time.Now().Add(killPatience); ; time.Sleep(time.Millisecond) {

@@ -9,11 +9,11 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/memtrim"
 )
 
-// restPause is how long nothing must run, and nobody ask, for init to let go of
-// what it does not need meanwhile.
+// restPause is how long init must be idle, with no command and no request,
+// before it returns unused memory.
 const restPause = 2 * time.Second
 
-// resting is called when the last command ended, or somebody asked, a while ago.
+// resting is called when init has been idle for restPause.
 func (s *server) resting() {
 	for _, r := range s.all() {
 		if !r.ended() {
@@ -23,7 +23,7 @@ func (s *server) resting() {
 	memtrim.LetGo()
 }
 
-// asked begins the rest anew after each call.
+// asked begins the rest again after each call.
 func (s *server) asked(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
 	defer s.rest.Reset(restPause)
 	return method(ctx, unmarshal)

@@ -139,12 +139,13 @@ func openPTYAs(uid int) (master, slave *os.File, err error) {
 	if _, err := unix.SetfsuidRetUid(uid); err != nil {
 		return nil, nil, err
 	}
-	// Unlike the other calls that change a user, it is of one thread.
+	// Unlike the other calls that change a user, setfsuid applies to one
+	// thread.
 	defer func() { _, _ = unix.SetfsuidRetUid(0) }()
 	if master, slave, err = pty.Open(); err != nil {
 		return nil, nil, err
 	}
-	// The command's end blocks, as a terminal does. Fd sees to it.
+	// The command's end must be blocking, like a terminal. Fd makes it so.
 	_ = slave.Fd()
 	return master, slave, nil
 }

@@ -39,7 +39,7 @@ type run struct {
 	copies  sync.WaitGroup
 }
 
-// snapshot returns the status as it stands.
+// snapshot returns the status in its current state.
 func (r *run) snapshot() *initv1.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()

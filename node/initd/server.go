@@ -135,8 +135,8 @@ func (s *server) Start(_ context.Context, req *initv1.StartRequest) (*initv1.Sta
 	return &initv1.StartResponse{Status: r.snapshot()}, nil
 }
 
-// start makes the exec's folder and spawns it. An error says that nothing was
-// spawned and nothing recorded; a command that cannot be started is none.
+// start makes the exec's folder and spawns the command. After an error nothing
+// was spawned or recorded. A command that cannot be started is not an error.
 func (s *server) start(r *run, req *initv1.StartRequest) (err error) {
 	s.gate.do(func() { err = s.record(r, req) })
 	if err != nil {
@@ -175,7 +175,7 @@ func startRefused(err error) error {
 	return status.Errorf(codes.Internal, "%v", err)
 }
 
-// spawn gives a stub the command and answers when it runs, or why it does not.
+// spawn gives a stub the command and returns when it runs, or why it does not.
 func (s *server) spawn(r *run, req *initv1.StartRequest) string {
 	cmd, err := newCommand(req)
 	if err != nil {
@@ -242,8 +242,8 @@ func (s *server) follow(r *run, req *initv1.StartRequest) {
 		r.input.end()
 	}
 	if !r.stub.clean {
-		// The stub was killed, by the kernel for memory for example, and what
-		// it kept together came to init: nothing else does.
+		// The stub was killed, by the kernel for memory for example, and its
+		// children became init's: no other processes do.
 		left := s.killOrphans()
 		r.mark(func(st *initv1.Status) {
 			st.MembersLeft = int32(left)
@@ -267,7 +267,7 @@ func setWait(st *initv1.Status, wait int32) {
 	st.ExitCode = int32(ws.ExitStatus())
 }
 
-// end closes the log and puts the end on disk, then tells those who wait.
+// end closes the log and writes the status to disk, then wakes the waiters.
 func (s *server) end(r *run) {
 	logErr := r.log.Err()
 	if err := r.log.Close(); logErr == nil {
@@ -370,7 +370,7 @@ func (s *server) Kill(_ context.Context, req *initv1.KillRequest) (*initv1.KillR
 	return &initv1.KillResponse{Status: st}, nil
 }
 
-// kill ends a run's tree, marking first whose doing it is, and answers when it
+// kill ends a run's tree, marking first whose doing it is, and returns when it
 // has ended, or how much is left of it.
 func (s *server) kill(r *run, mark func(st *initv1.Status)) (left int) {
 	if r.ended() || r.stub == nil {
@@ -422,7 +422,7 @@ func (s *server) run(id string) (*run, error) {
 	return nil, status.Errorf(codes.NotFound, "this init never started %s", id)
 }
 
-// shutdown kills every run and answers when their ends are on disk, or when
+// shutdown kills every run and returns when their ends are on disk, or when
 // patience has ended.
 func (s *server) shutdown() {
 	s.mu.Lock()

@@ -8,12 +8,12 @@ import (
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 )
 
-// Most commands are alike to their stub: they have no input and no terminal. So
-// stubs for them are made before they are asked for, and starting a command is
-// a word to one.
+// Most commands need the same kind of stub: without input and without a
+// terminal. Such stubs are created in advance, so that starting a command takes
+// only a message to one.
 
 // readyStubs is how many are kept ready. Each is a process without memory of
-// its own but for a stack of 4 KiB and what the kernel has of it.
+// its own except for a stack of 4 KiB and what the kernel has of it.
 const readyStubs = 4
 
 // stub is a stub seen from init.
@@ -45,8 +45,8 @@ func isPlain(req *initv1.StartRequest) bool {
 	return req.GetPtyRows() == 0 && len(req.GetStdin()) == 0 && !req.GetStdinOpen()
 }
 
-// stubFor returns a stub that waits for its command, with what connects it as
-// the request wants it, or why there is none.
+// stubFor returns a stub that waits for its command, connected as the request
+// requires, or the reason why there is none.
 func (s *server) stubFor(req *initv1.StartRequest) (st *stub, why string) {
 	for isPlain(req) {
 		select {
@@ -91,7 +91,7 @@ func (s *server) newStub(req *initv1.StartRequest) (st *stub, why string) {
 	return st, ""
 }
 
-// start has the stub start its command, and answers the command's PID or what
+// start has the stub start its command, and returns the command's PID or what
 // the stub said of its failure. An error says that the stub is gone.
 func (st *stub) start(c command) (report, error) {
 	a := st.args
@@ -103,7 +103,7 @@ func (st *stub) start(c command) (report, error) {
 		return report{}, fmt.Errorf("tell the stub: %w", err)
 	}
 	said, err := readReport(st.pipes.line)
-	// The command has its own memory now, or there is none.
+	// The command has its own memory now, or there is no command.
 	runtime.KeepAlive(c)
 	return said, err
 }

@@ -15,14 +15,14 @@ import (
 // allocate, grow its stack, take a lock or call anything that does. All signals
 // are blocked before it is made, since the runtime's handlers could not run.
 
-// stubArgs is what a stub is told. It and what it points to must stay as they
-// are until the stub has reported that the command runs, or is gone.
+// stubArgs are the arguments of a stub. They and everything they point to must
+// not change until the stub has reported that the command runs, or is gone.
 type stubArgs struct {
 	// Read at once.
 	stdio [3]uintptr // above 2
 	line  uintptr    // above 2
 	maxFD uintptr
-	// Read when the stub is told to go on.
+	// Read when the stub is told to start the command.
 	paths    []*byte // candidates for the program, tried in order
 	argv     **byte
 	envv     **byte
@@ -31,8 +31,8 @@ type stubArgs struct {
 	tty      uintptr // 1 when stdio is a terminal, to be the command's own
 }
 
-// stubStack is the size of a stub's stack. What it calls is held to less than
-// 1 KiB by the linker, as everything that may not grow its stack.
+// stubStack is the size of a stub's stack. The linker limits what it calls to
+// less than 1 KiB, as for every function that must not grow its stack.
 const stubStack = 4 << 10
 
 // stubFlags make a process that shares init's memory and nothing else.
@@ -78,13 +78,13 @@ var (
 	oomValue = [...]byte{oomScore[0], oomScore[1], oomScore[2]}
 )
 
-// forkStub makes a stub and answers its PID. Both args and stack are the stub's
+// forkStub makes a stub and returns its PID. Both args and stack are the stub's
 // until it is gone.
 func forkStub(args *stubArgs, stack *[stubStack]byte) (int, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// Its argument is where a function that is called with this top of the stack
-	// looks for it: there on amd64, a word above on arm64.
+	// This is where a function that is called with this stack pointer expects
+	// its argument: there on amd64, one word above on arm64.
 	top := (uintptr(unsafe.Pointer(stack)) + stubStack - 2*unsafe.Sizeof(args)) &^ 15
 	place := (*[2]*stubArgs)(unsafe.Pointer(&stack[top-uintptr(unsafe.Pointer(stack))]))
 	place[0], place[1] = args, args
@@ -123,7 +123,8 @@ func runStub(args *stubArgs) {
 	for sig := uintptr(1); sig <= 64; sig++ {
 		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 	}
-	// Nothing of init's stays open here: a pipe of another exec would not end.
+	// No file descriptor of init may stay open here: a pipe of another exec
+	// would never end.
 	for fd := uintptr(0); fd < 3; fd++ {
 		syscall.RawSyscall(unix.SYS_DUP3, args.stdio[fd], fd, 0)
 	}
@@ -135,7 +136,7 @@ func runStub(args *stubArgs) {
 			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 		}
 	}
-	// Until there is a command for it, or nobody any more who could have one.
+	// Wait until there is a command for it, or init is gone.
 	for {
 		var word byte
 		n, _, errno := syscall.RawSyscall(unix.SYS_READ, 3, uintptr(unsafe.Pointer(&word)), 1)
@@ -147,8 +148,8 @@ func runStub(args *stubArgs) {
 		}
 		break
 	}
-	// This goes on when the command has been executed, or failed to be and has
-	// said so.
+	// This continues when the command has been executed, or failed to be and
+	// has said so.
 	child, errno := rawVfork(vforkFlags)
 	if errno != 0 {
 		sendReport(reportFailed, stepFork, syscall.Errno(errno))

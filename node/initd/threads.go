@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// Init must not need a thread when the jail is at its limit of processes: the
-// runtime of Go cannot go on without one, and with PID 1 the whole jail would
-// end. So no more than slots goroutines are in the file system at once, the
-// processors are few, and as many threads as that can ever take are made while
-// there is room. Threads stay once made.
+// Init must not need a new thread when the jail has reached its limit of
+// processes: the Go runtime cannot continue without one, and with PID 1 the
+// whole jail would end. So at most slots goroutines access the file system at
+// once, the number of processors is small, and all threads that this can ever
+// need are created in advance, while there is room. Threads persist once
+// created.
 
 const (
 	slots      = 16
@@ -29,7 +30,8 @@ type gate chan struct{}
 
 func newGate() gate { return make(gate, slots) }
 
-// do runs fn, which may block in the file system but waits for nobody.
+// do runs fn, which may block in the file system but must not wait for another
+// process.
 func (g gate) do(fn func()) {
 	g <- struct{}{}
 	defer func() { <-g }()

@@ -45,8 +45,8 @@ func children(pid int) []int {
 	return out
 }
 
-// killBelow kills everything below a stub until the stub is gone, which is
-// when nothing is left, and answers how much is left when patience ends.
+// killBelow kills everything below a stub until the stub is gone, which is when
+// nothing is left, and returns how much is left when patience ends.
 //
 // What is killed cannot fork any more, and its children become the stub's, so
 // each round meets all that the round before left: one that was born while it

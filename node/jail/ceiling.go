@@ -34,8 +34,8 @@ type resource struct {
 	normal int64
 	// total is what the machine has.
 	total int64
-	// kept says that a jail has it also while it does not run, and shared that
-	// the kernel divides it fairly, however many there are.
+	// kept is set if a jail uses the resource also while it does not run, and
+	// shared if the kernel divides it fairly among any number of jails.
 	kept, shared bool
 }
 
@@ -80,9 +80,10 @@ func smallest(files ...string) (int64, error) {
 	return least, nil
 }
 
-// promise refuses a spec that is over what this node gives one jail, or all of
-// them, and reserves it until the function that it returns is called: by then
-// the jail's record tells of it. There is always such a function.
+// promise refuses a spec that exceeds what this node gives to one jail, or to
+// all of them. Otherwise it reserves the resources until the returned function
+// is called; by then the jail's record must include them. The function is never
+// nil.
 func (m *Manager) promise(spec *nodev1.JailSpec) (done func(), err error) {
 	done = func() {}
 	if spec.GetJailId() == HostID {

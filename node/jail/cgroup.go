@@ -36,8 +36,8 @@ func cgroupOfProcess(pid int32) (Cgroup, error) {
 	return Cgroup{raw}, nil
 }
 
-// Dir returns the folder of a controller, and which version it is of; "" and 0
-// when this machine has the controller nowhere.
+// Dir returns the folder of a controller and its cgroup version; "" and 0 if
+// this machine does not have the controller.
 func (c Cgroup) Dir(controller string) (dir string, version int) {
 	if at := cgroupOf(c.raw, controller); at != "" {
 		dir = filepath.Join(cgroupRoot, controller, at)
@@ -52,7 +52,7 @@ func (c Cgroup) Dir(controller string) (dir string, version int) {
 }
 
 // Path returns the path of a controller below its hierarchy, as the kernel
-// tells it; "" when it has none.
+// reports it; "" if there is none.
 func (c Cgroup) Path(controller string) string { return cgroupOf(c.raw, controller) }
 
 // isUnified reports whether version 2 has the controllers.

@@ -155,8 +155,9 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// searchable makes sure that a jail's processes, which are nobody on the host,
-// can reach below dir. Folders of ours are made so; others are only looked at.
+// searchable ensures that a jail's processes, which are an unprivileged user on
+// the host, can reach below dir. It changes our own folders, and only checks
+// others.
 func searchable(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)

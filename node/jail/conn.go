@@ -72,7 +72,7 @@ func (d sockets) listen() (net.Listener, error) {
 type Init struct {
 	initv1.InitServiceService
 
-	// Instance tells this init from one that replaced it.
+	// Instance distinguishes this init from one that replaced it.
 	Instance string
 	// Closed is closed when the connection has ended: init died or the Manager
 	// was closed.
@@ -88,7 +88,7 @@ type Init struct {
 	protocol int32
 }
 
-// Alive reports whether the connection stands.
+// Alive reports whether the connection is open.
 func (i *Init) Alive() bool {
 	if i == nil {
 		return false
@@ -148,7 +148,7 @@ func await(ctx context.Context, d transport, pid int32) (*Init, error) {
 	}
 }
 
-// ended reports whether a process is gone, or waits for its parent to notice.
+// ended reports whether a process is gone or a zombie.
 func ended(pid int32) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 	labelJail = "sh.deckhand.jail"
 )
 
-// launch makes a record's container and its task and answers when init does.
+// launch makes a record's container and its task and returns when init does.
 func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (*Init, error) {
 	s := rec.GetSpec()
 	shown, done, err := m.show(p, slices.Concat(m.cfg.RootPaths, s.GetReadOnlyPaths()))
@@ -235,7 +235,7 @@ func (m *Manager) endContainer(ctx context.Context, id string, ctr client.Contai
 	case err != nil:
 		return m.unavailable(err)
 	default:
-		// Whoever froze it: a frozen jail cannot end.
+		// Thaw it for all holders, because a frozen jail cannot end.
 		if err := m.thawForGood(m.entry(id), int32(task.Pid())); err != nil {
 			return fmt.Errorf("thaw jail %s: %w", id, err)
 		}
@@ -249,8 +249,8 @@ func (m *Manager) endContainer(ctx context.Context, id string, ctr client.Contai
 	return nil
 }
 
-// endTask has init end every command in good order, and ends init itself when
-// it does not answer.
+// endTask asks init to end every command in order, and kills init if it does
+// not respond.
 func (m *Manager) endTask(ctx context.Context, task client.Task) error {
 	status, err := task.Status(ctx)
 	if err != nil && !errdefs.IsNotFound(err) {
@@ -270,7 +270,7 @@ func (m *Manager) endTask(ctx context.Context, task client.Task) error {
 
 // deleteTask deletes a task, and what it still runs. A containerd that was
 // killed while it made the task may have lost the end of its process, and then
-// waits for that end for ever: such a task is deleted without waiting.
+// waits for that end forever: such a task is deleted without waiting.
 func (m *Manager) deleteTask(ctx context.Context, task client.Task) error {
 	patient, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -362,9 +362,10 @@ func (m *Manager) sweep(ctx context.Context) error {
 	return m.sweepFolders()
 }
 
-// sweepReleases removes every deckhand-init but this daemon's own and those
-// that run, which are told by their file: a jail has it under another name. A
-// deckhand-skill stays in the jails that were shown it.
+// sweepReleases removes every deckhand-init except this daemon's own and those
+// that are running, which are recognised by their file because a jail has them
+// under another name. A deckhand-skill remains in the jails that have it
+// mounted.
 func (m *Manager) sweepReleases(inits []int32) error {
 	var used []os.FileInfo
 	for _, pid := range inits {

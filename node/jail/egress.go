@@ -22,7 +22,7 @@ func (m *Manager) transport(p paths) transport {
 	return sockets{state: p.state, root: int(m.cfg.UIDBase)}
 }
 
-// openWay gives a running jail its way out. A jail without one goes on: its
+// openWay gives a running jail its way out. A jail without one continues: its
 // commands reach nothing, as those of one that nothing is allowed to.
 func (m *Manager) openWay(ctx context.Context, p paths, rec *nodev1.JailRecord, conn *Init) {
 	id := rec.GetSpec().GetJailId()
@@ -76,8 +76,8 @@ func (m *Manager) lead(ctx context.Context, spec *nodev1.JailSpec, conn *Init) e
 	return nil
 }
 
-// barWay lets nothing out of a jail that is frozen or being killed, and ends what
-// is open. Manager.mu is held.
+// barWay lets nothing out of a jail that is frozen or being killed, and closes
+// open connections. The caller must hold Manager.mu.
 func (m *Manager) barWay(e *entry) {
 	switch {
 	case m.cfg.Egress == nil:

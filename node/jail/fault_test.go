@@ -24,7 +24,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// counts prints numbers for ever.
+// counts prints numbers forever.
 const counts = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.005; done"
 
 // requireWhole says that a log of counts has every number up to its end.
@@ -36,8 +36,8 @@ func requireWhole(t *testing.T, log string) {
 	}
 }
 
-// When containerd dies, jails go on; what needs it is refused with what to do,
-// and works again once it is back.
+// When containerd dies, jails continue; what needs it is refused with what to
+// do, and works again once it is back.
 func TestJailsGoOnWithoutContainerd(t *testing.T) {
 	t.Parallel()
 	cfg := jailtest.Config(t)
@@ -159,10 +159,10 @@ func TestAJailIsMadeThoughContainerdDiesMeanwhile(t *testing.T) {
 }
 
 // endless is a task whose end containerd does not see, as one that was killed
-// while it made the task: whoever waits for the end waits for ever.
+// while it made the task: whoever waits for the end waits forever.
 type endless struct{ client.Task }
 
-// Delete kills what the task runs, and waits for ever.
+// Delete kills what the task runs, and waits forever.
 func (e endless) Delete(ctx context.Context, _ ...client.ProcessDeleteOpts) (*client.ExitStatus, error) {
 	exited, err := e.Wait(ctx)
 	if err == nil {

@@ -18,11 +18,11 @@ import (
 )
 
 // A jail is frozen as a whole, its init included: nothing in it runs, nothing
-// is born and nothing dies until it is thawed. So a tree can be read from
-// /proc on the host and be complete. Signals may be sent meanwhile. With
+// is born and nothing dies until it is thawed. So a tree can be read from /proc
+// on the host and be complete. Signals may be sent in the meantime. With
 // version 2 of cgroups a SIGKILL takes effect at once; with version 1 it pends
-// and takes effect at the thaw, before the process runs a single instruction
-// of its own. Either way what was killed while frozen cannot have forked, and
+// and takes effect at the thaw, before the process runs a single instruction of
+// its own. Either way what was killed while frozen cannot have forked, and
 // init, thawed with the rest, finds its stubs ended and reaps them.
 
 // freezePatience bounds how long a freeze may take. A process that the kernel
@@ -36,15 +36,15 @@ type freezer struct {
 	holders int
 }
 
-// Freeze stops every process of a running jail, its init as well, and answers
-// when all stand. thaw must be called, once, and lets them go on unless
-// somebody else holds the jail frozen too; its error says that they could not
-// be. A jail that does not stand within 2 s, or before ctx ends, is thawed and
-// the error says so.
+// Freeze stops every process of a running jail, including its init, and returns
+// when all are frozen. thaw must be called exactly once; it lets them continue
+// unless the jail has another holder, and returns an error if they could not be
+// thawed. A jail that is not frozen within 2 s, or before ctx ends, is thawed
+// and an error is returned.
 //
-// While a jail is frozen its init answers nothing: do not call it before thaw.
-// Stopping a jail thaws it, and so does the next daemon's first look at it.
-// What is to stand for longer than a moment is Held.
+// While a jail is frozen its init does not respond: do not call it before thaw.
+// Stopping a jail thaws it, and so does the next daemon when it finds it. To
+// freeze a jail for longer than a moment, use Held.
 func (m *Manager) Freeze(ctx context.Context, id string) (thaw func() error, err error) {
 	e := m.entry(id)
 	// Before the lock: finding a jail again thaws it, for which it is taken.
@@ -87,8 +87,9 @@ func freezeEntry(ctx context.Context, e *entry, id string, cg Cgroup) (thaw func
 	}, nil
 }
 
-// Processes returns the host's ids of every process of a running jail, init's
-// among them. Unless the jail is frozen the answer is old when it arrives.
+// Processes returns the host's ids of every process of a running jail,
+// including its init. Unless the jail is frozen, the result may be outdated
+// when it is returned.
 func (m *Manager) Processes(ctx context.Context, id string) ([]int, error) {
 	cg, err := m.Cgroup(ctx, id)
 	if err != nil {
@@ -116,20 +117,21 @@ func (c Cgroup) freezer() (freezerOf, error) {
 	return f, nil
 }
 
-// isRoot reports whether it is the whole machine, which nobody wants to freeze.
+// isRoot reports whether it is the root cgroup of the machine, which must never
+// be frozen.
 func (f freezerOf) isRoot() bool {
 	return f.dir == cgroupRoot || f.dir == filepath.Join(cgroupRoot, "freezer")
 }
 
-// freeze returns when all stand.
+// freeze returns when all processes are frozen.
 func (f freezerOf) freeze(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, freezePatience)
 	defer cancel()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
-		// Version 1 wants to be told again: a fork that was in progress may have
-		// kept it from the end.
+		// Version 1 may need a second request: a fork that was in progress may
+		// have prevented it from completing.
 		if err := f.say(true); err != nil {
 			return err
 		}
@@ -224,8 +226,8 @@ func (f freezerOf) end(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		// Frozen, so that none is born behind our back. If they do not stand, the
-		// next round meets those that were.
+		// Freeze, so that no process can be created at the same time. If
+		// freezing fails, the next round finds those that were created.
 		if err := f.freeze(ctx); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}

@@ -19,15 +19,16 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// A jail is held, while a person decides for example, by whoever asked for it,
-// for as long as it takes. Unlike a freeze for a moment this leaves init alone,
-// which goes on answering, and stops its clock: the commands are in a folder of
-// their own below the jail's in the freezer, and that one is frozen. They stay
-// in it when they are thawed, and the next hold adds those of init's that are
-// new.
+// A jail is kept frozen by holders, for as long as each of them needs, for
+// example while a person decides. Unlike a short freeze, this leaves init
+// running, which continues to respond, and stops its clock. The commands are in
+// a separate folder below the jail's in the freezer, and only that one is
+// frozen. They remain in it when they are thawed; the next freeze adds new
+// ones.
 //
-// Who holds is in the jail's record before anything stands, and out of it
-// before anything goes on, and the next daemon makes true what it finds there.
+// The holders are in the jail's record before anything is frozen, and removed
+// from it before anything continues. The next daemon applies what the record
+// says.
 
 // heldDir is below a jail's folder in the freezer.
 const heldDir = "held"
@@ -109,7 +110,8 @@ func (m *Manager) lockRunning(ctx context.Context, id string) (_ *entry, _ *node
 	return e, rec, conn, e.mu.Unlock, nil
 }
 
-// applyFreeze makes true that a running jail is held by some, or by nobody.
+// applyFreeze freezes a running jail if it has holders, and thaws it if it has
+// none.
 func (m *Manager) applyFreeze(ctx context.Context, e *entry, conn *Init, id string, holders []string) error {
 	cg, err := cgroupOfProcess(conn.pid)
 	if err != nil {
@@ -144,8 +146,8 @@ func (m *Manager) applyFreeze(ctx context.Context, e *entry, conn *Init, id stri
 	return errors.Join(err, thaw())
 }
 
-// tellHold tells an init to stop, or start, its clock. One of before protocol 3
-// counts on.
+// tellHold asks an init to stop or start its clock. The clock of an init older
+// than protocol 3 is not stopped.
 func tellHold(ctx context.Context, conn *Init, held bool) error {
 	_, err := conn.Hold(ctx, &initv1.HoldRequest{Held: held})
 	if err != nil && status.Code(err) != codes.Unimplemented {
@@ -154,8 +156,8 @@ func tellHold(ctx context.Context, conn *Init, held bool) error {
 	return nil
 }
 
-// gather puts everything but init into the folder of what is held, and freezes
-// that. The jail stands as a whole meanwhile.
+// gather moves everything but init into the folder for frozen processes and
+// freezes that. The whole jail is frozen while it does so.
 func (f freezerOf) gather(init int) error {
 	held := f.held()
 	if err := os.Mkdir(held.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -192,9 +194,9 @@ func (f freezerOf) take(pid int) error {
 	return nil
 }
 
-// LetGo takes what was killed in a jail that is held out of the freezer, so
-// that it can end, and leaves the rest frozen. In one that is not held there is
-// nothing to do.
+// LetGo moves processes that were killed in a frozen jail out of the freezer,
+// so that they can end, and leaves the rest frozen. If the jail has no holders
+// it does nothing.
 func (m *Manager) LetGo(id string, tree []Process) error {
 	e := m.entry(id)
 	conn := m.connOf(e)
@@ -231,7 +233,7 @@ func (m *Manager) holders(e *entry) []string {
 }
 
 // InitToStart returns the connection to a running jail's init for a new
-// command. A jail that is held or being killed takes none.
+// command. It refuses a jail that is frozen or being killed.
 func (m *Manager) InitToStart(ctx context.Context, id string) (*Init, error) {
 	if err := m.allowsHost(id); err != nil {
 		return nil, err // also where host mode's init still runs from before
@@ -257,8 +259,8 @@ func held(id string, by []string) error {
 		WithFix("try again once it is thawed").WithObject(id)
 }
 
-// thawMoment ends the freezes for a moment of those who are gone. What is held
-// stays so.
+// thawMoment ends short freezes whose callers are gone. A jail with holders
+// remains frozen.
 func (m *Manager) thawMoment(e *entry, pid int32) (freezerOf, error) {
 	cg, err := cgroupOfProcess(pid)
 	if errors.Is(err, os.ErrNotExist) {
@@ -277,7 +279,7 @@ func (m *Manager) thawMoment(e *entry, pid int32) (freezerOf, error) {
 	return f, f.thaw()
 }
 
-// thawForGood lets a jail go on whoever holds it: it is about to be stopped.
+// thawForGood thaws a jail whatever its holders: it is about to be stopped.
 func (m *Manager) thawForGood(e *entry, pid int32) error {
 	f, err := m.thawMoment(e, pid)
 	if err != nil || f.dir == "" {

@@ -13,8 +13,8 @@ import (
 )
 
 // The freezer of version 2, which is there beside version 1 as well: what is
-// held stands when the rest goes on, is taken along by the next hold, and ends
-// when it is killed.
+// held stands when the rest continues, is taken along by the next hold, and
+// ends when it is killed.
 func TestTheFreezerOfVersionTwoHoldsAsThatOfVersionOne(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(cgroupRoot, "unified")

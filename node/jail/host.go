@@ -23,11 +23,11 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Host mode is an entry among the jails that is none: the same init, with
-// the same ledger and logs, as a plain process of root on the machine. It lives
-// in a systemd scope, or where there is no systemd in a cgroup that we make, so
-// that its whole tree is known and outlives the daemon. Nobody gets there by a
-// name alone: it is made by EnsureHost and never by Ensure.
+// Host mode is an entry among the jails that is not a jail: the same init, with
+// the same ledger and logs, as a plain root process on the machine. It runs in
+// a systemd scope or, without systemd, in a cgroup that the manager creates, so
+// that its whole process tree is known and outlives the daemon. The name alone
+// is not enough to create it: only EnsureHost creates it, never Ensure.
 
 const (
 	// HostID is the id of the entry that is the machine itself.
@@ -36,12 +36,13 @@ const (
 	RootMachine = "machine"
 )
 
-// hostControllers are those of version 1 in which host mode has a cgroup of its
-// own: to be frozen, to be counted.
+// hostControllers are the version 1 controllers in which host mode has its own
+// cgroup, for freezing and accounting.
 var hostControllers = []string{"freezer", "memory", "pids", "cpuacct"}
 
-// EnsureHost returns once host mode's init runs: started, or found again. The
-// caller has made sure that whoever asks may have the whole machine.
+// EnsureHost returns once host mode's init is running, either newly started or
+// found again. The caller must have verified that the user may access the whole
+// machine.
 func (m *Manager) EnsureHost(ctx context.Context, in *nodev1.JailSpec) (*nodev1.Jail, error) {
 	if in.GetJailId() != HostID || in.GetRootfs() != RootMachine {
 		return nil, fault.New(fault.Invalid, "host mode is jail_id %q with rootfs %q; they are %q and %q", HostID, RootMachine, in.GetJailId(), in.GetRootfs()).
@@ -125,7 +126,7 @@ func (m *Manager) launchHost(ctx context.Context, p paths) (*Init, error) {
 	}
 	conn, err := m.meetHost(ctx, p, int32(pid))
 	if err != nil {
-		// Nobody else knows of it.
+		// No other process knows of it.
 		return nil, errors.Join(err, endProcess(context.WithoutCancel(ctx), int32(pid)))
 	}
 	return conn, nil
@@ -206,7 +207,8 @@ func (m *Manager) hostRunning(ctx context.Context, p paths) (int32, error) {
 	return 0, m.endHostRest(ctx, p)
 }
 
-// listenerOf returns who listens on the socket of host mode; 0 for nobody.
+// listenerOf returns the pid of the process that listens on the socket of host
+// mode; 0 for none.
 func listenerOf(ctx context.Context, p paths) (int32, error) {
 	conn, err := sockets{state: p.state}.dial(ctx)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
@@ -307,7 +309,7 @@ func (m *Manager) endHostRest(ctx context.Context, p paths) error {
 	return nil
 }
 
-// endProcess ends an init that nobody could reach, and that has started nothing.
+// endProcess ends an init that was never reachable and has started nothing.
 func endProcess(ctx context.Context, pid int32) error {
 	if err := unix.Kill(int(pid), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", pid, err)

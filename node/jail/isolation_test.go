@@ -91,7 +91,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// handOut serves the secret on a socket and answers its address.
+// handOut serves the secret on a socket and returns its address.
 func (s *scene) handOut(network, address string) string {
 	s.t.Helper()
 	l, err := net.Listen(network, address)
@@ -356,7 +356,8 @@ for name, args in {
 	}
 }
 
-// A fork storm is one jail's own business: the host, and the neighbour, go on.
+// A fork storm is one jail's own business: the host, and the neighbour,
+// continue.
 func TestAForkStormLeavesTheHostUsable(t *testing.T) {
 	t.Parallel()
 	m := jailtest.Manager(t, jailtest.Config(t))

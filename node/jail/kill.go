@@ -18,7 +18,7 @@ import (
 // killPause is the pause between two looks at what a kill has left.
 const killPause = 2 * time.Millisecond
 
-// Kill kills everything in a jail but its init, and answers the execs that ran
+// Kill kills everything in a jail but its init, and returns the execs that ran
 // and how many processes are left: none, unless the kernel keeps some. The end
 // of each is on disk then. A jail that does not run has nothing to kill.
 func (m *Manager) Kill(ctx context.Context, id, by string) (execs []string, left int, err error) {
@@ -117,7 +117,8 @@ func deadline(ctx context.Context) time.Time {
 	return at
 }
 
-// orGone returns no error when the jail has ended meanwhile, with all in it.
+// orGone returns no error when the jail has ended in the meantime, with all in
+// it.
 func (k *killing) orGone(err error) error {
 	if !k.conn.Alive() {
 		return nil
@@ -125,7 +126,7 @@ func (k *killing) orGone(err error) error {
 	return fmt.Errorf("kill everything in jail %s: %w", k.id, err)
 }
 
-// note has init note on whose behalf its commands are killed, and answers those.
+// note has init note on whose behalf its commands are killed, and returns those.
 func (k *killing) note(ctx context.Context) ([]*initv1.Status, error) {
 	list, err := k.conn.List(ctx, &initv1.ListRequest{})
 	if err != nil {
@@ -145,9 +146,9 @@ func (k *killing) note(ctx context.Context) ([]*initv1.Status, error) {
 	return out, nil
 }
 
-// round kills what there is while all of it stands. The stubs of what was noted
-// stay, to see their trees end; a child of init that is nobody's stub yet may
-// become one, and is left for the next round.
+// round kills the processes that exist while the jail is frozen. The stubs of
+// noted commands remain, to detect the end of their trees. A child of init that
+// is not yet known to be a stub may become one, and is left for the next round.
 func (k *killing) round(ctx context.Context, f freezerOf, list []*initv1.Status) error {
 	thaw, err := freezeEntry(ctx, k.e, k.id, k.cg)
 	if err != nil {

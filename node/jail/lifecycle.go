@@ -18,8 +18,8 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Reaper stops the jails of a Manager that nobody uses, and clears what is left
-// of those that were lost. It is a lifecycle.Service.
+// Reaper stops the jails of a Manager that are idle, and removes the remains of
+// those that were lost. It is a lifecycle.Service.
 type Reaper struct {
 	lifecycle.Runner
 
@@ -220,8 +220,8 @@ func (m *Manager) sweepFolders() error {
 // drainFile is below the data folder while the node is drained.
 const drainFile = "drain"
 
-// Drain reports whether a node takes new jails. Those that it has go on, and are
-// woken: whoever works in one ends in order.
+// Drain describes whether a node refuses new jails. Existing jails continue and
+// can be started again, so that work in them can be finished.
 type Drain struct {
 	Draining bool
 	// Reason is for those who are refused.
@@ -235,7 +235,7 @@ func (m *Manager) Drain() Drain {
 	return m.drain
 }
 
-// SetDrain begins or ends a drain. It is on disk when it answers.
+// SetDrain begins or ends a drain. It is on disk when SetDrain returns.
 func (m *Manager) SetDrain(to Drain) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -259,7 +259,7 @@ func (m *Manager) SetDrain(to Drain) error {
 }
 
 // readDrain finds a drain of the daemon before. A file that cannot be read
-// drains as well: what was asked for is no longer known but for that.
+// drains as well: what was asked for is no longer known except for that.
 func readDrain(dir string) (Drain, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, drainFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -274,8 +274,8 @@ func readDrain(dir string) (Drain, error) {
 	return d, nil
 }
 
-// accepting refuses a new jail while the node is drained. Host mode is none:
-// people may work on a drained node.
+// accepting refuses a new jail while the node is drained. It never refuses host
+// mode, because people may work on a drained node.
 func (m *Manager) accepting(id string) error {
 	d := m.Drain()
 	if !d.Draining || id == HostID {

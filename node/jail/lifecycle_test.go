@@ -86,7 +86,7 @@ func TestAKeeperLooksByItself(t *testing.T) {
 	require.Equal(t, nodev1.JailState_JAIL_STATE_STOPPED, one.GetState())
 }
 
-// A drained node goes on with what it has, and takes nothing new, whoever
+// A drained node continues with what it has, and takes nothing new, whoever
 // restarts its daemon.
 func TestADrainOutlastsTheDaemon(t *testing.T) {
 	t.Parallel()

@@ -103,8 +103,8 @@ type entry struct {
 	rest atomic.Bool
 }
 
-// NewManager opens the data folder and containerd, and clears what a crash
-// left half made. Jails that run go on.
+// NewManager opens the data folder and containerd, and clears what a crash left
+// half made. Jails that run continue.
 func NewManager(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -134,7 +134,8 @@ func (m *Manager) openData() error {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return fmt.Errorf("jail: make the data folder: %w", err)
 		}
-		// Whatever the umask was: searchable, and listed by nobody.
+		// Independently of the umask: searchable by all, and listable by root
+		// only.
 		if err := os.Chmod(dir, 0o711); err != nil {
 			return fmt.Errorf("jail: make the data folder: %w", err)
 		}
@@ -177,7 +178,7 @@ func (m *Manager) openData() error {
 // releases is where each deckhand-init that is in use has a folder.
 func (m *Manager) releases() string { return filepath.Join(m.cfg.DataDir, "init") }
 
-// Close lets go of the jails; they go on.
+// Close lets go of the jails; they continue.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -193,7 +194,7 @@ func (m *Manager) Close() error {
 // Runtimes returns the runtimes that this machine has jails of.
 func (m *Manager) Runtimes() []string { return append([]string(nil), m.runtimes...) }
 
-// HardWorkspaces reports whether new workspaces are held to their size.
+// HardWorkspaces reports whether the size limit of new workspaces is enforced.
 func (m *Manager) HardWorkspaces() bool { return m.hardWorkspaces }
 
 // Owner returns the user and group, on the host, that own what commands write.
@@ -361,7 +362,7 @@ func (m *Manager) notRunning(rec *nodev1.JailRecord) nodev1.JailState {
 	return nodev1.JailState_JAIL_STATE_LOST
 }
 
-// Get returns one jail as it stands.
+// Get returns one jail in its current state.
 func (m *Manager) Get(ctx context.Context, id string) (*nodev1.Jail, error) {
 	p, rec, err := m.known(id)
 	if err != nil {
@@ -436,7 +437,7 @@ func (m *Manager) Stop(ctx context.Context, id string) (*nodev1.Jail, error) {
 	if rec == nil {
 		return nil, notFound(id)
 	}
-	// On disk first: a daemon that dies now goes on stopping, and what the
+	// On disk first: a daemon that dies now continues stopping, and what the
 	// execs of this jail come to is no loss.
 	rec.Stopped, rec.FrozenBy = true, nil
 	if err := m.writeRecord(p.record, rec); err != nil {
@@ -557,8 +558,8 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	return rec, conn, nil
 }
 
-// layOut makes the jail's folders anew, but for its state and workspace. Host
-// mode has a state only, which is root's.
+// layOut makes the jail's folders again, except for its state and workspace.
+// Host mode has a state only, which is root's.
 func (m *Manager) layOut(p paths, host bool) error {
 	if err := os.RemoveAll(p.rootfs); err != nil {
 		return fmt.Errorf("clear the jail's root: %w", err)

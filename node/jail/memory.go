@@ -12,10 +12,10 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// change gives a running jail what of a spec can be had as it runs, if that is
-// all that is different, and records it: more memory, and another egress. It
-// answers false when the jail must be made again. Less memory than before is
-// never taken from what runs: the kernel would refuse, or kill for it.
+// change applies the changes of a spec that are possible while a jail runs, if
+// it has no others, and records them: more memory, and different egress. It
+// returns false if the jail must be made again. The memory of a running jail is
+// never reduced: the kernel would refuse, or kill processes.
 func (m *Manager) change(ctx context.Context, p paths, rec *nodev1.JailRecord, spec *nodev1.JailSpec, conn *Init) (bool, error) {
 	before := rec.GetSpec()
 	same := proto.CloneOf(before)

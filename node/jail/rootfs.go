@@ -61,8 +61,8 @@ var rootFolders = []string{
 // initMount is where deckhand-init is in a jail.
 const initMount = "/.deckhand-init"
 
-// buildEtc makes the folder that every jail has for its /etc and answers it.
-// It is made again by each daemon; jails that run keep what they were given.
+// buildEtc makes the folder that every jail has for its /etc and returns it. It
+// is made again by each daemon; jails that run keep what they were given.
 func buildEtc(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove the old /etc of jails: %w", err)
@@ -133,7 +133,7 @@ func bind(from, to string) specs.Mount {
 	return specs.Mount{Type: "bind", Source: from, Destination: to, Options: options}
 }
 
-// hostRoot lays out a jail's root folder and answers the mounts that fill it.
+// hostRoot lays out a jail's root folder and returns the mounts that fill it.
 func hostRoot(root, etc, initPath, skillPath string, skills map[string]string, shown []specs.Mount) ([]specs.Mount, error) {
 	for _, name := range rootFolders {
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {

@@ -16,7 +16,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// ensure makes a small jail and answers its id.
+// ensure makes a small jail and returns its id.
 func ensure(t *testing.T, m *jail.Manager, change ...func(*nodev1.JailSpec)) string {
 	t.Helper()
 	spec := jailtest.Spec(ident.New("jail"))
@@ -28,7 +28,7 @@ func ensure(t *testing.T, m *jail.Manager, change ...func(*nodev1.JailSpec)) str
 	return spec.GetJailId()
 }
 
-// begin starts a script in a jail by its init, without ledger, and answers the
+// begin starts a script in a jail by its init, without ledger, and returns the
 // exec's id.
 func begin(t *testing.T, m *jail.Manager, id, script string) string {
 	t.Helper()
@@ -44,7 +44,7 @@ func begin(t *testing.T, m *jail.Manager, id, script string) string {
 	return execID
 }
 
-// sh runs a script in a jail to its end and answers that and its output.
+// sh runs a script in a jail to its end and returns that and its output.
 func sh(t *testing.T, m *jail.Manager, id, script string) (*initv1.Status, string) {
 	t.Helper()
 	execID := begin(t, m, id, script)

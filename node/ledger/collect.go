@@ -44,7 +44,7 @@ func change(b *bbolt.Bucket, id string, m proto.Message, edit func() bool) error
 	return put(b, id, m)
 }
 
-// Collect forgets the records whose time is over and answers those of execs,
+// Collect forgets the records whose time is over and returns those of execs,
 // whose logs may go with them. heard says that there is contact with the hub:
 // only then is anything forgotten that the hub may not have, since a clock that
 // is far off allows none, and would forget all.

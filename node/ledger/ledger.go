@@ -229,7 +229,7 @@ func (l *Ledger) Path() string { return filepath.Clean(l.db.Path()) }
 // reboot of the machine.
 func (l *Ledger) BootID() string { return l.bootID }
 
-// update runs fn in a transaction and answers when it is on disk. fn may be run
+// update runs fn in a transaction and returns when it is on disk. fn may be run
 // more than once, and the last time is what counts.
 func (l *Ledger) update(ctx context.Context, fn func(tx *bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
@@ -252,7 +252,7 @@ func (l *Ledger) view(ctx context.Context, fn func(tx *bbolt.Tx) error) error {
 }
 
 // guardUse keeps a page that went bad while the file was open from taking the
-// daemon down with it: the call fails, the rest goes on.
+// daemon down with it: the call fails, the rest continues.
 func guardUse(fn func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -23,7 +23,7 @@ func (g *gate) unlock() bool {
 	return g.open
 }
 
-// enter counts a call in; leave must follow if it answers nil.
+// enter counts a call in; leave must follow if it returns nil.
 func (g *gate) enter() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -44,8 +44,8 @@ func (g *gate) leave() {
 	}
 }
 
-// drain shuts the gate and answers a channel that is closed when every call
-// has left.
+// drain shuts the gate and returns a channel that is closed when every call has
+// left.
 func (g *gate) drain() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()

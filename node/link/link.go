@@ -38,8 +38,8 @@ type Config struct {
 	Services func(grpc.ServiceRegistrar)
 	// Hello describes the node; it is asked for at each session.
 	Hello func(ctx context.Context) (*nodev1.SessionResponse_Hello, error)
-	// HubURL is the hub's API, where a certificate that has lapsed is replaced;
-	// empty for the one of the enrolment.
+	// HubURL is the hub's API, where a certificate that has expired is
+	// replaced; empty for the one of the enrolment.
 	HubURL string
 	// EdgeAddress is the host:port of the hub's edge; empty for what the hub
 	// told at enrolment.
@@ -50,7 +50,7 @@ type Config struct {
 	// OnContact, if set, is told each time the hub was heard of in a session:
 	// at its Welcome and at each message after. It must not wait.
 	OnContact func()
-	// Pressure, if set, answers why nothing new may start on this node, "" for
+	// Pressure, if set, returns why nothing new may start on this node, "" for
 	// nothing, and a channel that is closed when that has changed.
 	Pressure func() (why string, changed <-chan struct{})
 	// OnRecorded, if set, is told whose ends the hub has on record. It must not
@@ -155,7 +155,7 @@ func (l *Link) loop(ctx context.Context) error {
 	return nil
 }
 
-// once holds one connection from its dial to its end. It answers whether a
+// once holds one connection from its dial to its end. It reports whether a
 // session stood on it long enough to count as one, and why it ended.
 func (l *Link) once(ctx context.Context) (stood bool, err error) {
 	if l.cfg.Identity.Lapsed() {

@@ -62,7 +62,7 @@ func (s *session) finish(cause error) {
 	})
 }
 
-// wait answers when the session's handler has returned, if it was called.
+// wait returns when the session's handler has returned, if it was called.
 func (s *session) wait() {
 	<-s.over
 	if s.taken.Load() {
@@ -106,7 +106,7 @@ func (s *session) Session(stream nodev1.SessionService_SessionServer) error {
 }
 
 // hold greets the hub and keeps the session until either side ends it. It
-// answers nil only for an end that this node wanted.
+// returns nil only for an end that this node wanted.
 func (s *session) hold(stream nodev1.SessionService_SessionServer) error {
 	welcome, greeted, err := s.greet(stream)
 	if err != nil {
@@ -166,8 +166,8 @@ func heartbeat(pressure string) *nodev1.SessionResponse {
 }
 
 // greet takes Welcome, lets calls in, and says Hello, upon which the hub may call.
-// It returns Welcome, nil where the session was ended meanwhile, and the pressure
-// that Hello tells.
+// It returns Welcome, nil where the session was ended in the meantime, and the
+// pressure that Hello tells.
 func (s *session) greet(stream nodev1.SessionService_SessionServer) (*nodev1.SessionRequest_Welcome, string, error) {
 	message, err := stream.Recv()
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *session) greet(stream nodev1.SessionService_SessionServer) (*nodev1.Ses
 	return welcome, hello.GetPressure(), nil
 }
 
-// receive takes what the hub says until the stream ends, and answers why.
+// receive takes what the hub says until the stream ends, and returns why.
 func (s *session) receive(stream nodev1.SessionService_SessionServer, interval time.Duration) error {
 	for {
 		message, err := stream.Recv()

@@ -52,8 +52,8 @@ func (n *Node) KillJail(_ context.Context, req *nodev1.KillJailRequest) (*nodev1
 	return out, nil
 }
 
-// FreezeJail notes who holds a jail: commands go on, since nothing can stop a
-// function, and no new one is started.
+// FreezeJail notes who holds a jail: commands continue, since nothing can stop
+// a function, and no new one is started.
 func (n *Node) FreezeJail(_ context.Context, req *nodev1.FreezeJailRequest) (*nodev1.FreezeJailResponse, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

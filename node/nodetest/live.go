@@ -62,7 +62,7 @@ func (n *Node) run(ctx context.Context, l *Live) *nodev1.Exec {
 	return end
 }
 
-// ReadLog returns the output, of a command that goes on if it is asked to.
+// ReadLog returns the output, of a command that continues if it is asked to.
 func (n *Node) ReadLog(req *nodev1.ReadLogRequest, out grpc.ServerStreamingServer[nodev1.ReadLogResponse]) error {
 	c, err := n.command(req.GetExecId())
 	if err != nil {

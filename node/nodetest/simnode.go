@@ -264,7 +264,7 @@ func (n *Node) state(c *command) *nodev1.Exec {
 	return c.exec
 }
 
-// WaitExec returns when the command has ended, or as it stands.
+// WaitExec returns when the command has ended, or in its current state.
 func (n *Node) WaitExec(ctx context.Context, req *nodev1.WaitExecRequest) (*nodev1.WaitExecResponse, error) {
 	n.mu.Lock()
 	buried := n.buried[req.GetExecId()]

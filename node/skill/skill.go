@@ -99,7 +99,7 @@ func with[Args any](skill func(context.Context, Args) (*report.Answer, int64, er
 func Names() []string { return slices.Sorted(maps.Keys(skills)) }
 
 // Main runs `deckhand-skill [--json] NAME ARGUMENTS`, the arguments being a
-// JSON object, or - for one on the standard input, and answers the exit status:
+// JSON object, or - for one on the standard input, and returns the exit status:
 // 0, 1 when there is no answer, 2 when it was called wrongly.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	asJSON := len(args) > 0 && args[0] == "--json"

@@ -71,8 +71,8 @@ func (sp *space) began(id string) {
 	sp.state.clean = false
 }
 
-// ready sees to it that the workspace's record is that of now, with every
-// content that can be kept.
+// ready ensures that the workspace's record is that of now, with every content
+// that can be kept.
 func (sp *space) ready(ctx context.Context) error {
 	if err := sp.room(ctx); err != nil {
 		return err
@@ -141,7 +141,7 @@ type lookup struct {
 // changesFrozen is up to how many bytes are read while the jail stands still.
 const changesFrozen = 64 << 20
 
-// look records the workspace as it is, and answers whether anything changed.
+// look records the workspace as it is, and reports whether anything changed.
 func (sp *space) look(ctx context.Context, refuse bool) (changed bool, err error) {
 	l := &lookup{sp: sp, refuse: refuse, byInode: map[uint64]*tree.Entry{}}
 	return l.run(ctx, history.Next{}, nil)
@@ -342,8 +342,8 @@ func (l *lookup) file(f scan.Found) (*tree.Entry, error) {
 	return e, err
 }
 
-// read keeps an open file's content; stable is false when it changed
-// meanwhile.
+// read keeps an open file's content; stable is false when it changed in the
+// meantime.
 func (l *lookup) read(file *os.File, old *tree.Entry) (e *tree.Entry, stable bool, err error) {
 	fd := int(file.Fd())
 	before, err := status(fd)

@@ -156,7 +156,7 @@ func sparsePicture(t *testing.T, path string) string {
 }
 
 // A writer that nothing can make stand still: what was read of a file that
-// changed meanwhile is not taken for its content.
+// changed in the meantime is not taken for its content.
 func TestAFileThatChangesWhileItIsRead(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -126,7 +126,7 @@ func TestSocketsAndPipes(t *testing.T) {
 	require.Equal(t, "fifo", got.GetChanges()[1].GetAfter().GetType())
 	require.Equal(t, "socket", got.GetChanges()[2].GetAfter().GetType())
 	before := picture(t, m.dir())
-	// Somebody waits at the pipe meanwhile.
+	// Somebody waits at the pipe in the meantime.
 	reads := make(chan string, 1)
 	go func() {
 		content, err := os.ReadFile(m.dir() + "/pipe")

@@ -56,8 +56,8 @@ func act(t *rapid.T, dir string) {
 	case "remove":
 		_ = os.Remove(at)
 	case "removeall":
-		// os.RemoveAll opens what is above a name that is not there, and waits for
-		// ever where that is a pipe.
+		// os.RemoveAll opens what is above a name that is not there, and waits
+		// forever where that is a pipe.
 		if _, err := os.Lstat(at); err == nil {
 			_ = os.RemoveAll(at)
 		}

@@ -196,7 +196,7 @@ type space struct {
 	state   state
 	used    time.Time // guarded by Service.mu
 	// readers are streams that read contents without the lock: none is deleted
-	// meanwhile.
+	// in the meantime.
 	readers atomic.Int32
 	// gone: the jail was removed under it, and it must not be used.
 	gone bool
@@ -241,7 +241,7 @@ func (s *Service) space(jailID string) *space {
 }
 
 // open opens the record unless it is open. When the jail was removed and made
-// again meanwhile, the record is a new one.
+// again in the meantime, the record is a new one.
 func (sp *space) open(ctx context.Context) error {
 	if sp.history != nil {
 		have, err := os.Stat(sp.history.Path())
@@ -352,7 +352,7 @@ func (s *Service) Resume(ctx context.Context, jailID, id string) error {
 	})
 }
 
-// End is told when what Begin was told of is over, and answers what changed.
+// End is told when what Begin was told of is over, and returns what changed.
 // Without keep nothing is looked at: whoever looks next finds the changes, and
 // whose they may be.
 func (s *Service) End(ctx context.Context, jailID, id string, keep bool) *nodev1.WorkspaceChange {

@@ -87,7 +87,7 @@ func (m *machine) kill(t *testing.T, what, moment string, after time.Duration) {
 	require.ErrorContains(t, cmd.Wait(), "killed")
 }
 
-// prepare makes a workspace with a step to undo, and answers what it was like
+// prepare makes a workspace with a step to undo, and returns what it was like
 // before and after that step.
 func (m *machine) prepare(t *testing.T) (before, after []string) {
 	t.Helper()

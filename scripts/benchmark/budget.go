@@ -28,8 +28,9 @@ const (
 )
 
 // budgets measures how many calls of models fifty children of one task reserve
-// and settle, and has them go on to the parent's cap, which must hold exactly:
-// what is left is less than one more call, and nothing stays set aside.
+// and settle, and has them continue to the parent's cap, which must hold
+// exactly: what is left is less than one more call, and nothing stays set
+// aside.
 func budgets(ctx context.Context) (_ result, err error) {
 	s, err := newStack(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // What the console shows while it is measured.
 
 // runningTasks makes n agents with a task each, which one worker holds, and
-// answers the ids of the jails that would be theirs, too.
+// returns the ids of the jails that would be theirs, too.
 func (s *stack) runningTasks(ctx context.Context, n int) (*sdk.Client, []*deckhandv1.Lease, []string, error) {
 	token, err := s.hub.WorkerToken()
 	if err != nil {
@@ -103,7 +103,7 @@ var printers = []string{
 }
 
 // printed runs the printers in a jail of a real node, which it starts, and
-// answers the id of the task whose steps they are.
+// returns the id of the task whose steps they are.
 func (s *stack) printed(ctx context.Context, m *nodeRig) (string, error) {
 	node, err := daemon.Config{
 		DataDir: filepath.Join(m.dir, "daemon"), HubURL: s.hub.URL(), EdgeAddress: s.hub.EdgeAddress(), Containerd: m.containerd.Address(),

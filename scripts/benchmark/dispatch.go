@@ -84,7 +84,7 @@ func (s *stack) applyNoop(ctx context.Context) error {
 	return err
 }
 
-// measure submits at the rate for a time and answers how long each claim took.
+// measure submits at the rate for a time and returns how long each claim took.
 func (s *stack) measure(ctx context.Context, during time.Duration) ([]time.Duration, error) {
 	var mu sync.Mutex
 	submitted := map[string]time.Time{}

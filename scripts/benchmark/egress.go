@@ -281,7 +281,7 @@ func egressCost(ctx context.Context) (_ result, err error) {
 	return out, nil
 }
 
-// add reads what a client wrote, and answers what its download took.
+// add reads what a client wrote, and returns what its download took.
 func (t *egressTimes) add(dir string) (time.Duration, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "times.json"))
 	if err != nil {

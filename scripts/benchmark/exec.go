@@ -21,7 +21,7 @@ import (
 
 const containerdExec = "containerd task.Exec"
 
-// pair measures two things in turns, n times each after a warm-up, and answers
+// pair measures two things in turns, n times each after a warm-up, and returns
 // their sorted times.
 func pair(n int, ours, theirs func() error) (a, b []time.Duration, err error) {
 	for i := range n + n/10 + 1 {

@@ -93,7 +93,7 @@ func killSwitch(ctx context.Context) (_ result, err error) {
 	}, nil
 }
 
-// killRound has fifty tasks run, kills them, and answers how long each took.
+// killRound has fifty tasks run, kills them, and returns how long each took.
 func (s *stack) killRound(ctx context.Context, mark string) ([]time.Duration, error) {
 	for range killTasks {
 		if _, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "sleeper"})); err != nil {

@@ -42,7 +42,7 @@ Wait.
 
 // loops measures the memory of a worker process whose thousand tasks all wait
 // on a model that is silent for a minute, and whether any lease is renewed late
-// meanwhile. The model is a local server with the real wire format.
+// in the meantime. The model is a local server with the real wire format.
 func loops(ctx context.Context) (_ result, err error) {
 	asked := make(chan struct{}, loopTasks)
 	answer := make(chan struct{})

@@ -31,7 +31,7 @@ const (
 
 // nodes measures what a hub in a process of its own needs for each of 5 000
 // nodes that are linked to it and idle, and how long it takes until all are
-// linked again after the hub was stopped in order and started anew: takeback_s
+// linked again after the hub was stopped in order and started again: takeback_s
 // counts from the old one's end. The nodes have no jails and share this process;
 // their identity, link and session are the real ones.
 func nodes(ctx context.Context) (_ result, err error) {
@@ -104,7 +104,7 @@ func nodes(ctx context.Context) (_ result, err error) {
 	}, nil
 }
 
-// hubProcess starts a hub as operators do and answers when it serves.
+// hubProcess starts a hub as operators do and returns when it serves.
 func (s *stack) hubProcess(ctx context.Context, api, edge string) (*process, error) {
 	p, err := s.process(ctx, []string{"DECKHAND_DATABASE_URL=" + s.cluster.URL("deckhand")},
 		"hub", "--data-dir", filepath.Join(s.dir, "hub"), "--listen", api, "--edge-listen", edge, "--nats-listen", "127.0.0.1:0")

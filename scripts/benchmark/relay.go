@@ -146,7 +146,7 @@ func (s *stack) noBudget(ctx context.Context) error {
 	return nil
 }
 
-// leased begins a task as a worker and answers the key of its lease.
+// leased begins a task as a worker and returns the key of its lease.
 func (s *stack) leased(ctx context.Context) (string, error) {
 	token, err := s.hub.WorkerToken()
 	if err != nil {

@@ -28,7 +28,7 @@ func skillProgram(ctx context.Context, dir string) (string, error) {
 	return at, nil
 }
 
-// program runs a program and answers its output, how long it took, and its use of
+// program runs a program and returns its output, how long it took, and its use of
 // processors and memory.
 func program(ctx context.Context, env []string, argv ...string) (out []byte, took time.Duration, cpu time.Duration, maxRSS int64, err error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)

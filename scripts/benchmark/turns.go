@@ -179,7 +179,7 @@ func longRuns(ctx context.Context, m *model, output func(command string) string,
 	return s, nil
 }
 
-// submitRun submits a run and answers the task's id.
+// submitRun submits a run and returns the task's id.
 func (s *stack) submitRun(ctx context.Context, name string) (string, error) {
 	res, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "runner", Goal: "Do run[" + name + "]."}))
 	if err != nil {

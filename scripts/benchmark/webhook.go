@@ -74,7 +74,7 @@ func (h *hook) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// post sends a request, and answers when it was taken.
+// post sends a request, and returns when it was taken.
 func (h *hook) post(req *http.Request) error {
 	res, err := h.client.Do(req)
 	if err != nil {

@@ -66,7 +66,7 @@ func inReview(t *tool.Tool) string {
 	return "runs"
 }
 
-// cell returns a text as it stands in a table.
+// cell returns a text in its current state in a table.
 func cell(text string) string {
 	return strings.NewReplacer("\n", " ", "|", "\\|").Replace(text)
 }

@@ -42,7 +42,7 @@ type Config struct {
 	Exec func(call Call) Result
 	// Waits says that a call waits for a person until Hub.Approve; nil for none.
 	Waits func(call Call) bool
-	// Fail, when it answers an error, makes an RPC fail before it does
+	// Fail, when it returns an error, makes an RPC fail before it does
 	// anything. name is the RPC's, n counts its calls from 1.
 	Fail func(name string, n int) error
 	// Lose is as Fail, but the RPC has its effect and only its answer is lost.
@@ -278,7 +278,8 @@ func (h *Hub) Calls(name string) int {
 	return h.calls[name]
 }
 
-// Drain tells workers with their next renewals to take nothing new, or to go on.
+// Drain tells workers with their next renewals to take nothing new, or to
+// continue.
 func (h *Hub) Drain(draining bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -371,8 +371,8 @@ func (h *Hub) FinishTask(_ context.Context, req *connect.Request[deckhandv1.Fini
 	return connect.NewResponse(&deckhandv1.FinishTaskResponse{}), nil
 }
 
-// YieldTask implements the service: a task whose answer has come meanwhile goes
-// back to the queue.
+// YieldTask implements the service: a task whose answer has come in the
+// meantime goes back to the queue.
 func (h *Hub) YieldTask(_ context.Context, req *connect.Request[deckhandv1.YieldTaskRequest]) (*connect.Response[deckhandv1.YieldTaskResponse], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -217,7 +217,7 @@ func (r *run) execute(ctx context.Context, turn *deckhandv1.Turn, indices []int)
 }
 
 // propose has the hub decide a call that it does not know yet, or answer one
-// that waited as it stands now. One that is made alone is made at once.
+// that waited in its current state now. One that is made alone is made at once.
 func (r *run) propose(ctx context.Context, turn *deckhandv1.Turn, index int, alone bool) error {
 	key := callKey{turn.GetTurn(), int32(index)}
 	if known := r.steps[key]; known != nil && !waiting(known.GetState()) {
@@ -286,8 +286,8 @@ func well(s deckhandv1.StepState) bool {
 	return s == deckhandv1.StepState_STEP_STATE_SUCCEEDED || s == deckhandv1.StepState_STEP_STATE_HELD
 }
 
-// waiting reports whether the step goes on when somebody has answered: a person,
-// whether the call may be made or what came of it, or another task.
+// waiting reports whether the step continues when somebody has answered: a
+// person, whether the call may be made or what came of it, or another task.
 func waiting(s deckhandv1.StepState) bool {
 	return s == deckhandv1.StepState_STEP_STATE_WAITING || s == deckhandv1.StepState_STEP_STATE_UNKNOWN
 }

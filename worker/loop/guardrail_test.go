@@ -11,9 +11,9 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/hubtest"
 )
 
-// An agent that goes round in circles is told so once, and paused within
-// three iterations, with what a person can do. When somebody lets it go on it has
-// a new chance.
+// An agent that goes round in circles is told so once, and paused within three
+// iterations, with what a person can do. When somebody lets it continue it has a
+// new chance.
 func TestAnAgentInACircleIsNudgedThenPaused(t *testing.T) {
 	t.Parallel()
 	const text = `
@@ -44,7 +44,7 @@ turns:
 	require.Len(t, b.hub.Task(taskID).Turns, 12, "six more")
 }
 
-// The nudge is in the model's next turn, and who finds another way goes on.
+// The nudge is in the model's next turn, and who finds another way continues.
 func TestANudgedAgentThatFindsAnotherWayGoesOn(t *testing.T) {
 	t.Parallel()
 	n := 0

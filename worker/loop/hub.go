@@ -27,7 +27,7 @@ type caller struct {
 }
 
 // maxInternal is how often a call is repeated that the hub fails by itself: a
-// mistake in the hub would not pass, and the lease would be renewed for ever.
+// mistake in the hub would not pass, and the lease would be renewed forever.
 const maxInternal = 5
 
 // do calls fn until it succeeds, fails for good, or the context ends. Every

@@ -162,7 +162,7 @@ type run struct {
 	since time.Time
 }
 
-// callKey names a call for ever: the turn, from 1, and its place in it, from 0.
+// callKey names a call forever: the turn, from 1, and its place in it, from 0.
 type callKey struct {
 	turn, index int32
 }
@@ -330,7 +330,7 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 	return turn, nil, r.recordTurn(ctx, turn)
 }
 
-// failedOver tells that another model goes on.
+// failedOver tells that another model continues.
 func (r *run) failedOver(ctx context.Context) func(model.Failover) {
 	return func(f model.Failover) {
 		r.out.add(eventkind.ModelFailover, map[string]any{
@@ -370,7 +370,7 @@ func (r *run) recordTurn(ctx context.Context, turn *deckhandv1.Turn) error {
 }
 
 // close is phases 6 and 7: it looks at what came of the turn, and stores the
-// checkpoint or, when the run is over, answers the outcome that carries it.
+// checkpoint or, when the run is over, returns the outcome that carries it.
 func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error) {
 	results := r.results(turn)
 	r.phase.enter("observe_result", observed(results))
@@ -430,7 +430,7 @@ func (r *run) tidy(ctx context.Context, turn *deckhandv1.Turn) {
 	r.forget(turn)
 }
 
-// decide returns how the run ends with this turn, or nil when it goes on.
+// decide returns how the run ends with this turn, or nil when it continues.
 func (r *run) decide(turn *deckhandv1.Turn) *Outcome {
 	if summary, reason, ok := r.completed(turn); ok {
 		return &Outcome{State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Reason: reason, Summary: summary}

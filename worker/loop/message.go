@@ -8,7 +8,7 @@ import (
 )
 
 // What people say to the agent is part of the transcript: the hub binds each
-// message to the turn after which the model gets it, and answers it to every
+// message to the turn after which the model gets it, and returns it to every
 // attempt.
 
 // hear takes messages; one that was heard before is not heard again.

@@ -29,7 +29,7 @@ func (p *phases) begin(iteration int32) {
 	p.iteration, p.current, p.spent, p.resumed = iteration, "", map[string]any{}, false
 }
 
-// resume says that the iteration goes on where another attempt stopped: the
+// resume says that the iteration continues where another attempt stopped: the
 // phases before execute_action are behind it.
 func (p *phases) resume() { p.resumed = true }
 
@@ -54,7 +54,7 @@ func (p *phases) leave() float64 {
 	return ms
 }
 
-// end closes the last phase and answers the milliseconds of each.
+// end closes the last phase and returns the milliseconds of each.
 func (p *phases) end() map[string]any {
 	if p.current != "" {
 		p.leave()

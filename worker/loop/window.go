@@ -170,9 +170,9 @@ func (r *run) reheard(turn int32) {
 	r.window.counted[at] = countMessage(*m)
 }
 
-// forget lets go of what the window holds now: the results of a turn, and, but
-// for a script, which finds its place by them, the replies that a summary stands
-// for.
+// forget lets go of what the window holds now: the results of a turn, and,
+// except for a script, which finds its place by them, the replies that a summary
+// stands for.
 func (r *run) forget(turn *deckhandv1.Turn) {
 	for i := range model.Calls(turn) {
 		if step := r.steps[callKey{turn.GetTurn(), int32(i)}]; step != nil { //nolint:gosec // at most 64 are made

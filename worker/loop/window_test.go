@@ -141,7 +141,7 @@ func TestALongTaskStaysUnderItsLimitAndRemembers(t *testing.T) {
 }
 
 // The same without a summary of a model's: the loop's own index keeps the names,
-// and an attempt on another worker goes on from the stored summary.
+// and an attempt on another worker continues from the stored summary.
 func TestTheLoopSummarizesByItselfAndAnotherWorkerGoesOn(t *testing.T) {
 	t.Parallel()
 	const text = `

@@ -105,7 +105,7 @@ type mark struct {
 // waiting are tools that are there to be called again and again.
 var waiting = map[string]bool{toolname.UpdatePlan: true, toolname.ManageScratchpad: true, toolname.PinFact: true}
 
-// Observe takes the calls of an iteration and answers what is to be done.
+// Observe takes the calls of an iteration and returns what is to be done.
 func (g *Guard) Observe(calls []Call) Finding {
 	fresh := false
 	for _, c := range calls {

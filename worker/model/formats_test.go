@@ -302,7 +302,7 @@ func TestLargeIntegersStayExact(t *testing.T) {
 }
 
 // A stream that dies at any event, also in the middle of a tool call, is no
-// turn; the retry gives the whole one, and the sink is told to begin anew.
+// turn; the retry gives the whole one, and the sink is told to begin again.
 func TestAStreamThatDiesAnywhereIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f modeltest.Format) {

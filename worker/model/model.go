@@ -41,7 +41,8 @@ type Request struct {
 	// MaxTokens caps the output of this turn, thinking included.
 	MaxTokens int
 	Thinking  persona.Thinking
-	// FailedOver, if set, is told when another model goes on with the request.
+	// FailedOver, if set, is told when another model continues with the
+	// request.
 	FailedOver func(Failover)
 }
 
@@ -77,7 +78,7 @@ type Result struct {
 // Delta is a piece of an answer that is being streamed.
 type Delta struct {
 	// Restart says that what was streamed of this turn so far is void: the
-	// answer broke off and begins anew. Text is empty then.
+	// answer broke off and begins again. Text is empty then.
 	Restart bool
 	// Text is visible text, of reasoning or answer alike.
 	Text string

@@ -27,11 +27,11 @@ const (
 	Skill = "deckhand-skill"
 )
 
-// ErrAbsent is answered by a build that does not carry its programs.
+// ErrAbsent is returned by a build that does not embed the programs.
 var ErrAbsent = errors.New("this build carries no deckhand-init or deckhand-skill: build with make build")
 
 // Extract puts an embedded program below a folder, in a folder named by its
-// digest, and answers its path. One that is there already is left alone: jails
+// digest, and returns its path. One that is there already is left alone: jails
 // run from it.
 func Extract(dir, name string) (string, error) {
 	packed, err := files.ReadFile(name + ".gz")
@@ -52,7 +52,7 @@ func Extract(dir, name string) (string, error) {
 	return install(dir, name, raw)
 }
 
-// Present reports whether this build carries its programs.
+// Present reports whether this build embeds the programs.
 func Present() bool {
 	for _, name := range []string{Init, Skill} {
 		if info, err := fs.Stat(files, name+".gz"); err != nil || info.Size() == 0 {
@@ -62,7 +62,7 @@ func Present() bool {
 	return true
 }
 
-// Install does the same with a deckhand-init on disk: a jail goes on with the
+// Install does the same with a deckhand-init on disk: a jail continues with the
 // one it was made with when that is replaced.
 func Install(dir, path string) (string, error) {
 	raw, err := os.ReadFile(path)

@@ -47,7 +47,7 @@ const startTimeout = 30 * time.Second
 var shared struct{ address, init string }
 
 // Run is for TestMain: all tests of the package share one containerd and one
-// deckhand-init. It answers the exit code.
+// deckhand-init. It returns the exit code.
 func Run(m *testing.M) int {
 	if os.Geteuid() != 0 {
 		return m.Run() // the tests say why they are skipped
@@ -158,7 +158,8 @@ func Manager(tb testing.TB, cfg jail.Config) *jail.Manager {
 	return m
 }
 
-// RemoveAll removes every jail of a configuration, whoever made it.
+// RemoveAll removes all jails of a configuration, including those that other
+// processes made.
 func RemoveAll(tb testing.TB, cfg jail.Config) {
 	tb.Helper()
 	// There may be a hundred of them, on a busy machine.

@@ -34,7 +34,7 @@ type Lines struct {
 // NewLines reads from r; what comes of it is counted from offset and line 1.
 func NewLines(r io.Reader) *Lines { return &Lines{r: r, buf: make([]byte, bufferBytes)} }
 
-// Next goes to the next line, and answers false at the end.
+// Next goes to the next line, and returns false at the end.
 func (l *Lines) Next() bool {
 	if end := bytes.IndexByte(l.buf[l.from:l.to], '\n'); end >= 0 {
 		l.give(l.buf[l.from:l.from+end], end+1)

@@ -42,7 +42,7 @@ func (c *clock) When(line []byte) (sec int64, from, to int, ok bool) {
 			return sec, from, to, true
 		}
 	}
-	// Lines without a time are not searched for all kinds of it for ever.
+	// Lines without a time are not searched for all kinds of it forever.
 	if c.misses++; c.misses > 200 && c.misses%256 != 0 {
 		return 0, 0, 0, false
 	}

@@ -21,7 +21,7 @@ const (
 	maxWords = 64
 	// alike is the part of the words that a line and its template share.
 	alike = 0.5
-	// maxShapes are kept; then they are learnt anew.
+	// maxShapes are kept; then they are learnt again.
 	maxShapes = 1 << 16
 	// maxTemplates are kept in sum, maxLeaf of those that begin alike. A line
 	// that fits none and finds no room goes to the last of its leaf.

@@ -105,7 +105,7 @@ type Image struct {
 }
 
 // Main runs `mcp serve CONFIG`, or `mcp ask SOCKET`, which reads the request
-// from standard input, and answers the exit status.
+// from standard input, and returns the exit status.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var err error
 	switch {
@@ -235,7 +235,7 @@ func (b *bridge) watch(ctx context.Context, stop func()) {
 	}
 }
 
-// answer reads one request and answers it.
+// answer reads one request and returns it.
 func (b *bridge) answer(ctx context.Context, conn net.Conn) {
 	b.touch(1)
 	defer b.touch(-1)

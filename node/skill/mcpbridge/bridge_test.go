@@ -146,8 +146,8 @@ func TestAChangedDefinitionIsNotCalled(t *testing.T) {
 	require.Equal(t, "the sum is 1", r.call(said.Tools[0], `{"n":1}`).Text, "it was not called before")
 }
 
-// Death, garbage and a message without end are said for what they are, and
-// end the bridge; nobody waits for ever.
+// Death, garbage and a message without end are said for what they are, and end
+// the bridge; nobody waits forever.
 func TestAServerThatMisbehaves(t *testing.T) {
 	t.Parallel()
 	for tool, want := range map[string]string{"die": "exit status 9; it wrote: goodbye", "garbage": "invalid character", "huge": "broke off"} {

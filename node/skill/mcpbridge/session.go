@@ -250,7 +250,7 @@ func (s *session) list(ctx context.Context) Answer {
 }
 
 // offered returns what the server offers: as it said a moment ago, unless it
-// told of a change since, or anew.
+// told of a change since, or again.
 func (s *session) offered(ctx context.Context, anew bool) (tools []Tool, left []string, err error) {
 	s.listing.Lock()
 	defer s.listing.Unlock()

@@ -141,7 +141,7 @@ var never = map[string]bool{
 	"composer.lock": true, "Gemfile.lock": true, "tags": true, "TAGS": true,
 }
 
-// file reads one file and has it scanned; it answers its buffer.
+// file reads one file and has it scanned; it returns its buffer.
 func (s *search) file(sc *scanner, id int32, e input.Entry, buf []byte) []byte {
 	name := filepath.Base(e.Rel)
 	if never[name] || strings.Contains(name, ".min.") || e.Info.Size() == 0 {

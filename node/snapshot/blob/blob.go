@@ -112,7 +112,7 @@ func (s *Store) Room(bytes int64) error {
 	return nil
 }
 
-// Keep takes in the content of an open file, and answers its name and how many
+// Keep takes in the content of an open file, and returns its name and how many
 // bytes the store grew by. It is in the page cache only until Sync, or the
 // caller's own.
 func (s *Store) Keep(f *os.File) (id string, grew int64, err error) {
@@ -410,7 +410,7 @@ func (s *Store) Restore(id string, to *os.File) error {
 	return nil
 }
 
-// Sweep deletes every content that live does not name, and answers how many
+// Sweep deletes every content that live does not name, and returns how many
 // bytes are kept.
 func (s *Store) Sweep(live func(id string) bool) (kept int64, err error) {
 	err = filepath.WalkDir(s.path("objects"), func(path string, d fs.DirEntry, err error) error {

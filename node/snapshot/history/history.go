@@ -304,7 +304,7 @@ func (h *History) Oldest() (seq int64, err error) {
 	return seq, err
 }
 
-// Forget drops the oldest deltas as long as old says so, and answers how many.
+// Forget drops the oldest deltas as long as old says so, and returns how many.
 func (h *History) Forget(old func(tree.Delta) bool) (n int, err error) {
 	err = h.update(func(tx *bbolt.Tx) error {
 		deltas, by := tx.Bucket(bucketDeltas), tx.Bucket(bucketBy)

@@ -34,7 +34,7 @@ type Job struct {
 	Changes []tree.Change
 	// Tolerant leaves a folder that has something unknown in it, and what has no
 	// folder to be in: the job is finished after a crash, and others may have
-	// worked here meanwhile.
+	// worked here in the meantime.
 	Tolerant bool
 }
 
@@ -320,7 +320,7 @@ func (j *Job) finish(c tree.Change) error {
 // uploadPrefix is node/files' PartPrefix.
 const uploadPrefix = ".deckhand-upload-"
 
-// uploadAge is how long what was uploaded of a file is kept, to go on from.
+// uploadAge is how long what was uploaded of a file is kept, to continue from.
 const uploadAge = 24 * time.Hour
 
 // Ours reports whether a name in a workspace is the node's own: root's, who makes

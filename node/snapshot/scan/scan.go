@@ -66,8 +66,8 @@ type Result struct {
 // epochs tells one scan's marks in a tree from another's.
 var epochs atomic.Uint64
 
-// Scan compares what is below root with the tree. The tree is not changed but
-// for the scan's own marks: one scan of a tree at a time.
+// Scan compares what is below root with the tree. The tree is not changed
+// except for the scan's own marks: one scan of a tree at a time.
 func Scan(ctx context.Context, root int, t *tree.Tree, cfg Config) (*Result, error) {
 	if cfg.MaxEntries == 0 {
 		cfg.MaxEntries = defaultMaxEntries

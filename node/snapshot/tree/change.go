@@ -17,8 +17,8 @@ type Change struct {
 type Delta struct {
 	// Seq numbers the state after it. The state before it is Seq-1.
 	Seq int64
-	// By are the ids of what ran, or was asked for, meanwhile. More than one:
-	// nobody knows which of them made which change.
+	// By are the ids of what ran, or was asked for, in the meantime. More than
+	// one: nobody knows which of them made which change.
 	By []string
 	// Undoes are the ids whose changes it took back.
 	Undoes []string

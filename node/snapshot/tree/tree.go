@@ -175,7 +175,7 @@ func (t *Tree) Children(path string) []string {
 }
 
 // Set puts an entry at a path, or takes away what is there with all below it
-// when e is nil. It answers false when the folder above is not in the tree.
+// when e is nil. It returns false when the folder above is not in the tree.
 func (t *Tree) Set(path string, e *Entry) bool {
 	if path == Root {
 		if t.Root.Entry == nil && e != nil {
@@ -239,7 +239,7 @@ func Join(dir, base string) string {
 }
 
 // Walk calls fn for each entry, folders before what is in them and siblings by
-// name, until it answers false.
+// name, until it returns false.
 func (t *Tree) Walk(fn func(path string, e *Entry) bool) {
 	if t.Root.Entry != nil {
 		walk(Root, t.Root, fn)

@@ -230,7 +230,7 @@ func withBreak(a anthropictest.Answer, after int, errorType string) anthropictes
 }
 
 // A stream that dies at any event, also in the middle of a tool call, is no
-// turn; the retry gives the whole one, and the sink is told to begin anew.
+// turn; the retry gives the whole one, and the sink is told to begin again.
 func TestAStreamThatDiesAnywhereIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	events := 0

@@ -21,7 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
-// Candidate is one of the models that a task may go on with.
+// Candidate is one of the models that a task may continue with.
 type Candidate struct {
 	Provider, Name string
 	Model          model.Model
@@ -122,7 +122,7 @@ func passesOn(e *model.Error, standIn bool) bool {
 	}
 }
 
-// tell tells that another candidate goes on.
+// tell tells that another candidate continues.
 func (m *Model) tell(req *model.Request, sink model.Sink, from, to int, reason string) {
 	if sink != nil {
 		sink(model.Delta{Restart: true})

@@ -54,8 +54,8 @@ func (a *accumulator) add(chunk *sdk.GenerateContentResponse) error {
 	return nil
 }
 
-// part takes a part of the answer. Text may go on over many; a call is whole. A
-// signature gets a block of its own before the part that it came with.
+// part takes a part of the answer. Text may continue over many; a call is
+// whole. A signature gets a block of its own before the part that it came with.
 func (a *accumulator) part(p *sdk.Part) error {
 	if len(p.ThoughtSignature) > 0 {
 		a.Open(&wire.Block{Reasoning: &deckhandv1.Block_Reasoning{Signature: base64.StdEncoding.EncodeToString(p.ThoughtSignature)}})

@@ -140,7 +140,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// next notes a request and answers what to answer; by one goroutine at a time.
+// next notes a request and returns what to answer; by one goroutine at a time.
 func (s *Server) next(req *Request) Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,7 @@ func identify(message model.Message) identity {
 	return of
 }
 
-// Encode returns what encode makes of each message, in their order, but for
+// Encode returns what encode makes of each message, in their order, except for
 // what is nothing. It lets go of what is not among them.
 func (t *Transcript) Encode(messages []model.Message, encode func(model.Message) ([]byte, error)) ([][]byte, error) {
 	t.mu.Lock()
