@@ -9,8 +9,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/memtrim"
 )
 
-// The daemon is to be small beside the work of its machine: it
-// trades some processor time, of which it uses next to none, for memory.
+// The daemon must use little memory, because the machine is for other work: it
+// trades processor time, of which it uses very little, for memory.
 const (
 	gcPercent = 40
 	// memoryLimit is soft: above it memory is collected without regard to what

@@ -63,8 +63,8 @@ func readProcesses(pids []int) []Process {
 	return out
 }
 
-// TreeBelow answers, of a jail's processes, the one that has a number inside
-// the jail and what is below it.
+// TreeBelow returns, out of a jail's processes, the one whose pid inside the
+// jail is inside, and its descendants.
 func TreeBelow(pids []int, inside int) (root Process, below []Process) {
 	all := readProcesses(pids)
 	for _, p := range all {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shim is a process of containerd's that stands between it and one container.
+// shim is a process of containerd between it and one container.
 type shim struct {
 	pid int
-	// What it was started with.
+	// Its arguments.
 	namespace, container, address string
 }
 
@@ -61,11 +61,12 @@ func shimOf(pid int) (one shim, ok bool) {
 	return one, one.container != ""
 }
 
-// sweepRuntime ends and removes what the runtime left: when whoever has a
-// container made dies in the middle, containerd may clear away what it knows of
-// while its shim, or the runtime below that, is still at work. Nobody else ever
-// looks at what stays. It is told by its name, which is a container's that
-// containerd does not have. What is not gone yet is met the next time.
+// sweepRuntime ends and removes what the runtime left behind. If the process
+// that makes a container dies in the middle, containerd may remove its own
+// records while its shim, or the runtime below that, is still at work, and
+// nothing else ever removes the remains. They are recognised by their name,
+// which is that of a container that containerd does not have. What is not gone
+// yet is handled by the next sweep.
 func (m *Manager) sweepRuntime(ctx context.Context) error {
 	running, err := runningShims()
 	if err != nil {

@@ -65,8 +65,8 @@ func realPath(path string) string {
 	return path
 }
 
-// noChannels refuses a folder with sockets, pipes or devices below it: a mount
-// that is read-only stops nobody from speaking through them.
+// noChannels rejects a folder that contains sockets, pipes or devices: a
+// read-only mount does not prevent communication through them.
 func noChannels(path, real string) error {
 	left := maxShown
 	err := filepath.WalkDir(real, func(name string, entry fs.DirEntry, err error) error {

@@ -23,7 +23,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// What a jail has unless its spec says otherwise.
+// Defaults of a jail's spec.
 const (
 	defaultCPUMillis = 2000
 	defaultMemory    = 4 << 30
@@ -169,7 +169,8 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, 
 		seccomp.WithDefaultProfile(),
 	}
 	if swapAccounted() {
-		// The limit is of memory and swap together: none of it is swap.
+		// The limit applies to memory and swap together, so that no swap is
+		// used.
 		opts = append(opts, oci.WithMemorySwap(s.GetMemoryBytes()))
 	}
 	spec, err := oci.GenerateSpec(ctx, nil, &containers.Container{ID: rec.GetContainerId()}, opts...)

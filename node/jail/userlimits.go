@@ -12,9 +12,10 @@ import (
 	"strings"
 )
 
-// userLimits is where the kernel has what a user namespace may use up. It counts
-// that for whoever made the namespace as well, who is root for all jails: without
-// limits of its own, one jail takes what systemd and all others have.
+// userLimits is the folder of the kernel's limits for user namespaces. What a
+// namespace uses is also counted for its creator, which is root for all jails:
+// without limits of its own, one jail could use up what systemd and all other
+// jails need.
 const userLimits = "/proc/sys/user"
 
 const (
@@ -46,8 +47,8 @@ func limitUser(ctx context.Context, pid int) error {
 		}
 		script = append(script, fmt.Sprintf("echo %d > %s", limit, filepath.Join(userLimits, name.Name())))
 	}
-	// The kernel looks for the namespace of whoever opens the file, and no
-	// program with threads can enter one.
+	// The kernel uses the namespace of the process that opens the file, and a
+	// program with threads cannot enter one.
 	cmd := exec.CommandContext(ctx, "nsenter", "--user", fmt.Sprintf("--target=%d", pid), "/bin/sh", "-ec", strings.Join(slices.Compact(script), "\n"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("limit what the jail's user namespace may use up: %w: %s", err, bytes.TrimSpace(out))

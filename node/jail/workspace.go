@@ -16,10 +16,10 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// A workspace is held to its size by being a file system of that size, in a
-// sparse file that is mounted by loop: it takes the disk what is written into
-// it and no more. Where the machine cannot do that it is a plain folder, and
-// the jail says that its limit is not hard.
+// The size limit of a workspace is enforced by making it a file system of that
+// size, in a sparse file that is loop-mounted: it uses only the disk space that
+// is written. If the machine does not support that, the workspace is a plain
+// folder, and the jail reports that its limit is not hard.
 
 // ensureWorkspace makes the workspace of a jail, or finds it, mounted, and
 // says whether its limit is hard. Once made it stays what it is.
@@ -74,8 +74,8 @@ func (m *Manager) makeImage(ctx context.Context, path string, size int64) (err e
 		return fmt.Errorf("make the workspace's image: %w", err)
 	}
 	uid, gid := m.Owner()
-	// Nothing reserved: there is no root in a jail. Nothing written that can be
-	// written when it is needed: the file stays sparse.
+	// Reserve nothing, because there is no root in a jail. Initialise lazily,
+	// so that the file stays sparse.
 	out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-m", "0",
 		"-O", "^resize_inode", "-E", fmt.Sprintf("lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=%d:%d", uid, gid),
 		temp).CombinedOutput()

@@ -84,8 +84,9 @@ func (l *Ledger) Collect(ctx context.Context, heard bool) ([]*nodev1.ExecRecord,
 	return gone, nil
 }
 
-// collectOperations forgets the operations whose time, from their beginning,
-// is over: done or not, nobody asks for them any more.
+// collectOperations removes the operations whose retention, counted from their
+// beginning, has passed, whether they are done or not: they are not retried any
+// more.
 func collectOperations(b *bbolt.Bucket, over func(end time.Time, recorded bool) bool) error {
 	var keys [][]byte
 	if err := b.ForEach(func(id, raw []byte) error {

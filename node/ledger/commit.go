@@ -6,9 +6,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// commits brings writes to the disk together: those that come while a
-// transaction is on its way there share the next. One that comes alone waits
-// for nobody.
+// commits batches writes to disk: those that arrive while a transaction is
+// being committed share the next one. A single write is not delayed.
 type commits struct {
 	turn chan struct{} // holds one while a transaction is in progress
 

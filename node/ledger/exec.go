@@ -12,8 +12,8 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Digest returns what tells one request from another: the SHA-256 of the
-// message in its deterministic encoding.
+// Digest returns the SHA-256 of a request in its deterministic encoding, which
+// identifies the request.
 func Digest(m proto.Message) ([]byte, error) {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -23,10 +23,10 @@ func Digest(m proto.Message) ([]byte, error) {
 	return sum[:], nil
 }
 
-// Exec gets or creates the record of an exec. When it answers existed ==
-// false, the record is on disk and this caller alone may start the command.
-// The same id with another request is refused with fault.Exists. instance
-// names the init that is going to be asked.
+// Exec gets or creates the record of an exec. If existed is false, the record
+// is on disk and only this caller may start the command. A known id with a
+// different request is refused with fault.Exists. instance names the init that
+// is going to start it.
 func (l *Ledger) Exec(ctx context.Context, spec *nodev1.ExecSpec, instance string) (rec *nodev1.ExecRecord, existed bool, err error) {
 	id := spec.GetExecId()
 	digest, err := Digest(spec)
@@ -61,8 +61,8 @@ func (l *Ledger) Exec(ctx context.Context, spec *nodev1.ExecSpec, instance strin
 	return rec, existed, nil
 }
 
-// FindExec returns the record of an exec that is there already, as Exec would;
-// nil when there is none. It writes nothing.
+// FindExec returns the existing record of an exec, as Exec would, or nil if
+// there is none. It writes nothing.
 func (l *Ledger) FindExec(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.ExecRecord, error) {
 	rec, err := l.GetExec(ctx, spec.GetExecId())
 	if err != nil || rec == nil {
@@ -78,8 +78,8 @@ func (l *Ledger) FindExec(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.E
 	return rec, nil
 }
 
-// sameExec refuses another request under the id of a record. One that was
-// buried stands for any: it says what became of all of them.
+// sameExec refuses a different request under the id of a record. A buried
+// record matches every request: none of them may start.
 func sameExec(rec *nodev1.ExecRecord, digest []byte) error {
 	if len(rec.GetDigest()) == 0 {
 		return nil
@@ -112,7 +112,7 @@ func (l *Ledger) BuryExec(ctx context.Context, end *nodev1.Exec) (rec *nodev1.Ex
 	return rec, existed, nil
 }
 
-// GetExec returns the record of an exec; nil when there is none.
+// GetExec returns the record of an exec, or nil if there is none.
 func (l *Ledger) GetExec(ctx context.Context, id string) (*nodev1.ExecRecord, error) {
 	var rec *nodev1.ExecRecord
 	err := l.view(ctx, func(tx *bbolt.Tx) error {
@@ -145,7 +145,8 @@ func (l *Ledger) FinishExecs(ctx context.Context, results []*nodev1.Exec) error 
 				continue
 			}
 			rec.Result = result
-			// What may hold secrets, and is big, is needed no more.
+			// These may be large and contain secrets, and are not needed any
+			// more.
 			rec.Spec.Stdin, rec.Spec.Env = nil, nil
 			if err := put(execs, id, rec); err != nil {
 				return err

@@ -45,13 +45,13 @@ type Config struct {
 	Reserve int64
 	// BootID names the running boot of the machine; empty to read the kernel's.
 	BootID string
-	// Committed, if set, is told how long each transaction took to be on disk.
+	// Committed, if set, is called with the duration of each commit to disk.
 	Committed func(took time.Duration)
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }
 
-// How long finished records are kept unless told otherwise.
+// Default retention of finished records.
 const (
 	DefaultRetention      = 7 * 24 * time.Hour
 	DefaultKeepUnrecorded = 30 * 24 * time.Hour
@@ -83,7 +83,7 @@ type Ledger struct {
 	committed func(took time.Duration)
 }
 
-// Open opens the ledger, making it when there is none.
+// Open opens the ledger, and creates it if it does not exist.
 func Open(cfg Config) (*Ledger, error) {
 	if cfg.Path == "" {
 		return nil, errors.New("ledger: Path is empty; name the database file")

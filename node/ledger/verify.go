@@ -67,7 +67,8 @@ func verify(path string) error {
 	return verifyFile(raw)
 }
 
-// lock waits for the file as long as bbolt would; it is let go with the file.
+// lock waits for the file's lock as long as bbolt would. It is released when
+// the file is closed.
 func lock(f *os.File) error {
 	for end := time.Now().Add(lockTimeout); ; time.Sleep(20 * time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)

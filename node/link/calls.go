@@ -16,9 +16,9 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// interceptUnary takes a call in: only while the session stands, with its
-// correlation id, checked against the proto's rules, its error in the form
-// that crosses boundaries.
+// interceptUnary accepts a call only while the session is established. It adds
+// the correlation id, validates the request against the proto's rules, and maps
+// the error to one for the wire.
 func (s *session) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	if err := s.gate.enter(); err != nil {
 		return nil, fault.ToGRPC(err)
@@ -94,8 +94,8 @@ func (l *Link) validate(message any) error {
 	return fault.New(fault.Internal, "cannot check the request").WithCause(err)
 }
 
-// answer puts a call's error in the form that crosses boundaries. What is
-// inside of an internal error stays here, in the log.
+// answer maps a call's error to one for the wire. Details of an internal error
+// are only logged.
 func (l *Link) answer(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil

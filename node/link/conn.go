@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// conn is the connection to the hub. It tells when and why it ended.
+// conn is the connection to the hub. It records when and why it ended.
 type conn struct {
 	net.Conn
 

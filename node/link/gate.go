@@ -6,8 +6,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// gate lets calls in while a session stands, and tells when the last has left.
-// The zero value is shut, for good once drain was called.
+// gate admits calls while a session is established, and signals when the last
+// has ended. The zero value is closed; drain closes it for good.
 type gate struct {
 	mu      sync.Mutex
 	open    bool

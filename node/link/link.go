@@ -41,20 +41,21 @@ type Config struct {
 	// HubURL is the hub's API, where a certificate that has expired is
 	// replaced; empty for the one of the enrolment.
 	HubURL string
-	// EdgeAddress is the host:port of the hub's edge; empty for what the hub
-	// told at enrolment.
+	// EdgeAddress is the host:port of the hub's edge; empty means the address
+	// returned at enrolment.
 	EdgeAddress string
 	Log         hclog.Logger
-	// OnChange, if set, is told when a session stands and when it has ended.
+	// OnChange, if set, is called when a session is established and when it has
+	// ended.
 	OnChange func(connected bool)
-	// OnContact, if set, is told each time the hub was heard of in a session:
-	// at its Welcome and at each message after. It must not wait.
+	// OnContact, if set, is called whenever the hub was heard from in a
+	// session: at its Welcome and at each later message. It must not block.
 	OnContact func()
 	// Pressure, if set, returns why nothing new may start on this node, "" for
 	// nothing, and a channel that is closed when that has changed.
 	Pressure func() (why string, changed <-chan struct{})
-	// OnRecorded, if set, is told whose ends the hub has on record. It must not
-	// wait.
+	// OnRecorded, if set, is called with the ids of the execs whose end the hub
+	// has stored. It must not block.
 	OnRecorded func(ids []string)
 
 	// Backoff spaces out the dials; zero for 500 ms to 10 s: a hub that is back

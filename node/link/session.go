@@ -165,9 +165,9 @@ func heartbeat(pressure string) *nodev1.SessionResponse {
 	return &nodev1.SessionResponse{Message: &nodev1.SessionResponse_Heartbeat{Heartbeat: &nodev1.Heartbeat{Pressure: pressure}}}
 }
 
-// greet takes Welcome, lets calls in, and says Hello, upon which the hub may call.
-// It returns Welcome, nil where the session was ended in the meantime, and the
-// pressure that Hello tells.
+// greet receives Welcome, admits calls, and sends Hello, after which the hub
+// may call. It returns Welcome, or nil if the session was ended in the
+// meantime, and the pressure that Hello reported.
 func (s *session) greet(stream nodev1.SessionService_SessionServer) (*nodev1.SessionRequest_Welcome, string, error) {
 	message, err := stream.Recv()
 	if err != nil {
@@ -235,8 +235,8 @@ func (s *session) install(certificate string) {
 	s.link.cfg.Log.Info("certificate renewed", "valid_until", until)
 }
 
-// broken says why the stream failed: the connection's own reason, if that is
-// what ended it, tells more than gRPC's.
+// broken returns why the stream failed: the connection's own reason, if the
+// connection ended, is more precise than gRPC's.
 func (s *session) broken(doing string, err error) error {
 	select {
 	case <-s.conn.closed:
@@ -246,7 +246,7 @@ func (s *session) broken(doing string, err error) error {
 	}
 }
 
-// errGoodbye is the hub's last word.
+// errGoodbye reports the reason with which the hub ended the link.
 func errGoodbye(reason string) error { return fmt.Errorf("the hub ended the link: %s", reason) }
 
 // renewal decides when to ask for a new certificate.
@@ -264,8 +264,8 @@ func (r *renewal) due() []byte {
 	if now.Before(from.Add(time.Duration(float64(life)*r.link.cfg.RenewAfter))) || now.Before(r.notBefore) {
 		return nil
 	}
-	// An answer comes within moments; a hub that cannot give one is asked again
-	// some twenty times before the certificate ends.
+	// A reply usually takes moments; if the hub cannot give one, it is asked
+	// again some twenty times before the certificate expires.
 	r.notBefore = now.Add(life / 64)
 	csr, err := r.link.cfg.Identity.Request()
 	if err != nil {

@@ -79,7 +79,7 @@ func (n *Node) FrozenBy(jailID string) []string {
 	return n.holders[jailID]
 }
 
-// jail describes a jail; n.mu is held.
+// jail describes a jail; the caller must hold n.mu.
 func (n *Node) jail(id string) *nodev1.Jail {
 	return &nodev1.Jail{JailId: id, State: nodev1.JailState_JAIL_STATE_RUNNING, Pid: 1, FrozenBy: n.holders[id]}
 }

@@ -38,8 +38,8 @@ type Config struct {
 	// Before, if set, is called before a command is started, in the call that
 	// starts it.
 	Before func(spec *nodev1.ExecSpec)
-	// Snapshot returns how the workspace of a jail stands; nil for a node that keeps
-	// no states.
+	// Snapshot returns the state of a jail's workspace; nil for a node that
+	// keeps no snapshots.
 	Snapshot func(jailID string) *nodev1.TakeSnapshotResponse
 	// Looked, if set, is called before a file is read or a folder is listed.
 	Looked func(jailID, path string)
@@ -48,7 +48,7 @@ type Config struct {
 	// Telemetry returns what the machine and its jails use; nil for a node that
 	// cannot say.
 	Telemetry func() *nodev1.TelemetrySample
-	// Refuse is what the node answers to every command, if set.
+	// Refuse, if set, is the node's error for every command.
 	Refuse error
 	Log    hclog.Logger
 }
@@ -191,7 +191,7 @@ func (n *Node) EnsureJail(_ context.Context, req *nodev1.EnsureJailRequest) (*no
 	}}, nil
 }
 
-// StartExec starts a command, or answers the one of that id.
+// StartExec starts a command, or returns the existing one with that id.
 func (n *Node) StartExec(_ context.Context, req *nodev1.StartExecRequest) (*nodev1.StartExecResponse, error) {
 	if n.cfg.Refuse != nil {
 		return nil, fault.ToGRPC(n.cfg.Refuse)
@@ -296,7 +296,7 @@ func (n *Node) WriteFile(_ context.Context, req *nodev1.WriteFileRequest) (*node
 	return &nodev1.WriteFileResponse{Size: int64(len(req.GetContent())), Replaced: replaced}, nil
 }
 
-// TakeSnapshot returns how the workspace of a jail stands.
+// TakeSnapshot returns the state of a jail's workspace.
 func (n *Node) TakeSnapshot(ctx context.Context, req *nodev1.TakeSnapshotRequest) (*nodev1.TakeSnapshotResponse, error) {
 	if n.cfg.Snapshot == nil {
 		return n.UnimplementedSnapshotServiceServer.TakeSnapshot(ctx, req)

@@ -106,8 +106,8 @@ func read(dir string) (agentskill.Skill, error) {
 	return s, ownedByOperators(dir)
 }
 
-// ownedByOperators refuses what somebody else on the machine may change: agents
-// are told to run it.
+// ownedByOperators rejects a folder that other users of the machine may change,
+// because agents will run its programs.
 func ownedByOperators(dir string) error {
 	files := 0
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

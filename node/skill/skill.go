@@ -32,14 +32,14 @@ import (
 )
 
 const (
-	// timeout is how long a skill reads before it answers with what it has.
+	// timeout is how long a skill reads before it returns what it has.
 	timeout = 90 * time.Second
 	// httpTimeout is as much for a request, which has a time-out of its own.
 	httpTimeout = time.Hour
 	// maxInput bounds arguments that are read.
 	maxInput = 4 << 20
-	// memory is what the heap is held to, softly; maxMemory is where the program
-	// ends, rather than have its jail run out of memory.
+	// memory is the soft limit of the heap; maxMemory is where the program
+	// ends, so that its jail does not run out of memory.
 	memory    = 400 << 20
 	maxMemory = 768 << 20
 )
@@ -47,23 +47,23 @@ const (
 // Confine holds this process to the memory that a skill may take. It is for the
 // program alone.
 func Confine() {
-	// Where it cannot be set, the jail's own limit holds.
+	// If it cannot be set, the jail's own limit applies.
 	_ = unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: maxMemory, Max: maxMemory})
 	debug.SetMemoryLimit(memory)
-	// What a crash says is for a model to read.
+	// The message of a crash is read by a model.
 	debug.SetTraceback("none")
 }
 
 // Result is what the program writes, as JSON, with the flag --json.
 type Result struct {
 	Answer string `json:"answer,omitempty"`
-	// BytesRead is how much text the answer is made of.
+	// BytesRead is how many bytes of text the answer is based on.
 	BytesRead int64 `json:"bytes_read"`
 	// Error says why there is no answer.
 	Error string `json:"error,omitempty"`
 }
 
-// run answers, and how many bytes it read.
+// run returns an answer and how many bytes it read.
 type run func(ctx context.Context, arguments []byte) (*report.Answer, int64, error)
 
 // skills are the skills by name.
@@ -98,9 +98,9 @@ func with[Args any](skill func(context.Context, Args) (*report.Answer, int64, er
 // Names returns the names of all skills in order.
 func Names() []string { return slices.Sorted(maps.Keys(skills)) }
 
-// Main runs `deckhand-skill [--json] NAME ARGUMENTS`, the arguments being a
-// JSON object, or - for one on the standard input, and returns the exit status:
-// 0, 1 when there is no answer, 2 when it was called wrongly.
+// Main runs `deckhand-skill [--json] NAME ARGUMENTS`, where ARGUMENTS is a JSON
+// object, or - to read it from standard input. It returns the exit status: 0, 1
+// if there is no answer, or 2 for a usage error.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	asJSON := len(args) > 0 && args[0] == "--json"
 	if asJSON {

@@ -9,11 +9,11 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// How much of a change travels with the end of a command.
+// How much of a change is sent with the end of a command.
 const (
 	shownChanges = 100
 	shownUnkept  = 20
-	// maxChanges is the most that one answer has.
+	// maxChanges is the maximum number of changes in one response.
 	maxChanges = 10_000
 )
 
@@ -96,7 +96,7 @@ var reasons = map[tree.Why]string{
 	tree.ChangedLater: "changed_later", tree.NotKept: "not_kept", tree.NotEmpty: "not_empty", tree.NoFolder: "no_folder",
 }
 
-// describePlan returns an undo as it is told.
+// describePlan returns an undo as a response message.
 func describePlan(p tree.Plan) *nodev1.UndoChangesResponse {
 	out := &nodev1.UndoChangesResponse{
 		Files: int32(len(p.Changes)), Changes: describeChanges(p.Changes[:min(len(p.Changes), maxChanges)]),

@@ -94,7 +94,8 @@ func (sp *space) lacksRoom() bool {
 	return false
 }
 
-// room refuses when the store has none, after it has let go of old changes.
+// room returns an error if the store has no room, after it has deleted old
+// changes.
 func (sp *space) room(ctx context.Context) error {
 	err := sp.roomFor(0)
 	if errors.Is(err, blob.ErrNoRoom) {
@@ -116,7 +117,7 @@ func (sp *space) roomFor(bytes int64) error {
 	return sp.blobs.Room(bytes)
 }
 
-// refused returns what those are told whose command does not run.
+// refused returns the error for a caller whose command is refused.
 func refused(sp *space, err error) error {
 	if !errors.Is(err, blob.ErrNoRoom) {
 		return err
@@ -138,7 +139,8 @@ type lookup struct {
 	byInode map[uint64]*tree.Entry
 }
 
-// changesFrozen is up to how many bytes are read while the jail stands still.
+// changesFrozen is the maximum number of bytes to read while the jail is
+// frozen.
 const changesFrozen = 64 << 20
 
 // look records the workspace as it is, and reports whether anything changed.
@@ -187,8 +189,8 @@ func (l *lookup) run(ctx context.Context, next history.Next, undo *tree.Delta) (
 	return l.commit(res, entries, next, undo)
 }
 
-// freeze makes the jail stand still if anything runs in it. Where that cannot
-// be done, files that change while they are read are noticed.
+// freeze freezes the jail if anything runs in it. If that is not possible,
+// files that change while they are read are detected.
 func (sp *space) freeze(ctx context.Context) (thaw func()) {
 	if len(sp.state.live) == 0 {
 		return func() {}
@@ -281,8 +283,8 @@ func (l *lookup) entry(f scan.Found) (*tree.Entry, error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP),
 		errors.Is(err, unix.ENXIO):
-		// It became something else since. Whoever did that runs still, or will be
-		// asked about next time.
+		// It was replaced by another kind of file. The process that did so is
+		// still running, or its change is found by the next snapshot.
 		return nil, nil
 	case errors.Is(err, unix.EIO), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.ETXTBSY):
 		e = f.New

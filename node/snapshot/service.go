@@ -39,7 +39,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Jails knows where workspaces are, and makes them stand still.
+// Jails returns the paths of workspaces, and freezes jails.
 type Jails interface {
 	// Workspace returns the folder on the host that is the jail's /workspace.
 	Workspace(jailID string) (dir string, err error)
@@ -70,7 +70,7 @@ type Config struct {
 	KeepFor time.Duration
 	// CollectEvery is the pause between two collections; 0 for an hour.
 	CollectEvery time.Duration
-	// Now is the clock that ages are told by; nil for time.Now.
+	// Now is the clock from which ages are computed; nil means time.Now.
 	Now func() time.Time
 	Log hclog.Logger
 	// At is called at the named moments of an undo and of a look, for tests that
@@ -83,15 +83,14 @@ const (
 	defaultMaxBytes = 20 << 30
 	defaultReserve  = 256 << 20
 	defaultKeepFor  = 7 * 24 * time.Hour
-	// forgetAfter is how long a workspace that nobody asks for is kept in
-	// memory.
+	// forgetAfter is how long an unused workspace is kept in memory.
 	forgetAfter = 2 * time.Minute
 	// hostJail is the machine itself, which has no workspace.
 	hostJail = "host"
 )
 
-// Service implements nodev1.SnapshotServiceServer, and is told of all that runs
-// in jails. It is a lifecycle.Service.
+// Service implements nodev1.SnapshotServiceServer, and is notified of
+// everything that runs in jails. It is a lifecycle.Service.
 type Service struct {
 	lifecycle.Runner
 	nodev1.UnimplementedSnapshotServiceServer
@@ -134,9 +133,9 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg: cfg, spaces: map[string]*space{}}, nil
 }
 
-// Start finishes every undo that the daemon before had begun, and begins to
-// collect what is old. What cannot be finished now is logged and tried again
-// by whoever asks for that workspace.
+// Start finishes every undo that an earlier daemon had begun, and starts the
+// collection of old changes. An undo that cannot be finished now is logged, and
+// retried by the next call for that workspace.
 func (s *Service) Start(ctx context.Context) error {
 	dirs, err := os.ReadDir(s.cfg.Dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -184,8 +183,8 @@ func (s *Service) loop(ctx context.Context) error {
 	}
 }
 
-// space is one workspace, as it is known in memory. It is used by whoever has
-// its lock.
+// space is one workspace, as it is known in memory. A caller must hold its
+// lock.
 type space struct {
 	s       *Service
 	jailID  string
@@ -284,8 +283,8 @@ func (sp *space) close() {
 	sp.history = nil
 }
 
-// forgetIdle drops from memory what nobody asked for of late and in which
-// nothing runs.
+// forgetIdle drops workspaces from memory that were not used lately and in
+// which nothing runs.
 func (s *Service) forgetIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,12 +319,12 @@ func (s *Service) closeAll() {
 	}
 }
 
-// noWorkspace reports whether a jail has nothing to be recorded.
+// noWorkspace reports whether a jail has no workspace that is recorded.
 func noWorkspace(jailID string) bool { return jailID == hostJail }
 
-// Begin is told before something may change a jail's workspace: a command, or
-// an operation on files, named by its id. With keep, the workspace is recorded
-// as it is now; an error refuses what is to begin. End must follow.
+// Begin must be called before a command, or an operation on files, may change a
+// jail's workspace; id names it. If keep is set, the current workspace is
+// recorded; an error means that the command must not begin. End must follow.
 func (s *Service) Begin(ctx context.Context, jailID, id string, keep bool) error {
 	if noWorkspace(jailID) {
 		return nil
@@ -341,7 +340,8 @@ func (s *Service) Begin(ctx context.Context, jailID, id string, keep bool) error
 	})
 }
 
-// Resume is told of what began under an earlier daemon and has not ended.
+// Resume is called for a command that began under an earlier daemon and has not
+// ended.
 func (s *Service) Resume(ctx context.Context, jailID, id string) error {
 	if noWorkspace(jailID) {
 		return nil
@@ -352,9 +352,9 @@ func (s *Service) Resume(ctx context.Context, jailID, id string) error {
 	})
 }
 
-// End is told when what Begin was told of is over, and returns what changed.
-// Without keep nothing is looked at: whoever looks next finds the changes, and
-// whose they may be.
+// End must be called when the command of a Begin has ended, and returns what
+// changed. Without keep no snapshot is taken: the next snapshot finds the
+// changes, and lists the commands that may have made them.
 func (s *Service) End(ctx context.Context, jailID, id string, keep bool) *nodev1.WorkspaceChange {
 	if noWorkspace(jailID) {
 		return nil

@@ -19,8 +19,8 @@ import (
 // defaultContext is how many lines are shown around a change.
 const defaultContext = 3
 
-// reader is what a stream needs of a space after it has let go of its lock:
-// while it reads, no content goes.
+// reader contains what a stream needs of a space after it has released its
+// lock: while it reads, no content is deleted.
 type reader struct {
 	changes []tree.Change
 	items   []patch.Item

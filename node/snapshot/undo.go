@@ -131,7 +131,8 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 	return out, nil
 }
 
-// nobody made changes that were found when nothing was known to run.
+// nobody is the author of changes that were found when nothing was known to be
+// running.
 const nobody = "nobody"
 
 // undone returns whose changes are taken back.
@@ -200,7 +201,7 @@ func (sp *space) apply(ctx context.Context, d tree.Delta) error {
 	}
 	sp.s.cfg.At("undo: written down")
 	if err := job.Place(); err != nil {
-		// It is written down: whoever comes next finishes it.
+		// It is on record: the next call for the workspace finishes it.
 		sp.close()
 		return fmt.Errorf("undo in the workspace of %s, to be finished: %w", sp.jailID, err)
 	}

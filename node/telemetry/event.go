@@ -16,7 +16,8 @@ const (
 // edge is something that is said once, until it has ceased.
 type edge struct{ jail, what string }
 
-// find returns what a sample tells of that was not so in the one before.
+// find returns the events that follow from the difference between a sample and
+// the previous one.
 func (s *Service) find(sample *nodev1.TelemetrySample) (out []*nodev1.TelemetryEvent) {
 	seen := map[string]bool{"": true}
 	for _, u := range append([]*nodev1.Usage{sample.GetHost()}, sample.GetJails()...) {
@@ -71,8 +72,8 @@ func (s *Service) begins(e edge, on, off bool) bool {
 }
 
 // killed returns how many processes of a jail were killed for memory since the
-// sample before. The first sight of a jail that was there before this daemon
-// tells of none: they were told of, or nobody listened.
+// previous sample. For a jail that is older than this daemon, the first sample
+// reports none: an earlier daemon has reported them.
 func (s *Service) killed(u *nodev1.Usage) int64 {
 	if u.OomKills == nil {
 		return 0

@@ -40,7 +40,7 @@ func hostUsage(ctx context.Context, dir string) (*nodev1.Usage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the disk of %s: %w", dir, err)
 	}
-	// Of what anybody but root may use.
+	// Space that is available to users other than root.
 	out.DiskBytes, out.DiskLimitBytes = proto.Int64(int64(space.Used)), proto.Int64(int64(space.Used+space.Free))
 	if misc, err := load.MiscWithContext(ctx); err == nil && misc.ProcsTotal > 0 {
 		out.Pids = proto.Int64(int64(misc.ProcsTotal))

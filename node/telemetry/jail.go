@@ -49,7 +49,7 @@ func usage1(cg jail.Cgroup) (*nodev1.Usage, error) {
 		out.CpuTotalUsec = proto.Int64(int64(m.GetCPU().GetUsage().GetTotal() / uint64(time.Microsecond)))
 	}
 	if mem := m.GetMemory(); mem.GetUsage() != nil {
-		// What can be dropped at once is not used.
+		// Memory that can be dropped at once does not count as used.
 		out.MemoryBytes = proto.Int64(less(mem.GetUsage().GetUsage(), mem.GetTotalInactiveFile()))
 		out.MemoryLimitBytes = limit(mem.GetUsage().GetLimit())
 	}

@@ -20,7 +20,7 @@ func (s *Service) GetTelemetry(_ context.Context, req *nodev1.GetTelemetryReques
 			out.Samples = append(out.Samples, only(sample, req.GetJailId()))
 		}
 	}
-	// While somebody watches, the newest is not among those kept.
+	// While a client watches, the newest sample is not among those kept.
 	if n := len(s.kept); s.latest != nil && (n == 0 || s.kept[n-1] != s.latest) && s.latest.GetTime().AsTime().After(since) {
 		out.Samples = append(out.Samples, only(s.latest, req.GetJailId()))
 	}

@@ -28,11 +28,11 @@ type Jails interface {
 // Config says what to watch and how often.
 type Config struct {
 	Jails Jails
-	// Dir is on the disk that is told of: the node's data folder.
+	// Dir is on the disk to measure: the node's data folder.
 	Dir string
 	// Every is the pause between two samples that are kept; 0 for 15 s.
 	Every time.Duration
-	// Watched is the pause while somebody watches; 0 for a second.
+	// Watched is the interval while a client watches; 0 means one second.
 	Watched time.Duration
 	// Keep is for how long samples and events are kept; 0 for an hour.
 	Keep time.Duration
@@ -213,7 +213,7 @@ func (s *Service) tell(change func()) {
 	s.fresh = make(chan struct{})
 }
 
-// only returns the part of a sample that is of one jail; all of it for "".
+// only returns the part of a sample that concerns one jail; all of it for "".
 func only(sample *nodev1.TelemetrySample, id string) *nodev1.TelemetrySample {
 	if id == "" {
 		return sample

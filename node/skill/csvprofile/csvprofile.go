@@ -29,7 +29,7 @@ type Args struct {
 	Delimiter string `json:"delimiter"`
 	// NoHeader says that the first line is data.
 	NoHeader bool `json:"no_header"`
-	// MaxBytes bounds the answer; 0 for 4 kB.
+	// MaxBytes limits the answer; 0 means 4 kB.
 	MaxBytes int `json:"max_bytes"`
 }
 

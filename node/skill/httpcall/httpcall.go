@@ -32,7 +32,7 @@ type Args struct {
 	Body string `json:"body"`
 	// TimeoutSeconds bounds the whole request; 0 for 60, or 600 of a download.
 	TimeoutSeconds int `json:"timeout_seconds"`
-	// MaxBytes bounds the answer; 0 for 16 KiB.
+	// MaxBytes limits the answer; 0 means 16 KiB.
 	MaxBytes int `json:"max_bytes"`
 }
 
@@ -64,7 +64,7 @@ const (
 	temporaryPattern = ".%s.part-%s"
 )
 
-// shownHeaders are those of an answer that an agent may need.
+// shownHeaders are the response headers that an agent may need.
 var shownHeaders = []string{"Content-Type", "Location", "ETag", "Last-Modified", "Retry-After", "Link", "WWW-Authenticate"}
 
 // Get makes a GET.
@@ -198,8 +198,8 @@ func text(body []byte) string {
 	}, strings.ToValidUTF8(string(body), "·"))
 }
 
-// problem says why there is no answer, and whether the request may have had its
-// effect all the same.
+// problem says why there is no response, and whether the request may have taken
+// effect nevertheless.
 func problem(method string, err error) error {
 	said := report.Clean([]byte(err.Error()), maxProblemBytes)
 	var wrong *url.Error

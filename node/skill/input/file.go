@@ -40,7 +40,8 @@ type File struct {
 	Size int64
 	// Modified is when it was written last.
 	Modified time.Time
-	// Zipped says that offsets are of the text that is in it.
+	// Zipped reports that the file is compressed; offsets then refer to the
+	// decompressed text.
 	Zipped bool
 
 	file *os.File
@@ -92,7 +93,7 @@ func (f *File) Grown() int64 {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// bounded reads until its context ends, and no more than so much.
+// bounded reads until its context ends, and at most a given number of bytes.
 type bounded struct {
 	ctx  context.Context //nolint:containedctx // of the call that reads
 	r    io.Reader

@@ -26,7 +26,7 @@ type Tree struct {
 	Root string
 	// All takes also what .gitignore names.
 	All bool
-	// Each is told of every file; an error ends the walk.
+	// Each is called with every file; an error ends the walk.
 	Each func(Entry) error
 
 	// Of the walk, when it is over.
@@ -48,7 +48,7 @@ type rules struct {
 	file *ignore.GitIgnore
 }
 
-// neverDirs hold what tools keep, and nobody wrote.
+// neverDirs are folders that tools maintain, and no person writes.
 var neverDirs = map[string]bool{".git": true, ".hg": true, ".svn": true, "node_modules": true, "__pycache__": true, ".venv": true, ".tox": true}
 
 // Walk goes over the tree.
@@ -150,11 +150,11 @@ func readSmall(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 256<<10))
 }
 
-// Binary reports whether a text's beginning is none.
+// Binary reports whether the beginning of a file is not text.
 func Binary(head []byte) bool { return bytes.IndexByte(head[:min(len(head), 8<<10)], 0) >= 0 }
 
-// Generated reports whether a file's beginning tells that a program wrote it: by
-// its own words, or by lines that nobody would write.
+// Generated reports whether a program wrote the file, judged by its beginning:
+// it says so, or it has lines that no person would write.
 func Generated(head []byte) bool {
 	head = head[:min(len(head), 4<<10)]
 	top := head[:min(len(head), 1<<10)]

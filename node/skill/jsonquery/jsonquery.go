@@ -21,7 +21,7 @@ type Args struct {
 	Path string `json:"path"`
 	// Query is in the language of jq.
 	Query string `json:"query"`
-	// MaxBytes bounds the answer; 0 for 4 kB.
+	// MaxBytes limits the answer; 0 means 4 kB.
 	MaxBytes int `json:"max_bytes"`
 }
 

@@ -10,7 +10,7 @@ import (
 type format struct {
 	// find returns where in the line the time could begin; below 0 for nowhere.
 	find func(line []byte) int
-	// width is how much of it tells the second; what follows is finer.
+	// width is how many of its bytes identify the second; the rest is finer.
 	width int
 	parse func(text []byte, c *clock) (sec int64, ok bool)
 	// zone says that an offset from UTC may follow the time.
@@ -121,8 +121,8 @@ func zoneOf(rest []byte) int64 {
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
-// digitsOf returns a number; -1 when a byte is no digit. A space before it is
-// none.
+// digitsOf returns a number, or -1 if a byte is not a digit. A leading space is
+// ignored.
 func digitsOf(text []byte) int {
 	n := 0
 	for i, b := range text {

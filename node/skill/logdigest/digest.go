@@ -24,7 +24,7 @@ type Args struct {
 	Until string `json:"until"`
 	// Contains keeps only lines with that text.
 	Contains string `json:"contains"`
-	// MaxBytes bounds the answer; 0 for 8 kB.
+	// MaxBytes limits the answer; 0 means 8 kB.
 	MaxBytes int `json:"max_bytes"`
 }
 
@@ -56,7 +56,7 @@ type digest struct {
 	stopped     string // why not all was read
 }
 
-// Run reads the log and answers; read is how many bytes of text it was.
+// Run summarises the log; read is how many bytes of text it had.
 func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err error) {
 	d := &digest{args: args, miner: newMiner()}
 	if d.since, err = bound(args.Since, "since"); err != nil {
@@ -211,7 +211,7 @@ func (d *digest) templateOf(line []byte, from, to int) *template {
 		return d.miner.find(0, nil, line, func() level { return rank(line) })
 	}
 	before, after := line[:from], line[to:]
-	// What only closes the time is no part of the message.
+	// What only closes the time is not part of the message.
 	if n := len(before); n > 0 && before[n-1] == '[' && len(after) > 0 && after[0] == ']' {
 		before, after = before[:n-1], after[1:]
 	}
@@ -264,7 +264,7 @@ func field(line []byte, keys [][]byte) []byte {
 }
 
 // httpStatus returns the first digit of the status in a line of an access log,
-// which stands behind the request: "GET / HTTP/1.1" 200.
+// which follows the request: "GET / HTTP/1.1" 200.
 func httpStatus(after []byte) byte {
 	n := bytes.Index(after, []byte(`HTTP/`))
 	if n < 0 {

@@ -30,14 +30,14 @@ var levelWords = map[string]level{
 	"fatal": fatal, "panic": fatal, "crit": fatal, "critical": fatal, "emerg": fatal, "alert": fatal, "emergency": fatal,
 }
 
-// failing are the words of lines that tell of a failure and name no level.
+// failing are words of lines that report a failure and name no level.
 var failing = []string{
 	"error", "exception", "traceback", "failed", "failure", "panic", "segfault", "oom-killer", "out of memory", "killed process",
 	"cannot ", "can't ", "unable to", "denied", "refused", "timed out", "timeout", "corrupt", "fatal", "abort",
 }
 
-// rank returns the level of a message: the first word at its start that is one,
-// or what its words tell.
+// rank returns the level of a message: the first word at its start that names
+// one, or else the level that its words imply.
 func rank(text []byte) level {
 	text = text[:min(len(text), looked)]
 	words := 0
@@ -58,9 +58,9 @@ func rank(text []byte) level {
 	return unknown
 }
 
-// says reports whether a text has a word of its own, or at the end of a name as in
-// ValueError; not as a part of another, as in libgpg-error0, nor as the name of
-// a value, as in timeout=30.
+// says reports whether a text contains word, as a word of its own or at the end
+// of a name as in ValueError; not as a part of another, as in libgpg-error0,
+// nor as the name of a value, as in timeout=30.
 func says(text, lower []byte, word string) bool {
 	for at := 0; ; {
 		n := bytes.Index(lower[at:], []byte(word))

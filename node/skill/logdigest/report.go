@@ -129,7 +129,7 @@ func (d *digest) span(t *template) string {
 	return d.clockTime(t.first.sec) + "–" + d.clockTime(t.last.sec)
 }
 
-// bursts tells of what came much more often for a while, and of what stopped.
+// bursts reports what was much more frequent for a while, and what stopped.
 func (d *digest) bursts(out *report.Answer, part float64) {
 	type found struct {
 		t *template

@@ -70,7 +70,7 @@ const (
 )
 
 // burst returns the greatest burst between two seconds, the log's first and
-// last; false when there is none.
+// last; false if there is none.
 func (s *series) burst(first, last int64) (burst, bool) {
 	if !s.any || last <= first {
 		return burst{}, false

@@ -18,7 +18,7 @@ type TailArgs struct {
 	Lines int `json:"lines"`
 	// Bytes is how much of the end is looked at; 0 for 4 MiB.
 	Bytes int64 `json:"bytes"`
-	// MaxBytes bounds the answer; 0 for 4 kB.
+	// MaxBytes limits the answer; 0 means 4 kB.
 	MaxBytes int `json:"max_bytes"`
 }
 

@@ -84,7 +84,7 @@ func newMiner() *miner {
 	return &miner{shapes: map[uint64]*template{}, leaves: map[leaf][]*template{}}
 }
 
-// isWord are the bytes of words; all others stand between them.
+// isWord are the bytes of words; all others separate words.
 var isWord = func() (t [256]bool) {
 	for c := range 256 {
 		t[c] = c > ' ' && !strings.ContainsRune("=,;:()[]{}\"'<>|&?/\\", rune(c)) || c >= 0x80
@@ -104,7 +104,7 @@ const (
 	prime2 = 0x9e3779b97f4a7c15
 )
 
-// shape hashes a text's words, and what stands between them.
+// shape hashes a text's words and separators.
 func shape(h uint64, text []byte) uint64 {
 	for i := 0; i < len(text); {
 		c := text[i]
@@ -134,7 +134,8 @@ func shape(h uint64, text []byte) uint64 {
 }
 
 // find returns the template of a message that is in parts of a line, salted
-// with what else tells lines apart; isNew says that it was made for it.
+// with what else distinguishes lines; isNew reports that it was created for
+// this message.
 func (m *miner) find(salt uint64, before, text []byte, rank func() level) *template {
 	before, text = before[:min(len(before), looked)], text[:min(len(text), looked)]
 	h := shape(shape(salt*prime2, before), text)
@@ -202,8 +203,8 @@ func (t *template) merge(words []string) {
 	}
 }
 
-// split returns a text's words, those with a digit wild, and what stands before
-// each and behind the last.
+// split returns a text's words, with those that contain a digit made wild, and
+// what precedes each and follows the last.
 func split(text []byte) (words, gaps []string) {
 	for i := 0; i < len(text); {
 		start := i

@@ -64,9 +64,9 @@ type Request struct {
 	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
 }
 
-// Answer is what came of a request.
+// Answer is the result of a request.
 type Answer struct {
-	// NotRunning says that nobody was there to be asked.
+	// NotRunning reports that no bridge was running.
 	NotRunning bool `json:"not_running,omitempty"`
 	// Tools are those of the server, for a list; or, alone, the one that was to
 	// be called as it is now, since its definition is not the one that was agreed
@@ -100,7 +100,7 @@ type Tool struct {
 type Image struct {
 	MediaType string `json:"media_type"`
 	Data      []byte `json:"data"`
-	// SHA256 tells whoever reads it from a log whether it is whole.
+	// SHA256 lets a reader of the log verify that the text is complete.
 	SHA256 string `json:"sha256"`
 }
 
@@ -127,7 +127,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	return 0
 }
 
-// Serve holds a server until it ends, or nobody has asked for it for so long.
+// Serve runs a server until it ends, or has been idle for too long.
 func Serve(ctx context.Context, cfg Config, stderr io.Writer) error {
 	if cfg.Socket == "" || (len(cfg.Command) == 0) == (cfg.URL == "") || cfg.IdleSeconds <= 0 {
 		return errors.New("socket, command or url, and idle_seconds must be given")
@@ -158,7 +158,7 @@ func Serve(ctx context.Context, cfg Config, stderr io.Writer) error {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			// Closing took the socket away: the next call finds nobody.
+			// Closing removed the socket, so that no further call arrives.
 			b.asking.Wait()
 			return b.session.failure()
 		}
@@ -206,7 +206,7 @@ func (b *bridge) touch(n int) {
 	b.since = time.Now()
 }
 
-// watch calls stop when the server has ended or nobody asks any more.
+// watch calls stop when the server has ended or has been idle for too long.
 func (b *bridge) watch(ctx context.Context, stop func()) {
 	defer stop()
 	tick := time.NewTicker(min(time.Second, b.idle/4+time.Millisecond))
@@ -217,7 +217,7 @@ func (b *bridge) watch(ctx context.Context, stop func()) {
 			return
 		case <-b.session.over:
 			if !b.session.spoke() {
-				// Who has had it started is about to ask.
+				// The caller that started it is about to send its request.
 				select {
 				case <-ctx.Done():
 				case <-time.After(lingerFor):
@@ -235,7 +235,7 @@ func (b *bridge) watch(ctx context.Context, stop func()) {
 	}
 }
 
-// answer reads one request and returns it.
+// answer reads one request and replies to it.
 func (b *bridge) answer(ctx context.Context, conn net.Conn) {
 	b.touch(1)
 	defer b.touch(-1)
@@ -257,14 +257,14 @@ func (b *bridge) answer(ctx context.Context, conn net.Conn) {
 	} else {
 		said = b.session.call(ctx, req)
 	}
-	// Nobody may be left to read it.
+	// The caller may be gone.
 	_ = json.NewEncoder(conn).Encode(said)
 }
 
 // connectWait is how long one who asks waits for a bridge to come.
 const connectWait = 5 * time.Second
 
-// ask hands a request to the bridge and writes its answer.
+// ask passes a request to the bridge and writes its answer.
 func ask(ctx context.Context, socket string, stdin io.Reader, stdout io.Writer) error {
 	request, err := io.ReadAll(io.LimitReader(stdin, maxRequest))
 	if err != nil {
@@ -303,7 +303,7 @@ func connect(ctx context.Context, socket string) net.Conn {
 	}
 }
 
-// digest tells one definition from another.
+// digest identifies a definition.
 func (t Tool) digest() string {
 	h := sha256.New()
 	for _, part := range []string{t.Name, t.Description, string(t.InputSchema)} {

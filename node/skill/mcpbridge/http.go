@@ -39,8 +39,8 @@ func (s *session) leave() {
 	s.way.CloseIdleConnections()
 }
 
-// bounded lets no answer be longer than one message; events are bounded one by
-// one.
+// bounded limits a response to the size of one message; events are limited one
+// by one.
 type bounded struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

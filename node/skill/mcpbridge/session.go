@@ -31,7 +31,7 @@ const (
 	maxTools      = 256
 	maxList       = 2 << 20
 	maxDefinition = 32 << 10
-	// maxLeft is how many tools may be left out before nobody looks for more.
+	// maxLeft is how many tools may be left out before the rest is ignored.
 	maxLeft = 64
 	// maxText bounds the text of a result, maxImage one of its pictures, and
 	// maxImages how many there are.
@@ -142,7 +142,8 @@ func (s *session) begin(ctx context.Context) error {
 	})
 	conn, err := s.client().Connect(ctx, &mcp.IOTransport{Reader: output, Writer: input, MaxLineLength: maxMessage}, nil)
 	if err != nil {
-		// A server that ended before it spoke has said why, and its end tells that.
+		// A server that ended before it spoke has reported why; its end has the
+		// reason.
 		select {
 		case <-gone:
 		case <-ctx.Done():
@@ -174,7 +175,7 @@ func brokenOff(err error) error {
 	return fmt.Errorf("the conversation with the server broke off: %w", err)
 }
 
-// end notes why the server is of no use any more; the first reason holds.
+// end records why the server cannot be used any more; the first reason is kept.
 func (s *session) end(err error) {
 	s.once.Do(func() {
 		if said := s.said.String(); said != "" {
@@ -249,8 +250,8 @@ func (s *session) list(ctx context.Context) Answer {
 	return Answer{Tools: tools, Left: left}
 }
 
-// offered returns what the server offers: as it said a moment ago, unless it
-// told of a change since, or again.
+// offered returns the server's tools. It uses a cached list unless the cache
+// has expired or the server announced a change, or if anew is set.
 func (s *session) offered(ctx context.Context, anew bool) (tools []Tool, left []string, err error) {
 	s.listing.Lock()
 	defer s.listing.Unlock()
@@ -321,7 +322,7 @@ func (s *session) call(ctx context.Context, req Request) Answer {
 	return answerOf(result)
 }
 
-// undelivered is the SDK's code for a request that HTTP brought no answer to.
+// undelivered is the SDK's code for a request that got no HTTP response.
 const undelivered = -32005
 
 // failed returns what an error of the conversation means.
@@ -339,7 +340,7 @@ func (s *session) failed(ctx context.Context, err error) Answer {
 		// There is no process whose end would say more.
 		s.end(brokenOff(err))
 	}
-	// What went wrong is told by the server's end, where there is one.
+	// If the server has ended, its end explains the failure.
 	select {
 	case <-s.over:
 	case <-time.After(5 * time.Second):

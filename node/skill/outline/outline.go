@@ -18,7 +18,7 @@ import (
 // Args are what can be asked.
 type Args struct {
 	Path string `json:"path"`
-	// MaxBytes bounds the answer; 0 for 4 kB.
+	// MaxBytes limits the answer; 0 means 4 kB.
 	MaxBytes int `json:"max_bytes"`
 }
 

@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// DefaultBytes and MaxBytes bound an answer, MinBytes from below.
+// DefaultBytes is the default limit of an answer; MaxBytes and MinBytes are the
+// highest and the lowest limit.
 const (
 	DefaultBytes = 4 << 10
 	MaxBytes     = 64 << 10
@@ -18,13 +19,13 @@ const (
 )
 
 const (
-	// notesPart of an answer is kept for the notes at its end, and at most
-	// notesBytes.
+	// notesPart is the part of an answer that is reserved for the notes at its
+	// end, at most notesBytes.
 	notesPart  = 5
 	notesBytes = 320
 )
 
-// Answer is a text that stays within its bytes.
+// Answer is a text whose size is limited.
 type Answer struct {
 	max   int
 	kept  int // for the notes
@@ -55,8 +56,8 @@ func (a *Answer) Section(part float64) {
 }
 
 // Begin adds a section's title and its first line, both or none of them, and
-// says whether there was room. What is written from then on is held to a part of
-// the room that was left before.
+// reports whether there was room. What is written from then on is limited to a
+// part of the room that was left before.
 func (a *Answer) Begin(part float64, title, first string) bool {
 	had := a.max - a.kept - a.text.Len()
 	start := a.text.Len()
@@ -115,7 +116,7 @@ func (a *Answer) String() string {
 // Clean returns what bytes of a file are shown as: one line of valid UTF-8
 // without control characters, at most so many bytes, with … where it was cut.
 func Clean(raw []byte, maxBytes int) string {
-	// No more than can matter is looked at: a line may be long.
+	// Read no more than can be shown: a line may be long.
 	looked := raw[:min(len(raw), 4*maxBytes+utf8.UTFMax)]
 	text := strings.Map(func(r rune) rune {
 		switch {

@@ -36,7 +36,7 @@ func letter(c byte) int {
 
 func key(a, b, c int) int { return (a*27+b)*27 + c }
 
-// hit is what a word counts for: a bit for each term, and the weights apart.
+// hit is what a word contributes: a bit for each term, and the weights.
 type hit struct {
 	term   int8
 	weight float32
@@ -76,7 +76,7 @@ func (m *matcher) begin(form string) {
 	}
 }
 
-// of returns what a word counts for; word is overwritten in lower case.
+// of returns what a word contributes; word is overwritten in lower case.
 func (m *matcher) of(word []byte) []hit {
 	for i, c := range word {
 		if class[c] == upper {
@@ -216,7 +216,7 @@ func (s *scanner) finish(at int) {
 	s.found = append(s.found, s.current)
 }
 
-// scanLine counts a line's words and what of the question is in it.
+// scanLine counts a line's words and records which of them match the question.
 func (s *scanner) scanLine(line []byte, number int32) {
 	words := int32(0)
 	hits := false
@@ -268,7 +268,8 @@ func (s *scanner) scanLine(line []byte, number int32) {
 	}
 }
 
-// wordEnd returns where the word that begins at i ends, by case too.
+// wordEnd returns where the word that begins at i ends; a change of case ends a
+// word.
 func wordEnd(line []byte, i int) int {
 	was := class[line[i]]
 	for i++; i < len(line); i++ {
@@ -309,9 +310,9 @@ func (s *scanner) defined(line []byte) []byte {
 	return nil
 }
 
-// nameOf returns the name in what stands behind the word that defines: the last
-// before a parenthesis, with a receiver skipped, or the first that is no other
-// such word.
+// nameOf returns the name in the text after a defining keyword: the last before
+// a parenthesis, with a receiver skipped, or the first that is not another such
+// keyword.
 func nameOf(rest []byte) []byte {
 	rest = bytes.TrimLeft(rest, " \t*")
 	if len(rest) > 0 && rest[0] == '(' { // the receiver of a method

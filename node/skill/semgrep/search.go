@@ -37,7 +37,7 @@ type Args struct {
 	Include string `json:"include"`
 	// Results is how many places are wanted at most; 0 for 8.
 	Results int `json:"results"`
-	// MaxBytes bounds the answer; 0 for 4 kB.
+	// MaxBytes limits the answer; 0 means 4 kB.
 	MaxBytes int `json:"max_bytes"`
 }
 
@@ -61,7 +61,7 @@ type search struct {
 	read, binary, generated, unreadable, large atomic.Int64
 }
 
-// Run searches and answers; read is how many bytes were read.
+// Run searches; read is how many bytes were read.
 func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err error) {
 	if args.Path == "" {
 		args.Path = "."
@@ -279,7 +279,7 @@ func score(p *passage, path [2][maxTerms]float32, idf [maxTerms]float64, average
 			continue
 		}
 		sum += idf[i] * tf * (k1 + 1) / (tf + k1)
-		// A form that only stands for the word covers it in part.
+		// A form that is only related to the word covers it in part.
 		best := max(float64(min(p.tf[i], 1)), float64(p.name[i]), 0.8*float64(path[0][i]), 0.6*float64(path[1][i]))
 		covered += idf[i] * min(1, best)
 	}

@@ -20,7 +20,7 @@ var stopWords = func() map[string]bool {
 	return out
 }()
 
-// kin are words that programmers use for one another. A kin of a word of the
+// kin are words that programmers use as synonyms. A synonym of a word of the
 // question counts less than the word.
 var kin = func() map[string][]string {
 	out := map[string][]string{}

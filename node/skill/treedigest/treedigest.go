@@ -22,7 +22,7 @@ type Args struct {
 	Path string `json:"path"`
 	// All counts what .gitignore names too.
 	All bool `json:"all"`
-	// MaxBytes bounds the answer; 0 for 4 kB.
+	// MaxBytes limits the answer; 0 means 4 kB.
 	MaxBytes int `json:"max_bytes"`
 }
 

@@ -52,8 +52,8 @@ var ErrNoRoom = errors.New("no room in the node's store")
 // ErrChanged is a file that changed while it was read.
 var ErrChanged = errors.New("the file changed while it was read")
 
-// Open opens the store, making it when there is none. So many bytes of the
-// disk are left free, whatever is asked for.
+// Open opens the store, and creates it if it does not exist. It always leaves
+// reserve bytes of the disk free.
 func Open(dir string, reserve int64) (*Store, error) {
 	s := &Store{dir: dir, reserve: reserve, made: map[string]bool{}}
 	if err := os.RemoveAll(s.path("incoming")); err != nil {
@@ -202,8 +202,8 @@ func (s *Store) keepSmall(f *os.File, size int64) (string, int64, error) {
 	return id, grew, err
 }
 
-// keepLarge copies first and reads the copy, which nobody changes. Where blocks
-// can be shared the copy costs nothing.
+// keepLarge copies first and reads the copy, which nothing changes. If blocks
+// can be shared, the copy costs nothing.
 func (s *Store) keepLarge(f *os.File, size int64) (id string, grew int64, err error) {
 	hasher := sha256.New()
 	var temp string

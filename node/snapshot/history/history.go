@@ -47,7 +47,7 @@ var (
 // History is an open record.
 type History struct{ db *bbolt.DB }
 
-// Open opens a record, making it when there is none.
+// Open opens a record, and creates it if it does not exist.
 func Open(path string) (h *History, err error) {
 	defer func() {
 		if r := recover(); r != nil {

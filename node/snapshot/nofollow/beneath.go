@@ -109,7 +109,7 @@ func (d *Dir) Mkdir(name string, perm uint32) error {
 	return d.in("mkdir", name, func(fd int, base string) error { return unix.Mkdirat(fd, base, perm) })
 }
 
-// Mknod makes a named pipe and the like.
+// Mknod creates a named pipe or another special file.
 func (d *Dir) Mknod(name string, mode uint32) error {
 	return d.in("mknod", name, func(fd int, base string) error { return unix.Mknodat(fd, base, mode, 0) })
 }

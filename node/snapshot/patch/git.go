@@ -12,15 +12,15 @@ import (
 	"github.com/deckhand-sh/deckhand/node/snapshot/tree"
 )
 
-// maxBinary is the largest content that a patch carries.
+// maxBinary is the maximum size of a content in a patch.
 const maxBinary = 32 << 20
 
 // contextLines is what git writes.
 const contextLines = 3
 
-// Git writes changes as a patch that `git apply` takes: contents, links and
-// whether a file is executable. Folders, owners and the like are not in such a
-// patch; what else is not in it is answered, in words.
+// Git writes changes as a patch for `git apply`: contents, links, and whether a
+// file is executable. Folders, owners and similar metadata are not part of such
+// a patch. left describes the changes that could not be included.
 func Git(w io.Writer, changes []tree.Change, contents Contents) (left []string, err error) {
 	for _, c := range changes {
 		if c.Path == tree.Root {

@@ -25,11 +25,12 @@ const (
 	maxText = 1 << 20
 	// maxLines bounds the work of comparing.
 	maxLines = 50_000
-	// sniff is how much of a file is looked at to tell text from other data.
+	// sniff is how many bytes of a file are examined to distinguish text from
+	// other data.
 	sniff = 8000
 )
 
-// Diff is one change, told.
+// Diff is one change as text.
 type Diff struct {
 	// Unified is the diff; empty when Summary says what there is instead.
 	Unified string
@@ -38,8 +39,8 @@ type Diff struct {
 	Added, Deleted int
 }
 
-// Tell returns a change as a unified diff with so many lines around each
-// place, or a summary where that would help nobody.
+// Tell returns a change as a unified diff with the given number of context
+// lines, or a summary if a diff would not help.
 func Tell(c tree.Change, contents Contents, lines int) (Diff, error) {
 	before, okBefore, err := text(c.Before, contents)
 	if err != nil {

@@ -31,7 +31,8 @@ func Tar(w io.Writer, items []Item, contents Contents) (left []string, err error
 		if len(e.Xattrs) > 0 {
 			head.PAXRecords = map[string]string{}
 			for name, value := range e.Xattrs {
-				// Attributes other than a person's own are of this machine.
+				// Attributes outside the user namespace are specific to this
+				// machine.
 				if strings.HasPrefix(name, "user.") && !strings.ContainsAny(name+value, "=\x00") {
 					head.PAXRecords["SCHILY.xattr."+name] = value
 				}

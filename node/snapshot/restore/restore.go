@@ -251,7 +251,7 @@ func (j *Job) tolerates(err error) bool {
 		errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ELOOP))
 }
 
-// clear removes what is not to be there, or not as what it is.
+// clear removes what must not exist, or must be of another kind.
 func (j *Job) clear(c tree.Change) error {
 	st, err := j.Workspace.Lstat(c.Path)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -333,8 +333,8 @@ func Ours(w *nofollow.Dir, name string, owner uint32) bool {
 	return err == nil && st.Uid == uint32(os.Geteuid()) && st.Uid != owner
 }
 
-// Leftover reports whether what is ours is of no use any more: a stage that a
-// daemon left behind, or an old part of an upload.
+// Leftover reports whether one of our files is not needed any more: a stage
+// that a daemon left behind, or an old part of an upload.
 func Leftover(w *nofollow.Dir, name string, owner uint32, now time.Time) bool {
 	if !Ours(w, name, owner) {
 		return false

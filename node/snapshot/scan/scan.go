@@ -63,7 +63,7 @@ type Result struct {
 	Entries int
 }
 
-// epochs tells one scan's marks in a tree from another's.
+// epochs distinguishes one scan's marks in a tree from another's.
 var epochs atomic.Uint64
 
 // Scan compares what is below root with the tree. The tree is not changed
@@ -168,7 +168,7 @@ func (s *scanner) run(first *worker, top *folder, workers int) {
 	wg.Wait()
 }
 
-// finish ends one job; s.mu is held.
+// finish ends one job; the caller must hold s.mu.
 func (s *scanner) finish(err error) {
 	s.working--
 	if err != nil && s.err == nil {
@@ -185,7 +185,7 @@ func (s *scanner) finish(err error) {
 	}
 }
 
-// work does jobs until none is left and nobody can make one.
+// work does jobs until none is left and no worker can create one.
 func (w *worker) work() {
 	s := w.s
 	s.mu.Lock()
@@ -341,7 +341,7 @@ func (w *worker) look(f *folder, name string) (bool, error) {
 	return node != nil, nil
 }
 
-// entry returns what a status alone tells.
+// entry returns the entry that a status describes.
 func (s *scanner) entry(st *unix.Statx_t) *tree.Entry {
 	return FromStat(st, s.began)
 }

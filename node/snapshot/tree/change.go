@@ -17,8 +17,9 @@ type Change struct {
 type Delta struct {
 	// Seq numbers the state after it. The state before it is Seq-1.
 	Seq int64
-	// By are the ids of what ran, or was asked for, in the meantime. More than
-	// one: nobody knows which of them made which change.
+	// By are the ids of the commands and operations that ran between the two
+	// states. If there are several, it is not known which of them made which
+	// change.
 	By []string
 	// Undoes are the ids whose changes it took back.
 	Undoes []string

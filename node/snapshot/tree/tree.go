@@ -26,7 +26,7 @@ const (
 	Device  Kind = 6
 )
 
-// String returns the kind in a word.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	return [...]string{"nothing", "file", "dir", "symlink", "fifo", "socket", "device"}[k]
 }
@@ -77,7 +77,7 @@ const (
 	// TooDeep is a folder whose path is so long that what is in it is not
 	// looked at.
 	TooDeep Unkept = 4
-	// Unreadable by the kernel's word.
+	// Unreadable: the kernel refused to read it.
 	Unreadable Unkept = 5
 )
 
@@ -92,8 +92,8 @@ type Stat struct {
 	Ino   uint64
 	CTime int64
 	Nlink uint32
-	// Racy: it changed so short before it was looked at that a later change may
-	// carry the same time.
+	// Racy reports that it changed so shortly before it was examined that a
+	// later change may have the same time.
 	Racy bool
 }
 

@@ -22,7 +22,7 @@ type Why uint8
 
 // The reasons.
 const (
-	// ChangedLater by somebody whose change is not taken back.
+	// ChangedLater by a command whose change is not undone.
 	ChangedLater Why = 1
 	// NotKept: the content of before is not in the store.
 	NotKept Why = 2
@@ -148,7 +148,7 @@ func (p *planner) settle() {
 
 func (p *planner) impossible(path string, e *Entry) (Conflict, bool) {
 	if e == nil || e.Kind != Dir {
-		// What is in a folder that goes must go as well.
+		// The contents of a folder that is removed must be removed as well.
 		if have := p.now.Get(path); have != nil && have.Kind == Dir {
 			for _, name := range p.now.Children(path) {
 				child := Join(path, name)
