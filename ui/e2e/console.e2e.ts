@@ -54,7 +54,7 @@ turns:
     );
     await page.goto(`${url}/fleet`);
     await page.getByRole("link", { name: "writer" }).click();
-    await page.getByLabel("Tell the agent").fill("Say hello");
+    await page.getByLabel("Message the agent").fill("Say hello");
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByText("It says hello.").first().waitFor();
     const id = await newest();
@@ -114,7 +114,7 @@ turns:
     const id = await newest();
     await page.goto(`${url}/tasks/${id}`);
     await page.locator("[data-step='1'][data-state=started]").waitFor();
-    await page.getByRole("button", { name: "Pause on next tool" }).click();
+    await page.getByRole("button", { name: "Pause before next tool call" }).click();
     await page.getByRole("button", { name: "Resume" }).waitFor();
     await poll(() => state(id)).toBe("TASK_STATE_PAUSED");
     expect((await steps(id)).filter((s) => s.state === "STEP_STATE_SUCCEEDED")).toHaveLength(1);
@@ -139,7 +139,7 @@ turns:
     await tell(page, "careful", "Go");
     const id = await newest();
     await page.getByTestId("inbox-count").getByText("1").waitFor();
-    await page.getByRole("button", { name: "Change and approve" }).waitFor(); // inline, too
+    await page.getByRole("button", { name: "Edit and approve" }).waitFor(); // inline, too
     await page.keyboard.press("Escape");
     await page.getByRole("heading", { level: 1 }).click(); // keys go to the page
     await page.keyboard.press("g");
@@ -150,11 +150,11 @@ turns:
     await decision.getByText("Reason").waitFor();
     await decision.getByText("/workspace", { exact: true }).waitFor();
     await inBothThemes(page, "inbox-item");
-    await enabled(page, "Change and approve");
+    await enabled(page, "Edit and approve");
     await page.keyboard.press("c");
     await page.getByLabel("Arguments (JSON)").fill('{"command": "echo as changed > out"}');
-    await page.getByRole("button", { name: "Approve with these" }).click();
-    await page.getByText("Nothing waits for you").waitFor();
+    await page.getByRole("button", { name: "Approve edited call" }).click();
+    await page.getByText("Inbox zero").waitFor();
     await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
     expect(await cli("task", "files", "cat", id, "out")).toBe("as changed\n");
     await page.getByTestId("inbox-count").waitFor({ state: "detached" });
@@ -176,9 +176,9 @@ turns:
     const id = await newest();
     await page.goto(`${url}/tasks/${id}`);
     await page.locator("[data-step='2']").waitFor();
-    await page.getByLabel("Tell the agent").fill("Look at the weather instead");
+    await page.getByLabel("Message the agent").fill("Look at the weather instead");
     await page.keyboard.press("Enter");
-    await page.getByText(/in the model's turn/).waitFor();
+    await page.getByText(/delivered to the agent/).waitFor();
     await inBothThemes(page, "task-live");
     await page.getByRole("button", { name: "Kill", exact: true }).click();
     await page.getByRole("dialog").getByLabel(/Reason/).fill("the story ends");
@@ -204,7 +204,7 @@ turns:
     expect(await page.evaluate(() => (window as unknown as { stays?: boolean }).stays)).toBe(true);
     // Each step of the ledger is there once, from the first to the last.
     const wanted = (await steps(id)).map((s) => s.number);
-    const log = page.getByRole("log", { name: "What the agent thought and did" });
+    const log = page.getByRole("log", { name: "Agent activity" });
     const seen = new Set<number>();
     await log.evaluate((el) => (el.scrollTop = 0));
     await log.press("Home");
@@ -235,7 +235,7 @@ turns:
 
   it("finds tasks by words, and saves them", async () => {
     await page.goto(`${url}/tasks`);
-    await page.getByLabel("Words of the goal or the result").fill("FOR THE LAST");
+    await page.getByLabel("Search goals and results").fill("FOR THE LAST");
     await page.getByRole("link", { name: "Go on for the last time" }).waitFor();
     await page.getByRole("link", { name: "Say hello" }).waitFor({ state: "detached" });
     expect(page.url()).toContain("q=");

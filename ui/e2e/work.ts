@@ -27,28 +27,28 @@ export function work(now: () => Page) {
     await page.getByRole("region", { name: "Problems" }).getByText(/problem/).first().waitFor(); // live validation
     await settings.getByLabel("Name", { exact: true }).fill("listener");
     await settings.getByRole("checkbox", { name: await nodeName() }).check();
-    await settings.getByRole("combobox", { name: "What starts it" }).selectOption("webhook");
+    await settings.getByRole("combobox", { name: "Trigger" }).selectOption("webhook");
     await settings.getByLabel("Goal").fill("Look after {{ payload.text }}");
     await page.getByLabel("Script", { exact: true }).fill(`
 turns:
   - text: I heard it.
     calls: [{tool: complete_task, arguments: {summary: "the hook was heard"}}]
 `);
-    await page.getByText("It is in order: a new agent.").waitFor();
+    await page.getByText("Valid: creates a new agent").waitFor();
     await page.getByRole("button", { name: "Deploy" }).click();
-    await page.getByRole("dialog").getByText("It listens now.").waitFor();
+    await page.getByRole("dialog").getByText("Its triggers are active.").waitFor();
     const hook = await copied(page, "[data-testid=webhook-url]");
     const secret = await copied(page, "[data-testid=webhook-secret]");
     expect(hook).toContain(url);
     await accessible(page, "deployed");
     await page.getByRole("button", { name: "Done" }).click();
-    await page.getByText("Nothing differs from what is deployed.").waitFor();
+    await page.getByText("No changes").waitFor();
     await page.setViewportSize({ width: 400, height: 800 });
     await inBothThemes(page, "edit-agent-narrow");
     await page.setViewportSize({ width: 1440, height: 900 });
 
     await page.goto(`${url}/agents/listener`);
-    await page.getByText("It has not run yet").waitFor();
+    await page.getByText("No runs yet").waitFor();
     await mark(page);
     const call = (token: string) =>
       fetch(hook, {
@@ -89,9 +89,9 @@ turns:
     const id = await newest();
     await page.goto(`${url}/inbox`);
     for (const [command, button, field, words] of [
-      ["echo one", "Suggest another way", "Another way", "use the attic"],
-      ["echo two", "Replace its plan", "What to plan instead", "begin with the cellar"],
-      ["echo three", "Ask about it", "Your question", "why thrice"],
+      ["echo one", "Suggest an alternative", "Alternative", "use the attic"],
+      ["echo two", "Give it a new plan", "New plan", "begin with the cellar"],
+      ["echo three", "Ask the agent first", "Your question", "why thrice"],
     ] as const) {
       await page.getByLabel("Command", { exact: true }).getByText(command).waitFor();
       await page.getByRole("button", { name: button }).click();
@@ -102,7 +102,7 @@ turns:
       await page.getByText(/^Answered with/).waitFor();
       if (command !== "echo three") await page.getByRole("button", { name: /^Next/ }).click();
     }
-    await page.getByText("Nothing waits for you").waitFor();
+    await page.getByText("Inbox zero").waitFor();
     await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
     const calls = (await steps(id)).filter((s) => s.tool === "shell_exec");
     expect(calls.map((s) => s.state === "STEP_STATE_SUCCEEDED"), "none of the calls ran").toEqual([false, false, false]);
@@ -196,21 +196,21 @@ turns:
     const edge = (terminal: typeof jail) => terminal.evaluate((el) => getComputedStyle(el).borderTopColor);
     const inside = await edge(jail);
     await inBothThemes(page, "terminal-jail");
-    await jail.getByRole("button", { name: "Close the terminal" }).click();
+    await jail.getByRole("button", { name: "Close terminal" }).click();
     await cli("task", "cancel", id);
     await poll(() => state(id)).toBe("TASK_STATE_CANCELLED");
 
     const node = await nodeName();
     await page.goto(`${url}/nodes/${node}`);
-    await page.getByRole("button", { name: "Terminal on the machine" }).click();
+    await page.getByRole("button", { name: "Host terminal" }).click();
     await accessible(page, "before a terminal on the machine");
-    await page.getByRole("button", { name: "Open it on the machine" }).click();
-    const host = page.getByRole("region", { name: "Terminal on the machine itself" });
-    await host.getByText("On the machine itself.").waitFor();
+    await page.getByRole("button", { name: "Open host terminal" }).click();
+    const host = page.getByRole("region", { name: "Host terminal" });
+    await host.getByText("Host shell on").waitFor();
     await says(host, "echo host-$((40+2))", "host-42");
     expect(await edge(host), "one sees where one is").not.toBe(inside);
     await inBothThemes(page, "terminal-host");
-    await host.getByRole("button", { name: "Close the terminal" }).click();
+    await host.getByRole("button", { name: "Close terminal" }).click();
     await host.waitFor({ state: "detached" });
     await poll(() => json<unknown[]>("node", "locks")).toEqual([]);
   });
@@ -229,7 +229,7 @@ turns:
       ["workspace: {scope: task}"],
     );
     await page.goto(`${url}/chat?agent=talker`);
-    await page.getByText("Chat mode: it answers and does nothing.").waitFor();
+    await page.getByText("Chat: the agent answers without using tools.").waitFor();
     await page.getByLabel("Your question").fill("How is the day?");
     await page.getByRole("button", { name: "Ask", exact: true }).click();
     const said = page.getByRole("log", { name: "Conversation" });
@@ -238,16 +238,16 @@ turns:
     const acted = (await steps(chat)).filter((s) => s.tool === "shell_exec").map((s) => s.state);
     expect(acted, "what it wanted to do").not.toContain("STEP_STATE_SUCCEEDED");
     await inBothThemes(page, "chat-full");
-    await said.getByText("Make a task of this").click();
-    await page.getByLabel("What it is to do").fill("Now do it");
+    await said.getByText("Start a task from this conversation").click();
+    await page.getByLabel("Goal").fill("Now do it");
     await page.getByRole("button", { name: "Run", exact: true }).click();
-    await page.getByText("Agent mode: what you send is a task").waitFor();
+    await page.getByText("Agent mode: each message starts a task").waitFor();
     await page.getByText("It is a quiet day.").first().waitFor();
     const id = new URL(page.url()).searchParams.get("task")!;
     await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
     expect(await cli("task", "files", "cat", id, "acted")).toBe("acted\n");
     await page.reload();
-    await page.getByText("Agent mode: what you send is a task").waitFor();
+    await page.getByText("Agent mode: each message starts a task").waitFor();
     await page.getByText("Chat", { exact: true }).locator("xpath=ancestor-or-self::label").click();
     await page.getByLabel("Your question").waitFor();
     await page.getByRole("navigation", { name: "Conversations" }).getByText("How is the day?").waitFor();
@@ -276,10 +276,10 @@ turns:
     await toast("Paused beater").getByRole("button", { name: "Undo" }).click();
     await poll(() => state(id)).not.toBe("TASK_STATE_PAUSED");
     await control.getByRole("button", { name: "Pause", exact: true }).waitFor();
-    await page.getByRole("button", { name: "Hold new tasks of beater" }).click();
-    await page.getByRole("button", { name: "Let new tasks start of beater" }).waitFor();
-    await toast("beater starts no new task").getByRole("button", { name: "Undo" }).click();
-    await page.getByRole("button", { name: "Hold new tasks of beater" }).waitFor();
+    await page.getByRole("button", { name: "Pause scheduling of beater" }).click();
+    await page.getByRole("button", { name: "Resume scheduling of beater" }).waitFor();
+    await toast("beater is paused: new tasks will queue").getByRole("button", { name: "Undo" }).click();
+    await page.getByRole("button", { name: "Pause scheduling of beater" }).waitFor();
     // What it changes stands beside what it does.
     await page.getByRole("tab", { name: "changes" }).click();
     await page.getByRole("button", { name: /Step 1/ }).first().click();
@@ -296,7 +296,7 @@ turns:
     await page.getByRole("button", { name: "Enrol a node" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Labels").fill("site=attic");
-    await dialog.getByRole("button", { name: "Make the command" }).click();
+    await dialog.getByRole("button", { name: "Create command" }).click();
     await dialog.getByText("Waiting for the machine").waitFor();
     await accessible(page, "enrol");
     const command = await copied(page, "[role=dialog] code");

@@ -58,7 +58,7 @@ export const state = async (id: string) => (await json<{ state: string }>("task"
 // tell opens an agent's page and says something to it.
 export async function tell(page: Page, agent: string, words: string) {
   await page.goto(`${url}/agents/${agent}`);
-  await page.getByLabel("Tell the agent").fill(words);
+  await page.getByLabel("Message the agent").fill(words);
   await page.getByRole("button", { name: "Send" }).click();
   await page.getByText("Sent", { exact: true }).first().waitFor();
 }

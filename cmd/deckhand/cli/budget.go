@@ -17,7 +17,7 @@ import (
 
 func (a *app) budgetCommand() *cobra.Command {
 	cmd := group("budget", "Limit what models may cost", `
-Before a model is called, the most that the call can cost is set aside in every
+Before a model is called, the most that the call can cost is reserved in every
 budget that it draws on: of the task and the tasks above it, of its lineage, of
 who submitted it, and of the organisation, by day and by month. A call that does
 not fit is not made, and its task pauses.

@@ -102,10 +102,10 @@ func (f *destinationFlags) apply(cmd *cobra.Command, spec *deckhandv1.Destinatio
 	return nil
 }
 
-const destinationEvents = `What is told is a list of groups (approvals, questions, failures, budgets,
-escalations, security, lifecycle, stream), types of events (see docs/events.md), or
-beginnings of types with a * at the end. Without --events it is what people have
-to know: the first six groups. On NATS it is everything.`
+const destinationEvents = `--events takes groups (approvals, questions, failures, budgets, escalations,
+security, lifecycle, stream), event types (see docs/events.md), or prefixes of types
+that end in *. The default is everything that needs a person: the first six groups.
+On NATS the default is all events.`
 
 func (a *app) destinationCreateCommand() *cobra.Command {
 	request := &deckhandv1.CreateDestinationRequest{Spec: &deckhandv1.DestinationSpec{}}

@@ -122,8 +122,8 @@ func statisticsNoun(by string) output.Noun[*deckhandv1.StatisticsRow] {
 		Name: (*deckhandv1.StatisticsRow).GetKey,
 		Columns: append(
 			columns,
-			output.Column[*deckhandv1.StatisticsRow]{Header: "middle", Value: func(r *deckhandv1.StatisticsRow) string { return lasted(r.GetDurationP50()) }},
-			output.Column[*deckhandv1.StatisticsRow]{Header: "90 %", Value: func(r *deckhandv1.StatisticsRow) string { return lasted(r.GetDurationP90()) }},
+			output.Column[*deckhandv1.StatisticsRow]{Header: "median", Value: func(r *deckhandv1.StatisticsRow) string { return lasted(r.GetDurationP50()) }},
+			output.Column[*deckhandv1.StatisticsRow]{Header: "p90", Value: func(r *deckhandv1.StatisticsRow) string { return lasted(r.GetDurationP90()) }},
 		),
 	}
 }

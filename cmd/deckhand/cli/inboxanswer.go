@@ -132,7 +132,7 @@ func (a *app) inboxAcceptCommand() *cobra.Command {
 }
 
 func (a *app) inboxChangesCommand() *cobra.Command {
-	return a.wordedAnswer("changes ID TEXT", "Have the agent of a review go on; what was held is left out",
+	return a.wordedAnswer("changes ID TEXT", "Ask for changes to reviewed work: the agent continues with your comments, and pending requests are dropped",
 		`deckhand inbox changes inbox_9xk "the tests are missing"`, func(text string) *deckhandv1.AnswerInboxItemRequest {
 			return &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Changes_{Changes: &deckhandv1.AnswerInboxItemRequest_Changes{Text: text}}}
 		})

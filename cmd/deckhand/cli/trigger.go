@@ -249,7 +249,7 @@ func (a *app) triggerRotateCommand() *cobra.Command {
 	var secretFile string
 	cmd := &cobra.Command{
 		Use: "rotate TRIGGER", Short: "Give a webhook another secret",
-		Long:    "The one before counts for a day, or as long as --keep says.",
+		Long:    "The previous secret stays valid for a day, or for as long as --keep says.",
 		Example: "deckhand trigger rotate reviews --keep 1h", Args: takes("TRIGGER"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			request.TriggerId = args[0]

@@ -24,7 +24,7 @@ export function problemOf(error: unknown): Problem {
     message: info?.message || (unreachable ? "The hub cannot be reached." : e.rawMessage),
     fix:
       info?.fix ||
-      (unreachable ? "The console tries again by itself. If this lasts, check on the hub's machine that the hub runs, and read its log." : ""),
+      (unreachable ? "Retrying automatically. If it lasts, check that the hub is running: systemctl status deckhand (or the terminal with `deckhand up`)." : ""),
     unreachable,
   };
 }

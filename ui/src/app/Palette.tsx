@@ -22,17 +22,17 @@ export function Palette(props: { items: NavItem[]; onClose: () => void }) {
     <Command.Dialog
       open
       onOpenChange={(open) => !open && props.onClose()}
-      label="Search, or run a command"
+      label="Search or run a command"
       overlayClassName="fixed inset-0 z-40 bg-black/50"
       contentClassName="fixed top-[12vh] left-1/2 z-50 w-[calc(100vw-2rem)] max-w-xl -translate-x-1/2 rounded-lg border bg-panel shadow-xl"
     >
       <Command.Input
         autoFocus
-        placeholder="Search pages, agents and tasks, or a command"
+        placeholder="Search pages, agents, tasks and commands"
         className="w-full border-b bg-transparent px-4 py-3 outline-none"
       />
       <Command.List className="max-h-[55vh] overflow-y-auto p-2">
-        <Command.Empty className="p-4 text-center text-dim">Nothing is called that.</Command.Empty>
+        <Command.Empty className="p-4 text-center text-dim">No results.</Command.Empty>
         <Group heading="Go to">
           {props.items.map((item) => (
             <Item key={item.to} value={`go ${item.label}`} run={run(() => navigate({ to: item.to }))}>

@@ -19,8 +19,8 @@ import { setTheme, useDark, useTheme, type Theme } from "./theme";
 const Palette = lazy(() => import("./Palette").then((m) => ({ default: m.Palette })));
 const Sheet = lazy(() => import("./Sheet").then((m) => ({ default: m.Sheet })));
 
-// Shell is around every page: navigation, palette, shortcuts, toasts, and the
-// one stream.
+// Shell surrounds every page: navigation, palette, shortcuts, toasts, and the event
+// stream.
 export function Shell() {
   const session = useSession();
   const queries = useQueryClient();
@@ -40,9 +40,9 @@ function Frame() {
   const navigate = useNavigate();
   const [palette, setPalette] = useState(false);
   const [sheet, setSheet] = useState(false);
-  useShortcut("mod+k", "Search, or run a command", "Everywhere", () => setPalette((open) => !open));
-  useShortcut("/", "Search, or run a command", "Everywhere", () => setPalette(true));
-  useShortcut("?", "Show the shortcuts", "Everywhere", () => setSheet(true));
+  useShortcut("mod+k", "Search or run a command", "Everywhere", () => setPalette((open) => !open));
+  useShortcut("/", "Search or run a command", "Everywhere", () => setPalette(true));
+  useShortcut("?", "Show keyboard shortcuts", "Everywhere", () => setSheet(true));
   const items = nav.filter((item) => !item.role || may(session, item.role));
   return (
     <div className="grid h-full grid-cols-[13rem_minmax(0,1fr)] grid-rows-[minmax(0,1fr)] max-md:grid-cols-[3.25rem_minmax(0,1fr)]">
@@ -136,10 +136,18 @@ function InboxCount() {
   );
 }
 
-// LiveMark says whether what is shown is what is.
+const clock = (at: number) => new Date(at).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+
+// LiveMark shows whether the page is up to date.
 function LiveMark() {
   const status = useLiveStatus();
   const live = status === "live";
+  const [lost, setLost] = useState(Date.now);
+  const [was, setWas] = useState(live);
+  if (was !== live) {
+    setWas(live);
+    if (was) setLost(Date.now());
+  }
   return (
     <div
       role="status"
@@ -147,7 +155,7 @@ function LiveMark() {
       className={cx("flex items-center gap-2 px-2 text-xs", live ? "text-dim" : "text-warn")}
     >
       {live ? <Wifi aria-hidden className="size-3.5 shrink-0" /> : <WifiOff aria-hidden className="size-3.5 shrink-0" />}
-      <span className="max-md:sr-only">{live ? "Live" : status === "connecting" ? "Connecting" : "Not connected: trying again"}</span>
+      <span className="max-md:sr-only">{live ? "Live" : status === "connecting" ? "Connecting" : `Connection lost: figures are from ${clock(lost)}. Reconnecting…`}</span>
     </div>
   );
 }
@@ -155,7 +163,7 @@ function LiveMark() {
 const themes: [Theme, string, typeof Sun][] = [
   ["light", "Light", Sun],
   ["dark", "Dark", Moon],
-  ["system", "As the system", Monitor],
+  ["system", "Use system theme", Monitor],
 ];
 
 const entry =

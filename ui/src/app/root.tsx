@@ -1,4 +1,4 @@
-import { createRootRouteWithContext, createRoute, Outlet, redirect } from "@tanstack/react-router";
+import { createRootRouteWithContext, createRoute, Link, Outlet, redirect } from "@tanstack/react-router";
 import type { QueryClient } from "@tanstack/react-query";
 import { Empty } from "@/components/Empty";
 import { Problem } from "@/components/Problem";
@@ -10,7 +10,13 @@ export type RouterContext = { queries: QueryClient };
 
 export const rootRoute = createRootRouteWithContext<RouterContext>()({
   component: Outlet,
-  notFoundComponent: () => <Empty title="There is no such page">Press g f for the fleet, or use the navigation.</Empty>,
+  notFoundComponent: () => (
+    <Empty title="Page not found">
+      <Link to="/fleet" className="underline">
+        Go to Fleet
+      </Link>
+    </Empty>
+  ),
   errorComponent: ({ error, reset }) => (
     <div className="p-5">
       <Problem error={error} retry={reset} />

@@ -2,7 +2,7 @@ import { Button } from "./Button";
 import { Dialog } from "./Dialog";
 import { Id } from "./Id";
 
-// Secret shows what the hub tells only once.
+// Secret shows a secret that the hub returns only once.
 export function Secret(props: { title: string; secret: string; hint: string; onClose: () => void }) {
   return (
     <Dialog
@@ -11,11 +11,11 @@ export function Secret(props: { title: string; secret: string; hint: string; onC
       title={props.title}
       footer={
         <Button look="primary" onClick={props.onClose}>
-          I have kept it
+          I have saved it
         </Button>
       }
     >
-      <p>This is shown only this once. {props.hint}</p>
+      <p>You will not see this again. {props.hint}</p>
       <p className="rounded-md border bg-raised p-2 break-all" data-testid="secret">
         <Id value={props.secret} whole />
       </p>

@@ -48,7 +48,7 @@ const steps: Record<StepState, Look> = {
   [StepState.HELD]: { word: "held for review", tone: "warn" },
 };
 
-const odd: Look = { word: "of a newer hub", tone: "neutral" };
+const odd: Look = { word: "unknown (update the console)", tone: "neutral" };
 
 // taskWord is a state as it is written everywhere: "awaiting approval".
 export const taskWord = (s: TaskState) => (tasks[s] ?? odd).word;

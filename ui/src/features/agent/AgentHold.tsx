@@ -12,7 +12,7 @@ import { AgentService, AgentStatus, type Agent } from "@/gen/deckhand/v1/agent_p
 
 export const agents = createClient(AgentService, transport);
 
-// AgentHold keeps new tasks of an agent from starting, and lets them again.
+// AgentHold is the button that pauses or resumes the scheduling of an agent.
 export function AgentHold({ agent, small }: { agent: Agent; small?: boolean }) {
   const queries = useQueryClient();
   const session = useSession();
@@ -24,7 +24,7 @@ export function AgentHold({ agent, small }: { agent: Agent; small?: boolean }) {
     try {
       if (hold) await agents.pauseAgent({ agentId: agent.id });
       else await agents.resumeAgent({ agentId: agent.id });
-      toast(hold ? `${agent.name} starts no new task` : `${agent.name} may start tasks again`, {
+      toast(hold ? `${agent.name} is paused: new tasks will queue` : `${agent.name} is running tasks again`, {
         action: { label: "Undo", onClick: () => void run(!hold) },
       });
       await queries.invalidateQueries();
@@ -34,7 +34,7 @@ export function AgentHold({ agent, small }: { agent: Agent; small?: boolean }) {
       setBusy(false);
     }
   };
-  const label = held ? "Let new tasks start" : "Hold new tasks";
+  const label = held ? "Resume scheduling" : "Pause scheduling";
   return (
     <Button small={small} busy={busy} aria-label={`${label} of ${agent.name}`} title={label} onClick={() => void run(!held)}>
       {held ? <Play aria-hidden className="size-4" /> : <Pause aria-hidden className="size-4" />}

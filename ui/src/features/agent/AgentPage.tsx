@@ -34,8 +34,8 @@ const Terminal = lazy(() => import("@/features/terminal/Terminal").then((m) => (
 const agents = createClient(AgentService, transport);
 const route = getRouteApi("/shell/agents/$agent");
 
-// AgentPage is the dual track: on the left what the agent thinks and does, with
-// a box to steer it; on the right its files; below a terminal.
+// AgentPage shows an agent: on the left its activity, with a box to message it; on
+// the right its files, changes, plan and persona; below a terminal.
 export function AgentPage() {
   const { agent: name } = route.useParams();
   const { task: chosen } = route.useSearch();
@@ -45,7 +45,7 @@ export function AgentPage() {
   if (error || !data.agent) {
     return (
       <Page title={name}>
-        <Problem error={error ?? new Error("The hub answered no agent.")} retry={() => void refetch()} />
+        <Problem error={error ?? new Error("Agent not found.")} retry={() => void refetch()} />
       </Page>
     );
   }
@@ -115,24 +115,24 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
       <div className="flex h-full min-h-0 flex-col border-t">
         {agent.statusReason && <p className="border-b px-5 py-2 text-warn"><Literal text={agent.statusReason} /></p>}
         <div className="grid min-h-0 flex-1 grid-cols-[minmax(0,3fr)_minmax(0,2fr)] max-lg:grid-cols-1 max-lg:grid-rows-2">
-          <section aria-label="What it thinks and does" className="flex min-h-0 flex-col border-r">
+          <section aria-label="Activity" className="flex min-h-0 flex-col border-r">
             {task ? (
               <Track key={task.id} task={task} />
             ) : (
               <div className="flex-1">
-                <Empty title="It has not run yet" command={`deckhand run ${agent.name} "What to do"`}>
+                <Empty title="No runs yet" command={`deckhand run ${agent.name} "What to do"`}>
                   <Literal text={agent.description} />
                 </Empty>
               </div>
             )}
-            <Composer placeholder={`Tell ${agent.name}: it wakes up, or hears it in its next turn`} send={tell} />
+            <Composer placeholder={`Message ${agent.name} (starts a task if it is idle)`} send={tell} />
           </section>
           <Tabs.Root
             value={side}
             onValueChange={(v) => void navigate({ search: (s) => ({ ...s, side: v as Side }), replace: true })}
             className="flex min-h-0 flex-col"
           >
-            <Tabs.List aria-label="Its workspace" className="flex gap-1 border-b px-3">
+            <Tabs.List aria-label="Agent views" className="flex gap-1 border-b px-3">
               {sides.map((s) => (
                 <Tabs.Trigger
                   key={s}
@@ -148,7 +148,7 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
                 {s === "persona" ? (
                   <LiteralBlock text={props.markdown} label="Persona" />
                 ) : !task ? (
-                  <Empty title="Nothing here yet">It shows with the first run.</Empty>
+                  <Empty title="Nothing here until the first run." />
                 ) : s === "files" ? (
                   <Files taskId={task.id} live={!final(task.state)} />
                 ) : s === "changes" ? (

@@ -18,13 +18,12 @@ import type { AuditSearch } from "./search";
 
 const route = getRouteApi("/shell/audit");
 const filters: [key: keyof AuditSearch, label: string, hint: string][] = [
-  ["action", "Kind", "task.paused"],
-  ["by", "By", "admin"],
+  ["action", "Action", "task.paused"],
+  ["by", "Actor", "admin"],
   ["object", "Object", "task_…"],
 ];
 
-// AuditPage lists who changed what, newest first; its filters are in the
-// address.
+// AuditPage lists audit entries, newest first. Its filters are in the address.
 export function AuditPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -36,7 +35,7 @@ export function AuditPage() {
   const entries = pages.data?.pages.flatMap((page) => page.entries) ?? [];
   const filtered = search.object || search.by || search.action;
   return (
-    <Page title="Audit" actions={<Button onClick={() => void pages.refetch()}>Look again</Button>}>
+    <Page title="Audit" actions={<Button onClick={() => void pages.refetch()}>Refresh</Button>}>
       <form
         role="search"
         aria-label="Filter entries"
@@ -64,14 +63,14 @@ export function AuditPage() {
         <Problem error={pages.error} retry={() => void pages.refetch()} />
       ) : entries.length === 0 ? (
         filtered ? (
-          <Empty title="No entry is like that">Kinds, names and ids are compared as a whole. Change the filters, or clear them.</Empty>
+          <Empty title="No entries match">Filters match exactly.</Empty>
         ) : (
-          <Empty title="Nothing has been changed yet" command="deckhand audit list">
-            Every change that a person makes is kept here, with who made it and from where.
+          <Empty title="No entries yet" command="deckhand audit list">
+            Every change that a person makes is recorded here, with the person and the address.
           </Empty>
         )
       ) : (
-        <Table label="Audit entries" head={["When", "Who", "Did", "To", "What changed", "Reason"]}>
+        <Table label="Audit entries" head={["Time", "Actor", "Action", "Object", "Changes", "Reason"]}>
           {entries.map((e) => (
             <Entry key={String(e.id)} entry={e} onFilter={(s) => void navigate({ search: (old) => ({ ...old, ...s }) })} />
           ))}
@@ -91,7 +90,7 @@ function Entry(props: { entry: AuditEntry; onFilter: (s: AuditSearch) => void })
         <Time at={e.time} />
       </Cell>
       <Cell>
-        <button type="button" className={link} title={`Only by ${e.actorId}`} onClick={() => props.onFilter({ by: e.actorId })}>
+        <button type="button" className={link} title={`Filter by ${e.actorId}`} onClick={() => props.onFilter({ by: e.actorId })}>
           {e.actorId || e.actorKind}
         </button>
         <div className="text-xs text-dim" title={e.userAgent}>
@@ -99,7 +98,7 @@ function Entry(props: { entry: AuditEntry; onFilter: (s: AuditSearch) => void })
         </div>
       </Cell>
       <Cell>
-        <button type="button" className={link} title={`Only ${e.action}`} onClick={() => props.onFilter({ action: e.action })}>
+        <button type="button" className={link} title={`Filter by ${e.action}`} onClick={() => props.onFilter({ action: e.action })}>
           {e.action}
         </button>
       </Cell>
@@ -108,7 +107,7 @@ function Entry(props: { entry: AuditEntry; onFilter: (s: AuditSearch) => void })
         {e.objectId && <Id value={e.objectId} />}
         {e.objectId && (
           <button type="button" className={`${link} ml-1 text-xs`} onClick={() => props.onFilter({ object: e.objectId })}>
-            its history
+            history
           </button>
         )}
       </Cell>

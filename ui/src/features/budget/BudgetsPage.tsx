@@ -21,7 +21,7 @@ import { everyWords, share } from "./limit";
 import { Plan } from "./Plan";
 import { SetBudget } from "./SetBudget";
 
-// BudgetsPage says what models may cost, and what of it is spent.
+// BudgetsPage lists the limits on what models may cost, and what is spent.
 export function BudgetsPage() {
   const admin = may(useSession(), "admin");
   const [setting, setSetting] = useState<Budget | "new">();
@@ -45,26 +45,26 @@ export function BudgetsPage() {
       ) : list.error && all.length === 0 ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : all.length === 0 ? (
-        <Empty title="No limit is set" command="deckhand budget set organisation 100 --every month">
-          A budget stops models before they cost more than you want.
+        <Empty title="No budgets yet" command="deckhand budget set organisation 100 --every month">
+          A budget stops model calls before they exceed a limit in US dollars.
         </Empty>
       ) : (
-        <Table label="Budgets" head={["Of", "Every", "Spent", "Limit", "Set by", ""]}>
+        <Table label="Budgets" head={["Scope", "Period", "Spent", "Limit", "Set by", ""]}>
           {all.map((b) => (
             <Row key={`${b.scope} ${b.objectId} ${b.every}`}>
               <Cell>
-                <div className="font-medium">{b.scope === "organisation" ? "the organisation" : `the ${b.scope}`}</div>
+                <div className="font-medium">{b.scope}</div>
                 {b.scope !== "organisation" && <Whose of={b} />}
               </Cell>
               <Cell className="whitespace-nowrap">{everyWords[b.every] ?? b.every}</Cell>
               <Cell className="min-w-48">
                 <Bar of={b} />
               </Cell>
-              <Cell className="whitespace-nowrap">{b.limitMicros === undefined ? "none" : dollars(b.limitMicros)}</Cell>
+              <Cell className="whitespace-nowrap">{b.limitMicros === undefined ? "unlimited" : dollars(b.limitMicros)}</Cell>
               <Cell>{b.setBy || <span className="text-dim">default</span>}</Cell>
               <Cell>
                 {admin && (
-                  <Button small onClick={() => setSetting(b)} aria-label={`Change the limit of ${b.scope} ${b.objectId} ${everyWords[b.every]}`}>
+                  <Button small onClick={() => setSetting(b)} aria-label={`Change the limit: ${b.scope} ${b.objectId} ${everyWords[b.every]}`}>
                     Change
                   </Button>
                 )}
@@ -89,7 +89,7 @@ function Whose({ of }: { of: Budget }) {
   );
 }
 
-// Bar is how much of a limit is used. Its words say the same as its colour.
+// Bar shows how much of a limit is used, in words and as a bar.
 function Bar({ of: b }: { of: Budget }) {
   const used = share(b);
   const tone = used === undefined ? "" : used >= 1 ? "bg-bad" : used >= 0.8 ? "bg-warn" : "bg-accent";
@@ -97,14 +97,14 @@ function Bar({ of: b }: { of: Budget }) {
     <div className="space-y-1">
       <div className="flex flex-wrap items-center gap-2">
         <span>{dollars(b.spentMicros)}</span>
-        {b.reservedMicros > 0n && <span className="text-xs text-dim">and {dollars(b.reservedMicros)} set aside</span>}
+        {b.reservedMicros > 0n && <span className="text-xs text-dim">+ {dollars(b.reservedMicros)} reserved</span>}
         {used !== undefined && used >= 1 && <Badge tone="bad">used up</Badge>}
         {used !== undefined && used >= 0.8 && used < 1 && <Badge tone="warn">over 80 %</Badge>}
       </div>
       {used !== undefined && (
         <div
           role="meter"
-          aria-label={`Spent of the limit of ${b.scope} ${b.objectId} ${everyWords[b.every]}`}
+          aria-label={`Share of the limit spent: ${b.scope} ${b.objectId} ${everyWords[b.every]}`}
           aria-valuemin={0}
           aria-valuemax={100}
           aria-valuenow={Math.min(100, Math.round(used * 100))}

@@ -21,9 +21,9 @@ const plans = createClient(PlanService, transport);
 const words: Record<string, string> = {
   free: "free: 50 runs of 5 minutes, safe tools",
   starter: "starter: 500 runs of 10 minutes, safe and moderate tools",
-  professional: "professional: 2 500 runs of 15 minutes, all tools",
-  enterprise: "enterprise: any number of runs of 30 minutes, all tools",
-  "self-hosted": "self-hosted: no limit",
+  professional: "professional: 2,500 runs of 15 minutes, all tools",
+  enterprise: "enterprise: unlimited runs of 30 minutes, all tools",
+  "self-hosted": "self-hosted: unlimited",
 };
 
 // Plan is what the organisation may have in a month, and what of it is used.
@@ -40,7 +40,7 @@ export function Plan() {
         plan && (
           <>
             <Button onClick={() => setChanging("models")}>Models</Button>
-            <Button onClick={() => setChanging("plan")}>Change the plan</Button>
+            <Button onClick={() => setChanging("plan")}>Change plan</Button>
           </>
         )
       }
@@ -54,14 +54,14 @@ export function Plan() {
           of={[
             ["Plan", plan.name],
             [`Runs in ${plan.period}`, <Runs key="runs" of={plan} />],
-            ["A run works for", plan.activeTime ? `at most ${duration(Number(plan.activeTime.seconds) * 1000)}` : "as long as its persona says"],
-            ["Tools", plan.tools === "dangerous" ? "all" : `none worse than ${plan.tools}`],
+            ["Max run time", plan.activeTime ? duration(Number(plan.activeTime.seconds) * 1000) : "set by the persona"],
+            ["Tools", plan.tools === "dangerous" ? "all" : plan.tools === "moderate" ? "safe and moderate" : plan.tools],
             ["Models", plan.models.length === 0 ? "all" : plan.models.join(", ")],
             [
-              "Calls a minute",
+              "Calls per minute",
               Object.entries(plan.callsPerMinute)
                 .map(([name, n]) => `${name} ${n}`)
-                .join(", ") || "any number",
+                .join(", ") || "unlimited",
             ],
           ]}
         />
@@ -82,7 +82,7 @@ function Runs({ of: plan }: { of: Message }) {
         <>
           <Badge tone="bad">used up</Badge>
           <span className="text-xs text-dim">
-            tasks wait for <Time at={plan.resetsAt} />
+            tasks wait until <Time at={plan.resetsAt} />
           </span>
         </>
       ) : (
@@ -100,8 +100,8 @@ function ChangePlan({ of: plan, onClose }: { of: Message; onClose: () => void })
   const wrong = name === "enterprise" && runs !== "" && count === undefined;
   return (
     <FormDialog
-      title="Change the plan"
-      action="Change it"
+      title="Change plan"
+      action="Save"
       ready={!wrong}
       onClose={onClose}
       run={async () => {
@@ -119,7 +119,7 @@ function ChangePlan({ of: plan, onClose }: { of: Message; onClose: () => void })
         </Select>
       </Field>
       {name === "enterprise" && (
-        <Field label="Runs a month (empty for any number)" problem={wrong ? "a number, such as 10000" : undefined}>
+        <Field label="Runs per month (leave empty for unlimited)" problem={wrong ? "Enter a whole number, such as 10000." : undefined}>
           <Input inputMode="numeric" value={runs} onChange={(e) => setRuns(e.target.value)} autoComplete="off" />
         </Field>
       )}
@@ -132,15 +132,15 @@ function ChangeModels({ of: plan, onClose }: { of: Message; onClose: () => void 
   const [text, setText] = useState(plan.models.join("\n"));
   return (
     <FormDialog
-      title="Models that may be called"
-      action="Set them"
+      title="Allowed models"
+      action="Save"
       onClose={onClose}
       run={async () => {
         await plans.setAllowedModels({ models: [...new Set(text.split(/\s+/).filter(Boolean))] });
         await refresh();
       }}
     >
-      <Field label="PROVIDER/MODEL, one a line; * stands for any letters; none for all">
+      <Field label="One PROVIDER/MODEL per line. Use * as a wildcard. Leave empty to allow all.">
         <TextArea rows={6} className="font-mono" value={text} onChange={(e) => setText(e.target.value)} spellCheck={false} />
       </Field>
     </FormDialog>

@@ -9,7 +9,7 @@ import { Problem } from "@/components/Problem";
 import { BudgetService, type Budget } from "@/gen/deckhand/v1/provider_pb";
 import { everyWords, parseDollars, scopes } from "./limit";
 
-// SetBudget sets a limit, takes it away, or gives it its default back.
+// SetBudget sets a limit, removes it, or resets it to its default.
 export function SetBudget({ of, onClose }: { of?: Budget; onClose: () => void }) {
   const queries = useQueryClient();
   const [scope, setScope] = useState(of?.scope ?? "organisation");
@@ -22,7 +22,7 @@ export function SetBudget({ of, onClose }: { of?: Budget; onClose: () => void })
   const set = useMutation(BudgetService.method.setBudget, {
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: BudgetService.typeName }] });
-      toast.success("The limit is set.");
+      toast.success("Limit saved.");
       onClose();
     },
   });
@@ -48,21 +48,21 @@ export function SetBudget({ of, onClose }: { of?: Budget; onClose: () => void })
           });
         }}
       >
-        <Field label="Of">
+        <Field label="Scope">
           <Select className="w-full" value={scope} onChange={(e) => setScope(e.target.value)} disabled={of !== undefined}>
             {scopes.map((s) => (
               <option key={s} value={s}>
-                {s === "organisation" ? "the whole organisation" : s === "lineage" ? "a task with all its children and retries" : `a ${s}`}
+                {s === "organisation" ? "the whole organisation" : s === "lineage" ? "a task with all its subtasks and retries" : `a ${s}`}
               </option>
             ))}
           </Select>
         </Field>
         {!whole && (
-          <Field label={scope === "user" ? "User" : "Task"} problem={tried && !object.trim() ? "say which one" : undefined}>
+          <Field label={scope === "user" ? "User" : "Task"} problem={tried && !object.trim() ? scope === "user" ? "Enter a user." : "Enter a task id." : undefined}>
             <Input value={object} onChange={(e) => setObject(e.target.value)} maxLength={200} autoComplete="off" disabled={of !== undefined} />
           </Field>
         )}
-        <Field label="Every">
+        <Field label="Period">
           <Select className="w-full" value={every} onChange={(e) => setEvery(e.target.value)} disabled={of !== undefined}>
             {Object.entries(everyWords).map(([value, label]) => (
               <option key={value} value={value}>
@@ -71,15 +71,15 @@ export function SetBudget({ of, onClose }: { of?: Budget; onClose: () => void })
             ))}
           </Select>
         </Field>
-        <Field label="What it may cost">
+        <Field label="Limit">
           <Select className="w-full" value={kind} onChange={(e) => setKind(e.target.value as typeof kind)}>
-            <option value="limit">So many US dollars</option>
-            <option value="none">No limit</option>
-            <option value="default">The default</option>
+            <option value="limit">Fixed amount (USD)</option>
+            <option value="none">Unlimited</option>
+            <option value="default">Default</option>
           </Select>
         </Field>
         {kind === "limit" && (
-          <Field label="US dollars" problem={tried && micros === undefined ? "a number, such as 100 or 2.50" : undefined}>
+          <Field label="Amount (USD)" problem={tried && micros === undefined ? "Enter an amount, such as 100 or 2.50." : undefined}>
             <Input inputMode="decimal" value={text} onChange={(e) => setText(e.target.value)} autoComplete="off" />
           </Field>
         )}
@@ -87,7 +87,7 @@ export function SetBudget({ of, onClose }: { of?: Budget; onClose: () => void })
         <div className="flex justify-end gap-2">
           <Button onClick={onClose}>Cancel</Button>
           <Button type="submit" look="primary" busy={set.isPending}>
-            Set it
+            Save
           </Button>
         </div>
       </form>

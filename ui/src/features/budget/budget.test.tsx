@@ -10,7 +10,7 @@ import { parseDollars, share } from "./limit";
 import { budgetRoutes } from "./route";
 
 describe("limits", () => {
-  it("count what is set aside as used", () => {
+  it("count what is reserved as used", () => {
     expect(share(create(BudgetSchema, { limitMicros: 100n, spentMicros: 50n, reservedMicros: 30n }))).toBe(0.8);
     expect(share(create(BudgetSchema, { limitMicros: 0n }))).toBe(1);
     expect(share(create(BudgetSchema, { spentMicros: 50n }))).toBeUndefined();
@@ -41,7 +41,7 @@ const services =
 describe("budgets", () => {
   it("show bars, and say in words what they show", async () => {
     const { container } = showPage("/budgets", budgetRoutes, services());
-    const meter = await screen.findByRole("meter", { name: "Spent of the limit of organisation a month" });
+    const meter = await screen.findByRole("meter", { name: "Share of the limit spent: organisation per month" });
     expect(meter.getAttribute("aria-valuenow")).toBe("85");
     expect(screen.getByText("over 80 %")).toBeTruthy();
     expect(screen.getByText("used up")).toBeTruthy();
@@ -54,17 +54,17 @@ describe("budgets", () => {
     showPage("/budgets", budgetRoutes, services(calls));
     const user = userEvent.setup();
     await user.click(await screen.findByRole("button", { name: "Set a limit" }));
-    await user.selectOptions(screen.getByLabelText("Of"), "user");
-    await user.click(screen.getByRole("button", { name: "Set it" }));
+    await user.selectOptions(screen.getByLabelText("Scope"), "user");
+    await user.click(screen.getByRole("button", { name: "Save" }));
     expect(calls).not.toHaveBeenCalled();
     await user.type(screen.getByLabelText("User"), "bob");
-    await user.type(screen.getByLabelText("US dollars"), "2.50");
-    await user.click(screen.getByRole("button", { name: "Set it" }));
+    await user.type(screen.getByLabelText("Amount (USD)"), "2.50");
+    await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("user", "bob", "month", { case: "limitMicros", value: 2_500_000n }));
     await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
-    await user.click(screen.getByRole("button", { name: /Change the limit of organisation .*a month/ }));
-    await user.selectOptions(screen.getByLabelText("What it may cost"), "none");
-    await user.click(screen.getByRole("button", { name: "Set it" }));
+    await user.click(screen.getByRole("button", { name: /Change the limit: organisation .*per month/ }));
+    await user.selectOptions(screen.getByLabelText("Limit"), "none");
+    await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("organisation", "", "month", { case: "unlimited", value: true }));
   });
 
@@ -99,24 +99,24 @@ describe("the plan", () => {
     const { container } = show();
     const user = userEvent.setup();
     expect(await screen.findByText(/50 of 50/)).toBeTruthy();
-    expect(screen.getByText("at most 5 min 0 s")).toBeTruthy();
+    expect(screen.getByText("5 min 0 s")).toBeTruthy();
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
-    await user.click(screen.getByRole("button", { name: "Change the plan" }));
+    await user.click(screen.getByRole("button", { name: "Change plan" }));
     await user.selectOptions(screen.getByRole("combobox", { name: "Plan" }), "enterprise");
-    await user.type(screen.getByLabelText(/^Runs a month/), "10x");
-    expect((screen.getByRole("button", { name: "Change it" }) as HTMLButtonElement).disabled).toBe(true);
-    await user.type(screen.getByLabelText(/^Runs a month/), "{Backspace}0");
-    await user.click(screen.getByRole("button", { name: "Change it" }));
+    await user.type(screen.getByLabelText(/^Runs per month/), "10x");
+    expect((screen.getByRole("button", { name: "Save" }) as HTMLButtonElement).disabled).toBe(true);
+    await user.type(screen.getByLabelText(/^Runs per month/), "{Backspace}0");
+    await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(set).toHaveBeenCalledWith("enterprise", 100n));
     await user.click(await screen.findByRole("button", { name: "Models" }));
-    await user.type(screen.getByLabelText(/^PROVIDER/), "{Enter}openai/gpt-5 openai/gpt-5");
-    await user.click(screen.getByRole("button", { name: "Set them" }));
+    await user.type(screen.getByLabelText(/^One PROVIDER/), "{Enter}openai/gpt-5 openai/gpt-5");
+    await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(set).toHaveBeenCalledWith(["anthropic/*", "openai/gpt-5"]));
   });
 
   it("is an administrator's to change", async () => {
     show("advanced");
     expect(await screen.findByText(/50 of 50/)).toBeTruthy();
-    expect(screen.queryByRole("button", { name: "Change the plan" })).toBeNull();
+    expect(screen.queryByRole("button", { name: "Change plan" })).toBeNull();
   });
 });

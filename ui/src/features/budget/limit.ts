@@ -1,7 +1,7 @@
 import type { Budget } from "@/gen/deckhand/v1/provider_pb";
 
-// share answers how much of a limit is spent or set aside, from 0; undefined
-// without a limit.
+// share returns the fraction of a limit that is spent or reserved; undefined without
+// a limit.
 export function share(b: Budget): number | undefined {
   if (b.limitMicros === undefined) return undefined;
   const used = Number(b.spentMicros + b.reservedMicros);
@@ -15,6 +15,6 @@ export function parseDollars(text: string): bigint | undefined {
   return found ? BigInt(found[1]!) * 1_000_000n + BigInt((found[2] ?? "").padEnd(6, "0")) : undefined;
 }
 
-export const everyWords: Record<string, string> = { "": "for all time", day: "a day", month: "a month" };
+export const everyWords: Record<string, string> = { "": "in total", day: "per day", month: "per month" };
 export const scopes = ["organisation", "user", "task", "lineage"] as const;
 export type Scope = (typeof scopes)[number];

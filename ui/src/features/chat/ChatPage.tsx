@@ -33,8 +33,8 @@ import { Say } from "./Say";
 const tasks = createClient(TaskService, transport);
 const route = getRouteApi("/shell/chat");
 
-// ChatPage is where a person speaks with an agent: in chat mode it answers and
-// does nothing, in agent mode what is said is a task.
+// ChatPage is where a person chats with an agent: in chat mode it answers without
+// tools, in agent mode each message starts a task.
 export function ChatPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -55,7 +55,7 @@ export function ChatPage() {
   const [choices, setChoices] = useState(asPersona);
   const fresh = () => void navigate({ search: { agent: search.agent } });
   useShortcut("n", "New conversation", "Chat", fresh);
-  useShortcut("m", "Change between chat and agent mode", "Chat", () => setMode(mode === "chat" ? "agent" : "chat"));
+  useShortcut("m", "Switch between chat and agent mode", "Chat", () => setMode(mode === "chat" ? "agent" : "chat"));
   const send = async (text: string, key: string) => {
     const to = mode === "chat" && chat ? chat.agentName : agent;
     const { task } = await tasks.submitTask(
@@ -72,8 +72,8 @@ export function ChatPage() {
   if (agents.data.agents.length === 0) {
     return (
       <Page title="Chat">
-        <Empty title="Nobody to speak with yet" command="deckhand agent apply -f personas/">
-          Make an agent first, here under New agent or with the command.
+        <Empty title="No agents yet" command="deckhand agent apply -f personas/">
+          Create one to start chatting.
         </Empty>
       </Page>
     );
@@ -109,7 +109,7 @@ export function ChatPage() {
           ) : chats.error ? (
             <Problem error={chats.error} retry={() => void chats.refetch()} />
           ) : conversations.length === 0 ? (
-            <p className="p-2 text-dim">Conversations are kept here.</p>
+            <p className="p-2 text-dim">Your conversations appear here.</p>
           ) : (
             <ul>
               {conversations.map((c) => (
@@ -131,7 +131,7 @@ export function ChatPage() {
               {chats.hasNextPage && (
                 <li>
                   <Button small busy={chats.isFetchingNextPage} onClick={() => void chats.fetchNextPage()}>
-                    Older
+                    Load older
                   </Button>
                 </li>
               )}
@@ -142,7 +142,7 @@ export function ChatPage() {
           {mode === "agent" && (
             <p role="note" className="flex items-start gap-2 border-b bg-panel px-4 py-2 text-warn">
               <TriangleAlert aria-hidden className="mt-0.5 size-4 shrink-0" />
-              Agent mode: what you send is a task, and {agent} acts on it by itself, within what its persona allows.
+              Agent mode: each message starts a task that {agent} works on by itself, within the limits of its persona.
             </p>
           )}
           {mode === "agent" ? (
@@ -150,7 +150,7 @@ export function ChatPage() {
               <Run key={search.task} taskId={search.task} />
             ) : (
               <div className="flex-1">
-                <Empty title="Nothing sent yet">What {agent} does stands here as it happens.</Empty>
+                <Empty title="No task yet">{agent}&apos;s activity appears here live.</Empty>
               </div>
             )
           ) : search.chat && asked.isPending ? (
@@ -162,21 +162,21 @@ export function ChatPage() {
           ) : (
             <div className="flex-1">
               <Empty title={`Ask ${agent}`}>
-                Chat mode: it answers and does nothing. It has none of its tools, and what it is at goes on.
+                Chat: the agent answers without using tools. Running tasks are not affected.
               </Empty>
             </div>
           )}
           {allowed && mode === "agent" && <RunOptions choices={choices} change={setChoices} />}
           {allowed ? (
             <Say
-              label={mode === "chat" ? "Your question" : "The task"}
-              placeholder={waiting ? "Wait for the answer first" : mode === "chat" ? `Ask ${chat?.agentName ?? agent}` : `What ${agent} is to do`}
+              label={mode === "chat" ? "Your question" : "Task"}
+              placeholder={waiting ? "Waiting for the answer" : mode === "chat" ? `Ask ${chat?.agentName ?? agent}` : `Task for ${agent}`}
               action={mode === "chat" ? "Ask" : "Run"}
               disabled={waiting || (mode === "agent" && Object.keys(problemsOf(choices)).length > 0)}
               send={send}
             />
           ) : (
-            <p className="border-t p-3 text-dim">Speaking with agents takes the role basic.</p>
+            <p className="border-t p-3 text-dim">You need the role &quot;basic&quot; to chat.</p>
           )}
         </div>
       </div>
@@ -184,7 +184,7 @@ export function ChatPage() {
   );
 }
 
-// Said shows a conversation, and makes a task of it.
+// Said shows a conversation, and starts a task from it.
 function Said(props: { chat: Task; allowed: boolean }) {
   const { chat } = props;
   const navigate = route.useNavigate();
@@ -226,18 +226,18 @@ function Said(props: { chat: Task; allowed: boolean }) {
         )}
         {final(chat.state) && chat.state !== TaskState.SUCCEEDED && (
           <li role="alert" className="text-bad">
-            There is no answer: <Literal text={chat.errorMessage || chat.reason || "it was cancelled"} />{" "}
+            No answer: <Literal text={chat.errorMessage || chat.reason || "it was cancelled"} />{" "}
             <Link to="/tasks/$task" params={{ task: chat.id }} className="underline">
-              Look
+              Open task
             </Link>
           </li>
         )}
       </ol>
       {props.allowed && final(chat.state) && (
         <details className="mx-auto max-w-3xl px-4 pb-3">
-          <summary className="cursor-pointer text-dim">Make a task of this</summary>
-          <p className="py-1 text-warn">{chat.agentName} then acts on it by itself, and knows what was said here.</p>
-          <Say label="What it is to do" placeholder="What it is to do" action="Run" send={act} />
+          <summary className="cursor-pointer text-dim">Start a task from this conversation</summary>
+          <p className="py-1 text-warn">{chat.agentName} works on the task by itself. It gets this conversation as context.</p>
+          <Say label="Goal" placeholder="What the agent should do" action="Run" send={act} />
         </details>
       )}
       <div ref={end} />
@@ -258,7 +258,7 @@ function Run(props: { taskId: string }) {
         <Literal className="min-w-0 flex-1 truncate" text={task?.title ?? ""} />
         {task && (
           <Link to="/agents/$agent" params={{ agent: task.agentName }} search={{ task: task.id }} className="underline">
-            Its page
+            Open agent
           </Link>
         )}
       </p>

@@ -1,7 +1,7 @@
 import { Field, Input, Select } from "@/components/Field";
 import { overrideOf, problemsOf, type Choices } from "./override";
 
-// RunOptions are what one run has in the place of what its persona says.
+// RunOptions is the form that overrides the persona's settings for one run.
 export function RunOptions(props: { choices: Choices; change: (c: Choices) => void }) {
   const { choices, change } = props;
   const problems = problemsOf(choices);
@@ -18,21 +18,21 @@ export function RunOptions(props: { choices: Choices; change: (c: Choices) => vo
   return (
     <details className="border-t bg-panel px-4 py-2">
       <summary className="cursor-pointer text-dim">
-        {overrideOf(choices) ? "This run is not as its persona says" : "As its persona says"}
+        {overrideOf(choices) ? "Run options: customised" : "Run options: defaults"}
       </summary>
       <div className="grid gap-3 py-2 sm:grid-cols-2 lg:grid-cols-5">
-        <Field label="Mode" hint="Less care takes an administrator.">
+        <Field label="Mode" hint="Only admins can choose a less careful mode.">
           <Select value={choices.mode} onChange={(e) => change({ ...choices, mode: e.target.value })}>
-            <option value="">as its persona says</option>
+            <option value="">default (set by the persona)</option>
             <option value="autonomous">autonomous</option>
             <option value="supervised">supervised</option>
-            <option value="review">review: nothing leaves before you accept it</option>
+            <option value="review">review: requests are sent only after you accept the work</option>
           </Select>
         </Field>
-        {input("provider", "Provider", "As its persona says, where empty.")}
-        {input("model", "Model", "As its persona says, where empty.")}
-        {input("dollars", "Budget, in US dollars", "More than its persona's takes an administrator.", true)}
-        {input("iterations", "Iterations", "More than its persona's takes an administrator.", true)}
+        {input("provider", "Provider", "Defaults to the persona's.")}
+        {input("model", "Model", "Defaults to the persona's.")}
+        {input("dollars", "Budget (USD)", "Only admins can raise it above the persona's.", true)}
+        {input("iterations", "Iterations", "Only admins can raise it above the persona's.", true)}
       </div>
     </details>
   );

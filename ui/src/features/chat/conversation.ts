@@ -3,8 +3,8 @@ import type { Task } from "@/gen/deckhand/v1/task_pb";
 // Line is one thing that was said.
 export type Line = { role: string; text: string };
 
-// linesOf answers what was said up to a chat, its own question and answer
-// included.
+// linesOf returns the lines of a conversation up to a chat, including its own
+// question and answer.
 export function linesOf(task: Task): Line[] {
   const lines = task.conversation.map((m) => ({ role: m.role, text: m.text }));
   lines.push({ role: "user", text: task.goal });
@@ -35,6 +35,6 @@ export function conversationsOf(chats: Task[]): Conversation[] {
 const mostLines = 100;
 const mostText = 32_768;
 
-// asContext answers a conversation as SubmitTask takes it.
+// asContext converts a conversation to the form that SubmitTask takes.
 export const asContext = (lines: Line[]) =>
   lines.slice(-mostLines).map((l) => ({ role: l.role, text: [...l.text].slice(0, mostText).join("") }));

@@ -17,7 +17,7 @@ describe("the choices of a run", () => {
     expect(overrideOf({ ...asPersona, provider: " openai ", model: "gpt-5" })).toEqual({ mode: "", provider: "openai", model: "gpt-5" });
   });
   it("say what is wrong with them", () => {
-    expect(problemsOf({ ...asPersona, provider: "openai" }).model).toContain("go together");
+    expect(problemsOf({ ...asPersona, provider: "openai" }).model).toContain("both provider and model");
     expect(problemsOf({ ...asPersona, dollars: "0" }).dollars).toContain("above 0");
     expect(problemsOf({ ...asPersona, dollars: "two" }).dollars).toContain("above 0");
     for (const bad of ["0", "1001", "1.5", "x"]) expect(problemsOf({ ...asPersona, iterations: bad }).iterations).toContain("1 to 1000");

@@ -16,11 +16,11 @@ export const asPersona: Choices = { mode: "", provider: "", model: "", dollars: 
 // problemsOf says what is wrong with choices, by field.
 export function problemsOf(c: Choices): Partial<Record<keyof Choices, string>> {
   const out: Partial<Record<keyof Choices, string>> = {};
-  if (Boolean(c.provider.trim()) !== Boolean(c.model.trim())) out.model = "Provider and model go together.";
+  if (Boolean(c.provider.trim()) !== Boolean(c.model.trim())) out.model = "Set both provider and model, or neither.";
   const micros = parseDollars(c.dollars);
-  if (c.dollars.trim() && (micros === undefined || micros === 0n)) out.dollars = "Give dollars above 0, such as 2.50.";
+  if (c.dollars.trim() && (micros === undefined || micros === 0n)) out.dollars = "Enter an amount above 0, such as 2.50.";
   const n = Number(c.iterations);
-  if (c.iterations.trim() && !(Number.isInteger(n) && n >= 1 && n <= 1000)) out.iterations = "Give a number from 1 to 1000.";
+  if (c.iterations.trim() && !(Number.isInteger(n) && n >= 1 && n <= 1000)) out.iterations = "Enter a whole number from 1 to 1000.";
   return out;
 }
 

@@ -33,7 +33,8 @@ import { noticeLooks, noticeStates, whereOf, type NoticeWord } from "./words";
 const destinations = createClient(DestinationService, transport);
 const route = getRouteApi("/shell/notifications");
 
-// DestinationsPage says who is told of what happens, and how the telling went.
+// DestinationsPage lists the notification destinations, and the notifications that
+// were sent to them.
 export function DestinationsPage() {
   const admin = may(useSession(), "admin");
   const [editing, setEditing] = useState<Destination | "new">();
@@ -52,7 +53,7 @@ export function DestinationsPage() {
     >
       {editing && <EditDestination of={editing === "new" ? undefined : editing} told={setSecret} onClose={() => setEditing(undefined)} />}
       {secret && !editing && (
-        <Secret title="The secret of its messages" secret={secret} hint="Give it to the receiver: it proves by it who sent them." onClose={() => setSecret("")} />
+        <Secret title="Signing secret" secret={secret} hint="Give it to the receiver, which verifies the signature of each message with it." onClose={() => setSecret("")} />
       )}
       {admin ? (
         <>
@@ -60,7 +61,7 @@ export function DestinationsPage() {
           <Notices />
         </>
       ) : (
-        <Empty title="Administrators say who is told">What happens to everybody's tasks leaves the house here, and URLs may be secrets.</Empty>
+        <Empty title="Only admins can manage notifications." />
       )}
     </Page>
   );
@@ -76,7 +77,7 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
   const list = useInfiniteQuery(DestinationService.method.listDestinations, { pageSize: 100, pageToken: "" }, { ...byToken, refetchInterval: 10_000 });
   const all = list.data?.pages.flatMap((page) => page.destinations) ?? [];
   const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: DestinationService.typeName }] });
-  // act does something to one destination, and says how that went.
+  // act runs an action on one destination, and shows its result in a toast.
   const act = async (d: Destination, fn: () => Promise<string>) => {
     setBusy(d.id);
     try {
@@ -91,25 +92,25 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
   };
   const test = async (d: Destination) => {
     const { notice } = await destinations.testDestination({ destinationId: d.id });
-    if (notice?.state !== NoticeState.DELIVERED) throw new Error(`${d.name} did not take it: ${notice?.error || "no answer"}`);
-    return `${d.name} took a notice.`;
+    if (notice?.state !== NoticeState.DELIVERED) throw new Error(`Delivery failed: ${notice?.error || "no answer"}`);
+    return "Test notification delivered.";
   };
   const redrive = async (d: Destination) => {
     const { redriven } = await destinations.redriveNotices({ which: { case: "destinationId", value: d.id } });
-    return `${redriven} ${redriven === 1n ? "notice is" : "notices are"} sent again.`;
+    return `Resending ${redriven} ${redriven === 1n ? "notification" : "notifications"}.`;
   };
   if (list.isPending) return <Skeletons rows={3} />;
   if (list.error && all.length === 0) return <Problem error={list.error} retry={() => void list.refetch()} />;
   if (all.length === 0) {
     return (
-      <Empty title="Nobody is told yet" command="deckhand destination create hooks --webhook https://hooks.example.com/deckhand">
-        A destination is a webhook, a Slack channel, mail or a NATS subject that hears of approvals, questions, failures, budgets and escalations.
+      <Empty title="No notification destinations yet" command="deckhand destination create hooks --webhook https://hooks.example.com/deckhand">
+        A destination is a webhook, a Slack channel, an email address or a NATS subject that receives approvals, questions, failures, budgets and escalations.
       </Empty>
     );
   }
   return (
     <>
-      <Table label="Destinations" head={["Destination", "Where", "What", "State", "Waiting", "Dead", ""]}>
+      <Table label="Destinations" head={["Destination", "Address", "Events", "State", "Pending", "Dead-lettered", ""]}>
         {all.map((d) => (
           <Row key={d.id}>
             <Cell>
@@ -121,8 +122,8 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
             </Cell>
             <Cell className="break-all">{whereOf(d)}</Cell>
             <Cell>
-              {d.spec?.events.join(", ") || (d.kind === "nats" ? "everything" : "what people have to know")}
-              {d.spec && d.spec.agents.length > 0 && <div className="text-xs text-dim">of {d.spec.agents.join(", ")}</div>}
+              {d.spec?.events.join(", ") || (d.kind === "nats" ? "all events" : "everything that needs a person")}
+              {d.spec && d.spec.agents.length > 0 && <div className="text-xs text-dim">only agents {d.spec.agents.join(", ")}</div>}
             </Cell>
             <Cell>
               {d.state === DestinationState.ENABLED ? <Badge tone="good" dot>enabled</Badge> : <Badge title={d.reason}>disabled</Badge>}
@@ -140,8 +141,8 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
                     Redrive
                   </Button>
                 )}
-                <Button small onClick={() => void navigate({ search: { of: d.id } })} aria-label={`Notices of ${d.name}`}>
-                  Notices
+                <Button small onClick={() => void navigate({ search: { of: d.id } })} aria-label={`History of ${d.name}`}>
+                  History
                 </Button>
                 {d.state === DestinationState.ENABLED ? (
                   <Button
@@ -151,7 +152,7 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
                     onClick={() =>
                       void act(d, async () => {
                         await destinations.disableDestination({ destinationId: d.id });
-                        return `${d.name} is told no more.`;
+                        return `Notifications to ${d.name} disabled.`;
                       })
                     }
                   >
@@ -165,7 +166,7 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
                     onClick={() =>
                       void act(d, async () => {
                         await destinations.enableDestination({ destinationId: d.id });
-                        return `${d.name} is told from now on.`;
+                        return `Notifications to ${d.name} enabled.`;
                       })
                     }
                   >
@@ -192,7 +193,7 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
       <Confirm
         open={rotating !== undefined}
         onClose={() => setRotating(undefined)}
-        title={`Another secret for ${rotating?.name}`}
+        title={`Rotate the secret of ${rotating?.name}`}
         action="Rotate"
         run={async () => {
           const { secret } = await destinations.rotateDestinationSecret({ destinationId: rotating?.id });
@@ -200,7 +201,7 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
           props.told(secret);
         }}
       >
-        <p>For a day its messages are signed with the secret before, too.</p>
+        <p>For 24 hours, messages are signed with both the old and the new secret.</p>
       </Confirm>
       <Confirm
         open={leaving !== undefined}
@@ -212,10 +213,10 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
         run={async () => {
           await destinations.deleteDestination({ destinationId: leaving?.id });
           await anew();
-          toast.success(`${leaving?.name} is deleted.`);
+          toast.success(`${leaving?.name} deleted.`);
         }}
       >
-        <p>It is told no more, and what waits for it is dropped.</p>
+        <p>It receives no further notifications. Pending ones are dropped.</p>
       </Confirm>
     </>
   );
@@ -235,7 +236,7 @@ function Notices() {
   const again = async (noticeId: string) => {
     try {
       await destinations.redriveNotices({ which: { case: "noticeId", value: noticeId } });
-      toast.success("It is sent again.");
+      toast.success("Resending the notification.");
       await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: DestinationService.typeName }] });
     } catch (e) {
       toast.error(problemOf(e).message);
@@ -243,7 +244,7 @@ function Notices() {
   };
   return (
     <Section
-      title="Notices"
+      title="Sent notifications"
       actions={
         <>
           <Select
@@ -267,9 +268,9 @@ function Notices() {
       ) : pages.error && notices.length === 0 ? (
         <Problem error={pages.error} retry={() => void pages.refetch()} />
       ) : notices.length === 0 ? (
-        <p className="text-dim">{search.of || search.state ? "No notice is like that." : "Nothing was sent yet."}</p>
+        <p className="text-dim">{search.of || search.state ? "No notifications match these filters." : "No notifications sent yet."}</p>
       ) : (
-        <Table label="Notices" head={["What", "To", "State", "Tries", "When", ""]}>
+        <Table label="Sent notifications" head={["Event", "Destination", "State", "Attempts", "Time", ""]}>
           {notices.map((n) => {
             const look = noticeLooks[n.state] ?? noticeLooks[0];
             return (
@@ -298,7 +299,7 @@ function Notices() {
                   <Time at={n.createdAt} />
                   {n.state === NoticeState.PENDING && n.nextAt && n.attempts > 0 && (
                     <div className="text-xs text-dim">
-                      again <Time at={n.nextAt} />
+                      next attempt <Time at={n.nextAt} />
                     </div>
                   )}
                 </Cell>
@@ -314,7 +315,7 @@ function Notices() {
           })}
         </Table>
       )}
-      <More pages={pages}>Older notices</More>
+      <More pages={pages}>Load older</More>
     </Section>
   );
 }

@@ -9,15 +9,15 @@ import { DestinationService, type Destination } from "@/gen/deckhand/v1/destinat
 import { draftOf, groups, kinds, problemsOf, specOf, type Draft, type Kind } from "./draft";
 
 const destinations = createClient(DestinationService, transport);
-const labels: Record<Kind, string> = { webhook: "A webhook", slack: "Slack, or what takes the same", email: "Mail", nats: "NATS" };
+const labels: Record<Kind, string> = { webhook: "Webhook", slack: "Slack (or compatible)", email: "Email", nats: "NATS" };
 const secrets: Partial<Record<Kind, [label: string, hint: string]>> = {
-  webhook: ["Secret", "whsec_ and base64, where the receiver has issued one. Otherwise the hub makes it."],
-  slack: ["URL of the incoming webhook", "Whoever has it can write there: it is kept as a secret."],
-  email: ["Password", "Empty for a server that asks for no login."],
+  webhook: ["Secret", "whsec_ and base64, if the receiver issued one. Leave empty to generate one."],
+  slack: ["Incoming webhook URL", "Stored as a secret: anybody who has it can post to the channel."],
+  email: ["Password", "Leave empty if the server needs no login."],
 };
 
-// EditDestination makes a destination, or changes one. What the hub says only once
-// goes to told.
+// EditDestination creates a destination, or changes one. A new signing secret, which
+// the hub returns only once, goes to told.
 export function EditDestination(props: { of?: Destination; told: (secret: string) => void; onClose: () => void }) {
   const { of } = props;
   const refresh = useRefresh(DestinationService);
@@ -38,7 +38,7 @@ export function EditDestination(props: { of?: Destination; told: (secret: string
   return (
     <FormDialog
       title={of ? `Change ${of.name}` : "New destination"}
-      action={of ? "Change it" : "Make it"}
+      action={of ? "Save" : "Create destination"}
       onClose={props.onClose}
       run={async () => {
         setTried(true);
@@ -51,7 +51,7 @@ export function EditDestination(props: { of?: Destination; told: (secret: string
           if (made.secret) props.told(made.secret);
         }
         await refresh();
-        toast.success(of ? `${of.name} is changed.` : `${draft.name} is told from now on.`);
+        toast.success(of ? "Saved." : `Destination ${draft.name} created.`);
       }}
     >
       <Field label="Name" problem={problems.name}>
@@ -70,7 +70,7 @@ export function EditDestination(props: { of?: Destination; told: (secret: string
       {draft.kind === "email" && (
         <div className="grid gap-3 sm:grid-cols-2">
           {text("host", "Server")}
-          {text("port", "Port", "Empty for 587, or 465 with TLS.")}
+          {text("port", "Port", "Defaults to 587, or 465 with TLS.")}
           <Field label="Security">
             <Select className="w-full" value={draft.security} onChange={(e) => set({ security: e.target.value })}>
               <option value="">STARTTLS</option>
@@ -80,16 +80,16 @@ export function EditDestination(props: { of?: Destination; told: (secret: string
           </Field>
           {text("username", "User name")}
           {text("from", "From")}
-          {text("to", "To", "Addresses with commas.")}
+          {text("to", "To", "Email addresses, separated by commas.")}
         </div>
       )}
       {label && (
-        <Field label={label} hint={of ? "Empty to keep the one it has." : hint}>
+        <Field label={label} hint={of ? "Leave empty to keep the current one." : hint}>
           <Input ref={secret} type="password" autoComplete="off" maxLength={2000} />
         </Field>
       )}
       <fieldset>
-        <legend className="text-sm font-medium">What is told</legend>
+        <legend className="text-sm font-medium">Events</legend>
         <div className="grid grid-cols-2 gap-x-4">
           {groups.map((g) => (
             <label key={g} className="flex min-h-7 items-center gap-2">
@@ -102,9 +102,9 @@ export function EditDestination(props: { of?: Destination; told: (secret: string
             </label>
           ))}
         </div>
-        <p className="text-xs text-dim">None: what people have to know; with NATS everything.</p>
+        <p className="text-xs text-dim">None selected: everything that needs a person (NATS: all events).</p>
       </fieldset>
-      {text("agents", "Only of these agents", "Names with commas; empty for all.")}
+      {text("agents", "Agents", "Names, separated by commas. Leave empty for all agents.")}
     </FormDialog>
   );
 }

@@ -37,7 +37,7 @@ const services =
 describe("notifications", () => {
   it("teach the first command when there are none", async () => {
     showPage("/notifications", destinationRoutes, (r) => r.service(DestinationService, { listDestinations: () => ({}), listNotices: () => ({}) }));
-    expect(await screen.findByText("Nobody is told yet")).toBeTruthy();
+    expect(await screen.findByText("No notification destinations yet")).toBeTruthy();
   });
 
   it("are tested and redriven", async () => {
@@ -64,18 +64,18 @@ describe("notifications", () => {
     const user = userEvent.setup();
     await user.click(await screen.findByRole("button", { name: "New destination" }));
     await user.type(screen.getByLabelText("Name"), "ops");
-    await user.click(screen.getByRole("button", { name: "Make it" }));
-    expect(await screen.findByText(/url: a whole address/)).toBeTruthy();
+    await user.click(screen.getByRole("button", { name: "Create destination" }));
+    expect(await screen.findByText(/url: Enter a complete URL/)).toBeTruthy();
     await user.type(screen.getByLabelText("URL"), "https://hooks.example.com/new");
     await user.click(screen.getByLabelText("failures"));
-    await user.click(screen.getByRole("button", { name: "Make it" }));
+    await user.click(screen.getByRole("button", { name: "Create destination" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("create", "ops", ["failures"], expect.objectContaining({ url: "https://hooks.example.com/new" }), ""));
     expect((await screen.findByTestId("secret")).textContent).toContain("whsec_made");
-    await user.click(screen.getByRole("button", { name: "I have kept it" }));
+    await user.click(screen.getByRole("button", { name: "I have saved it" }));
     await user.click(screen.getByRole("button", { name: "Change hooks" }));
     await user.clear(screen.getByLabelText("URL"));
     await user.type(screen.getByLabelText("URL"), "https://hooks.example.com/y");
-    await user.click(screen.getByRole("button", { name: "Change it" }));
+    await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("update", "dest_1", expect.objectContaining({ url: "https://hooks.example.com/y" }), ""));
     await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
     await user.click(screen.getByRole("button", { name: "Rotate the secret of hooks" }));
@@ -86,6 +86,6 @@ describe("notifications", () => {
 
   it("are for administrators", async () => {
     showPage("/notifications", destinationRoutes, services(), "advanced");
-    expect(await screen.findByText("Administrators say who is told")).toBeTruthy();
+    expect(await screen.findByText("Only admins can manage notifications.")).toBeTruthy();
   });
 });

@@ -13,8 +13,8 @@ describe("the form of a destination", () => {
   });
   it("says what the hub would not take", () => {
     expect(problemsOf({ ...draftOf(undefined), name: "Not So", url: "hooks" })).toEqual({
-      name: "lower-case letters, digits and dashes",
-      url: "a whole address, such as https://hooks.example.com/deckhand",
+      name: "Use lower-case letters, digits and dashes.",
+      url: "Enter a complete URL, such as https://hooks.example.com/deckhand.",
     });
     expect(Object.keys(problemsOf({ ...draftOf(undefined), name: "mail", kind: "email", port: "99999" }))).toEqual(["host", "port", "from", "to"]);
     expect(problemsOf({ ...draftOf(undefined), name: "bus", kind: "nats" })).toEqual({});

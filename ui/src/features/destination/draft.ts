@@ -25,7 +25,7 @@ export type Draft = {
 
 const empty: Draft = { kind: "webhook", name: "", events: [], agents: "", url: "", host: "", port: "", security: "", username: "", from: "", to: "" };
 
-// draftOf answers the form of a destination that there is, or of a new one.
+// draftOf returns the form of an existing destination, or of a new one.
 export function draftOf(d: Destination | undefined): Draft {
   if (!d) return empty;
   const to = d.spec?.to;
@@ -40,16 +40,16 @@ const list = (text: string) => text.split(/[\s,]+/).filter(Boolean);
 
 export type Problems = Partial<Record<keyof Draft, string>>;
 
-// problemsOf says what the hub would not take, by field.
+// problemsOf returns what is invalid, by field.
 export function problemsOf(d: Draft): Problems {
   const problems: Problems = {};
-  if (!/^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$/.test(d.name)) problems.name = "lower-case letters, digits and dashes";
-  if (d.kind === "webhook" && !URL.canParse(d.url)) problems.url = "a whole address, such as https://hooks.example.com/deckhand";
+  if (!/^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$/.test(d.name)) problems.name = "Use lower-case letters, digits and dashes.";
+  if (d.kind === "webhook" && !URL.canParse(d.url)) problems.url = "Enter a complete URL, such as https://hooks.example.com/deckhand.";
   if (d.kind === "email") {
-    if (!d.host.trim()) problems.host = "the server that takes the mail";
-    if (d.port && !(/^\d{1,5}$/.test(d.port) && Number(d.port) <= 65535)) problems.port = "a number up to 65535, or empty";
-    if (!d.from.includes("@")) problems.from = "an address";
-    if (list(d.to).length === 0) problems.to = "one address or more";
+    if (!d.host.trim()) problems.host = "Enter the host name of the mail server.";
+    if (d.port && !(/^\d{1,5}$/.test(d.port) && Number(d.port) <= 65535)) problems.port = "Enter a number up to 65535, or leave empty.";
+    if (!d.from.includes("@")) problems.from = "Enter an email address.";
+    if (list(d.to).length === 0) problems.to = "Enter at least one email address.";
   }
   return problems;
 }

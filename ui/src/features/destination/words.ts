@@ -1,8 +1,7 @@
 import type { Tone } from "@/components/Badge";
 import { NoticeState, type Destination } from "@/gen/deckhand/v1/destination_pb";
 
-// NoticeSearch is what the address says: of which destination the notices are,
-// and which of them.
+// NoticeSearch is the filter in the address: one destination, one state.
 export type NoticeSearch = { of?: string; state?: NoticeWord };
 
 export const noticeStates = { pending: NoticeState.PENDING, delivered: NoticeState.DELIVERED, dead: NoticeState.DEAD } as const;
@@ -12,7 +11,7 @@ export const noticeLooks: Record<NoticeState, { word: string; tone: Tone }> = {
   [NoticeState.UNSPECIFIED]: { word: "unknown", tone: "neutral" },
   [NoticeState.PENDING]: { word: "pending", tone: "info" },
   [NoticeState.DELIVERED]: { word: "delivered", tone: "good" },
-  [NoticeState.DEAD]: { word: "dead", tone: "bad" },
+  [NoticeState.DEAD]: { word: "dead-lettered", tone: "bad" },
 };
 
 export function parseNoticeSearch(search: Record<string, unknown>): NoticeSearch {
@@ -22,11 +21,11 @@ export function parseNoticeSearch(search: Record<string, unknown>): NoticeSearch
   };
 }
 
-// whereOf says where a destination's notices go.
+// whereOf returns the address of a destination.
 export function whereOf(d: Destination): string {
   const to = d.spec?.to;
   if (to?.case === "webhook") return to.value.url;
-  if (to?.case === "email") return `${to.value.to.join(", ")} by ${to.value.host}`;
+  if (to?.case === "email") return `${to.value.to.join(", ")} via ${to.value.host}`;
   if (to?.case === "slack") return "an incoming webhook";
   return to?.case === "nats" ? "subjects lifecycle.…" : "";
 }

@@ -11,11 +11,11 @@ import type { Agent } from "@/gen/deckhand/v1/agent_pb";
 import type { Task } from "@/gen/deckhand/v1/task_pb";
 import { going, useFigures, useTurns, type Pace, type Samples } from "./figures";
 
-// AgentCard is one agent: who it is, how it stands, what it is at, what it uses
-// and spends, and the buttons that hold it.
+// AgentCard shows one agent: its name, status, current task, usage and cost, and
+// the buttons that control it.
 export const AgentCard = memo(function AgentCard(props: {
   agent: Agent;
-  // The task that it is at; none when it is at none.
+  // Its current task; undefined when it is idle.
   task: Task | undefined;
   // How many of its tasks have not ended.
   live: number;
@@ -86,7 +86,7 @@ export const AgentCard = memo(function AgentCard(props: {
         </div>
       ) : (
         <div className="mt-auto flex items-center gap-3 border-t pt-2 text-xs text-dim">
-          <span className="flex-1">At no task</span>
+          <span className="flex-1">Idle</span>
           <AgentHold agent={agent} small />
         </div>
       )}
@@ -115,7 +115,7 @@ function Going(props: { task: Task; pace: Pace }) {
   const { iteration, costMicros, tokens } = going(props.task, turns, useNow());
   return (
     <>
-      <span title="Iterations that it has done">#{iteration}</span>
+      <span title="Iterations so far">#{iteration}</span>
       <span title="Tokens in the last minute">{count(tokens)} tok/min</span>
       <span>{dollars(costMicros)}</span>
     </>

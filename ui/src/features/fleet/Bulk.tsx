@@ -57,9 +57,9 @@ export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => voi
         <Button
           small
           busy={busy === "hold"}
-          onClick={() => void each("hold", "Held", props.agents.filter((a) => !held(a)), hold, release)}
+          onClick={() => void each("hold", "Scheduling paused", props.agents.filter((a) => !held(a)), hold, release)}
         >
-          Hold new tasks
+          Pause scheduling
         </Button>
       )}
       {may(session, "admin") && (
@@ -73,7 +73,7 @@ export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => voi
       <Confirm
         open={kill !== undefined}
         onClose={() => setKill(undefined)}
-        title={`Kill everything of ${kill?.agents.length} agents`}
+        title={`Kill all tasks of ${kill?.agents.length} ${kill?.agents.length === 1 ? "agent" : "agents"}`}
         action="Kill"
         danger
         reason
@@ -89,8 +89,8 @@ export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => voi
         }}
       >
         <p>
-          Their {kill?.tasks.length} live tasks end, every process is killed, and a hold keeps anything of them from
-          starting until it is released.
+          Their {kill?.tasks.length} live tasks are cancelled and every process is killed. A hold keeps new tasks from
+          starting until somebody releases it.
         </p>
         <ul className="list-inside list-disc font-mono text-xs">
           {kill?.agents.slice(0, 20).map((a) => <li key={a.id}>{a.name}</li>)}

@@ -1,7 +1,8 @@
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { useCallback, useDeferredValue, useMemo, useRef, useState } from "react";
 import { byToken, useRest } from "@/api/pages";
+import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
 import { Input, Select } from "@/components/Field";
 import { Page } from "@/components/Page";
@@ -36,7 +37,7 @@ const live = [
 ];
 const none: never[] = [];
 
-// FleetPage is every agent as a card, live, with the machines above.
+// FleetPage shows every agent as a card, live, with the nodes above.
 export function FleetPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -51,7 +52,7 @@ export function FleetPage() {
   const pace = usePace();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const find = useRef<HTMLInputElement>(null);
-  useShortcut("f", "Filter the agents", "Fleet", () => find.current?.focus());
+  useShortcut("f", "Filter agents", "Fleet", () => find.current?.focus());
 
   const nodeNames = useMemo(() => new Map(all.map((n) => [n.id, n.name])), [all]);
   const tasksOf = useMemo(() => {
@@ -95,8 +96,8 @@ export function FleetPage() {
         <div role="search" aria-label="Filter agents" className="flex flex-wrap items-center gap-2">
           <Input
             ref={find}
-            aria-label="Filter by name, role or node"
-            placeholder="Filter by name, role or node"
+            aria-label="Filter by name, description or node"
+            placeholder="Filter by name, description or node"
             className="max-w-72"
             value={search.q ?? ""}
             onChange={(e) => set({ q: e.target.value || undefined })}
@@ -129,7 +130,7 @@ export function FleetPage() {
                 checked={chosen.length === shown.length}
                 onChange={(e) => setSelected(new Set(e.target.checked ? shown.map((a) => a.id) : []))}
               />
-              All {shown.length}
+              Select all {shown.length}
             </label>
           )}
         </div>
@@ -139,11 +140,17 @@ export function FleetPage() {
         ) : agents.error ? (
           <Problem error={agents.error} retry={() => void agents.refetch()} />
         ) : agents.data.agents.length === 0 ? (
-          <Empty title="No agent yet" command="deckhand agent apply -f personas/">
-            An agent is one Markdown file. Apply one, and it stands here.
+          <Empty title="No agents yet" command="deckhand agent apply -f personas/">
+            Agents are Markdown files.{" "}
+            <Link to="/agents/new" className="underline">
+              Create one here
+            </Link>
+            , or apply a folder of them.
           </Empty>
         ) : shown.length === 0 ? (
-          <Empty title="No agent is like that">Change the filter.</Empty>
+          <Empty title="No agents match">
+            <Button onClick={() => void navigate({ search: (s) => ({ ...s, q: undefined, status: undefined }) })}>Clear filter</Button>
+          </Empty>
         ) : (
           groups.map(([name, members]) => (
             <section key={name} aria-label={name || "Agents"}>
@@ -180,7 +187,7 @@ export function FleetPage() {
 function grouped(agents: Agent[], by: Grouping | undefined, nodes: Map<string, string>): [string, Agent[]][] {
   if (!by) return [["", agents]];
   const name = (a: Agent) =>
-    by === "node" ? (nodes.get(a.homeNodeId) ?? "on no node yet") : by === "status" ? agentWord(a.status) : `${a.provider} ${a.model}`;
+    by === "node" ? (nodes.get(a.homeNodeId) ?? "no node yet") : by === "status" ? agentWord(a.status) : `${a.provider} ${a.model}`;
   const of = new Map<string, Agent[]>();
   for (const a of agents) of.set(name(a), [...(of.get(name(a)) ?? []), a]);
   return [...of].sort(([a], [b]) => a.localeCompare(b));

@@ -14,12 +14,12 @@ export function Likely(props: { agentId?: string; taskId?: string }) {
     <p className="text-xs text-dim" data-testid="estimate">
       {text ? (
         <>
-          Likely to take {text}, by {e.basis}.
+          {text}.
         </>
       ) : (
-        <>Likely to take: {e.basis}.</>
+        <>No estimate yet ({e.basis}).</>
       )}
-      {data.budgets.length > 0 && <> Left to spend: {data.budgets.map(left).join(", ")}.</>}
+      {data.budgets.length > 0 && <> Budget left: {data.budgets.map(left).join(", ")}.</>}
       {data.runsLeft !== undefined && <> Runs left this month: {data.runsLeft.toString()}.</>}
     </p>
   );

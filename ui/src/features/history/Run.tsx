@@ -26,7 +26,7 @@ export function Run(props: { agent: { id: string; name: string }; onClose: () =>
         if (task) props.started(task.id);
       }}
     >
-      <Field label="Goal" hint="Empty: what its persona says.">
+      <Field label="Goal" hint="Optional: leave empty to follow the persona.">
         <TextArea
           rows={4}
           maxLength={10_000}

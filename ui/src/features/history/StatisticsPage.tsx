@@ -17,7 +17,7 @@ import { spanMillis } from "./words";
 const route = getRouteApi("/shell/statistics");
 const labels: Record<By, string> = { agent: "Agent", tool: "Tool", outcome: "Outcome", day: "Day", month: "Month" };
 
-// StatisticsPage adds tasks up: by agent, tool, outcome and time.
+// StatisticsPage shows totals of tasks by agent, tool, outcome or time.
 export function StatisticsPage() {
   const { by = "agent", days = 30, agent = "" } = route.useSearch();
   const navigate = route.useNavigate();
@@ -29,7 +29,7 @@ export function StatisticsPage() {
       title="Statistics"
       actions={
         <>
-          <Select aria-label="By" value={by} onChange={(e) => void navigate({ search: (s) => ({ ...s, by: e.target.value as By }) })}>
+          <Select aria-label="Group by" value={by} onChange={(e) => void navigate({ search: (s) => ({ ...s, by: e.target.value as By }) })}>
             {bys.map((b) => (
               <option key={b} value={b}>
                 By {labels[b].toLowerCase()}
@@ -39,12 +39,12 @@ export function StatisticsPage() {
           <Select aria-label="Period" value={days} onChange={(e) => void navigate({ search: (s) => ({ ...s, days: Number(e.target.value) }) })}>
             {periods.map((d) => (
               <option key={d} value={d}>
-                The last {d} days
+                Last {d} days
               </option>
             ))}
           </Select>
           <Select aria-label="Agent" value={agent} onChange={(e) => void navigate({ search: (s) => ({ ...s, agent: e.target.value || undefined }) })}>
-            <option value="">Every agent</option>
+            <option value="">Any agent</option>
             {agents.data?.agents.map((a) => (
               <option key={a.id} value={a.name}>
                 {a.name}
@@ -54,17 +54,17 @@ export function StatisticsPage() {
         </>
       }
     >
-      {data?.userName && <p className="pb-3 text-dim">Of your own tasks: those of others are for administrators.</p>}
+      {data?.userName && <p className="pb-3 text-dim">Showing your own tasks only.</p>}
       {isPending ? (
         <Skeletons rows={5} />
       ) : error ? (
         <Problem error={error} retry={() => void refetch()} />
       ) : data.rows.length === 0 ? (
-        <Empty title="Nothing ran in this time" command="deckhand task stats">
-          How many tasks ended how, how long they took and what they cost stands here.
+        <Empty title="No tasks in this period" command="deckhand task stats">
+          Outcomes, durations and costs of tasks appear here.
         </Empty>
       ) : by === "tool" ? (
-        <Table label="Statistics" head={["Tool", "Calls", "Failed", "Tasks", "Middle", "90 %"]}>
+        <Table label="Statistics" head={["Tool", "Calls", "Failed", "Tasks", "Median", "p90"]}>
           {data.rows.map((r) => (
             <Row key={r.key}>
               <Cell className="font-mono text-xs">{r.key}</Cell>
@@ -78,7 +78,7 @@ export function StatisticsPage() {
           ))}
         </Table>
       ) : (
-        <Table label="Statistics" head={[labels[by], "Tasks", "Succeeded", "Failed", "Timed out", "Cancelled", "Live", "Middle", "90 %", "Tokens", "Cost"]}>
+        <Table label="Statistics" head={[labels[by], "Tasks", "Succeeded", "Failed", "Timed out", "Cancelled", "Not ended", "Median", "p90", "Tokens", "Cost"]}>
           {data.rows.map((r) => (
             <Row key={r.key}>
               <Cell>
@@ -105,7 +105,7 @@ export function StatisticsPage() {
 
 function Key({ of: r, by }: { of: StatisticsRow; by: By }) {
   if (by !== "agent") return <>{r.key.replaceAll("_", " ")}</>;
-  if (!r.key) return <span className="text-dim">people and nobody</span>;
+  if (!r.key) return <span className="text-dim">(no agent)</span>;
   return (
     <Link to="/agents/$agent" params={{ agent: r.key }} className="inline-flex min-h-6 items-center text-accent hover:underline">
       {r.key}

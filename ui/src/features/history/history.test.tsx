@@ -22,11 +22,11 @@ describe("an estimate", () => {
       costMicrosP50: 20_000n,
       costMicrosP90: 1_500_000n,
     });
-    expect(likely(e)).toBe("40 s and $0.02; nine of ten within 1 min 30 s and $1.50");
+    expect(likely(e)).toBe("Usually 40 s and $0.02 (90 % under 1 min 30 s and $1.50; based on 5 runs)");
   });
   it("has what is left of budgets", () => {
     expect(left(create(BudgetSchema, { scope: "organisation", every: "day", limitMicros: 5_000_000n, spentMicros: 1_000_000n, reservedMicros: 1_000_000n }))).toBe(
-      "$3.00 of the organisation this day",
+      "$3.00 of the organisation today",
     );
     expect(left(create(BudgetSchema, { scope: "user", objectId: "bob", every: "month", limitMicros: 1n, spentMicros: 5n }))).toBe("$0 of bob this month");
   });
@@ -57,9 +57,9 @@ describe("statistics", () => {
     expect(screen.getByText("$1.50")).toBeTruthy();
     expect(screen.getByText("1 min 30 s")).toBeTruthy();
     expect(calls).toHaveBeenLastCalledWith("agent", "", since(30, new Date()).seconds);
-    await user.selectOptions(screen.getByLabelText("By"), "tool");
+    await user.selectOptions(screen.getByLabelText("Group by"), "tool");
     expect(await screen.findByText("shell_exec")).toBeTruthy();
-    expect(screen.getByText(/Of your own tasks/)).toBeTruthy();
+    expect(screen.getByText(/Showing your own tasks only/)).toBeTruthy();
     await user.selectOptions(screen.getByLabelText("Period"), "7");
     await user.selectOptions(screen.getByLabelText("Agent"), "coder");
     await waitFor(() => expect(history.location.search).toBe("?by=tool&days=7&agent=coder"));
@@ -72,6 +72,6 @@ describe("statistics", () => {
       r.service(AgentService, { listAgents: () => ({}) });
       r.service(HistoryService, { getStatistics: () => ({}) });
     });
-    expect(await screen.findByText("Nothing ran in this time")).toBeTruthy();
+    expect(await screen.findByText("No tasks in this period")).toBeTruthy();
   });
 });

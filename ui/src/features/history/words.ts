@@ -4,21 +4,21 @@ import { duration } from "@/components/Time";
 import type { Estimate } from "@/gen/deckhand/v1/history_pb";
 import type { Budget } from "@/gen/deckhand/v1/provider_pb";
 
-// spanMillis answers milliseconds; undefined for none.
+// spanMillis converts a duration to milliseconds; undefined for none.
 export function spanMillis(d: Duration | undefined): number | undefined {
   return d && Number(d.seconds) * 1000 + d.nanos / 1e6;
 }
 
-// likely says what a run takes, in a line; undefined without history.
+// likely describes an estimate on one line; undefined without history.
 export function likely(e: Estimate): string | undefined {
   const [middle, high] = [spanMillis(e.durationP50), spanMillis(e.durationP90)];
   if (middle === undefined || high === undefined) return undefined;
-  return `${duration(middle)} and ${dollars(e.costMicrosP50 ?? 0n)}; nine of ten within ${duration(high)} and ${dollars(e.costMicrosP90 ?? 0n)}`;
+  return `Usually ${duration(middle)} and ${dollars(e.costMicrosP50 ?? 0n)} (90 % under ${duration(high)} and ${dollars(e.costMicrosP90 ?? 0n)}; based on ${e.runs} runs)`;
 }
 
-// left says what is not spent of a budget, nor set aside.
+// left describes what is neither spent nor reserved of a budget.
 export function left(b: Budget): string {
   const micros = (b.limitMicros ?? 0n) - b.spentMicros - b.reservedMicros;
   const of = b.scope === "organisation" ? "the organisation" : b.scope === "user" ? b.objectId : "this task";
-  return `${dollars(micros > 0n ? micros : 0n)} of ${of}${b.every ? ` this ${b.every}` : ""}`;
+  return `${dollars(micros > 0n ? micros : 0n)} of ${of}${b.every === "day" ? " today" : b.every ? ` this ${b.every}` : ""}`;
 }

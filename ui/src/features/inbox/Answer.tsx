@@ -19,36 +19,37 @@ import type { Guard } from "./guard";
 const inbox = createClient(InboxService, transport);
 type Given = NonNullable<MessageInitShape<typeof AnswerInboxItemRequestSchema>["answer"]>;
 
-// What a form asks for before the answer is sent.
+// The form that is open before the answer is sent.
 type Form = "change" | "reject" | "always" | "suggest" | "replan" | "clarify" | "changes" | "retry" | undefined;
 
-// Answers in words that the agent gets in the place of the call.
+// Answers with a message that the agent gets instead of the call's result: the
+// button, and the label of the text.
 const inWords = {
-  suggest: ["Suggest another way", "Another way"],
-  replan: ["Replace its plan", "What to plan instead"],
-  clarify: ["Ask about it", "Your question"],
-  changes: ["Ask for changes", "What is to be changed"],
+  suggest: ["Suggest an alternative", "Alternative"],
+  replan: ["Give it a new plan", "New plan"],
+  clarify: ["Ask the agent first", "Your question"],
+  changes: ["Ask for changes", "What should change"],
 } as const;
 
-// Answers that have the call made.
+// Answers that run the call.
 const runs: ReadonlySet<string> = new Set(["approve", "retry", "accept"]);
 
 const inOwnWords = (form: Form): form is keyof typeof inWords => form !== undefined && form in inWords;
 
-// Answer is how a person answers an open item. keys has the letters of the
-// buttons do the same.
+// Answer shows the buttons and forms that answer an open item. With keys, the
+// buttons have shortcuts.
 export function Answer(props: {
   item: InboxItem;
-  // Its whole arguments, as soon as they are there.
+  // The whole arguments, as soon as they are loaded.
   args: ActObject | undefined;
   // The item has changed since it was shown.
   changed: boolean;
   guard: Guard;
-  // What has not been shown to its end.
+  // The parts that have not been shown completely.
   pending: Progress[];
   keys?: boolean;
   onAnswered: (item: InboxItem) => void;
-  // The hub did not take the answer.
+  // Called when the hub refuses the answer.
   onRefused: () => Promise<void>;
 }) {
   const { item, args: asked, guard, pending } = props;
@@ -57,7 +58,7 @@ export function Answer(props: {
   const [form, setForm] = useState<Form>();
   const [reason, setReason] = useState("");
   const [reply, setReply] = useState(item.question?.defaultAnswer ?? "");
-  // The arguments as they were changed; undefined for as they were asked.
+  // The edited arguments; undefined while they are unchanged.
   const [edited, setArgs] = useState<string>();
   const args = useMemo(() => (form === "change" ? (edited ?? json(asked ?? {})) : ""), [form, edited, asked]);
   const [scope, setScope] = useState("exact");
@@ -104,16 +105,22 @@ export function Answer(props: {
   const whole = asked !== undefined && pending.length === 0 && !props.changed;
   const still = !guard.ready;
   useShortcut("a", "Approve", "Inbox", once(approve), on && approval);
-  useShortcut("c", "Approve with changed arguments", "Inbox", once(show("change")), on && approval);
+  useShortcut("c", "Edit and approve", "Inbox", once(show("change")), on && approval);
   useShortcut("r", "Reject", "Inbox", once(show("reject")), on && (approval || question || review));
   useShortcut("a", "Accept the work", "Inbox", once(accept), on && review);
   useShortcut("c", "Ask for changes", "Inbox", once(show("changes")), on && review);
   useShortcut("t", "Retry the task", "Inbox", once(show("retry")), on && escalated);
   useShortcut("s", "Skip", "Inbox", once(() => void give("skip", { case: "skip", value: {} }, "Skipped")), on && (approval || unknown));
 
-  if (!allowed) return <p className="text-dim">Your role may not answer this.</p>;
+  if (!allowed) {
+    return (
+      <p className="text-dim">
+        Your role ({session.role}) cannot answer. Ask an admin or the task&apos;s owner{item.submittedBy && ` (${item.submittedBy})`}.
+      </p>
+    );
+  }
 
-  const memoryProblem = memory.trim() && !(Number(memory) > 0 && Number(memory) <= 16384) ? "Give GiB above 0, such as 8." : undefined;
+  const memoryProblem = memory.trim() && !(Number(memory) > 0 && Number(memory) <= 16384) ? "Enter a number of GiB above 0, such as 8." : undefined;
   let problem: string | undefined;
   if (form === "change") {
     try {
@@ -156,14 +163,14 @@ export function Answer(props: {
         </form>
       )}
       {form === "change" && (
-        <Field label="Arguments (JSON)" problem={problem} hint="The agent is told what you changed.">
+        <Field label="Arguments (JSON)" problem={problem} hint="The agent sees what you changed.">
           <TextArea className="font-mono text-xs" rows={8} value={args} spellCheck={false} autoFocus onChange={(e) => setArgs(e.target.value)} />
         </Field>
       )}
       {item.offer && form === undefined && may(session, "admin") && (
         <div role="note" className="flex flex-wrap items-center gap-3 rounded-md border bg-raised p-2.5">
           <p className="min-w-0 flex-1 break-words">
-            {item.offer.approvals} calls like this were approved in 30 days, and none was rejected:{" "}
+            {item.offer.approvals} similar calls were approved in the last 30 days and none was rejected:{" "}
             <span className="font-mono text-xs"><Literal text={item.offer.shape} /></span>
           </p>
           <Button
@@ -174,18 +181,18 @@ export function Answer(props: {
               setForm("always");
             }}
           >
-            Ask no more about them
+            Stop asking about these
           </Button>
         </div>
       )}
       {form === "always" && (
         <div className="flex flex-wrap items-end gap-4">
-          <Field label="From now on, for 30 days, allow">
+          <Field label="For the next 30 days, allow without asking">
             <Select value={scope} onChange={(e) => setScope(e.target.value)}>
-              <option value="exact">this call, exactly</option>
-              <option value="commands">these commands</option>
-              {item.offer && <option value="shape">calls that look like it</option>}
-              <option value="tool">every call of {line(item.tool)}</option>
+              <option value="exact">exactly this call</option>
+              <option value="commands">the same commands with other arguments</option>
+              {item.offer && <option value="shape">similar calls ({line(item.offer.shape)})</option>}
+              <option value="tool">every {line(item.tool)}</option>
             </Select>
           </Field>
           <label className="flex min-h-8 items-center gap-2">
@@ -201,13 +208,13 @@ export function Answer(props: {
       )}
       {form === "retry" && (
         <div className="grid gap-3 sm:grid-cols-3">
-          <Field label="Memory, in GiB" hint="As it has, where empty." problem={memoryProblem}>
+          <Field label="Memory (GiB)" hint="Leave empty to keep the current limit." problem={memoryProblem}>
             <Input inputMode="decimal" value={memory} onChange={(e) => setMemory(e.target.value)} />
           </Field>
-          <Field label="Provider" hint="As it has, where empty.">
+          <Field label="Provider" hint="Leave empty to keep the current provider.">
             <Input value={provider} maxLength={64} onChange={(e) => setProvider(e.target.value)} />
           </Field>
-          <Field label="Model" problem={Boolean(provider.trim()) !== Boolean(model.trim()) ? "Provider and model go together." : undefined}>
+          <Field label="Model" problem={Boolean(provider.trim()) !== Boolean(model.trim()) ? "Set both provider and model, or neither." : undefined}>
             <Input value={model} maxLength={128} onChange={(e) => setModel(e.target.value)} />
           </Field>
         </div>
@@ -215,19 +222,19 @@ export function Answer(props: {
       {inOwnWords(form) && (
         <Field
           label={inWords[form][1]}
-          hint={form === "changes" ? "The agent goes on with this; what was held is left out." : "The call is left out, and the agent gets this."}
+          hint={form === "changes" ? "The agent continues with your comments. Pending requests are dropped." : "The call will not run. The agent gets this message."}
         >
           <TextArea rows={3} value={words} maxLength={4000} autoFocus onChange={(e) => setWords(e.target.value)} />
         </Field>
       )}
       {form && form !== "changes" && (
-        <Field label="Reason" hint={form === "reject" && review ? "The workspace is given back as it was, and the task ends." : form === "reject" ? "The agent sees it." : "For the record."}>
+        <Field label="Reason" hint={form === "reject" && review ? "All file changes are undone and the task fails." : form === "reject" ? "Shown to the agent." : "Stored in the audit log."}>
           <Input value={reason} maxLength={4000} autoFocus={form === "reject"} onChange={(e) => setReason(e.target.value)} />
         </Field>
       )}
       {!whole && !props.changed && (approval || unknown || review) && (
         <p role="note" className="text-warn">
-          You can {review ? "accept" : unknown ? "retry" : "approve"} when all of it has been shown
+          You can {review ? "accept" : unknown ? "retry" : "approve"} when you have seen all of it
           {pending.length > 0 && `: ${pending.map((p) => (p.of > 1 ? `${p.label}, ${p.shown} of ${p.of} parts` : p.label)).join("; ")}`}.
         </p>
       )}
@@ -240,7 +247,7 @@ export function Answer(props: {
               busy={busy === "approve"}
               onClick={() => void give("approve", { case: "approve", value: { argumentsJson: args } }, "Approved with changes")}
             >
-              Approve with these
+              Approve edited call
             </Button>
             <Button onClick={() => setForm(undefined)}>Back</Button>
           </>
@@ -266,7 +273,7 @@ export function Answer(props: {
                           }
                         : {},
                   },
-                  "It is tried again",
+                  "Retrying",
                 )
               }
             >
@@ -299,7 +306,7 @@ export function Answer(props: {
               disabled={!whole}
               busy={busy === "approve"}
               onClick={() =>
-                void give("approve", { case: "approve", value: { always: { scope, everyAgent } } }, "Approved, and allowed from now on")
+                void give("approve", { case: "approve", value: { always: { scope, everyAgent } } }, "Approved, and allowed for 30 days")
               }
             >
               Approve and allow
@@ -320,7 +327,7 @@ export function Answer(props: {
                 <Button look="primary" disabled={!whole} busy={busy === "approve"} onClick={approve}>
                   Approve
                 </Button>
-                <Button disabled={!whole} onClick={() => setForm("change")}>Change and approve</Button>
+                <Button disabled={!whole} onClick={() => setForm("change")}>Edit and approve</Button>
                 {(["suggest", "replan", "clarify"] as const).map((f) => (
                   <Button key={f} onClick={() => setForm(f)}>
                     {inWords[f][0]}
@@ -331,7 +338,7 @@ export function Answer(props: {
             )}
             {unknown && (
               <>
-                <Button disabled={!whole} busy={busy === "retry"} onClick={() => void give("retry", { case: "retry", value: {} }, "It is run once more")}>
+                <Button disabled={!whole} busy={busy === "retry"} onClick={() => void give("retry", { case: "retry", value: {} }, "Running it again")}>
                   Run it again
                 </Button>
                 <Button

@@ -55,10 +55,10 @@ export function Card(props: {
             {changed && (
               <div role="alert" className="flex flex-wrap items-center gap-3 rounded-md border border-warn p-2.5">
                 <p className="min-w-0 flex-1">
-                  What you see has changed since it was shown to you. {refused && "Nothing was approved. "}Look at the new one before you decide.
+                  This item has changed since it was shown to you. {refused && "Nothing was approved. "}Review the new version before you decide.
                 </p>
                 <Button small onClick={() => void lookAgain()}>
-                  Show the new one
+                  Show the new version
                 </Button>
               </div>
             )}
@@ -135,8 +135,8 @@ const verdicts: Record<string, string> = {
   skip: "Skipped",
   succeeded: "Recorded as succeeded",
   failed: "Recorded as failed",
-  suggest: "Answered with another way",
-  replan: "Answered with another plan",
+  suggest: "Answered with an alternative",
+  replan: "Answered with a new plan",
   clarify: "Answered with a question",
   accept: "Accepted",
   changes: "Sent back for changes",
@@ -152,7 +152,7 @@ function Outcome({ item }: { item: InboxItem }) {
       ? "Withdrawn: the task has ended"
       : item.answeredBy
         ? `${verdicts[item.answer] ?? item.answer} by ${by}`
-        : "Nobody answered in time";
+        : "Expired without an answer";
   return (
     <p role="status" className="break-words">
       {what}

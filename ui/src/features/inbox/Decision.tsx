@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { Literal, LiteralBlock } from "@/components/Literal";
 import type { CallDecision } from "@/gen/deckhand/v1/inbox_pb";
 
-const effects: Record<string, string> = { allow: "allowed", ask: "asks", deny: "denied" };
+const effects: Record<string, string> = { allow: "allowed", ask: "needs approval", deny: "denied" };
 
 // DecisionRows is what the hub decided about a call, what it read in it, and
 // where it would run, row by row.
@@ -11,14 +11,14 @@ export function DecisionRows({ of }: { of: CallDecision }) {
   const rows: [name: string, value: ReactNode][] = [
     ["Dangers", of.dangers.length > 0 && <Dangers of={of} />],
     ["Cannot be undone", of.irreversible && <Literal text={of.irreversible} />],
-    ["Rule", of.rule ? <Literal className="font-mono text-xs" text={of.rule} /> : "No rule: the persona or the tool's category asks"],
-    ["Policy version", of.policyVersion ? <Literal text={of.policyVersion} /> : "None: no policy is applied"],
+    ["Rule", of.rule ? <Literal className="font-mono text-xs" text={of.rule} /> : "None: the persona or the tool's category asks for approval"],
+    ["Policy version", of.policyVersion ? <Literal text={of.policyVersion} /> : "None: no policy is active"],
     ["Reason", of.why && <Literal text={of.why} />],
     ["Definition", of.definition && <LiteralBlock text={of.definition} label="Definition" />],
     ["Agreed definition", of.definition && (of.agreedDefinition ? <LiteralBlock text={of.agreedDefinition} label="Agreed definition" /> : "None: the tool is new")],
     ["Commands", of.commands.length > 0 && <Commands of={of} />],
     [
-      "Not understood",
+      "Could not be analysed",
       of.unclear.length > 0 && (
         <ul className="list-inside list-disc text-warn">
           {of.unclear.map((u, i) => (
@@ -29,10 +29,10 @@ export function DecisionRows({ of }: { of: CallDecision }) {
         </ul>
       ),
     ],
-    ["Node", of.nodeId ? <Node of={of} /> : "None: the hub makes this call"],
+    ["Node", of.nodeId ? <Node of={of} /> : "None: the hub runs this call"],
     ["Folder", of.folder && <Literal className="font-mono text-xs" text={of.folder} />],
     ["User", of.user && <Literal className="font-mono text-xs" text={of.user} />],
-    ["Time-out", of.timeoutSeconds > 0 ? `${of.timeoutSeconds} s` : "None"],
+    ["Timeout", of.timeoutSeconds > 0 ? `${of.timeoutSeconds} s` : "None"],
     [
       "Reachable hosts",
       of.hosts.length === 0 ? (
@@ -100,7 +100,7 @@ function Commands({ of }: { of: CallDecision }) {
             line {c.line}
             {c.via.length > 0 && (
               <>
-                , through <Literal text={c.via.join(", ")} />
+                ; via <Literal text={c.via.join(", ")} />
               </>
             )}
             {c.effect && `, ${effects[c.effect] ?? c.effect}`}

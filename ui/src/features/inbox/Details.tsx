@@ -28,9 +28,9 @@ const kinds: Record<number, string> = {
   [InboxKind.ESCALATION]: "Escalated",
 };
 
-export const kindWord = (k: InboxKind) => kinds[k] ?? "Of a newer hub";
+export const kindWord = (k: InboxKind) => kinds[k] ?? "Unknown (update the console)";
 
-// heading is one line about an item, to be shown literally.
+// heading returns the title of an item, on one line, to be shown literally.
 export function heading(item: InboxItem): string {
   if (item.question?.text) return item.question.text;
   if (item.review || item.kind === InboxKind.ESCALATION) return item.taskTitle || item.taskId;
@@ -38,12 +38,12 @@ export function heading(item: InboxItem): string {
 }
 
 const expiry: Record<string, string> = {
-  reject: "it is rejected",
-  stop: "the task ends",
-  default: "the default is taken",
+  reject: "rejected",
+  stop: "task stops",
 };
 
-// Review is what a run in review mode did, and what is held of it.
+// Review shows the result of a run in review mode: its pending requests, changed
+// files and network connections.
 function Review(props: { item: InboxItem; review: InboxReview }) {
   const { held, hosts, paths, files, summary } = props.review;
   return (
@@ -53,9 +53,9 @@ function Review(props: { item: InboxItem; review: InboxReview }) {
           <Prose text={summary} />
         </p>
       )}
-      <section aria-label="Held calls" className="space-y-2">
-        <h3 className="font-medium">{held.length === 0 ? "Nothing is held" : held.length === 1 ? "One call is held" : `${held.length} calls are held`}</h3>
-        {held.length > 0 && <p className="text-xs text-dim">Each is made once when you accept the work, and never if you do not.</p>}
+      <section aria-label="Pending requests" className="space-y-2">
+        <h3 className="font-medium">{held.length === 0 ? "No pending requests" : held.length === 1 ? "1 pending request" : `${held.length} pending requests`}</h3>
+        {held.length > 0 && <p className="text-xs text-dim">Sent once if you accept; never if you reject.</p>}
         {held.map((h) => (
           <section key={h.stepId} aria-label={line(`Step ${h.number}, ${h.tool}`)} className="space-y-1 rounded border p-2">
             <h4 className="text-xs text-dim">
@@ -66,13 +66,13 @@ function Review(props: { item: InboxItem; review: InboxReview }) {
         ))}
       </section>
       <section aria-label="Changed files" className="space-y-2">
-        <h3 className="font-medium">{files === 0 ? "No file was changed" : files === 1 ? "One file was changed" : `${files} files were changed`}</h3>
-        {paths.length < files && <p className="text-xs text-dim">The first {paths.length} of them, by step:</p>}
+        <h3 className="font-medium">{files === 0 ? "No files changed" : files === 1 ? "1 file changed" : `${files} files changed`}</h3>
+        {paths.length < files && <p className="text-xs text-dim">The first {paths.length} files, by step:</p>}
         {files > 0 && <Changes taskId={props.item.taskId} />}
       </section>
       {hosts.length > 0 && (
         <section aria-label="Hosts" className="space-y-1">
-          <h3 className="font-medium">Where its commands connected to</h3>
+          <h3 className="font-medium">Network connections</h3>
           <ul className="text-xs">
             {hosts.map((h) => (
               <li key={h.host} className="font-mono break-all">
@@ -86,7 +86,7 @@ function Review(props: { item: InboxItem; review: InboxReview }) {
   );
 }
 
-// Call is all that is asked about: the whole arguments, as soon as they are there.
+// Call shows the whole arguments of the call, as soon as they are loaded.
 function Call(props: { item: InboxItem; whole: WholeArguments }) {
   const { item, whole } = props;
   useProgress("Arguments", whole.args ? 1 : 0, 1);
@@ -99,8 +99,8 @@ function Call(props: { item: InboxItem; whole: WholeArguments }) {
   );
 }
 
-// Details are what a person needs to decide: what would happen, the risk, why it
-// was asked, and until when.
+// Details shows what a person needs to decide: the call, its risk, why the hub
+// asks, and when the item expires.
 export function Details(props: { item: InboxItem; whole: WholeArguments }) {
   const { item } = props;
   const [risk, tone] = risks[item.category] ?? ["", "neutral"];
@@ -113,7 +113,7 @@ export function Details(props: { item: InboxItem; whole: WholeArguments }) {
         <span className="flex-1" />
         {item.expiresAt && (
           <span className="text-xs text-dim">
-            ends <Time at={item.expiresAt} />: {expiry[item.onExpiry] ?? item.onExpiry}
+            Expires <Time at={item.expiresAt} /> → {item.onExpiry === "default" ? <Literal text={`answers "${item.question?.defaultAnswer ?? ""}"`} /> : (expiry[item.onExpiry] ?? item.onExpiry)}
           </span>
         )}
       </div>
@@ -132,13 +132,13 @@ export function Details(props: { item: InboxItem; whole: WholeArguments }) {
       {props.whole.decision && !item.question && <DecisionRows of={props.whole.decision} />}
       {item.evidence && (
         <section aria-label="Evidence" className="space-y-1">
-          <h3 className="text-xs text-dim">What is known</h3>
-          <LiteralBlock text={item.evidence} label="What is known" />
+          <h3 className="text-xs text-dim">Evidence</h3>
+          <LiteralBlock text={item.evidence} label="Evidence" />
         </section>
       )}
       {item.reasoning && (
         <details>
-          <summary className="text-xs text-dim">Reasoning of the agent</summary>
+          <summary className="text-xs text-dim">Agent's reasoning</summary>
           <p className="pt-1">
             <Prose text={item.reasoning} />
           </p>

@@ -21,8 +21,8 @@ const route = getRouteApi("/shell/inbox");
 const none: InboxItem[] = [];
 const every = [InboxState.OPEN, InboxState.ANSWERED, InboxState.EXPIRED, InboxState.WITHDRAWN];
 
-// InboxPage is all that waits for a person. Keys: j and k go through it, the
-// letters of the buttons answer, n goes on after an answer.
+// InboxPage shows all items that a person has to answer. Keys: j and k go through
+// them, the letters of the buttons answer, n opens the next one after an answer.
 export function InboxPage() {
   const { item: chosen, all } = route.useSearch();
   const navigate = route.useNavigate();
@@ -45,8 +45,8 @@ export function InboxPage() {
   const after = at >= 0 ? items[at + 1] : items[Math.min(place.current, items.length - 1)];
   const before = items[(at >= 0 ? at : Math.min(place.current, items.length)) - 1];
   const fresh = useFresh(items, chosen);
-  useShortcut("j", "The next one", "Inbox", () => after && open(after.id));
-  useShortcut("k", "The one before", "Inbox", () => before && open(before.id));
+  useShortcut("j", "Next item", "Inbox", () => after && open(after.id));
+  useShortcut("k", "Previous item", "Inbox", () => before && open(before.id));
   useEffect(() => {
     document.getElementById(`item-${chosen}`)?.scrollIntoView({ block: "nearest" });
   }, [chosen]);
@@ -62,7 +62,7 @@ export function InboxPage() {
             checked={Boolean(all)}
             onChange={(e) => void navigate({ search: (s) => ({ ...s, all: e.target.checked || undefined }) })}
           />
-          Answered ones too
+          Show answered
         </label>
       }
     >
@@ -75,16 +75,16 @@ export function InboxPage() {
           <Problem error={pages.error} retry={() => void pages.refetch()} />
         </div>
       ) : !chosen && items.length === 0 ? (
-        <Empty title="Nothing waits for you" command="deckhand inbox list">
-          Approvals, questions, reviews, escalated tasks and calls with an unknown outcome stand here, and on the command line.
+        <Empty title="Inbox zero" command="deckhand inbox list">
+          Approvals, questions and reviews appear here.
         </Empty>
       ) : (
         <div className="grid h-full min-h-0 grid-cols-[minmax(16rem,24rem)_minmax(0,1fr)] border-t max-lg:grid-cols-1 max-lg:grid-rows-[14rem_minmax(0,1fr)]">
           <nav aria-label="Items" className="min-h-0 overflow-y-auto border-r" tabIndex={0}>
             <p role="status" className={cx("border-b px-4 py-1.5 text-xs text-accent", fresh === 0 && "hidden")}>
-              {fresh > 0 && `${fresh} new since you opened this one`}
+              {fresh > 0 && `${fresh} new since you opened this item`}
             </p>
-            {items.length === 0 && <p className="px-4 py-2 text-dim">Nothing waits for you</p>}
+            {items.length === 0 && <p className="px-4 py-2 text-dim">Inbox zero</p>}
             <ul>
               {items.map((i) => (
                 <li key={i.id} id={`item-${i.id}`}>
@@ -112,7 +112,7 @@ export function InboxPage() {
             {pages.hasNextPage && (
               <div className="p-3">
                 <Button small busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
-                  Older ones
+                  Load older
                 </Button>
               </div>
             )}
@@ -153,9 +153,9 @@ function Heading({ item }: { item: InboxItem }) {
   );
 }
 
-// Next goes on to the next item, when the person wants to.
+// Next is the button that opens the next item.
 function Next(props: { guard: Guard; left: number; go: () => void }) {
-  useShortcut("n", "Go on to the next one", "Inbox", () => props.guard.isReady() && props.go());
+  useShortcut("n", "Next open item", "Inbox", () => props.guard.isReady() && props.go());
   return (
     <Button disabled={!props.guard.ready} onClick={props.go}>
       Next ({props.left} left)

@@ -52,7 +52,7 @@ function FileChange(props: { item: InboxItem; args: ActObject; path: string }) {
         {made.fresh ? "Creates" : "Changes"} <Literal className="font-mono break-all" text={path} />
       </p>
       <Suspense fallback={<Loading />}>
-        <Comparison before={made.before} after={made.content} label={line(`Changes of ${path}`)} />
+        <Comparison before={made.before} after={made.content} label={line(`Proposed change to ${path}`)} />
       </Suspense>
       <Arguments of={args} without={["path", "content", "edits"]} />
     </div>

@@ -119,7 +119,7 @@ describe("a card", () => {
     await screen.findByText("Approve");
     hub.ask({ command: "rm -rf /" });
     await refetch(page);
-    await screen.findByText("1 new since you opened this one");
+    await screen.findByText("1 new since you opened this item");
     expect(command()).toBe("echo first");
     await userEvent.setup().click(await ready("Approve"));
     await within(card()).findByText(/Approved by you/);
@@ -148,10 +148,10 @@ describe("a card", () => {
     await screen.findByText("Approve");
     hub.change(id, { arguments: { command: "echo after" }, shownDigest: "another" });
     await refetch(page);
-    await screen.findByText(/What you see has changed since it was shown to you/);
+    await screen.findByText(/This item has changed since it was shown to you/);
     expect(command()).toBe("echo before");
     expect(button("Approve").disabled).toBe(true);
-    await userEvent.setup().click(button("Show the new one"));
+    await userEvent.setup().click(button("Show the new version"));
     await waitFor(() => expect(command()).toBe("echo after"));
     await userEvent.setup().click(await ready("Approve"));
     await within(card()).findByText(/Approved by you/);
@@ -168,7 +168,7 @@ describe("a card", () => {
     await userEvent.setup().click(await ready("Approve"));
     await screen.findByText(/Nothing was approved/);
     expect(hub.answers).toHaveLength(0);
-    await userEvent.setup().click(button("Show the new one"));
+    await userEvent.setup().click(button("Show the new version"));
     await userEvent.setup().click(await ready("Approve"));
     await within(card()).findByText(/Approved by you/);
     expect(hub.answers.map((a) => a.shownDigest)).toEqual(["another"]);
@@ -196,7 +196,7 @@ describe("a long argument", () => {
     showPage("/inbox", inboxRoutes, hub.services);
     await screen.findByText(/Part 1 of/);
     expect(hub.reads).toEqual([0n, BigInt(piece), BigInt(2 * piece), BigInt(3 * piece)].filter((o) => o < BigInt(whole.length)));
-    expect(screen.getByText(/You can approve when all of it has been shown: Command, 1 of 6 parts/)).toBeTruthy();
+    expect(screen.getByText(/You can approve when you have seen all of it: Command, 1 of 6 parts/)).toBeTruthy();
     let read = command()!;
     const [next, approve] = [button("Next part"), button("Approve")];
     while (!next.disabled) {
@@ -207,7 +207,7 @@ describe("a long argument", () => {
     expect(button("Next part")).toBe(next);
     expect(button("Approve")).toBe(approve);
     expect(read === whole).toBe(true);
-    await userEvent.setup().click(await ready("Change and approve"));
+    await userEvent.setup().click(await ready("Edit and approve"));
     const edited = await screen.findByLabelText<HTMLTextAreaElement>("Arguments (JSON)");
     expect((JSON.parse(edited.value) as { command: string }).command === whole).toBe(true);
   });
@@ -263,12 +263,12 @@ describe("the decision about a call", () => {
       ["Rule", "prod"],
       ["Policy version", "organisation 3, agent 1"],
       ["Reason", "prod hosts are asked about"],
-      ["Commands", "ls line 1, allowedsh line 2, through sudo, asks"],
-      ["Not understood", "$UNKNOWN"],
+      ["Commands", "ls line 1, allowedsh line 2; via sudo, needs approval"],
+      ["Could not be analysed", "$UNKNOWN"],
       ["Node", "web-1"],
       ["Folder", "/workspace/src"],
       ["User", "agent"],
-      ["Time-out", "120 s"],
+      ["Timeout", "120 s"],
       ["Reachable hosts", "x.example:443"],
     ]);
   });

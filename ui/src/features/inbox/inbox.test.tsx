@@ -80,10 +80,10 @@ describe("a review", () => {
     const calls = vi.fn();
     const { container } = showPage("/inbox", inboxRoutes, services([review], calls));
     expect(await screen.findByText("I wrote it.")).toBeTruthy();
-    expect(screen.getByText("One call is held")).toBeTruthy();
+    expect(screen.getByText("1 pending request")).toBeTruthy();
     expect(await screen.findByText("https://hooks.example.org")).toBeTruthy();
     expect(screen.getByLabelText("Body").textContent).toBe("all of it");
-    expect(screen.getByText("2 files were changed")).toBeTruthy();
+    expect(screen.getByText("2 files changed")).toBeTruthy();
     expect(screen.getByText(/: 2 requests, 10 bytes sent/)).toBeTruthy();
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
     await press("Accept");
@@ -95,7 +95,7 @@ describe("a review", () => {
     showPage("/inbox", inboxRoutes, services([review], calls));
     const user = userEvent.setup();
     await press("Ask for changes");
-    await user.type(screen.getByLabelText(/What is to be changed/), "the tests are missing");
+    await user.type(screen.getByLabelText(/What should change/), "the tests are missing");
     await press("Ask for changes");
     await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "changes", value: { text: "the tests are missing" } }));
     await press("Reject");
@@ -126,7 +126,7 @@ describe("an offer", () => {
   it("is taken as a rule of its shape", async () => {
     const calls = vi.fn();
     showPage("/inbox", inboxRoutes, services([offered], calls));
-    await press("Ask no more about them");
+    await press("Stop asking about these");
     expect(calls).not.toHaveBeenCalled();
     await press("Approve and allow");
     await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "approve", value: { always: { scope: "shape" } } }));

@@ -22,8 +22,8 @@ export const stepLog =
   (offset, signal) =>
     tasks.readLog({ stepId, offset, follow: true }, { signal });
 
-// useLines reads chunks into lines, goes on where it stood when the connection
-// breaks, and renders once a frame at most.
+// useLines reads chunks into lines. It resumes at the same offset when the connection
+// breaks, and renders at most once per frame.
 function useLines(chunks: Chunks) {
   const [, render] = useReducer((n: number) => n + 1, 0);
   const [error, setError] = useState<unknown>();
@@ -68,8 +68,8 @@ function useLines(chunks: Chunks) {
 
 const lineHeight = 18;
 
-// LogView shows a command's output: searched, followed, wrapped and downloaded.
-// A person who scrolls up is left where they are.
+// LogView shows a command's output. It can be searched, followed, wrapped and
+// downloaded. Scrolling up stops following.
 export function LogView(props: { chunks: Chunks; name: string; className?: string; label: string }) {
   const { lines, error, ended, raw } = useLines(props.chunks);
   const [follow, setFollow] = useState(true);
@@ -141,7 +141,7 @@ export function LogView(props: { chunks: Chunks; name: string; className?: strin
         >
           <ArrowDownToLine aria-hidden className="size-3.5" />
         </Button>
-        <Button small look="quiet" aria-label="Download what is here" title="Download what is here" onClick={download}>
+        <Button small look="quiet" aria-label="Download log" title="Download log" onClick={download}>
           <Download aria-hidden className="size-3.5" />
         </Button>
       </div>
@@ -163,7 +163,7 @@ export function LogView(props: { chunks: Chunks; name: string; className?: strin
         style={{ overflowAnchor: "none" }}
       >
         {size === 0 ? (
-          <p className="p-2 text-dim">{ended ? "It printed nothing." : "Nothing printed yet."}</p>
+          <p className="p-2 text-dim">{ended ? "No output." : "No output yet."}</p>
         ) : (
           <div style={{ height: virtual.getTotalSize() }}>
             {/* Rows that follow each other are laid out faster than rows with a place each. */}

@@ -62,7 +62,7 @@ export class Lines {
     return i < this.numbers.length ? (this.numbers[i] ?? 0) : this.continued ? 0 : this.line;
   }
 
-  // find answers the rows that hold text, whatever its case.
+  // find returns the rows that contain text, ignoring case.
   find(text: string, most = 10_000): number[] {
     const wanted = text.toLowerCase();
     const hits: number[] = [];

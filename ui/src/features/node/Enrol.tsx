@@ -14,13 +14,13 @@ import { joinCommand, parseLabels } from "./search";
 
 const lives: [seconds: number, words: string][] = [
   [900, "15 minutes"],
-  [3_600, "an hour"],
-  [86_400, "a day"],
+  [3_600, "1 hour"],
+  [86_400, "1 day"],
   [604_800, "7 days"],
 ];
 
-// Enrol makes a join token and shows the one command that uses it. It says when
-// the machine is there.
+// Enrol creates a join token and shows the command that uses it. It reports when the
+// machine has joined.
 export function Enrol(props: { known: Node[]; onClose: () => void }) {
   const [known] = useState(() => new Set(props.known.map((node) => node.id)));
   const [ttl, setTtl] = useState(3_600);
@@ -35,7 +35,7 @@ export function Enrol(props: { known: Node[]; onClose: () => void }) {
       {token.data ? (
         <div className="space-y-3">
           <p>
-            Run this as root on the machine. It works once, and until <Time at={token.data.expiresAt} />. It is shown only now.
+            Run this as root on the machine. It works once and expires <Time at={token.data.expiresAt} />. You will not see it again.
           </p>
           <Command text={joinCommand(token.data.token, base.href)} />
           <p role="status" className={joined ? "text-good" : "text-dim"}>
@@ -47,7 +47,7 @@ export function Enrol(props: { known: Node[]; onClose: () => void }) {
                 is enrolled.
               </>
             ) : (
-              "Waiting for the machine …"
+              "Waiting for the machine…"
             )}
           </p>
           <div className="flex justify-end">
@@ -64,8 +64,8 @@ export function Enrol(props: { known: Node[]; onClose: () => void }) {
             if (typeof parsed !== "string") token.mutate({ ttl: { seconds: BigInt(ttl) }, labels: parsed });
           }}
         >
-          <p className="text-dim">A join token enrols one machine. The machine makes its own key; the token is kept nowhere.</p>
-          <Field label="Good for">
+          <p className="text-dim">A join token enrols one machine. The machine creates its own key, and the token is not stored.</p>
+          <Field label="Valid for">
             <Select value={ttl} onChange={(e) => setTtl(Number(e.target.value))}>
               {lives.map(([seconds, words]) => (
                 <option key={seconds} value={seconds}>
@@ -74,14 +74,14 @@ export function Enrol(props: { known: Node[]; onClose: () => void }) {
               ))}
             </Select>
           </Field>
-          <Field label="Labels" hint="name=value, with commas between them" problem={typeof parsed === "string" ? parsed : undefined}>
+          <Field label="Labels" hint="name=value, separated by commas" problem={typeof parsed === "string" ? parsed : undefined}>
             <Input value={labels} onChange={(e) => setLabels(e.target.value)} placeholder="site=berlin, rack=4" autoComplete="off" />
           </Field>
           {token.error && <Problem error={token.error} />}
           <div className="flex justify-end gap-2">
             <Button onClick={props.onClose}>Cancel</Button>
             <Button type="submit" look="primary" busy={token.isPending} disabled={typeof parsed === "string"}>
-              Make the command
+              Create command
             </Button>
           </div>
         </form>

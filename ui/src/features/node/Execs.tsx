@@ -49,17 +49,17 @@ export function Execs({ node }: { node: Node }) {
   const [shown, setShown] = useState<NodeExec>();
   const all = list.data?.pages.flatMap((page) => page.execs) ?? [];
   return (
-    <Section title="People's commands">
+    <Section title="Manual commands">
       {list.isPending ? (
         <Skeletons rows={3} />
       ) : list.error && all.length === 0 ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : all.length === 0 ? (
-        <Empty title="Nobody has run anything here" command={`deckhand node exec ${node.name} --agent AGENT -- uptime`}>
-          Commands and terminals of people are recorded with their output.
+        <Empty title="No commands yet" command={`deckhand node exec ${node.name} --agent AGENT -- uptime`}>
+          Commands and terminals that people start on this node are recorded here with their output.
         </Empty>
       ) : (
-        <Table label="People's commands" head={["Command", "Where", "State", "By", "Started", "Output", ""]}>
+        <Table label="Manual commands" head={["Command", "Target", "State", "Started by", "Started", "Output", ""]}>
           {all.map((exec) => (
             <Row key={exec.id}>
               <Cell>
@@ -69,7 +69,7 @@ export function Execs({ node }: { node: Node }) {
                 <Id value={exec.id} />
               </Cell>
               <Cell>
-                {exec.target === NodeExecTarget.HOST ? <Badge tone="bad">machine</Badge> : <Badge>jail</Badge>}
+                {exec.target === NodeExecTarget.HOST ? <Badge tone="bad">host</Badge> : <Badge>jail</Badge>}
               </Cell>
               <Cell>
                 <ExecBadge exec={exec} />
@@ -96,7 +96,7 @@ export function Execs({ node }: { node: Node }) {
           ))}
         </Table>
       )}
-      <More pages={list}>Older commands</More>
+      <More pages={list}>Load older</More>
       {shown && <ExecLog exec={shown} onClose={() => setShown(undefined)} />}
     </Section>
   );
@@ -105,7 +105,7 @@ export function Execs({ node }: { node: Node }) {
 function ExecLog({ exec, onClose }: { exec: NodeExec; onClose: () => void }) {
   const chunks = useMemo(() => execLog(exec.id), [exec.id]);
   return (
-    <Dialog open wide onClose={onClose} title={exec.terminal ? "What the terminal showed" : "What the command printed"}>
+    <Dialog open wide onClose={onClose} title={exec.terminal ? "Terminal output" : "Command output"}>
       <LogView chunks={chunks} name={`${exec.id}.log`} label="Output" className="h-[60vh]" />
     </Dialog>
   );

@@ -11,7 +11,7 @@ import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
 
-// Locks says who works, and who worked, on the machine itself.
+// Locks lists who works, and who worked, on the machine itself.
 export function Locks({ node }: { node: Node }) {
   // As the node, asked for again.
   const list = useInfiniteQuery(
@@ -27,9 +27,9 @@ export function Locks({ node }: { node: Node }) {
       ) : list.error && locks.length === 0 ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : locks.length === 0 ? (
-        <p className="text-dim">Nobody has worked on the machine itself. A lock keeps agents' tasks from starting while somebody does.</p>
+        <p className="text-dim">No locks. A lock keeps tasks from starting while somebody works on the machine.</p>
       ) : (
-        <Table label="Locks" head={["By", "Why", "Taken", "Released", "For"]}>
+        <Table label="Locks" head={["Locked by", "Reason", "Locked", "Released", "Purpose"]}>
           {locks.map((lock) => (
             <Row key={lock.id}>
               <Cell>{lock.by}</Cell>
@@ -43,15 +43,15 @@ export function Locks({ node }: { node: Node }) {
                     <Time at={lock.releasedAt} /> by {lock.releasedBy}
                   </>
                 ) : (
-                  <Badge tone="warn">held</Badge>
+                  <Badge tone="warn">active</Badge>
                 )}
               </Cell>
-              <Cell>{lock.execId ? <Id value={lock.execId} /> : "work by hand"}</Cell>
+              <Cell>{lock.execId ? <Id value={lock.execId} /> : "manual work"}</Cell>
             </Row>
           ))}
         </Table>
       )}
-      <More pages={list}>Older locks</More>
+      <More pages={list}>Load older</More>
     </Section>
   );
 }

@@ -16,7 +16,7 @@ const nodes = createClient(NodeService, transport);
 
 type Act = "drain" | "undrain" | "lock" | "unlock" | "revoke";
 
-const tasksGoOn = (n: number) => (n === 0 ? "No task is under way there." : `${n} ${n === 1 ? "task goes" : "tasks go"} on there.`);
+const runningTasks = (n: number) => (n === 0 ? "No tasks are running on it." : `${n} running ${n === 1 ? "task continues" : "tasks continue"}.`);
 
 // NodeActions are what administrators do to a node.
 export function NodeActions({ node }: { node: Node }) {
@@ -60,10 +60,10 @@ export function NodeActions({ node }: { node: Node }) {
         reason
         run={async (reason) => {
           const { activeTasks } = await nodes.drainNode({ nodeId, reason });
-          await done(`${node.name} takes no new task. ${tasksGoOn(activeTasks)}`, () => nodes.undrainNode({ nodeId }));
+          await done(`${node.name} is drained. ${runningTasks(activeTasks)}`, () => nodes.undrainNode({ nodeId }));
         }}
       >
-        <p>No new task starts there. Those under way go on.</p>
+        <p>No new tasks start on this node. Running tasks continue.</p>
       </Confirm>
       <Confirm
         open={act === "undrain"}
@@ -72,10 +72,10 @@ export function NodeActions({ node }: { node: Node }) {
         action="Undrain"
         run={async () => {
           await nodes.undrainNode({ nodeId });
-          await done(`${node.name} takes tasks again.`, () => nodes.drainNode({ nodeId, reason: node.drain?.reason }));
+          await done(`${node.name} accepts tasks again.`, () => nodes.drainNode({ nodeId, reason: node.drain?.reason }));
         }}
       >
-        <p>Tasks may start there again.</p>
+        <p>Tasks can start on this node again.</p>
       </Confirm>
       <Confirm
         open={act === "lock"}
@@ -84,17 +84,17 @@ export function NodeActions({ node }: { node: Node }) {
         action="Lock"
         reason
         run={async (reason) => {
-          const { activeTasks } = await nodes.lockNode({ nodeId, reason: reason || "work on the machine" });
-          await done(`You hold ${node.name}. ${tasksGoOn(activeTasks)}`, () => nodes.unlockNode({ nodeId }));
+          const { activeTasks } = await nodes.lockNode({ nodeId, reason: reason || "manual work" });
+          await done(`${node.name} is locked by you. ${runningTasks(activeTasks)}`, () => nodes.unlockNode({ nodeId }));
         }}
       >
-        <p>For work on the machine itself: until you unlock it no task starts there, and nobody else works on it. All who wait see the reason.</p>
+        <p>Use a lock for manual work on the machine. Until you unlock it, no task starts on it and nobody else can lock it. Everybody who waits for it sees the reason.</p>
       </Confirm>
       <Confirm
         open={act === "unlock"}
         onClose={close}
         title={`Unlock ${node.name}`}
-        action={force ? "Unlock all the same" : "Unlock"}
+        action={force ? "Force unlock" : "Unlock"}
         danger={force}
         run={async () => {
           await nodes.unlockNode({ nodeId, force });
@@ -103,11 +103,11 @@ export function NodeActions({ node }: { node: Node }) {
       >
         {force ? (
           <p>
-            {node.lock?.by} holds it{node.lock?.execId && " with a command or terminal that runs"}: <Literal text={node.lock?.reason ?? ""} />. Tasks start there again although that work may not be
-            done.
+            {node.lock?.by} holds the lock{node.lock?.execId && " with a running command or terminal"}: <Literal text={node.lock?.reason ?? ""} />. Tasks can start again although that work may not be
+            finished.
           </p>
         ) : (
-          <p>Tasks may start there again.</p>
+          <p>Tasks can start on this node again.</p>
         )}
       </Confirm>
       <Confirm
@@ -122,7 +122,7 @@ export function NodeActions({ node }: { node: Node }) {
           await done(`${node.name} is revoked.`);
         }}
       >
-        <p>Its link drops at once and its certificate counts no more. To come back, the machine has to be enrolled anew. What runs there stops after its offline grace.</p>
+        <p>The node is disconnected at once and its certificate becomes invalid. Running commands stop after the offline grace period. To use the machine again, enrol it again.</p>
       </Confirm>
     </>
   );

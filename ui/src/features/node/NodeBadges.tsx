@@ -11,10 +11,10 @@ const tones: Record<NodeWord, Tone> = {
   pressure: "warn",
 };
 
-// NodeBadges say all that a node is, with who did it or why as titles.
+// NodeBadges show the states of a node, with their reasons as titles.
 export function NodeBadges({ node }: { node: Node }) {
   const titles: Partial<Record<NodeWord, string>> = {
-    lost: "Its link to the hub is down. What runs there goes on for its offline grace.",
+    lost: "Not connected to the hub. Running commands continue for the offline grace period.",
     drained: node.drain && `By ${node.drain.by}: ${node.drain.reason || "no reason given"}`,
     locked: node.lock && `By ${node.lock.by}: ${node.lock.reason}`,
     pressure: node.pressure,

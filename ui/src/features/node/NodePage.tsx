@@ -30,7 +30,7 @@ import { useTelemetry } from "./useTelemetry";
 const Terminal = lazy(() => import("@/features/terminal/Terminal").then((m) => ({ default: m.Terminal })));
 const route = getRouteApi("/shell/nodes/$nodeId");
 
-// NodePage is one machine: what it uses now, what runs on it, and who holds it.
+// NodePage shows one node: its usage, jails, manual commands, locks and skills.
 export function NodePage() {
   const { nodeId } = route.useParams();
   // Nodes have no events: it is asked for again.
@@ -100,17 +100,17 @@ function HostTerminal({ node }: { node: Node }) {
   return (
     <>
       <Button onClick={() => setAsking(true)}>
-        <SquareTerminal aria-hidden className="size-4" /> Terminal on the machine
+        <SquareTerminal aria-hidden className="size-4" /> Host terminal
       </Button>
       <Confirm
         open={asking}
         onClose={() => setAsking(false)}
-        title={`A terminal on ${node.name} itself`}
-        action="Open it on the machine"
+        title={`Open a host terminal on ${node.name}`}
+        action="Open host terminal"
         danger
         run={() => navigate({ search: (s) => ({ ...s, terminal: host }) })}
       >
-        <p>It is no jail: what you type changes the machine, as its administrator. No task starts there while it is open, and all of it is recorded.</p>
+        <p>This is a root shell outside of any jail: commands change the machine itself. Tasks are blocked while it is open, and the session is recorded.</p>
       </Confirm>
     </>
   );
@@ -123,7 +123,7 @@ function Machine({ node }: { node: Node }) {
     <>
       {node.pressure && (
         <p role="status" className="mb-3 rounded-md border border-warn bg-panel p-3 text-warn">
-          Nothing new starts here: {node.pressure}
+          Not accepting tasks: {node.pressure}
         </p>
       )}
       <Facts
@@ -161,15 +161,15 @@ function Usage({ samples, error, connected }: { samples: Samples; error: unknown
   return (
     <>
       <Section
-        title={jail ? `Use of the jail of ${whose}` : "Use of the machine"}
-        actions={jail && <Button onClick={() => void navigate({ search: (s) => ({ ...s, jail: undefined }) })}>The whole machine</Button>}
+        title={jail ? `Usage of the jail of ${whose}` : "Usage of the machine"}
+        actions={jail && <Button onClick={() => void navigate({ search: (s) => ({ ...s, jail: undefined }) })}>Show machine</Button>}
       >
         {error !== undefined && <Problem error={error} />}
         {samples.times.length === 0 ? (
           connected ? (
             error === undefined && <Skeletons rows={1} className="h-40 w-full" />
           ) : (
-            <p className="text-dim">It is not connected: there are no figures of it now.</p>
+            <p className="text-dim">Not connected: no figures are available.</p>
           )
         ) : (
           <div className="grid gap-3 sm:grid-cols-2 xl:grid-cols-[repeat(auto-fit,minmax(14rem,1fr))]">
@@ -183,7 +183,7 @@ function Usage({ samples, error, connected }: { samples: Samples; error: unknown
           </div>
         )}
         {samples.events.length > 0 && (
-          <ul aria-label="What happened" className="space-y-1 pt-3 text-sm">
+          <ul aria-label="Events" className="space-y-1 pt-3 text-sm">
             {samples.events.map((e, i) => (
               <li key={i} className="flex flex-wrap items-center gap-2">
                 <Badge tone={e.kind === "pressure" ? "warn" : "bad"}>{e.kind.replaceAll("_", " ")}</Badge>
@@ -195,9 +195,9 @@ function Usage({ samples, error, connected }: { samples: Samples; error: unknown
       </Section>
       <Section title="Jails">
         {samples.jails.length === 0 ? (
-          <p className="text-dim">No jail runs here now.</p>
+          <p className="text-dim">No running jails.</p>
         ) : (
-          <Table label="Jails" head={["Jail", "Agent", "CPU", "Memory", "Disk", "Processes", "Killed for memory", ""]}>
+          <Table label="Jails" head={["Jail", "Agent", "CPU", "Memory", "Disk", "Processes", "OOM kills", ""]}>
             {samples.jails.map((j) => (
               <Row key={j.jailId} selected={j.jailId === jail}>
                 <Cell>
@@ -253,11 +253,11 @@ function Skills({ node }: { node: Node }) {
   return (
     <Section title="Skills">
       {node.skills.length === 0 ? (
-        <Empty title="No skills of your own here" command="deckhand-node --skills-dir /etc/deckhand/skills">
-          Folders with a SKILL.md that every agent on this node may read.
+        <Empty title="No skills on this node" command="deckhand-node --skills-dir /etc/deckhand/skills">
+          Skills are folders with a SKILL.md that every agent on this node can read.
         </Empty>
       ) : (
-        <Table label="Skills" head={["Skill", "What for", "Path"]}>
+        <Table label="Skills" head={["Skill", "Description", "Path"]}>
           {node.skills.map((skill) => (
             <Row key={skill.path}>
               <Cell className="font-medium">{skill.name}</Cell>

@@ -48,8 +48,8 @@ export function NodesPage() {
     >
       <div role="search" aria-label="Filter nodes" className="flex flex-wrap gap-2 pb-3">
         <Input
-          aria-label="Name or label"
-          placeholder="Name or label"
+          aria-label="Filter by name or label"
+          placeholder="Filter by name or label"
           className="max-w-60"
           value={search.q ?? ""}
           onChange={(e) => void navigate({ search: (s) => ({ ...s, q: e.target.value || undefined }), replace: true })}
@@ -73,11 +73,13 @@ export function NodesPage() {
       ) : list.error && all.length === 0 ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : all.length === 0 ? (
-        <Empty title="No node yet" command="deckhand node token">
+        <Empty title="No nodes yet" command="deckhand node token">
           A node is a machine that runs agents' commands. A join token enrols one.
         </Empty>
       ) : nodes.length === 0 ? (
-        <Empty title="No node is like that">Change the filters, or clear them.</Empty>
+        <Empty title="No nodes match these filters">
+          <Button onClick={() => void navigate({ search: {} })}>Clear filters</Button>
+        </Empty>
       ) : (
         <Table label="Nodes" head={["Node", "State", "Labels", "Runtimes", "Version", "Last seen"]}>
           {nodes.map((node) => (

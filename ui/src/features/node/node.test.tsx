@@ -54,7 +54,7 @@ describe("a node's words and address", () => {
   });
   it("reads labels, and says which is none", () => {
     expect(parseLabels(" a=1, b=x=y ,")).toEqual({ a: "1", b: "x=y" });
-    expect(parseLabels("a=1, berlin")).toMatch(/^berlin is no label/);
+    expect(parseLabels("a=1, berlin")).toMatch(/^"berlin" is not a label/);
   });
 });
 
@@ -96,7 +96,7 @@ describe("samples", () => {
 describe("the list", () => {
   it("teaches the first command when there is nothing", async () => {
     showPage("/nodes", nodeRoutes, (r) => r.service(NodeService, { listNodes: () => ({}) }));
-    expect(await screen.findByText("No node yet")).toBeTruthy();
+    expect(await screen.findByText("No nodes yet")).toBeTruthy();
     expect(screen.getByText("deckhand node token")).toBeTruthy();
   });
 
@@ -154,7 +154,7 @@ describe("the list", () => {
     await screen.findByRole("link", { name: "web-1" });
     await user.click(screen.getByRole("button", { name: "Enrol a node" }));
     await user.type(screen.getByLabelText("Labels"), "site=oslo");
-    await user.click(screen.getByRole("button", { name: "Make the command" }));
+    await user.click(screen.getByRole("button", { name: "Create command" }));
     const command = joinCommand("dhj_secret.ca", document.baseURI);
     expect(await screen.findByText(command)).toBeTruthy();
     expect(command).toBe("DECKHAND_JOIN_TOKEN=dhj_secret.ca deckhand-node --hub-url http://localhost:3000");
@@ -261,9 +261,9 @@ describe("a node's page", () => {
   it("opens a terminal on the machine only after a question, and says where it is", async () => {
     const { history } = showPage("/nodes/web-1", nodeRoutes, services());
     const user = userEvent.setup();
-    await user.click(await screen.findByRole("button", { name: "Terminal on the machine" }));
+    await user.click(await screen.findByRole("button", { name: "Host terminal" }));
     expect(history.location.search).toBe("");
-    await user.click(await screen.findByRole("button", { name: "Open it on the machine" }));
+    await user.click(await screen.findByRole("button", { name: "Open host terminal" }));
     expect(await screen.findByRole("region", { name: "terminal host" })).toBeTruthy();
     expect(history.location.search).toBe("?terminal=%40host");
   });
@@ -271,7 +271,7 @@ describe("a node's page", () => {
     showPage("/nodes/web-1", nodeRoutes, services(), "advanced");
     await userEvent.click(await screen.findByRole("button", { name: "Terminal" }));
     expect(await screen.findByRole("region", { name: "terminal walker" })).toBeTruthy();
-    expect(screen.queryByRole("button", { name: "Terminal on the machine" })).toBeNull();
+    expect(screen.queryByRole("button", { name: "Host terminal" })).toBeNull();
   });
 
   // Another's lock is not taken by the way.
@@ -280,8 +280,8 @@ describe("a node's page", () => {
     showPage("/nodes/web-1", nodeRoutes, services({ lock: { by: "bob", reason: "new kernel" } }, calls));
     const user = userEvent.setup();
     await user.click(await screen.findByRole("button", { name: "Unlock" }));
-    expect(within(await screen.findByRole("dialog")).getByText(/bob holds it/)).toBeTruthy();
-    await user.click(screen.getByRole("button", { name: "Unlock all the same" }));
+    expect(within(await screen.findByRole("dialog")).getByText(/bob holds the lock/)).toBeTruthy();
+    await user.click(screen.getByRole("button", { name: "Force unlock" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("unlock", true));
   });
 });

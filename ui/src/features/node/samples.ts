@@ -51,12 +51,12 @@ export class Samples {
     }
   }
 
-  // of answers the series of a jail, or of the machine for "".
+  // of returns the series of a jail, or of the machine for "".
   of(jailId: string): Series {
     return this.series.get(jailId) ?? { cpu: [], memory: [], disk: [], pids: [], load: [] };
   }
 
-  // latest answers the last figures of a jail, or of the machine for "".
+  // latest returns the last figures of a jail, or of the machine for "".
   latest(jailId: string): NodeUsage | undefined {
     return jailId === "" ? this.host : this.jails.find((jail) => jail.jailId === jailId);
   }

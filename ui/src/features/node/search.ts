@@ -28,7 +28,7 @@ export function wordsOf(node: Node): NodeWord[] {
   ];
 }
 
-// matches says whether a node is one that the address asks for.
+// matches reports whether a node passes the filter.
 export function matches(node: Node, search: NodeSearch): boolean {
   if (search.is && !wordsOf(node).includes(search.is)) return false;
   const q = search.q?.toLowerCase();
@@ -43,7 +43,7 @@ export function parseLabels(text: string): Record<string, string> | string {
   for (const part of text.split(/[,\n]/).map((p) => p.trim())) {
     if (!part) continue;
     const at = part.indexOf("=");
-    if (at < 1) return `${part} is no label: write name=value`;
+    if (at < 1) return `"${part}" is not a label. Use name=value.`;
     labels[part.slice(0, at).trim()] = part.slice(at + 1).trim();
   }
   return labels;

@@ -8,7 +8,7 @@ import { Time } from "@/components/Time";
 import type { AppliedTrigger, ApplyAgentResponse } from "@/gen/deckhand/v1/agent_pb";
 import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
 
-// webhookURL answers a webhook's whole address.
+// webhookURL returns a webhook's complete address.
 export const webhookURL = (path: string) => new URL(path.replace(/^\//, ""), base).href;
 
 const quote = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`;
@@ -19,13 +19,13 @@ export function tryCommand(t: AppliedTrigger): string {
   return `curl -X POST${header} -H 'Content-Type: application/json' -d '{"text":"hello"}' ${quote(webhookURL(t.path))}`;
 }
 
-// Deployed says what became of a persona that was applied. A webhook's secret is
-// here and nowhere else.
+// Deployed shows the result of a deployment. A new webhook's secret is shown here
+// and nowhere else.
 export function Deployed(props: { result: ApplyAgentResponse; onClose: () => void }) {
   const { result } = props;
   const agent = result.agent;
   const triggers = useQuery(TriggerService.method.listTriggers, { agentId: agent?.id ?? "" }, { staleTime: 0 });
-  const word = { created: "is made", updated: "has a new version", unchanged: "is as it was" }[result.change] ?? result.change;
+  const word = { created: "created", updated: "updated", unchanged: "unchanged" }[result.change] ?? result.change;
   return (
     <Dialog
       open
@@ -41,11 +41,11 @@ export function Deployed(props: { result: ApplyAgentResponse; onClose: () => voi
       <p>
         Version {agent?.version}.{" "}
         {result.triggers.some((t) => t.change !== "deleted")
-          ? "It listens now."
-          : "Nothing starts it by itself. Give it a task:"}
+          ? "Its triggers are active."
+          : "It has no trigger. Run it now:"}
       </p>
       {result.triggers.every((t) => t.change === "deleted") && (
-        <Command text={`deckhand run ${agent?.name ?? ""} "What is to be done"`} />
+        <Command text={`deckhand run ${agent?.name ?? ""} "What to do"`} />
       )}
       {result.triggers.map((t) => {
         const now = triggers.data?.triggers.find((x) => x.name === t.name);
@@ -62,13 +62,13 @@ export function Deployed(props: { result: ApplyAgentResponse; onClose: () => voi
                 </dd>
                 {t.secret ? (
                   <>
-                    <dt className="text-xs text-dim">Secret, shown only this once</dt>
+                    <dt className="text-xs text-dim">Secret (you will not see it again)</dt>
                     <dd data-testid="webhook-secret">
                       <Id value={t.secret} whole />
                     </dd>
                   </>
                 ) : (
-                  <dd className="text-dim">Its secret is the one that was shown when it was made.</dd>
+                  <dd className="text-dim">The secret is unchanged.</dd>
                 )}
                 {t.verify === "token" && (
                   <>

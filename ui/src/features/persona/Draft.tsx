@@ -26,13 +26,13 @@ const agents = createClient(AgentService, transport);
 // Text is a persona as it is written.
 export type Text = { markdown: string; script: string };
 
-// Draft is a persona under work: its text, its settings, what is wrong with it,
-// and the button that deploys it.
+// Draft edits a persona: its text, its settings, its problems, and the button that
+// deploys it.
 export function Draft(props: {
   title: string;
   from: Text;
-  // The agent is there: its name stays.
-  existing: boolean;
+  // The deployed version; unset for a new agent.
+  deployed?: number;
   actions?: (draft: Text) => ReactNode;
   // In the place of the editor.
   instead?: (draft: Text) => ReactNode;
@@ -54,7 +54,7 @@ export function Draft(props: {
   const dirty = draft.markdown !== kept.markdown || draft.script !== kept.script;
   useBlocker({
     shouldBlockFn: ({ current, next }) =>
-      current.pathname !== next.pathname && !confirm("Leave? What you changed is not deployed."),
+      current.pathname !== next.pathname && !confirm("You have undeployed changes. Leave anyway?"),
     enableBeforeUnload: () => dirty,
     disabled: !dirty,
   });
@@ -73,7 +73,7 @@ export function Draft(props: {
       setBusy(false);
     }
   };
-  useShortcut("mod+Enter", "Deploy the agent", "Agent", () => ready && void deploy());
+  useShortcut("mod+Enter", "Deploy", "Agent", () => ready && void deploy());
   const change = (c: Partial<Settings>) => setDraft((d) => ({ ...d, markdown: withSettings(d.markdown, c) }));
   const instead = props.instead?.(draft);
   return (
@@ -104,7 +104,7 @@ export function Draft(props: {
             )}
           </div>
           {scripted && (
-            <Field label="Script" hint="What the scripted model says, turn by turn, in YAML.">
+            <Field label="Script" hint="The answers of the scripted model, turn by turn, in YAML.">
               <TextArea
                 rows={5}
                 className="font-mono text-xs"
@@ -118,13 +118,13 @@ export function Draft(props: {
         <div className="min-h-0 space-y-4 lg:overflow-y-auto">
           {!allowed && (
             <p role="note" className="rounded-md border border-warn p-2 text-warn">
-              Deploying takes the role advanced; yours is {session.role}.
+              You need the role &quot;advanced&quot; to deploy (yours is &quot;{session.role}&quot;).
             </p>
           )}
           {error !== undefined && <Problem error={error} />}
-          <Remarks check={check} onGo={(line) => setGoTo({ line })} />
+          <Remarks check={check} deployed={props.deployed} onGo={(line) => setGoTo({ line })} />
           <section aria-label="Settings" className="rounded-lg border bg-panel p-3">
-            <SettingsForm settings={settings} fixedName={props.existing} onChange={change} />
+            <SettingsForm settings={settings} fixedName={props.deployed !== undefined} onChange={change} />
           </section>
         </div>
       </div>
@@ -141,19 +141,21 @@ export function Draft(props: {
   );
 }
 
-// Remarks lists what is wrong; a click goes to the line.
-export function Remarks(props: { check: Check; onGo: (line: number) => void }) {
+// Remarks lists the problems of a draft; a click goes to the line.
+export function Remarks(props: { check: Check; deployed?: number; onGo: (line: number) => void }) {
   const { busy, remarks, error, change } = props.check;
   const word =
-    { created: "It is in order: a new agent.", updated: "It is in order: a new version.", unchanged: "Nothing differs from what is deployed." }[
-      change
-    ] ?? "Checked.";
+    {
+      created: "Valid: creates a new agent",
+      updated: `Valid: creates ${props.deployed ? `version ${props.deployed + 1}` : "a new version"}`,
+      unchanged: "No changes",
+    }[change] ?? "Valid";
   return (
     <section aria-label="Problems" className="rounded-lg border bg-panel p-3">
       <p role="status" className="flex items-center gap-2 font-medium">
         {busy ? (
           <>
-            <LoaderCircle aria-hidden className="size-4 animate-spin text-dim" /> Checking
+            <LoaderCircle aria-hidden className="size-4 animate-spin text-dim" /> Checking…
           </>
         ) : error !== undefined ? (
           <>
@@ -162,7 +164,7 @@ export function Remarks(props: { check: Check; onGo: (line: number) => void }) {
         ) : remarks.length > 0 ? (
           <>
             <CircleAlert aria-hidden className="size-4 text-bad" />
-            {remarks.length === 1 ? "One problem" : `${remarks.length} problems`}
+            {remarks.length === 1 ? "1 problem" : `${remarks.length} problems`}
           </>
         ) : (
           <>

@@ -28,7 +28,7 @@ export function EditAgentPage() {
   if (found.error || !found.data.agent || !found.data.version) {
     return (
       <Page title={name}>
-        <Problem error={found.error ?? new Error("The hub answered no persona.")} retry={() => void found.refetch()} />
+        <Problem error={found.error ?? new Error("Agent not found.")} retry={() => void found.refetch()} />
       </Page>
     );
   }
@@ -38,10 +38,10 @@ export function EditAgentPage() {
       key={found.data.agent.id}
       title={`Edit ${found.data.agent.name}`}
       from={{ markdown: found.data.version.markdown, script: found.data.version.script }}
-      existing
+      deployed={newest}
       actions={() => (
         <Select
-          aria-label="Compare with a version"
+          aria-label="Compare with version"
           value={version ?? ""}
           onChange={(e) => void navigate({ search: { version: Number(e.target.value) || undefined }, replace: true })}
         >
@@ -66,11 +66,11 @@ function Versions(props: { agent: string; version: number; draft: Text }) {
   const before = found.data?.version;
   if (!before) return <Skeleton className="h-full w-full" />;
   if (before.markdown === props.draft.markdown) {
-    return <p className="p-4 text-dim">The text does not differ from version {props.version}.</p>;
+    return <p className="p-4 text-dim">No changes since version {props.version}.</p>;
   }
   return (
     <Suspense fallback={<Skeleton className="h-full w-full" />}>
-      <Comparison before={before.markdown} after={props.draft.markdown} label={`What differs from version ${props.version}`} />
+      <Comparison before={before.markdown} after={props.draft.markdown} label={`Changes since version ${props.version}`} />
     </Suspense>
   );
 }

@@ -9,7 +9,7 @@ const route = getRouteApi("/shell/agents/new");
 const blank: Text = {
   markdown: `---
 name: my-agent
-description: Says in one line what it is for.
+description: What the agent is for, in one line.
 provider: anthropic
 model: claude-sonnet-5-5
 tools: [shell_exec, file_read, file_write, file_list, complete_task]
@@ -19,7 +19,7 @@ limits:
 
 # Role
 
-Say who it is, how it goes about its work, what it does not do, and how it ends.
+Describe who the agent is, how it works, what it must not do, and when it is done.
 `,
   script: "",
 };
@@ -36,19 +36,18 @@ export function NewAgentPage() {
         key={from}
         title="New agent"
         from={starter ?? blank}
-        existing={false}
         onDone={(res) => void navigate({ to: "/agents/$agent/edit", params: { agent: res.agent?.name ?? "" }, search: {} })}
       />
     );
   }
   return (
     <Page title="New agent">
-      <p className="pb-3 text-dim">An agent is one Markdown file, its persona. Begin with one, and change it:</p>
+      <p className="pb-3 text-dim">An agent is one Markdown file, its persona. Choose a template to start from:</p>
       <ul className="grid grid-cols-[repeat(auto-fill,minmax(17rem,1fr))] gap-3">
         {starters.map((s) => (
           <Starter key={s.name} name={s.name} description={s.description} provider={s.provider} from={s.name} />
         ))}
-        <Starter name="From nothing" description="Front matter with the least that it must say." from="blank" />
+        <Starter name="Blank" description="Only the required settings." from="blank" />
       </ul>
     </Page>
   );

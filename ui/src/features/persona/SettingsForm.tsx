@@ -8,15 +8,15 @@ import { senders } from "@/gen/facts";
 import type { Settings, TriggerSettings } from "./frontmatter";
 
 const kinds: [TriggerSettings["kind"] | "", string][] = [
-  ["", "Nothing: people run it"],
-  ["webhook", "A webhook"],
-  ["cron", "A schedule"],
-  ["loop", "The end of its last run"],
-  ["manual", "A button"],
+  ["", "Manual only"],
+  ["webhook", "Webhook"],
+  ["cron", "Schedule"],
+  ["loop", "Continuously (loop)"],
+  ["manual", "Button"],
 ];
 
-// SettingsForm changes what most people change of a persona's front matter. The
-// text beside it says all.
+// SettingsForm edits the most common settings of a persona's front matter. The text
+// beside it has all of them.
 export function SettingsForm(props: {
   settings: Settings | undefined;
   // The agent is there already: its name stays.
@@ -26,14 +26,14 @@ export function SettingsForm(props: {
   const { settings: s, onChange } = props;
   if (!s) {
     return (
-      <p className="text-dim">The front matter cannot be read: mend it in the text, and its settings stand here again.</p>
+      <p className="text-dim">The front matter has a syntax error. Fix it in the editor to use this form.</p>
     );
   }
   return (
     <div className="space-y-3">
       <Field
         label="Name"
-        hint={props.fixedName ? "Another name would be another agent." : "Lower-case letters, digits and dashes."}
+        hint={props.fixedName ? "The name cannot be changed. To copy the agent under a new name, create a new agent from this text." : "Lower-case letters, digits and dashes."}
       >
         <Input value={s.name} readOnly={props.fixedName} maxLength={63} onChange={(e) => onChange({ name: e.target.value })} />
       </Field>
@@ -75,13 +75,13 @@ function NodeSettings(props: {
   };
   return (
     <fieldset className="space-y-1">
-      <legend className="text-sm font-medium">Where it may run</legend>
+      <legend className="text-sm font-medium">Nodes</legend>
       {known.isPending ? (
         <Skeletons rows={1} />
       ) : known.error ? (
         <Problem error={known.error} retry={() => void known.refetch()} compact />
       ) : names.length === 0 ? (
-        <p className="text-xs text-dim">No node is connected yet: it waits for one.</p>
+        <p className="text-xs text-dim">No nodes connected. Tasks will queue until one is.</p>
       ) : (
         <ul className="space-y-0.5">
           {names.map((name) => (
@@ -99,8 +99,8 @@ function NodeSettings(props: {
       )}
       <p className="text-xs text-dim">
         {nodes.length === 0 && Object.keys(labels).length === 0
-          ? "On any node."
-          : "On one of the chosen nodes that has all of the chosen labels."}
+          ? "Runs on any node."
+          : "Runs on one of the selected nodes that has all selected labels."}
       </p>
     </fieldset>
   );
@@ -138,8 +138,8 @@ function TriggerForm(props: {
   };
   return (
     <fieldset className="space-y-2">
-      <legend className="text-sm font-medium">What starts it</legend>
-      <Select aria-label="What starts it" value={t?.kind ?? ""} onChange={(e) => setKind(e.target.value as TriggerSettings["kind"] | "")}>
+      <legend className="text-sm font-medium">Trigger</legend>
+      <Select aria-label="Trigger" value={t?.kind ?? ""} onChange={(e) => setKind(e.target.value as TriggerSettings["kind"] | "")}>
         {kinds.map(([kind, word]) => (
           <option key={kind} value={kind}>
             {word}
@@ -148,11 +148,11 @@ function TriggerForm(props: {
       </Select>
       {t && (
         <>
-          <Field label="Trigger's name" hint="Of the whole organisation.">
+          <Field label="Trigger name" hint="Unique in the organisation.">
             <Input value={t.name} maxLength={63} onChange={(e) => set({ name: e.target.value })} />
           </Field>
           {t.kind === "webhook" && (
-            <Field label="Sent by" hint="Its URL and secret are shown when you deploy.">
+            <Field label="Sender" hint="Its URL and secret are shown when you deploy.">
               <Select value={t.sender} onChange={(e) => set({ sender: e.target.value })}>
                 {[...new Set([...senders.map((s) => s.name), t.sender])].map((sender) => (
                   <option key={sender}>{sender}</option>
@@ -165,7 +165,7 @@ function TriggerForm(props: {
               <Field label="Schedule" hint="minute hour day month weekday">
                 <Input value={t.schedule} onChange={(e) => set({ schedule: e.target.value })} />
               </Field>
-              <Field label="Time zone" hint="Empty for UTC.">
+              <Field label="Time zone" hint="Defaults to UTC.">
                 <Input value={t.timeZone} placeholder="Europe/Berlin" onChange={(e) => set({ timeZone: e.target.value })} />
               </Field>
             </div>
@@ -175,12 +175,12 @@ function TriggerForm(props: {
               <Input value={t.pause} placeholder="1m" onChange={(e) => set({ pause: e.target.value })} />
             </Field>
           )}
-          <Field label="Goal" hint={t.kind === "webhook" ? "{{ payload.x }} holds what was sent. Empty: its own instructions." : "Empty: its own instructions."}>
+          <Field label="Goal" hint={t.kind === "webhook" ? "Optional: leave empty to follow the persona. {{ payload.x }} inserts a field of the request." : "Optional: leave empty to follow the persona."}>
             <TextArea rows={2} value={t.goal} onChange={(e) => set({ goal: e.target.value })} />
           </Field>
           {props.more > 0 && (
             <p className="text-xs text-dim">
-              The text names {props.more} more {props.more === 1 ? "trigger" : "triggers"}.
+              The file has {props.more} more {props.more === 1 ? "trigger" : "triggers"}.
             </p>
           )}
         </>

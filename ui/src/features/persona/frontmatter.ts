@@ -43,8 +43,7 @@ const record = (v: unknown) => (v !== null && typeof v === "object" && !Array.is
 const list = (v: unknown) => (Array.isArray(v) ? (v as unknown[]) : []);
 const text = (v: unknown) => (typeof v === "string" || typeof v === "number" ? String(v) : "");
 
-// settingsOf answers what a persona's front matter says; undefined when it
-// cannot be read.
+// settingsOf reads a persona's front matter; undefined when it has a syntax error.
 export function settingsOf(markdown: string): Settings | undefined {
   const found = read(markdown);
   if (!found) return undefined;
@@ -75,9 +74,9 @@ function triggerOf(t: Record<string, unknown>): TriggerSettings {
   };
 }
 
-// withSettings answers the persona with some settings changed: what else the
-// file says stays as it is, comments too. A file whose front matter cannot be
-// read is answered as it is.
+// withSettings returns the persona with some settings changed. The rest of the file,
+// including comments, stays as it is. A file whose front matter has a syntax error is
+// returned unchanged.
 export function withSettings(markdown: string, change: Partial<Settings>): string {
   const found = read(markdown);
   if (!found) return markdown;

@@ -30,7 +30,7 @@ test("A2: what the hub says of lines is of lines", () => {
 test("a problem leads to its line, and is shown as text", async () => {
   const go = vi.fn();
   render(<Remarks check={{ busy: false, remarks: [{ line: 7, message: "<img src=x> is wrong" }], change: "" }} onGo={go} />);
-  expect(screen.getByRole("status").textContent).toContain("One problem");
+  expect(screen.getByRole("status").textContent).toContain("1 problem");
   await userEvent.click(screen.getByRole("button", { name: /line 7/ }));
   expect(go).toHaveBeenCalledWith(7);
   expect(document.querySelector("img")).toBeNull();

@@ -31,7 +31,7 @@ export function useCheck(markdown: string, script: string): Check {
     const abort = new AbortController();
     setCheck((c) => (c.busy ? c : { ...c, busy: true }));
     if (markdown.trim() === "") {
-      setCheck({ busy: false, remarks: [{ line: 1, message: "The persona is empty: begin with front matter between two lines of ---." }], change: "" });
+      setCheck({ busy: false, remarks: [{ line: 1, message: "The persona is empty. Start with front matter between two lines of ---." }], change: "" });
       return undefined;
     }
     const timer = setTimeout(() => {

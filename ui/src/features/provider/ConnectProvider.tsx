@@ -36,7 +36,7 @@ export function ConnectProvider(props: { name: string; baseUrl: string; onClose:
       });
       if (box) box.value = "";
       await sent;
-      toast.success(`${name.trim()} is connected.`);
+      toast.success(`${name.trim()} connected.`);
       await props.done();
       props.onClose();
     } catch (e) {
@@ -46,7 +46,7 @@ export function ConnectProvider(props: { name: string; baseUrl: string; onClose:
     }
   };
   return (
-    <Dialog open onClose={props.onClose} title={props.name ? `Another key for ${props.name}` : "Connect a provider"}>
+    <Dialog open onClose={props.onClose} title={props.name ? `Replace the key of ${props.name}` : "Connect a provider"}>
       <form
         className="space-y-3"
         autoComplete="off"
@@ -55,7 +55,7 @@ export function ConnectProvider(props: { name: string; baseUrl: string; onClose:
           if (!busy && name.trim()) void send();
         }}
       >
-        <Field label="Provider" hint="As personas name it: anthropic, openai, or a name of your own for anything that speaks OpenAI's API.">
+        <Field label="Provider" hint="The name that personas use: anthropic, openai, or your own name for a server with an OpenAI-compatible API.">
           <Input value={name} onChange={(e) => setName(e.target.value)} list={list} required maxLength={60} autoComplete="off" readOnly={props.name !== ""} />
         </Field>
         <datalist id={list}>
@@ -63,13 +63,13 @@ export function ConnectProvider(props: { name: string; baseUrl: string; onClose:
             <option key={k} value={k} />
           ))}
         </datalist>
-        <Field label="Key" hint="It is tested, sealed, and never shown again. Empty for a server that wants none.">
+        <Field label="Key" hint="The hub tests and encrypts the key and never shows it again. Leave empty if the server needs none.">
           <Input ref={key} type="password" autoComplete="off" spellCheck={false} maxLength={4096} data-1p-ignore data-lpignore="true" />
         </Field>
-        <Field label="Base URL" hint="Empty for the provider's own.">
+        <Field label="Base URL" hint="Defaults to the provider's own URL.">
           <Input type="url" value={baseUrl} onChange={(e) => setBaseUrl(e.target.value)} placeholder="https://…" autoComplete="off" maxLength={2000} />
         </Field>
-        <Field label="The key ends on" hint="Where that is known.">
+        <Field label="Key expires on (optional)">
           <Input type="date" value={expires} onChange={(e) => setExpires(e.target.value)} />
         </Field>
         {error !== undefined && <Problem error={error} />}

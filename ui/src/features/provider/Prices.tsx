@@ -13,8 +13,7 @@ import { ProviderService } from "@/gen/deckhand/v1/provider_pb";
 
 const usd = (v: number) => `$${v.toFixed(v !== 0 && v < 0.1 ? 3 : 2)}`;
 
-// Prices are what models cost: those that came with the hub, and those that an
-// administrator set.
+// Prices lists the prices of models: the built-in ones, and those that an admin set.
 export function Prices(props: { set?: (of: { provider: string; model: string }) => void }) {
   const { set } = props;
   const [text, setText] = useState("");
@@ -24,7 +23,7 @@ export function Prices(props: { set?: (of: { provider: string; model: string }) 
   const shown = data?.pages.flatMap((page) => page.prices).filter((p) => `${p.provider}/${p.model}`.toLowerCase().includes(text.trim().toLowerCase())) ?? [];
   return (
     <Section
-      title="Prices of a million tokens"
+      title="Prices per million tokens"
       actions={<Input aria-label="Find a model" placeholder="Find a model" className="max-w-56" value={text} onChange={(e) => setText(e.target.value)} />}
     >
       {isPending ? (
@@ -32,9 +31,9 @@ export function Prices(props: { set?: (of: { provider: string; model: string }) 
       ) : error ? (
         <Problem error={error} retry={() => void refetch()} />
       ) : shown.length === 0 ? (
-        <p className="text-dim">No model with a price is called so. A model without a price is refused.</p>
+        <p className="text-dim">No matching model. Models without a price cannot be called.</p>
       ) : (
-        <Table label="Prices" head={["Model", "Input", "Output", "Cache read", "Cache written", "Set by", ""]}>
+        <Table label="Prices" head={["Model", "Input", "Output", "Cache read", "Cache write", "Set by", ""]}>
           {shown.map((p) => (
             <Row key={`${p.provider}/${p.model}`}>
               <Cell>
@@ -51,7 +50,7 @@ export function Prices(props: { set?: (of: { provider: string; model: string }) 
                     <Badge tone="info">{p.setBy}</Badge> <Time at={p.setAt} />
                   </>
                 ) : (
-                  <span className="text-dim">shipped</span>
+                  <span className="text-dim">built-in</span>
                 )}
               </Cell>
               <Cell>

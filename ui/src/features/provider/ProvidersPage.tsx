@@ -31,7 +31,7 @@ import { sinceTime, type Since } from "./since";
 const providers = createClient(ProviderService, transport);
 const route = getRouteApi("/shell/providers");
 
-// ProvidersPage says whose models there are, and what they used and cost.
+// ProvidersPage lists the connected providers, and the usage and prices of models.
 export function ProvidersPage() {
   const admin = may(useSession(), "admin");
   const queries = useQueryClient();
@@ -59,11 +59,11 @@ export function ProvidersPage() {
       ) : list.error && all.length === 0 ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : all.length === 0 ? (
-        <Empty title="No provider is connected" command="deckhand provider connect anthropic --key-file key.txt">
-          Agents think with the models of a provider whose key you have. The key stays sealed in the hub.
+        <Empty title="No providers yet" command="deckhand provider connect anthropic --key-file key.txt">
+          Agents use the models of a provider for which you have a key. The hub stores the key encrypted.
         </Empty>
       ) : (
-        <Table label="Providers" head={["Provider", "State", "Key", "Connected", "Ends", "Last used", ""]}>
+        <Table label="Providers" head={["Provider", "State", "Key", "Connected", "Expires", "Last used", ""]}>
           {all.map((p) => (
             <Row key={p.name}>
               <Cell>
@@ -75,11 +75,11 @@ export function ProvidersPage() {
               </Cell>
               <Cell>{p.keyEndsIn ? <code className="text-xs">…{p.keyEndsIn}</code> : <span className="text-dim">not shown</span>}</Cell>
               <Cell>
-                <Time at={p.connectedAt} none="by the hub's environment" />
+                <Time at={p.connectedAt} none="from environment variable" />
                 {p.connectedBy && <div className="text-xs text-dim">by {p.connectedBy}</div>}
               </Cell>
               <Cell>
-                <Time at={p.expiresAt} none="not known" />
+                <Time at={p.expiresAt} none="unknown" />
               </Cell>
               <Cell>
                 <Time at={p.lastUsedAt} />
@@ -88,7 +88,7 @@ export function ProvidersPage() {
                 {admin && (
                   <div className="flex gap-1">
                     <Button small onClick={() => setConnecting(p.name)}>
-                      Another key
+                      Replace key
                     </Button>
                     {p.connectedAt && (
                       <Button small look="danger" onClick={() => setLeaving(p)}>
@@ -114,10 +114,10 @@ export function ProvidersPage() {
         run={async () => {
           await providers.disconnectProvider({ name: leaving?.name });
           await anew();
-          toast.success(`${leaving?.name} is disconnected, and its key deleted.`);
+          toast.success(`${leaving?.name} disconnected and its key deleted.`);
         }}
       >
-        <p>The hub deletes the key. Tasks that think with it pause until somebody connects it again.</p>
+        <p>The hub deletes the key. Tasks that use this provider pause until it is connected again.</p>
       </Confirm>
     </Page>
   );
@@ -135,17 +135,17 @@ function State({ of: p }: { of: Provider }) {
           key refused
         </Badge>
         <div className="text-xs">
-          <Time at={p.refusedAt} />: give it another key
+          <Time at={p.refusedAt} />: replace the key
         </div>
       </div>
     );
   }
-  if (ends !== undefined && ends < now) return <Badge tone="bad" dot>key has ended</Badge>;
-  if (ends !== undefined && ends < now + soon) return <Badge tone="warn" dot>key ends soon</Badge>;
+  if (ends !== undefined && ends < now) return <Badge tone="bad" dot>key expired</Badge>;
+  if (ends !== undefined && ends < now + soon) return <Badge tone="warn" dot>key expires soon</Badge>;
   return <Badge tone="good" dot>connected</Badge>;
 }
 
-const words: Record<Since, string> = { today: "Today", week: "The last 7 days", month: "This month" };
+const words: Record<Since, string> = { today: "Today", week: "Last 7 days", month: "This month" };
 
 function Used({ admin }: { admin: boolean }) {
   const { since = "month" } = route.useSearch();
@@ -173,7 +173,7 @@ function Used({ admin }: { admin: boolean }) {
                 </option>
               ))}
             </Select>
-            {admin && <Button onClick={() => setPriced({ provider: "", model: "" })}>Set a price</Button>}
+            {admin && <Button onClick={() => setPriced({ provider: "", model: "" })}>Set price</Button>}
         </>
       }
     >
@@ -182,15 +182,15 @@ function Used({ admin }: { admin: boolean }) {
       ) : usage.error && models.length === 0 ? (
         <Problem error={usage.error} retry={() => void usage.refetch()} />
       ) : models.length === 0 ? (
-        <p className="text-dim">No model was called. A model without a price is refused until somebody sets one.</p>
+        <p className="text-dim">No model calls in this period. Models without a price cannot be called.</p>
       ) : (
-        <Table label="Usage by model" head={["Model", "Calls", "Input", "Output", "Cache read", "Cache written", "Cost", ""]}>
+        <Table label="Usage by model" head={["Model", "Calls", "Input", "Output", "Cache read", "Cache write", "Cost", ""]}>
           {models.map((m) => (
             <Model key={`${m.provider}/${m.model}`} of={m} price={admin ? () => setPriced({ provider: m.provider, model: m.model }) : undefined} />
           ))}
           <Row>
             <Cell span={6} className="font-medium">
-              All
+              Total
             </Cell>
             <Cell className="font-medium">{dollars(cost)}</Cell>
             <Cell />
@@ -213,7 +213,7 @@ function Model({ of: m, price }: { of: ModelUsage; price?: () => void }) {
       </Cell>
       <Cell>
         {count(m.calls)}
-        {m.estimated > 0n && <div className="text-xs text-dim">{count(m.estimated)} broke off: estimated</div>}
+        {m.estimated > 0n && <div className="text-xs text-dim">{count(m.estimated)} interrupted (estimated)</div>}
       </Cell>
       <Cell>{count(m.usage?.inputTokens ?? 0n)}</Cell>
       <Cell>{count(m.usage?.outputTokens ?? 0n)}</Cell>
@@ -223,7 +223,7 @@ function Model({ of: m, price }: { of: ModelUsage; price?: () => void }) {
       <Cell>
         {price && (
           <Button small onClick={price} aria-label={`Set the price of ${m.model}`}>
-            Price
+            Set price
           </Button>
         )}
       </Cell>

@@ -9,7 +9,7 @@ import { Problem } from "@/components/Problem";
 import { ProviderService } from "@/gen/deckhand/v1/provider_pb";
 import { parsePrice } from "./since";
 
-// SetPrice says what a model costs, before the price that is shipped.
+// SetPrice sets the price of a model, which takes precedence over the built-in one.
 export function SetPrice(props: { of: { provider: string; model: string }; onClose: () => void }) {
   const [provider, setProvider] = useState(props.of.provider);
   const [model, setModel] = useState(props.of.model);
@@ -19,7 +19,7 @@ export function SetPrice(props: { of: { provider: string; model: string }; onClo
   const set = useMutation(ProviderService.method.setPrice, {
     onSuccess: async () => {
       await refresh();
-      toast.success(`${model} has this price from now on.`);
+      toast.success(`Price of ${model} saved.`);
       props.onClose();
     },
   });
@@ -30,11 +30,11 @@ export function SetPrice(props: { of: { provider: string; model: string }; onClo
   const boxes: [keyof typeof prices, string, boolean][] = [
     ["input", "Input", true],
     ["output", "Output", true],
-    ["cacheRead", "Read from the cache", false],
-    ["cacheWrite", "Written to the cache", false],
+    ["cacheRead", "Cache read", false],
+    ["cacheWrite", "Cache write", false],
   ];
   return (
-    <Dialog open onClose={props.onClose} title="The price of a model">
+    <Dialog open onClose={props.onClose} title="Set the price of a model">
       <form
         className="space-y-3"
         onSubmit={(e) => {
@@ -45,7 +45,7 @@ export function SetPrice(props: { of: { provider: string; model: string }; onClo
           }
         }}
       >
-        <p className="text-dim">US dollars for a million tokens. Zero is for models of your own.</p>
+        <p className="text-dim">US dollars per million tokens. Use 0 for models that you host yourself.</p>
         <Field label="Provider">
           <Input value={provider} onChange={(e) => setProvider(e.target.value)} required maxLength={60} />
         </Field>
@@ -56,7 +56,7 @@ export function SetPrice(props: { of: { provider: string; model: string }; onClo
           {boxes.map(([name, label, needed]) => {
             const wrong = needed ? parsePrice(prices[name]) === undefined : !optional(prices[name]);
             return (
-              <Field key={name} label={label} hint={needed ? undefined : "Empty for the price of input."} problem={tried && wrong ? "a number from 0 to 100000" : undefined}>
+              <Field key={name} label={label} hint={needed ? undefined : "Defaults to the input price."} problem={tried && wrong ? "Enter a number from 0 to 100000." : undefined}>
                 <Input inputMode="decimal" value={prices[name]} onChange={(e) => setPrices((p) => ({ ...p, [name]: e.target.value }))} autoComplete="off" />
               </Field>
             );
@@ -66,7 +66,7 @@ export function SetPrice(props: { of: { provider: string; model: string }; onClo
         <div className="flex justify-end gap-2">
           <Button onClick={props.onClose}>Cancel</Button>
           <Button type="submit" look="primary" busy={set.isPending}>
-            Set it
+            Save
           </Button>
         </div>
       </form>

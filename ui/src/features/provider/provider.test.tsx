@@ -57,8 +57,8 @@ const services =
 describe("providers", () => {
   it("teach the first command when there are none", async () => {
     showPage("/providers", providerRoutes, (r) => r.service(ProviderService, { listProviders: () => ({}), getProviderUsage: () => ({}) }));
-    expect(await screen.findByText("No provider is connected")).toBeTruthy();
-    expect(await screen.findByText(/No model was called/)).toBeTruthy();
+    expect(await screen.findByText("No providers yet")).toBeTruthy();
+    expect(await screen.findByText(/No model calls in this period/)).toBeTruthy();
   });
 
   // Connected since, expiry, last use and usage shown; a refused key.
@@ -66,10 +66,10 @@ describe("providers", () => {
     const calls = vi.fn();
     const { container } = showPage("/providers", providerRoutes, services(calls));
     const table = await screen.findByRole("group", { name: "Providers" });
-    expect(within(table).getByText("key ends soon")).toBeTruthy();
+    expect(within(table).getByText("key expires soon")).toBeTruthy();
     expect(within(table).getByText("key refused")).toBeTruthy();
     expect(within(table).getByText("…wxyz")).toBeTruthy();
-    expect(await screen.findByText("1 broke off: estimated")).toBeTruthy();
+    expect(await screen.findByText("1 interrupted (estimated)")).toBeTruthy();
     expect(screen.getAllByText("$1.23")).toHaveLength(2);
     await userEvent.selectOptions(screen.getByLabelText("Since"), "today");
     await waitFor(() => expect(calls).toHaveBeenCalledWith("usage", sinceTime("today", new Date()).seconds));
@@ -105,27 +105,27 @@ describe("providers", () => {
     // Prices can be overridden.
     await user.click(await screen.findByRole("button", { name: "Set the price of claude" }));
     await user.type(screen.getByLabelText("Input"), "3");
-    await user.click(screen.getByRole("button", { name: "Set it" }));
+    await user.click(screen.getByRole("button", { name: "Save" }));
     expect(screen.getByLabelText("Output").getAttribute("aria-invalid")).toBe("true");
     await user.type(screen.getByLabelText("Output"), "15");
-    await user.click(screen.getByRole("button", { name: "Set it" }));
+    await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("price", "anthropic", "claude", 3, 15, undefined));
   });
 
   it("leave those who only look with nothing to press", async () => {
     showPage("/providers", providerRoutes, services(), "viewer");
     await screen.findByText("…wxyz");
-    for (const name of ["Connect a provider", "Disconnect", "Another key", "Set a price"]) expect(screen.queryByRole("button", { name })).toBeNull();
+    for (const name of ["Connect a provider", "Disconnect", "Replace key", "Set price"]) expect(screen.queryByRole("button", { name })).toBeNull();
   });
 
-  // The price table, shipped and overridden.
+  // The price table, built-in and overridden.
   it("show what models cost, and who said so", async () => {
     showPage("/providers", providerRoutes, services());
     const user = userEvent.setup();
     const prices = within(await screen.findByRole("group", { name: "Prices" }));
     expect(prices.getByText("$15.00")).toBeTruthy();
     expect(prices.getByText("$0.30")).toBeTruthy();
-    expect(prices.getByText("shipped")).toBeTruthy();
+    expect(prices.getByText("built-in")).toBeTruthy();
     expect(prices.getByText("bob")).toBeTruthy();
     await user.type(screen.getByLabelText("Find a model"), "QWEN");
     await waitFor(() => expect(prices.queryByText("claude")).toBeNull());

@@ -6,7 +6,7 @@ export function parseSince(search: Record<string, unknown>): { since?: Since } {
   return { since: sinces.find((s) => s === search.since) };
 }
 
-// sinceTime answers when that began, in UTC, as the hub counts.
+// sinceTime returns the start of a period, in UTC.
 export function sinceTime(since: Since, now: Date): { seconds: bigint } {
   const [y, m, d] = [now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()];
   const from = since === "month" ? Date.UTC(y, m, 1) : since === "today" ? Date.UTC(y, m, d) : Date.UTC(y, m, d - 6);

@@ -27,7 +27,7 @@ export function LoginPage() {
     setError(undefined);
     try {
       const { session } = await sessions.createSession(request);
-      if (!session) throw new Error("The hub answered no session.");
+      if (!session) throw new Error("The hub returned no session. Try again.");
       queries.clear();
       setSession(queries, session);
       await router.navigate({ to: next ?? "/fleet", replace: true });
@@ -69,7 +69,7 @@ export function LoginPage() {
           <p className="text-dim">Log in to this hub.</p>
         </div>
         <Tabs.Root defaultValue="token" className="space-y-4">
-          <Tabs.List aria-label="How to log in" className="flex gap-1 rounded-md bg-raised p-1">
+          <Tabs.List aria-label="Login method" className="flex gap-1 rounded-md bg-raised p-1">
             {[
               ["token", "Token"],
               ["password", "Password"],
@@ -85,7 +85,7 @@ export function LoginPage() {
           </Tabs.List>
           <Tabs.Content value="token">
             <form onSubmit={submit} className="space-y-3">
-              <Field label="API token" hint="It begins with dhu_.">
+              <Field label="API token" hint="Starts with dhu_.">
                 <Input name="token" type="password" required autoComplete="off" autoFocus />
               </Field>
               <Button type="submit" look="primary" busy={busy} className="w-full">
@@ -110,7 +110,7 @@ export function LoginPage() {
         <OIDC />
         {error !== undefined && <Problem error={error} />}
         <div className="space-y-1.5 text-sm text-dim">
-          <p>On the hub&apos;s own machine this prints a link that logs you in:</p>
+          <p>On the hub&apos;s machine, this command prints a login link:</p>
           <Command text="deckhand open" />
         </div>
       </div>

@@ -9,18 +9,18 @@ const options = queryOptions({
   queryKey: ["session"],
   queryFn: async (): Promise<Session> => {
     const { session } = await sessions.getSession({});
-    if (!session) throw new Error("The hub answered no session.");
+    if (!session) throw new Error("The hub returned no session. Log in again.");
     return session;
   },
   staleTime: Infinity,
 });
 
-// fetchSession answers who is logged in, from what is known or from the hub.
+// fetchSession returns the session, from the cache or from the hub.
 export function fetchSession(queries: QueryClient): Promise<Session> {
   return queries.ensureQueryData(options);
 }
 
-// setSession keeps who has just logged in.
+// setSession stores the session of a user who has just logged in.
 export function setSession(queries: QueryClient, session: Session) {
   queries.setQueryData(options.queryKey, session);
 }
@@ -32,7 +32,7 @@ export function forgetSession(queries: QueryClient) {
 
 const roles = ["viewer", "basic", "advanced", "admin"];
 
-// may says whether a role covers another.
+// may reports whether a session's role includes another role.
 export function may(session: Session, role: "viewer" | "basic" | "advanced" | "admin"): boolean {
   return roles.indexOf(session.role) >= roles.indexOf(role);
 }

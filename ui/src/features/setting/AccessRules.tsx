@@ -17,9 +17,10 @@ import { Time } from "@/components/Time";
 import { AccessService, type AccessRule } from "@/gen/deckhand/v1/access_pb";
 
 const access = createClient(AccessService, transport);
-const whats: Record<string, string> = { "*": "every call", admin: "what needs an administrator" };
+const whats: Record<string, string> = { "*": "all calls", admin: "calls that need an admin" };
 
-// AccessRules say from which networks calls may come. It is for administrators.
+// AccessRules lists and edits the networks from which calls are accepted. It is for
+// admins.
 export function AccessRules() {
   const [setting, setSetting] = useState<AccessRule | "new">();
   const [leaving, setLeaving] = useState<string>();
@@ -27,17 +28,17 @@ export function AccessRules() {
   const list = useInfiniteQuery(AccessService.method.listAccessRules, { pageSize: 100, pageToken: "" }, byToken);
   const rules = list.data?.pages.flatMap((page) => page.rules) ?? [];
   return (
-    <Section title="From where calls may come" actions={<Button onClick={() => setSetting("new")}>New rule</Button>}>
+    <Section title="Network access" actions={<Button onClick={() => setSetting("new")}>New rule</Button>}>
       {list.isPending ? (
         <Skeletons rows={2} />
       ) : list.error ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : rules.length === 0 ? (
         <p className="rounded-lg border bg-panel p-3 text-dim">
-          From everywhere. A rule lets calls come from some networks only; those from the hub&apos;s own machine are never refused.
+          No rules: calls are accepted from every network. A rule restricts calls to some networks. Calls from the hub&apos;s own machine are always accepted.
         </p>
       ) : (
-        <Table label="Access rules" head={["Of", "Networks", "By", "Since", ""]}>
+        <Table label="Access rules" head={["Applies to", "Networks", "Changed by", "Changed", ""]}>
           {rules.map((r) => (
             <Row key={r.what}>
               <Cell>{whats[r.what] ?? <span className="font-mono text-xs break-all">{r.what}</span>}</Cell>
@@ -65,7 +66,7 @@ export function AccessRules() {
       <Confirm
         open={leaving !== undefined}
         onClose={() => setLeaving(undefined)}
-        title="Delete a rule"
+        title="Delete rule"
         action="Delete"
         danger
         run={async () => {
@@ -73,7 +74,7 @@ export function AccessRules() {
           await refresh();
         }}
       >
-        <p>Such calls may come from everywhere again, unless another rule is about them.</p>
+        <p>These calls are then accepted from every network, unless another rule applies to them.</p>
       </Confirm>
     </Section>
   );
@@ -86,8 +87,8 @@ function SetRule(props: { of?: AccessRule; done: () => Promise<void>; onClose: (
   const networks = text.split(/[\s,]+/).filter(Boolean);
   return (
     <FormDialog
-      title={props.of ? "Change a rule" : "New rule"}
-      action="Set it"
+      title={props.of ? "Change rule" : "New rule"}
+      action="Save"
       ready={what.trim() !== "" && networks.length > 0}
       onClose={props.onClose}
       run={async () => {
@@ -95,14 +96,14 @@ function SetRule(props: { of?: AccessRule; done: () => Promise<void>; onClose: (
         await props.done();
       }}
     >
-      <Field label="Of which calls" hint="* for all of users, admin for those that need an administrator, or a service such as NodeExecService">
+      <Field label="Applies to" hint="* for all calls of users, admin for calls that need an admin, or a service such as NodeExecService.">
         <Input value={what} onChange={(e) => setWhat(e.target.value)} maxLength={130} autoComplete="off" disabled={props.of !== undefined} />
       </Field>
-      <Field label="Networks" hint="One a line, such as 10.20.0.0/16">
+      <Field label="Networks" hint="One network per line, such as 10.20.0.0/16.">
         <TextArea rows={3} value={text} onChange={(e) => setText(e.target.value)} />
       </Field>
       <label className="flex min-h-6 items-center gap-2">
-        <input type="checkbox" checked={force} onChange={(e) => setForce(e.target.checked)} /> Even where it refuses my own calls
+        <input type="checkbox" checked={force} onChange={(e) => setForce(e.target.checked)} /> Save even if it locks me out
       </label>
     </FormDialog>
   );

@@ -20,8 +20,8 @@ import { PolicyService, type AllowRule } from "@/gen/deckhand/v1/policy_pb";
 
 const policies = createClient(PolicyService, transport);
 
-// AllowRules are what people said is always allowed, and where they take it back:
-// one's own, or anybody's as an administrator.
+// AllowRules lists the calls that people always allow. Users revoke their own rules,
+// admins revoke any.
 export function AllowRules() {
   const session = useSession();
   const [past, setPast] = useState(false);
@@ -35,7 +35,7 @@ export function AllowRules() {
       title="Always allowed"
       actions={
         <label className="flex min-h-6 items-center gap-2">
-          <input type="checkbox" checked={past} onChange={(e) => setPast(e.target.checked)} /> Those that ended too
+          <input type="checkbox" checked={past} onChange={(e) => setPast(e.target.checked)} /> Show expired
         </label>
       }
     >
@@ -44,9 +44,9 @@ export function AllowRules() {
       ) : list.error ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : rules.length === 0 ? (
-        <p className="rounded-lg border bg-panel p-3 text-dim">Nothing. Whoever answers an approval with “always” leaves a rule here.</p>
+        <p className="rounded-lg border bg-panel p-3 text-dim">No rules yet. Answering an approval with “Always allow” creates one.</p>
       ) : (
-        <Table label="Always allowed" head={["What", "Agent", "By", "Since", "Ends", ""]}>
+        <Table label="Always allowed" head={["Call", "Agent", "Created by", "Created", "Expires", ""]}>
           {rules.map((r) => (
             <Row key={r.id}>
               <Cell>
@@ -82,7 +82,7 @@ export function AllowRules() {
       <Confirm
         open={revoking !== undefined}
         onClose={() => setRevoking(undefined)}
-        title="Revoke a rule"
+        title="Revoke rule"
         action="Revoke"
         danger
         run={async () => {
@@ -90,7 +90,7 @@ export function AllowRules() {
           await refresh();
         }}
       >
-        <p>From the next call on it is asked about again.</p>
+        <p>The next such call will ask again.</p>
       </Confirm>
     </Section>
   );

@@ -34,8 +34,8 @@ import { browserOf } from "./browser";
 const control = createClient(ControlService, transport);
 const sessions = createClient(SessionService, transport);
 
-// SettingsPage is one's own account and this browser's looks, and what holds the
-// organisation.
+// SettingsPage shows the user's account, tokens and sessions, holds, rules, and the
+// theme of this browser.
 export function SettingsPage() {
   const [making, setMaking] = useState(false);
   const admin = may(useSession(), "admin");
@@ -66,7 +66,7 @@ function Account() {
       title="Your account"
       actions={
         me.data?.user && (
-          <Button onClick={() => setChanging(true)}>{me.data.user.hasPassword ? "Change the password" : "Set a password"}</Button>
+          <Button onClick={() => setChanging(true)}>{me.data.user.hasPassword ? "Change password" : "Set password"}</Button>
         )
       }
     >
@@ -79,7 +79,7 @@ function Account() {
         <dt className="text-dim">Role</dt>
         <dd>
           {session.role}
-          {session.readOnly && ", reading only"}
+          {session.readOnly && ", read-only"}
         </dd>
         <dt className="text-dim">Teams</dt>
         <dd>{me.data?.user?.teams.join(", ") || "none"}</dd>
@@ -102,17 +102,17 @@ function Sessions() {
     }
   };
   return (
-    <Section title="Where you are logged in">
+    <Section title="Sessions">
       {list.isPending ? (
         <Skeletons rows={2} />
       ) : list.error ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : (
-        <Table label="Sessions" head={["With", "From", "By", "Since", "Last seen", "Ends", ""]}>
+        <Table label="Sessions" head={["Browser", "Address", "Method", "Created", "Last seen", "Expires", ""]}>
           {list.data.pages.flatMap((page) => page.sessions).map((s) => (
             <Row key={s.id}>
               <Cell>
-                <span title={s.userAgent}>{browserOf(s.userAgent)}</span> {s.id === own.id && <Badge tone="good">this one</Badge>}
+                <span title={s.userAgent}>{browserOf(s.userAgent)}</span> {s.id === own.id && <Badge tone="good">this session</Badge>}
               </Cell>
               <Cell>{s.address}</Cell>
               <Cell>{s.method}</Cell>
@@ -164,7 +164,7 @@ function Holds() {
       title="Holds"
       actions={
         <label className="flex min-h-6 items-center gap-2">
-          <input type="checkbox" checked={released} onChange={(e) => setReleased(e.target.checked)} /> Released ones too
+          <input type="checkbox" checked={released} onChange={(e) => setReleased(e.target.checked)} /> Show released
         </label>
       }
     >
@@ -174,10 +174,10 @@ function Holds() {
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : holds.length === 0 ? (
         <p className="rounded-lg border bg-panel p-3 text-dim">
-          Nothing is held. The kill switch leaves a hold, which keeps what it ended from starting again.
+          No holds. Killing an agent, node or the organisation leaves a hold so that nothing restarts by itself.
         </p>
       ) : (
-        <Table label="Holds" head={["What", "Why", "By", "Since", "Released", ""]}>
+        <Table label="Holds" head={["Scope", "Reason", "Held by", "Created", "Released", ""]}>
           {holds.map((h) => (
             <Row key={h.id}>
               <Cell>
@@ -204,7 +204,7 @@ function Holds() {
       <Confirm
         open={releasing !== undefined}
         onClose={() => setReleasing(undefined)}
-        title="Release a hold"
+        title="Release hold"
         action="Release"
         reason
         run={async (reason) => {
@@ -212,7 +212,7 @@ function Holds() {
           await refresh();
         }}
       >
-        <p>What was held may start again. Cancelled tasks stay cancelled.</p>
+        <p>New tasks can start again. Cancelled tasks stay cancelled.</p>
       </Confirm>
     </Section>
   );
@@ -221,7 +221,7 @@ function Holds() {
 const themes: [Theme, string][] = [
   ["light", "Light"],
   ["dark", "Dark"],
-  ["system", "As the system"],
+  ["system", "Use system theme"],
 ];
 
 function Looks() {
@@ -242,9 +242,9 @@ function Looks() {
 function Keys() {
   const all = useShortcutList();
   return (
-    <Section title="Shortcuts">
+    <Section title="Keyboard shortcuts">
       <p className="text-dim">
-        Each page has its own too: <Kbd keys="?" /> lists those of where you are.
+        Press <Kbd keys="?" /> on any page to list its shortcuts.
       </p>
       <dl className="grid grid-cols-[repeat(auto-fill,minmax(15rem,1fr))] gap-x-6 gap-y-1 rounded-lg border bg-panel p-3">
         {all.map((s) => (

@@ -35,7 +35,7 @@ describe("what is always allowed", () => {
     await user.click(await screen.findByRole("button", { name: "Revoke git status" }));
     await user.click(screen.getByRole("button", { name: "Revoke" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("revoke", "rule_1"));
-    await user.click(screen.getByLabelText("Those that ended too"));
+    await user.click(screen.getByLabelText("Show expired"));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("list", true));
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
@@ -71,12 +71,12 @@ describe("from where calls may come", () => {
       }),
     );
     const user = userEvent.setup();
-    expect(await screen.findByText("what needs an administrator")).toBeTruthy();
+    expect(await screen.findByText("calls that need an admin")).toBeTruthy();
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
     await user.click(screen.getByRole("button", { name: "New rule" }));
-    await user.type(screen.getByLabelText("Of which calls"), "NodeExecService");
+    await user.type(screen.getByLabelText("Applies to"), "NodeExecService");
     await user.type(screen.getByLabelText("Networks"), "10.1.0.0/16, 192.0.2.0/24");
-    await user.click(screen.getByRole("button", { name: "Set it" }));
+    await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("set", "NodeExecService", ["10.1.0.0/16", "192.0.2.0/24"], false));
     await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
     await user.click(screen.getByRole("button", { name: "Delete the rule of admin" }));

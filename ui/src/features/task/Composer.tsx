@@ -7,13 +7,12 @@ import { TextArea } from "@/components/Field";
 import { may } from "@/features/session/queries";
 import { complain, newKey } from "./actions";
 
-// Composer is where a person speaks to an agent. Enter sends, Shift+Enter makes
-// a line.
+// Composer sends an agent a message. Enter sends, Shift+Enter inserts a line break.
 export function Composer(props: { placeholder: string; send: (text: string, key: string) => Promise<unknown> }) {
   const session = useSession();
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
-  // A message that is sent again, since nobody knows whether it came, is one.
+  // A retry sends the same key, so that the hub takes the message once.
   const [key, setKey] = useState(newKey);
   if (!may(session, "basic")) return null;
   const send = async () => {
@@ -39,7 +38,7 @@ export function Composer(props: { placeholder: string; send: (text: string, key:
       }}
     >
       <TextArea
-        aria-label="Tell the agent"
+        aria-label="Message the agent"
         rows={2}
         maxLength={10_000}
         value={text}

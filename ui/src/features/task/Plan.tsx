@@ -5,9 +5,9 @@ import type { Plan, PlanItem } from "./thread";
 
 const tones: Record<string, Tone> = { done: "good", completed: "good", in_progress: "accent", failed: "bad", blocked: "warn" };
 
-// PlanTree is the agent's plan, with what each item waits for.
+// PlanTree shows the agent's plan as a tree, with the dependencies of each item.
 export function PlanTree(props: { plan: Plan | undefined }) {
-  if (!props.plan || props.plan.items.length === 0) return <Empty title="No plan yet">Agents write one with update_plan.</Empty>;
+  if (!props.plan || props.plan.items.length === 0) return <Empty title="No plan yet">It appears when the agent makes one.</Empty>;
   const { items, criteria, risks } = props.plan;
   const ids = new Set(items.map((i) => i.id));
   const below = (parent: string, depth: number): PlanItem[] =>
@@ -33,7 +33,7 @@ export function PlanTree(props: { plan: Plan | undefined }) {
   return (
     <div className="space-y-3">
       {rows("", 0)}
-      {criteria.length > 0 && <Words title="It has succeeded when" items={criteria} />}
+      {criteria.length > 0 && <Words title="Success criteria" items={criteria} />}
       {risks.length > 0 && <Words title="Risks" items={risks} />}
     </div>
   );

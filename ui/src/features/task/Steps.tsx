@@ -16,8 +16,8 @@ import type { Step } from "@/gen/deckhand/v1/step_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import { Arguments } from "./Arguments";
 
-// Steps lists a task's tool calls, with what each was told, what came of it, and
-// its log.
+// Steps lists a task's tool calls, with the arguments, the result and the log of
+// each.
 export function Steps(props: { taskId: string }) {
   const pages = useInfiniteQuery(TaskService.method.listSteps, { taskId: props.taskId, pageSize: 500, pageToken: "" }, byToken);
   const { error, isPending, refetch } = pages;
@@ -25,7 +25,7 @@ export function Steps(props: { taskId: string }) {
   if (isPending) return <Skeletons rows={6} />;
   if (error) return <Problem error={error} retry={() => void refetch()} />;
   const steps = pages.data.pages.flatMap((page) => page.steps);
-  if (steps.length === 0) return <Empty title="No step yet">Each tool call is recorded here before it happens.</Empty>;
+  if (steps.length === 0) return <Empty title="No steps yet">Every tool call is recorded here before it runs.</Empty>;
   const step = steps.find((s) => s.id === chosen) ?? steps.at(-1)!;
   return (
     <div className="grid gap-4 lg:grid-cols-[minmax(16rem,26rem)_minmax(0,1fr)]">
@@ -76,8 +76,8 @@ function StepDetail({ step }: { step: Step }) {
       )}
       {step.observation && (
         <details>
-          <summary>What the model was told</summary>
-          <LiteralBlock text={step.observation} label="Observation" />
+          <summary>Result sent to the model</summary>
+          <LiteralBlock text={step.observation} label="Result sent to the model" />
         </details>
       )}
       {(step.logBytes > 0n || (step.startedAt && !step.finishedAt)) && (

@@ -28,8 +28,8 @@ import { Timeline } from "./Timeline";
 
 const route = getRouteApi("/shell/tasks/$task");
 
-// TaskPage is one task, live: what it thinks and does, its steps and their logs,
-// its time, and its changes.
+// TaskPage shows one task, live: its thread, steps and logs, timeline, plan,
+// changes and details.
 export function TaskPage() {
   const { task: id } = route.useParams();
   const { data, error, isPending, refetch } = useQuery(TaskService.method.getTask, { taskId: id });
@@ -37,7 +37,7 @@ export function TaskPage() {
   if (error || !data.task) {
     return (
       <Page title="Task">
-        <Problem error={error ?? new Error("The hub answered no task.")} retry={() => void refetch()} />
+        <Problem error={error ?? new Error("Task not found.")} retry={() => void refetch()} />
       </Page>
     );
   }
@@ -62,7 +62,7 @@ function Loaded({ task }: { task: Task }) {
           <Literal className="truncate" text={title} />
           <TaskBadge state={task.state} reason={task.reason} />
           {task.provider === "script" && <Badge tone="info">script</Badge>}
-          {task.pauseNext && <Badge tone="warn">pauses on next tool</Badge>}
+          {task.pauseNext && <Badge tone="warn">pausing before next tool call</Badge>}
         </span>
       }
       actions={<TaskControls task={task} onRetried={(made) => void navigate({ to: "/tasks/$task", params: { task: made.id } })} />}
@@ -74,7 +74,7 @@ function Loaded({ task }: { task: Task }) {
           onValueChange={(v) => void navigate({ search: { tab: v === "thread" ? undefined : (v as TaskTab) }, replace: true })}
           className="flex min-h-0 flex-1 flex-col"
         >
-          <Tabs.List aria-label="Parts of this task" className="flex gap-1 overflow-x-auto border-b px-4">
+          <Tabs.List aria-label="Task views" className="flex gap-1 overflow-x-auto border-b px-4">
             {taskTabs.map((t) => (
               <Tabs.Trigger
                 key={t}
@@ -88,7 +88,7 @@ function Loaded({ task }: { task: Task }) {
           <Tabs.Content value="thread" className="flex min-h-0 flex-1 flex-col">
             <ThreadView taskId={task.id} view={view} thread={thread} />
             {!final(task.state) && (
-              <Composer placeholder={`Tell ${task.agentName}: it is in its next turn`} send={(text, key) => tasks.tellTask({ taskId: task.id, text, idempotencyKey: key })} />
+              <Composer placeholder={`Message ${task.agentName} (delivered with its next turn)`} send={(text, key) => tasks.tellTask({ taskId: task.id, text, idempotencyKey: key })} />
             )}
           </Tabs.Content>
           <Part value="steps"><Steps taskId={task.id} /></Part>
@@ -110,7 +110,7 @@ function Part(props: { value: TaskTab; children: React.ReactNode }) {
   );
 }
 
-// Summary is what a person wants to know of a task at a glance.
+// Summary shows a task's key figures on a line.
 function Summary({ task, phase }: { task: Task; phase: string | undefined }) {
   const now = useNow();
   const from = millis(task.startedAt);
@@ -157,23 +157,23 @@ function Details({ task }: { task: Task }) {
   );
   const usage = task.usage;
   const rows: [string, React.ReactNode][] = [
-    ["Goal", <Prose text={task.goal || "Its persona's own instructions"} />],
+    ["Goal", <Prose text={task.goal || "(no goal given: follows its persona)"} />],
     ["Summary", task.summary && <Prose text={task.summary} />],
     ["Priority", task.priority],
     ["Agent", `${task.agentName} version ${task.agentVersion}`],
-    ["Assignee", task.assignee && `${task.assignee} by ${task.assignedBy}`],
-    ["Place in the queue", task.standing && (task.standing.place || "too far behind to tell")],
+    ["Assignee", task.assignee && `${task.assignee} (assigned by ${task.assignedBy})`],
+    ["Queue position", task.standing && (task.standing.place || "at least 1,000 ahead")],
     ["Attempt", task.attempt],
     ["Node", task.nodeId && <Id value={task.nodeId} />],
     ["Parent", task.parentId && link(task.parentId)],
     ["Retry of", task.originId && link(task.originId)],
-    ["Handed over by", task.handedFrom && link(task.handedFrom)],
-    ["After", task.after.length > 0 && task.after.map((id) => <div key={id}>{link(id)}</div>)],
+    ["Handed off from", task.handedFrom && link(task.handedFrom)],
+    ["Depends on", task.after.length > 0 && task.after.map((id) => <div key={id}>{link(id)}</div>)],
     [
       "Tokens",
-      usage && `${count(usage.inputTokens)} in, ${count(usage.outputTokens)} out, ${count(usage.cacheReadTokens)} from the cache`,
+      usage && `${count(usage.inputTokens)} in, ${count(usage.outputTokens)} out, ${count(usage.cacheReadTokens)} from cache`,
     ],
-    ["Below it", task.subtasks && `${task.subtasks.tasks} tasks, ${task.subtasks.live} live, ${dollars(task.subtasks.usage?.costMicros ?? 0)}`],
+    ["Subtasks", task.subtasks && `${task.subtasks.tasks} (${task.subtasks.live} not ended) · ${dollars(task.subtasks.usage?.costMicros ?? 0)}`],
   ];
   return (
     <div className="space-y-5">

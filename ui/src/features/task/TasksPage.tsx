@@ -35,7 +35,7 @@ const columns = helper.columns([
     cell: ({ row }) => (
       <div className="min-w-0">
         <Link to="/tasks/$task" params={{ task: row.original.id }} className="block truncate font-medium hover:underline">
-          <Literal text={row.original.title || row.original.goal || "Its persona's instructions"} />
+          <Literal text={row.original.title || row.original.goal || "(no goal given: follows its persona)"} />
         </Link>
         <Id value={row.original.id} />
       </div>
@@ -69,7 +69,7 @@ export function TasksPage() {
   const chosen = tasks.filter((t) => selected.has(t.id));
   const [exporting, setExporting] = useState(false);
   const find = useRef<HTMLInputElement>(null);
-  useShortcut("f", "Search the tasks", "Tasks", () => find.current?.focus());
+  useShortcut("f", "Search tasks", "Tasks", () => find.current?.focus());
   const set = (part: Partial<TaskSearch>) => void navigate({ search: (s) => ({ ...s, ...part }), replace: true });
   const save = async () => {
     setExporting(true);
@@ -116,8 +116,8 @@ export function TasksPage() {
             </option>
           ))}
         </Select>
-        <Input aria-label="From" type="date" className="max-w-40" value={search.from ?? ""} onChange={(e) => set({ from: e.target.value || undefined })} />
-        <Input aria-label="To" type="date" className="max-w-40" value={search.to ?? ""} onChange={(e) => set({ to: e.target.value || undefined })} />
+        <Input aria-label="Created from" type="date" className="max-w-40" value={search.from ?? ""} onChange={(e) => set({ from: e.target.value || undefined })} />
+        <Input aria-label="Created until" type="date" className="max-w-40" value={search.to ?? ""} onChange={(e) => set({ to: e.target.value || undefined })} />
         {filtered && <Button onClick={() => void navigate({ search: {} })}>Clear</Button>}
       </div>
       <TasksBulk tasks={chosen} onClear={() => setSelected(new Set())} />
@@ -127,9 +127,11 @@ export function TasksPage() {
         <Problem error={pages.error} retry={() => void pages.refetch()} />
       ) : tasks.length === 0 ? (
         filtered ? (
-          <Empty title="No task is like that">Change the filters, or clear them.</Empty>
+          <Empty title="No tasks match these filters">
+            <Button onClick={() => void navigate({ search: {} })}>Clear filters</Button>
+          </Empty>
         ) : (
-          <Empty title="No task yet" command={'deckhand run log-triage "What happened on this machine?"'}>
+          <Empty title="No tasks yet" command={'deckhand run log-triage "What happened on this machine?"'}>
             A task is one run of an agent towards one goal.
           </Empty>
         )
@@ -142,7 +144,7 @@ export function TasksPage() {
                   <th scope="col" className="w-8 py-2 pl-3">
                     <input
                       type="checkbox"
-                      aria-label="Select all that are shown"
+                      aria-label="Select all shown tasks"
                       className="size-4 accent-accent"
                       checked={chosen.length === tasks.length}
                       onChange={(e) => setSelected(new Set(e.target.checked ? tasks.map((t) => t.id) : []))}
@@ -202,7 +204,7 @@ function requestOf(search: TaskSearch) {
   };
 }
 
-// Words is the search box: the address follows when one has stopped typing.
+// Words is the search box. It updates the address when typing stops.
 function Words(props: { value: string; onChange: (q: string) => void; ref: React.Ref<HTMLInputElement> }) {
   const [text, setText] = useState(props.value);
   const latest = useRef(props.onChange);
@@ -217,8 +219,8 @@ function Words(props: { value: string; onChange: (q: string) => void; ref: React
     <Input
       ref={props.ref}
       type="search"
-      aria-label="Words of the goal or the result"
-      placeholder="Words of the goal or the result"
+      aria-label="Search goals and results"
+      placeholder="Search goals and results"
       maxLength={200}
       className="max-w-72"
       value={text}

@@ -27,8 +27,8 @@ const callTones: Record<string, Tone> = {
   granted: "info",
 };
 
-// ThreadView shows what a task thought and did, newest at the end, and stays
-// there until a person scrolls up.
+// ThreadView shows a task's activity, newest at the end, and stays there until a
+// person scrolls up.
 export function ThreadView(props: { taskId: string; view: TaskView; thread: Thread }) {
   const { view, thread, taskId } = props;
   const { store } = useLive();
@@ -52,14 +52,14 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
   }, [stuck, total, count, speaking?.text]);
   if (view.state === "loading") return <div className="p-4"><Skeletons rows={6} className="h-14 w-full" /></div>;
   if (view.state === "failed") return <div className="p-4"><Problem error={view.error} /></div>;
-  if (count === 0) return <Empty title="Nothing has happened yet">What the agent thinks and does will stand here as it happens.</Empty>;
+  if (count === 0) return <Empty title="No activity yet">The agent's reasoning and actions appear here live.</Empty>;
   return (
     <div className="relative min-h-0 flex-1">
       <div
         ref={box}
         role="log"
         aria-live="off"
-        aria-label="What the agent thought and did"
+        aria-label="Agent activity"
         tabIndex={0}
         className="absolute inset-0 overflow-y-auto"
         style={{ overflowAnchor: "none" }}
@@ -75,7 +75,7 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
         {!view.whole && (
           <div className="p-3 text-center">
             <Button small busy={view.loadingOlder} onClick={() => (setStuck(false), void store.older(taskId))}>
-              What happened before
+              Load earlier events
             </Button>
           </div>
         )}
@@ -105,7 +105,7 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
       </div>
       {!stuck && (
         <Button className="absolute right-4 bottom-3 shadow" small onClick={() => setStuck(true)}>
-          <ArrowDown aria-hidden className="size-3.5" /> To the newest
+          <ArrowDown aria-hidden className="size-3.5" /> Jump to latest
         </Button>
       )}
     </div>
@@ -136,7 +136,7 @@ const Row = memo(function Row({ entry, taskId }: { entry: Entry; taskId: string 
           <div className="min-w-0 flex-1">
             <p><Prose text={entry.text} /></p>
             <p className="text-xs text-dim">
-              {entry.by} · <Time at={entry.at} /> · {entry.delivered ? "in the model's turn" : "waits for the model's next turn"}
+              {entry.by} · <Time at={entry.at} /> · {entry.delivered ? "delivered to the agent" : "will be delivered with the agent's next turn"}
             </p>
           </div>
         </article>
@@ -181,7 +181,7 @@ function CallRow({ call, taskId }: { call: Call; taskId: string }) {
       )}
       {call.refused.map((r) => (
         <p key={r} className="text-xs text-warn">
-          Not let out: <Literal text={r} />
+          Blocked by egress rules: <Literal text={r} />
         </p>
       ))}
       {call.files.length > 0 && (

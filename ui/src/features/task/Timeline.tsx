@@ -6,10 +6,10 @@ import type { Thread } from "./thread";
 const phases = ["analyze_context", "update_plan", "think", "select_tool", "execute_action", "observe_result", "iterate"];
 const colours = ["bg-dim/50", "bg-info/60", "bg-info", "bg-accent/60", "bg-accent", "bg-good/70", "bg-dim"];
 
-// Timeline is the time that each iteration spent in the seven phases.
+// Timeline shows the time that each iteration spent in each of the seven phases.
 export function Timeline(props: { thread: Thread }) {
   const { iterations } = props.thread;
-  if (iterations.length === 0) return <Empty title="No iteration is finished yet">Each shows its seven phases and how long they took.</Empty>;
+  if (iterations.length === 0) return <Empty title="No finished iterations yet">Each bar shows how long every phase took.</Empty>;
   const total = (p: Record<string, number>) => Object.values(p).reduce((a, b) => a + b, 0);
   const longest = Math.max(...iterations.map((i) => total(i.phases)), 1);
   return (

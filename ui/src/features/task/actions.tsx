@@ -20,32 +20,32 @@ export const control = createClient(ControlService, transport);
 export const pause = (t: Task) => tasks.pauseTask({ taskId: t.id });
 export const resume = (t: Task) => tasks.resumeTask({ taskId: t.id });
 
-// newKey makes a key by which the hub knows a call that is sent twice.
+// newKey returns a new idempotency key.
 export function newKey(): string {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-// complain shows what went wrong with something that a person did.
+// complain shows the error of a user's action in a toast.
 export function complain(error: unknown) {
   const { code, message, fix } = problemOf(error);
   toast.error(message, { description: [fix, code].filter(Boolean).join(" · ") });
 }
 
-// killed says what is known of the processes of tasks that were killed.
+// killed describes the known state of the processes of killed tasks.
 export function killed(all: KilledTask[]): string {
   const confirmed = all.filter((t) => t.outcome === KillOutcome.CONFIRMED).length;
   const stops = all.filter((t) => t.outcome === KillOutcome.STOPS_BY);
-  const parts = [`${confirmed} of ${all.length} confirmed: no process is left`];
+  const parts = [`${confirmed} of ${all.length} confirmed stopped (no process left)`];
   if (stops.length > 0) {
     const by = Math.max(...stops.map((t) => Number(t.stopsBy?.seconds ?? 0n)));
-    parts.push(`${stops.length} on nodes that cannot be reached stop by ${new Date(by * 1000).toLocaleTimeString()}`);
+    parts.push(`${stops.length} on unreachable nodes will stop by ${new Date(by * 1000).toLocaleTimeString()}`);
   }
   const pending = all.length - confirmed - stops.length;
-  if (pending > 0) parts.push(`${pending} not yet`);
+  if (pending > 0) parts.push(`${pending} not confirmed yet`);
   return parts.join("; ");
 }
 
-// useTaskActions answers what a person may do with a task now.
+// useTaskActions returns the actions that the user may take on a task now.
 export function useTaskActions(task: Task) {
   const queries = useQueryClient();
   const session = useSession();
@@ -77,7 +77,7 @@ export function useTaskActions(task: Task) {
     pauseNext: () =>
       run("pauseNext", async () => {
         await tasks.pauseTask({ taskId: id, onNextTool: true });
-        toast(`${task.agentName} pauses before its next tool call`, { action: undo });
+        toast(`${task.agentName} will pause before its next tool call`, { action: undo });
       }),
     resume: () =>
       run("resume", async () => {
@@ -96,7 +96,7 @@ export function useTaskActions(task: Task) {
   };
 }
 
-// TaskControls are play, pause, pause on next tool and kill.
+// TaskControls are the buttons to resume, pause, kill and retry a task.
 export function TaskControls(props: { task: Task; small?: boolean; onRetried?: (task: Task) => void }) {
   const { task, small } = props;
   const a = useTaskActions(task);
@@ -121,13 +121,13 @@ export function TaskControls(props: { task: Task; small?: boolean; onRetried?: (
           {!a.paused && !task.pauseNext && (
             <Button
               {...named}
-              title="Pause before the next tool call"
-              aria-label="Pause on next tool"
+              title="Pause before next tool call"
+              aria-label="Pause before next tool call"
               busy={a.busy === "pauseNext"}
               onClick={() => void a.pauseNext()}
             >
               <CirclePause aria-hidden className="size-4" />
-              {!small && "Pause on next tool"}
+              {!small && "Pause before next tool call"}
             </Button>
           )}
           <Button {...named} look="danger" title="Kill" aria-label="Kill" onClick={() => setKilling(true)}>
@@ -151,8 +151,8 @@ export function TaskControls(props: { task: Task; small?: boolean; onRetried?: (
       )}
       <Confirm open={killing} onClose={() => setKilling(false)} title="Kill this task" action="Kill" danger reason run={a.kill}>
         <p>
-          No tool call of it starts any more, its processes are killed, and it ends as cancelled. What it changed can be
-          undone afterwards.
+          Its processes are killed, no further tool call starts, and the task ends as cancelled. You can undo its file
+          changes afterwards.
         </p>
       </Confirm>
     </div>

@@ -3,11 +3,11 @@ import { useState } from "react";
 import { toast } from "sonner";
 import { problemOf } from "@/api/error";
 
-// useEach answers what does something to many, and says to how many it was done.
-// Where it can be undone, that is for those and no others.
+// useEach returns a function that runs an action on many objects and shows how many
+// succeeded. Its undo applies only to those.
 export function useEach() {
   const queries = useQueryClient();
-  // The name of what is under way.
+  // The name of the running action; empty for none.
   const [busy, setBusy] = useState("");
   const each = async <T>(name: string, what: string, of: T[], call: (one: T) => Promise<unknown>, back?: (one: T) => Promise<unknown>) => {
     setBusy(name);
@@ -16,7 +16,7 @@ export function useEach() {
     const changed = of.filter((_, i) => done[i]?.status === "fulfilled");
     const words = `${what}: ${changed.length} of ${of.length}`;
     const action =
-      back && changed.length > 0 ? { label: "Undo", onClick: () => void each(name, `${what}, and taken back`, changed, back) } : undefined;
+      back && changed.length > 0 ? { label: "Undo", onClick: () => void each(name, `${what}, then undone`, changed, back) } : undefined;
     if (failed) toast.error(words, { description: problemOf(failed.reason).message, action });
     else toast(words, { action });
     await queries.invalidateQueries();

@@ -1,7 +1,7 @@
 import { argumentsOf, type ActObject } from "@/components/marks";
 import type { LiveEvent } from "@/live/event";
 
-// Call is one tool call as the events tell of it.
+// Call is one tool call, built from events.
 export type Call = {
   kind: "call";
   key: string;
@@ -19,7 +19,7 @@ export type Call = {
   outcome?: Record<string, unknown>;
   errorCode?: string;
   logBytes: number;
-  // The item that waits for a person; none once it is answered.
+  // The open inbox item; unset once it is answered.
   itemId?: string;
   // Files that the call changed.
   files: string[];
@@ -37,10 +37,10 @@ export type Turn = {
   tokens: number;
 };
 
-// Said is what a person told the agent.
+// Said is a person's message to the agent.
 export type Said = { kind: "said"; key: string; text: string; by: string; at: number; delivered: boolean; id: string };
 
-// Note is anything else worth a line.
+// Note is any other event that is shown as a line.
 export type Note = { kind: "note"; key: string; at: number; text: string; tone: "plain" | "good" | "warn" | "bad" };
 
 export type Entry = Call | Turn | Said | Note;
@@ -49,7 +49,7 @@ export type PlanItem = { id: string; title: string; status: string; parent: stri
 
 export type Plan = { items: PlanItem[]; criteria: string[]; risks: string[] };
 
-// Thread is what happened in a task, as a person reads it.
+// Thread is a task's activity as it is shown.
 export type Thread = {
   entries: Entry[];
   plan?: Plan;
@@ -68,7 +68,7 @@ const list = (v: unknown): unknown[] => (Array.isArray(v) ? v : []);
 const object = (v: unknown): Record<string, unknown> =>
   v !== null && typeof v === "object" && !Array.isArray(v) ? (v as Record<string, unknown>) : {};
 
-// Threads makes a thread of events, and goes on where it stood when more came.
+// Threads builds a thread from events, incrementally.
 export class Threads {
   private first: LiveEvent | undefined;
   private done = 0;
@@ -76,8 +76,8 @@ export class Threads {
   private calls = new Map<string, number>();
   private said = new Map<string, number>();
 
-  // of answers the thread of events: the same object, with its entries in a new
-  // array, when only more came.
+  // of returns the thread of events. When events were only added, it extends the
+  // thread of the call before.
   of(events: readonly LiveEvent[]): Thread {
     if (events[0] !== this.first || events.length < this.done) {
       this.first = events[0];
@@ -170,7 +170,7 @@ export class Threads {
         break;
       case "inbox_expired":
         if (p.step_id) this.call(e, { itemId: undefined });
-        this.note(e, `Nobody answered in time: ${text(p.on_expiry)}`, "warn");
+        this.note(e, `Expired without an answer: ${text(p.on_expiry)}`, "warn");
         break;
       case "tool_executing":
         this.call(e, { state: "started", startedAt: e.time, itemId: undefined });
@@ -240,7 +240,7 @@ export class Threads {
         this.note(e, `${words(p.from)} → ${words(p.to)}${p.reason ? `: ${text(p.reason)}` : ""}`, tone(text(p.to)));
         break;
       case "pause_requested":
-        this.note(e, p.on_next_tool ? `${text(p.by)} pauses it before its next tool call` : `${text(p.by)} took back the pause`, "warn");
+        this.note(e, p.on_next_tool ? `${text(p.by)} asked to pause before the next tool call` : `${text(p.by)} cancelled the pause`, "warn");
         break;
       case "limit_warning":
         this.note(e, `${words(p.kind)}: ${text(p.current)} of ${text(p.limit)} used`, "warn");
@@ -256,16 +256,16 @@ export class Threads {
         this.note(e, `${text(p.error_code)} ${text(p.message)}`.trim(), e.type === "execution_failed" ? "bad" : "warn");
         break;
       case "model_failover":
-        this.note(e, `${text(p.to_provider)} ${text(p.to_model)} goes on: ${text(p.reason)}`, "warn");
+        this.note(e, `Switched to ${text(p.to_provider)} ${text(p.to_model)}: ${text(p.reason)}`, "warn");
         break;
       case "workspace_undone":
-        this.note(e, `${text(p.files)} files were given back`, "warn");
+        this.note(e, `Undone: ${files(number(p.files))} restored`, "warn");
         break;
       case "task.escalated":
         this.note(e, `Escalated: ${text(p.cause)}`, "bad");
         break;
       case "agent.retry":
-        this.note(e, `Try ${text(p.retry)} of ${text(p.retries)}: ${text(p.message)}`, "warn");
+        this.note(e, `Retry ${text(p.retry)} of ${text(p.retries)}: ${text(p.message)}`, "warn");
         break;
       case "agent.suspended":
         this.note(e, `${text(p.agent)} is suspended: ${text(p.reason)}`, "bad");
@@ -278,6 +278,7 @@ function empty(): Thread {
   return { entries: [], iteration: 0, progress: 0, phases: {}, iterations: [] };
 }
 
+const files = (n: number) => (n === 1 ? "1 file" : `${n} files`);
 const words = (v: unknown) => text(v).replace("TASK_STATE_", "").toLowerCase().replaceAll("_", " ");
 
 function tone(state: string): Note["tone"] {

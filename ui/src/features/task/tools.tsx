@@ -3,6 +3,7 @@ import { useMemo, useState, type ReactNode } from "react";
 import { safeLink } from "@/components/link";
 import { Literal } from "@/components/Literal";
 import { argumentsOf, type ActObject } from "@/components/marks";
+import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { useProgress } from "@/components/reading";
 import { Skeletons } from "@/components/Skeleton";
@@ -70,7 +71,7 @@ export const titles: Record<string, Title> = {
   manage_scratchpad: (args) => (args.append === undefined ? "Read the scratchpad" : "Add to the scratchpad"),
 };
 
-// titleOf returns what a call is about, beside its tool's name.
+// titleOf returns the title of a call, shown beside its tool's name.
 export function titleOf(call: Call): ReactNode {
   return titles[call.tool]?.(call.args) ?? "";
 }
@@ -78,7 +79,7 @@ export function titleOf(call: Call): ReactNode {
 // Events have the beginnings of long arguments only.
 const brief = / \[\.\.\. \d+ bytes in all\]$/;
 
-// CallArguments shows all arguments of a call, when somebody wants them.
+// CallArguments shows all arguments of a call on request.
 export function CallArguments(props: { call: Call; taskId: string }) {
   const { call } = props;
   const [open, setOpen] = useState(false);
@@ -87,7 +88,7 @@ export function CallArguments(props: { call: Call; taskId: string }) {
   return (
     <>
       <button type="button" aria-expanded={open} className="min-h-6 text-xs text-accent hover:underline" onClick={() => setOpen(!open)}>
-        {open ? "Hide arguments" : "Arguments"}
+        {`${open ? "Hide" : "Show"} ${call.tool === "shell_exec" ? "command" : "arguments"}`}
       </button>
       {open && (cut ? <StepArguments taskId={props.taskId} stepId={call.stepId} /> : <Arguments of={call.args} />)}
     </>
@@ -102,11 +103,11 @@ export function StepArguments(props: { taskId: string; stepId: string }) {
   const args = useMemo(() => argumentsOf(step?.changedArguments ?? step?.arguments), [step]);
   useProgress("Arguments", step ? 1 : 0, 1);
   if (isPending) return <Skeletons rows={3} />;
-  if (!step) return <Problem error={error ?? new Error("this step is not among those of its task")} retry={() => void refetch()} />;
+  if (!step) return <Problem error={error ?? new Error("Step not found.")} retry={() => void refetch()} />;
   return <Arguments of={args} />;
 }
 
-// Output is what a call's command printed, read when somebody wants it.
+// Output shows the output of a call's command on request.
 export function Output(props: { call: Call }) {
   const { call } = props;
   const [open, setOpen] = useState(call.state === "started");
@@ -115,7 +116,7 @@ export function Output(props: { call: Call }) {
   return (
     <div className="space-y-1">
       <button type="button" aria-expanded={open} className="min-h-6 text-xs text-accent hover:underline" onClick={() => setOpen(!open)}>
-        {open ? "Hide output" : `Output${call.logBytes > 0 ? ` (${call.logBytes} bytes)` : ""}`}
+        {open ? "Hide output" : `Show output${call.logBytes > 0 ? ` (${bytes(call.logBytes)})` : ""}`}
       </button>
       {open && <LogView chunks={chunks} name={`${call.stepId}.log`} label={`Output of step ${call.number}`} className="h-56" />}
     </div>

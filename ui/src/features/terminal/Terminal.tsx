@@ -1,4 +1,5 @@
 import { create, fromBinary, toBinary, type MessageInitShape } from "@bufbuild/protobuf";
+import { useQuery } from "@connectrpc/connect-query";
 import { FitAddon } from "@xterm/addon-fit";
 import { Terminal as Xterm } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
@@ -10,14 +11,15 @@ import { useDark } from "@/app/theme";
 import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
 import { may } from "@/features/session/queries";
+import { NodeService } from "@/gen/deckhand/v1/node_pb";
 import { OpenTerminalRequestSchema, OpenTerminalResponseSchema } from "@/gen/deckhand/v1/terminal_pb";
 import { Outbox } from "./outbox";
 
 const mostInput = 32 << 10; // bytes
 
-// Terminal is a shell in an agent's jail or, for administrators, on the machine
-// itself, which its frame says unmistakably. What it shows may be hostile: it
-// sets no title, no clipboard and no link.
+// Terminal is a shell in an agent's jail or, for admins, on the host, which its frame
+// shows in red. Its output may be hostile: it cannot set the title, the clipboard or
+// links.
 export function Terminal(props: {
   nodeId: string;
   // Whose jail it is in; of the agent's own where unset.
@@ -32,6 +34,7 @@ export function Terminal(props: {
   const { nodeId, taskId, agent, host, onHost } = props;
   const session = useSession();
   const dark = useDark();
+  const node = useQuery(NodeService.method.getNode, { nodeId }, { enabled: host });
   const box = useRef<HTMLDivElement>(null);
   const [ended, setEnded] = useState("");
   const [again, setAgain] = useState(0);
@@ -88,9 +91,9 @@ export function Terminal(props: {
       }
       const { message } = fromBinary(OpenTerminalResponseSchema, new Uint8Array(e.data));
       if (message.case === "output") term.write(message.value);
-      else if (message.case === "ended") setEnded(`It ended: ${message.value.endReason || "exited"} ${message.value.exitCode}`);
+      else if (message.case === "ended") setEnded(`Ended: ${message.value.endReason || "exited"} ${message.value.exitCode}`);
     };
-    socket.onclose = () => setEnded((said) => said || "The connection ended, and the shell with it.");
+    socket.onclose = () => setEnded((said) => said || "Connection closed. The shell has ended.");
     const typed = term.onData((data) => {
       // What is pasted may be longer than a message may be.
       const all = new TextEncoder().encode(data);
@@ -110,32 +113,32 @@ export function Terminal(props: {
   }, [nodeId, taskId, agent, host, again]); // eslint-disable-line -- the theme of an open terminal stays
   return (
     <section
-      aria-label={host ? "Terminal on the machine itself" : `Terminal in the jail of ${props.agent}`}
+      aria-label={host ? "Host terminal" : `Terminal in the jail of ${props.agent}`}
       data-keys="own"
       className={cx("flex h-72 shrink-0 flex-col border-t-4", host ? "border-bad" : "border-accent")}
     >
       <div className={cx("flex items-center gap-3 px-4 py-1 text-xs", host ? "font-semibold text-bad" : "text-dim")}>
         {host ? (
           <>
-            <ServerCrash aria-hidden className="size-4" /> On the machine itself. Nothing else starts there meanwhile. Recorded.
+            <ServerCrash aria-hidden className="size-4" /> Host shell on {node.data?.node?.name ?? nodeId} (root). Tasks are blocked while it is open. Session is recorded.
           </>
         ) : (
-          <>In the jail of {props.agent}. Recorded.</>
+          <>In the jail of {props.agent}. Session is recorded.</>
         )}
         <span role="status" className="min-w-0 flex-1 truncate">
           {ended}
         </span>
         {ended && (
           <Button small onClick={() => setAgain(again + 1)}>
-            Open another
+            Open new terminal
           </Button>
         )}
         {onHost && may(session, "admin") && (
           <Button small onClick={() => onHost(!host)}>
-            {host ? "Jail" : "Host"}
+            {host ? "Switch to jail" : "Switch to host"}
           </Button>
         )}
-        <Button small look="quiet" aria-label="Close the terminal" onClick={props.onClose}>
+        <Button small look="quiet" aria-label="Close terminal" onClick={props.onClose}>
           <X aria-hidden className="size-4" />
         </Button>
       </div>

@@ -62,21 +62,21 @@ export function Deliveries({ trigger }: { trigger: Trigger }) {
         <Problem error={pages.error} retry={() => void pages.refetch()} />
       ) : deliveries.length === 0 ? (
         search.outcome ? (
-          <Empty title={`No delivery was ${search.outcome}`}>Choose another outcome.</Empty>
+          <Empty title="No deliveries match">Choose another outcome.</Empty>
         ) : trigger.createdBy !== session.userName && !may(session, "admin") ? (
           <Empty title="No deliveries to show">
-            What was sent to a trigger is seen by its maker, {trigger.createdBy}, the owner of its agent and administrators.
+            Only {trigger.createdBy}, who created the trigger, the owner of its agent, and admins can see its deliveries.
           </Empty>
         ) : (
           <Empty
-            title="It has not fired yet"
+            title="No deliveries yet"
             command={trigger.kind === TriggerKind.WEBHOOK ? `curl -d '{"hello":"there"}' '${urlOf(trigger.path)}?token=SECRET'` : `deckhand trigger fire ${trigger.name}`}
           >
-            Each firing is kept with what was sent, what was made of it, and its task.
+            Each delivery is recorded here with its request, its prompt and its task.
           </Empty>
         )
       ) : (
-        <Table label="Deliveries" head={["Received", "From", "Outcome", "Task", "Size", ""]}>
+        <Table label="Deliveries" head={["Received", "Source", "Outcome", "Task", "Size", ""]}>
           {deliveries.map((d) => (
             <Row key={d.id} selected={d.id === search.delivery}>
               <Cell>
@@ -123,13 +123,13 @@ function TaskLink({ of }: { of: Delivery }) {
   );
 }
 
-// Detail is one delivery with what was sent and what was made of it.
+// Detail shows one delivery: its request, its outcome and its prompt.
 function Detail({ id, show, again }: { id: string; show: (id?: string) => void; again: () => void }) {
   const query = useQuery(TriggerService.method.getDelivery, { deliveryId: id });
   const replay = useMutation(TriggerService.method.replayDelivery, {
     onSuccess: ({ delivery }) => {
       again();
-      toast.success("It came in once more, marked as a replay.");
+      toast.success("Delivery replayed.");
       show(delivery?.id);
     },
     onError: (e) => toast.error(problemOf(e).message),
@@ -147,17 +147,17 @@ function Detail({ id, show, again }: { id: string; show: (id?: string) => void; 
           <Facts
             of={[
               ["Outcome", <DeliveryBadge key="b" of={d} />],
-              ["Why", d.reason && <Literal text={d.reason} />],
+              ["Reason", d.reason && <Literal text={d.reason} />],
               ["Task", d.taskId && <TaskLink of={d} />],
               ["Received", <Time key="r" at={d.receivedAt} />],
               ["Handled", d.handledAt && <Time at={d.handledAt} />],
-              ["For the time", d.slot && <Time at={d.slot} />],
+              ["Scheduled for", d.slot && <Time at={d.slot} />],
               ["Source", d.source],
               ["Event", d.event && <Literal text={d.event} />],
-              ["By", d.sentBy],
-              ["From", d.address],
-              ["Told apart by", d.key && <Id value={d.key} whole />],
-              ["The same as", d.duplicateOf && <OtherDelivery id={d.duplicateOf} show={show} />],
+              ["Sent by", d.sentBy],
+              ["Address", d.address],
+              ["Deduplication key", d.key && <Id value={d.key} whole />],
+              ["Duplicate of", d.duplicateOf && <OtherDelivery id={d.duplicateOf} show={show} />],
               ["Replay of", d.replayOf && <OtherDelivery id={d.replayOf} show={show} />],
               ["Id", <Id key="i" value={d.id} whole />],
             ]}
@@ -183,7 +183,7 @@ function Detail({ id, show, again }: { id: string; show: (id?: string) => void; 
           )}
           <section aria-label="Body">
             <h3 className="pb-1 text-sm font-semibold">Body, {bytes(d.size)}</h3>
-            {d.body.length > 0 ? <LiteralBlock text={bodyText(d.body)} label="Body" /> : <p className="text-dim">None.</p>}
+            {d.body.length > 0 ? <LiteralBlock text={bodyText(d.body)} label="Body" /> : <p className="text-dim">Empty.</p>}
           </section>
           <div className="flex justify-end">
             <Button busy={replay.isPending} onClick={() => replay.mutate({ deliveryId: d.id })}>

@@ -11,8 +11,8 @@ import { change, settingsOf, settingProblems, verifies, type Settings } from "./
 
 const triggers = createClient(TriggerService, transport);
 
-// EditTrigger changes when a trigger fires, and how what comes to it is proved and
-// told apart. What its page tries on deliveries (filter, mapping, goal) stays.
+// EditTrigger changes when a trigger fires, and how its deliveries are verified and
+// deduplicated. The filter, mapping and goal are changed in Tester.
 export function EditTrigger({ trigger, onClose }: { trigger: Trigger; onClose: () => void }) {
   const refresh = useRefresh(TriggerService);
   const spec = trigger.spec;
@@ -29,7 +29,7 @@ export function EditTrigger({ trigger, onClose }: { trigger: Trigger; onClose: (
   return (
     <FormDialog
       title={`Change ${trigger.name}`}
-      action="Change it"
+      action="Save"
       onClose={onClose}
       run={async () => {
         setTried(true);
@@ -37,32 +37,32 @@ export function EditTrigger({ trigger, onClose }: { trigger: Trigger; onClose: (
         if (wrong) throw new Error(wrong);
         await triggers.updateTrigger({ triggerId: trigger.id, spec: change(spec ? clone(TriggerSpecSchema, spec) : undefined, settings) });
         await refresh();
-        toast.success(`${trigger.name} is changed.`);
+        toast.success("Saved.");
       }}
     >
       {spec?.cron && (
         <div className="grid gap-3 sm:grid-cols-2">
-          {box("schedule", "Schedule", "Minute, hour, day, month, weekday; or @daily and its like.")}
-          {box("timeZone", "Time zone", "Such as Europe/Berlin; empty for UTC.")}
-          <Field label="Runs that no hub was there for">
+          {box("schedule", "Schedule", "Minute, hour, day, month, weekday; or @hourly, @daily, @weekly.")}
+          {box("timeZone", "Time zone", "Such as Europe/Berlin. Defaults to UTC.")}
+          <Field label="Missed runs">
             <Select className="w-full" value={settings.missed} onChange={(e) => set({ missed: e.target.value })}>
-              <option value="">Are made up for once</option>
-              <option value="skip">Are left out</option>
-              <option value="all">Are all made up for, the newest ten</option>
+              <option value="">Run once</option>
+              <option value="skip">Skip</option>
+              <option value="all">Run all (up to 10)</option>
             </Select>
           </Field>
         </div>
       )}
       {spec?.loop && (
         <div className="grid gap-3 sm:grid-cols-3">
-          {box("pause", "Pause after a run", "Such as 90s, 10m or 2h.")}
-          {box("maxRuns", "Stops after", "Runs; empty for no end.")}
-          {box("budget", "Stops at a cost of", "US dollars.")}
+          {box("pause", "Pause between runs", "Such as 90s, 10m or 2h.")}
+          {box("maxRuns", "Maximum runs", "Leave empty for no limit.")}
+          {box("budget", "Budget (USD)", "Total of all runs.")}
         </div>
       )}
       {spec?.webhook && (
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label="Proved by">
+          <Field label="Verification">
             <Select className="w-full" value={settings.verify} onChange={(e) => set({ verify: e.target.value })}>
               {verifies.map((v) => (
                 <option key={v} value={v}>
@@ -71,24 +71,24 @@ export function EditTrigger({ trigger, onClose }: { trigger: Trigger; onClose: (
               ))}
             </Select>
           </Field>
-          {settings.verify === "hmac" && box("signatureHeader", "Header of the signature")}
-          {box("tolerance", "How old it may be", "Of what is signed with a time; empty for 5m.")}
-          {box("dedupeHeader", "Header that tells deliveries apart", "Empty for what the sender uses.")}
-          {box("rate", "Deliveries a minute", "That each hub takes; empty for 600.")}
+          {settings.verify === "hmac" && box("signatureHeader", "Signature header")}
+          {box("tolerance", "Maximum age", "Of deliveries with a signed timestamp. Defaults to 5m.")}
+          {box("dedupeHeader", "Deduplication header", "Defaults to the sender's.")}
+          {box("rate", "Deliveries per minute", "Limit of each hub. Defaults to 600.")}
         </div>
       )}
-      <Field label="While the run before goes on">
+      <Field label="If a run is still active">
         <Select className="w-full" value={settings.overlap} onChange={(e) => set({ overlap: e.target.value })}>
-          <option value="">As its kind does by default</option>
-          <option value="allow">Another starts beside it</option>
-          <option value="skip">Nothing is started</option>
-          <option value="queue">The next one waits for it</option>
-          <option value="replace">It is ended for the next one</option>
+          <option value="">{`Default (${spec?.cron ? "skip" : "run in parallel"})`}</option>
+          <option value="allow">Run in parallel</option>
+          <option value="skip">Skip</option>
+          <option value="queue">Queue</option>
+          <option value="replace">Replace the active run</option>
         </Select>
       </Field>
       <label className="flex min-h-7 items-center gap-2">
-        <input type="checkbox" checked={settings.attended} onChange={(e) => set({ attended: e.target.checked })} /> Somebody watches the inbox: the agent may wait for a
-        person
+        <input type="checkbox" checked={settings.attended} onChange={(e) => set({ attended: e.target.checked })} /> Attended: the agent may wait for answers in the
+        inbox
       </label>
     </FormDialog>
   );

@@ -23,12 +23,12 @@ const triggers = createClient(TriggerService, transport);
 const route = getRouteApi("/shell/triggers/new");
 
 const kinds: [Draft["kind"], string, string][] = [
-  ["webhook", "Webhook", "when something sends a request to its URL"],
-  ["cron", "Schedule", "at times"],
-  ["loop", "Loop", "over and over, with a pause after each run"],
+  ["webhook", "Webhook", "on each request to its URL"],
+  ["cron", "Schedule", "at fixed times"],
+  ["loop", "Loop", "continuously, with a pause between runs"],
 ];
 
-// NewTriggerPage makes a trigger for an agent that there is.
+// NewTriggerPage creates a trigger for an existing agent.
 export function NewTriggerPage() {
   const { agent } = route.useSearch();
   const session = useSession();
@@ -60,7 +60,7 @@ export function NewTriggerPage() {
   if (!may(session, "advanced")) {
     return (
       <Page title="New trigger">
-        <Empty title="Triggers are made by others">Your role does not make triggers. An administrator can give you another one.</Empty>
+        <Empty title={`You need the role "advanced" to create triggers (yours is "${session.role}").`} />
       </Page>
     );
   }
@@ -76,7 +76,7 @@ export function NewTriggerPage() {
         }}
       >
         <fieldset>
-          <legend className="pb-1 text-sm font-medium">It fires</legend>
+          <legend className="pb-1 text-sm font-medium">Kind</legend>
           <div className="space-y-1">
             {kinds.map(([kind, label, when]) => (
               <label key={kind} className="flex min-h-7 items-center gap-2">
@@ -91,7 +91,7 @@ export function NewTriggerPage() {
         </Field>
         <Field label="Agent" problem={problems.agent}>
           <Select className="w-full" value={draft.agent} onChange={(e) => set({ agent: e.target.value })}>
-            <option value="">{agents.isPending ? "Loading …" : "Choose one"}</option>
+            <option value="">{agents.isPending ? "Loading…" : "Choose an agent"}</option>
             {agents.data?.agents.map((a) => (
               <option key={a.id} value={a.name}>
                 {a.name}
@@ -102,7 +102,7 @@ export function NewTriggerPage() {
         {agents.error && <Problem error={agents.error} retry={() => void agents.refetch()} />}
         {draft.kind === "webhook" && (
           <>
-            <Field label="Sender" hint="Says how deliveries are proved and told apart.">
+            <Field label="Sender" hint="Sets how deliveries are verified and deduplicated.">
               <Select className="w-full" value={draft.sender} onChange={(e) => set({ sender: e.target.value })}>
                 {senders.map(({ name, label }) => (
                   <option key={name} value={name}>
@@ -111,10 +111,10 @@ export function NewTriggerPage() {
                 ))}
               </Select>
             </Field>
-            <Field label="Secret" hint="Only where the sender has issued one, as Slack and Stripe do. Otherwise the hub makes it.">
+            <Field label="Secret" hint="Only if the sender issued one, as Slack and Stripe do. Leave empty to generate one.">
               <Input ref={secret} type="password" autoComplete="off" maxLength={500} />
             </Field>
-            <Field label="Filter" hint="CEL that answers whether a delivery starts anything. Empty for all. It can be tried on what comes, later.">
+            <Field label="Filter" hint="CEL expression; only deliveries for which it is true start a run. Leave empty for all. You can test it later.">
               <TextArea rows={2} className="font-mono text-xs" value={draft.filter} onChange={(e) => set({ filter: e.target.value })} maxLength={4000} spellCheck={false} />
             </Field>
           </>
@@ -127,43 +127,43 @@ export function NewTriggerPage() {
             <Field label="Time zone">
               <Input value={draft.timeZone} onChange={(e) => set({ timeZone: e.target.value })} autoComplete="off" maxLength={64} />
             </Field>
-            <Field label="Runs that no hub was there for">
+            <Field label="Missed runs">
               <Select className="w-full" value={draft.missed} onChange={(e) => set({ missed: e.target.value })}>
-                <option value="">Are made up for once</option>
-                <option value="skip">Are left out</option>
-                <option value="all">Are all made up for, the newest ten</option>
+                <option value="">Run once</option>
+                <option value="skip">Skip</option>
+                <option value="all">Run all (up to 10)</option>
               </Select>
             </Field>
           </div>
         )}
         {draft.kind === "loop" && (
           <div className="grid gap-4 sm:grid-cols-3">
-            <Field label="Pause after a run" hint="Such as 90s, 10m or 2h." problem={problems.pause}>
+            <Field label="Pause between runs" hint="Such as 90s, 10m or 2h." problem={problems.pause}>
               <Input value={draft.pause} onChange={(e) => set({ pause: e.target.value })} autoComplete="off" />
             </Field>
-            <Field label="Stops after" hint="Runs; empty for no end." problem={problems.maxRuns}>
+            <Field label="Maximum runs" hint="Leave empty for no limit." problem={problems.maxRuns}>
               <Input inputMode="numeric" value={draft.maxRuns} onChange={(e) => set({ maxRuns: e.target.value })} autoComplete="off" />
             </Field>
-            <Field label="Stops at a cost of" hint="US dollars, of all its runs." problem={problems.budget}>
+            <Field label="Budget (USD)" hint="Total of all runs." problem={problems.budget}>
               <Input inputMode="decimal" value={draft.budget} onChange={(e) => set({ budget: e.target.value })} autoComplete="off" />
             </Field>
           </div>
         )}
-        <Field label="Goal" hint="Empty for the persona's own instructions. {{ }} holds CEL, such as {{ payload.title }}.">
+        <Field label="Goal" hint="Optional: leave empty to follow the persona. {{ }} inserts a CEL expression, such as {{ payload.title }}.">
           <TextArea rows={4} value={draft.goal} onChange={(e) => set({ goal: e.target.value })} maxLength={8000} />
         </Field>
-        <Field label="While the run before goes on">
+        <Field label="If a run is still active">
           <Select className="w-full" value={draft.overlap} onChange={(e) => set({ overlap: e.target.value })}>
-            <option value="">{draft.kind === "webhook" ? "Another starts beside it" : "Nothing is started"}</option>
-            {draft.kind === "webhook" ? <option value="skip">Nothing is started</option> : <option value="allow">Another starts beside it</option>}
-            <option value="queue">The next one waits for it</option>
-            <option value="replace">It is ended for the next one</option>
+            <option value="">{draft.kind === "cron" ? "Skip" : "Run in parallel"}</option>
+            {draft.kind === "cron" ? <option value="allow">Run in parallel</option> : <option value="skip">Skip</option>}
+            <option value="queue">Queue</option>
+            <option value="replace">Replace the active run</option>
           </Select>
         </Field>
         {error !== undefined && <Problem error={error} />}
         <div className="flex gap-2">
           <Button type="submit" look="primary" busy={busy}>
-            Make it
+            Create trigger
           </Button>
           <Link to="/triggers" className="inline-flex min-h-8 items-center px-3 text-dim hover:text-ink">
             Cancel
@@ -174,24 +174,24 @@ export function NewTriggerPage() {
   );
 }
 
-// Made says what the sender is to be given, which is the only time.
+// Made shows the URL and the secret of a new trigger. The secret is shown only here.
 function Made({ of, sender }: { of: CreateTriggerResponse; sender: string }) {
   const t = of.trigger;
   if (!t) return null;
   return (
-    <Page title={`${t.name} is there`}>
+    <Page title={`Trigger ${t.name} created`}>
       <div className="max-w-2xl space-y-4">
         {t.path && (
           <div className="space-y-1">
-            <p className="text-sm font-medium">Its URL</p>
+            <p className="text-sm font-medium">URL</p>
             <Id value={urlOf(t.path)} whole />
           </div>
         )}
         {of.secret && (
           <div className="space-y-1 rounded-md border border-warn bg-panel p-3">
-            <p className="text-sm font-medium">Its secret, which the sender is to be given</p>
+            <p className="text-sm font-medium">Secret (give it to the sender)</p>
             <Id value={of.secret} whole className="break-all" />
-            <p className="text-xs text-warn">It is shown only this once.</p>
+            <p className="text-xs text-warn">You will not see this again.</p>
           </div>
         )}
         {of.secret && sender === "json" && (
@@ -202,7 +202,7 @@ function Made({ of, sender }: { of: CreateTriggerResponse; sender: string }) {
         )}
         {t.nextRuns.length > 0 && (
           <div className="space-y-1">
-            <p className="text-sm font-medium">Its next runs</p>
+            <p className="text-sm font-medium">Next runs</p>
             <NextRuns of={t} />
           </div>
         )}
@@ -211,7 +211,7 @@ function Made({ of, sender }: { of: CreateTriggerResponse; sender: string }) {
           params={{ trigger: t.name }}
           className="inline-flex min-h-8 items-center rounded-md bg-accent px-3 font-medium text-accent-ink"
         >
-          Open it
+          Open trigger
         </Link>
       </div>
     </Page>

@@ -15,8 +15,8 @@ import { absolute, millis } from "@/components/Time";
 import { TriggerService, TriggerSpecSchema, type TestTriggerResponse, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
 import { deliveryLooks, mappingText, parseMapping } from "./words";
 
-// Tester tries a filter, a mapping and a goal on a delivery that came, or on a
-// body that is given, and starts nothing. What proves good can be kept.
+// Tester tests a filter, a mapping and a goal on a stored delivery or a custom body,
+// without starting anything, and saves them.
 export function Tester({ trigger }: { trigger: Trigger }) {
   const queries = useQueryClient();
   const recent = useQuery(TriggerService.method.listDeliveries, { triggerId: trigger.id, pageSize: 50 });
@@ -30,7 +30,7 @@ export function Tester({ trigger }: { trigger: Trigger }) {
   const test = useMutation(TriggerService.method.testTrigger);
   const update = useMutation(TriggerService.method.updateTrigger, {
     onSuccess: async () => {
-      toast.success(`${trigger.name} does this from now on.`);
+      toast.success("Saved.");
       await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: TriggerService.typeName }] });
     },
   });
@@ -61,14 +61,14 @@ export function Tester({ trigger }: { trigger: Trigger }) {
           });
         }}
       >
-        <Field label="What came">
+        <Field label="Test delivery">
           <Select className="w-full" value={deliveryId} onChange={(e) => setChosen(e.target.value)}>
             {stored.map((d) => (
               <option key={d.id} value={d.id}>
                 {line(d.event || d.source)}, {deliveryLooks[d.state]?.word}, {absolute(millis(d.receivedAt) ?? 0)}
               </option>
             ))}
-            <option value="">A body of my own</option>
+            <option value="">Custom body</option>
           </Select>
         </Field>
         {!deliveryId && (
@@ -76,40 +76,40 @@ export function Tester({ trigger }: { trigger: Trigger }) {
             <TextArea rows={6} className="font-mono text-xs" value={body} onChange={(e) => setBody(e.target.value)} spellCheck={false} />
           </Field>
         )}
-        <Field label="Filter" hint="CEL that answers whether it starts anything, such as payload.action == 'opened'. Empty for all.">
+        <Field label="Filter" hint="CEL expression; only deliveries for which it is true start a run, such as payload.action == 'opened'. Leave empty for all.">
           <TextArea rows={2} className="font-mono text-xs" value={filter} onChange={(e) => setFilter(e.target.value)} maxLength={4000} spellCheck={false} />
         </Field>
         <Field
           label="Mapping"
-          hint="One name = CEL a line, such as title = payload.pull_request.title"
+          hint="One name = CEL per line, such as title = payload.pull_request.title"
           problem={typeof parsed === "string" ? parsed : undefined}
         >
           <TextArea rows={4} className="font-mono text-xs" value={mapping} onChange={(e) => setMapping(e.target.value)} spellCheck={false} />
         </Field>
-        <Field label="Goal" hint="{{ }} holds CEL, whose value stands in its place as data. Empty for the persona's own instructions.">
+        <Field label="Goal" hint="Optional: leave empty to follow the persona. {{ }} inserts the value of a CEL expression as data.">
           <TextArea rows={4} className="font-mono text-xs" value={goal} onChange={(e) => setGoal(e.target.value)} maxLength={8000} spellCheck={false} />
         </Field>
         <div className="flex flex-wrap gap-2">
           <Button type="submit" look="primary" busy={test.isPending} disabled={typeof parsed === "string"}>
-            Try it
+            Test
           </Button>
           <Button
             disabled={!changed || typeof parsed === "string"}
             busy={update.isPending}
             onClick={() => update.mutate({ triggerId: trigger.id, spec: spec() })}
           >
-            Keep these
+            Save
           </Button>
         </div>
         {update.error && <Problem error={update.error} />}
       </form>
-      <section aria-label="What would become of it" aria-live="polite" className="min-w-0">
+      <section aria-label="Test result" aria-live="polite" className="min-w-0">
         {test.error ? (
           <Problem error={test.error} />
         ) : test.data ? (
           <Verdict of={test.data} />
         ) : (
-          <p className="text-dim">Try it, and what would become of the delivery is shown here. Nothing is started.</p>
+          <p className="text-dim">The result of the test appears here. A test starts nothing.</p>
         )}
       </section>
     </div>
@@ -122,11 +122,11 @@ function Verdict({ of }: { of: TestTriggerResponse }) {
     <div className="space-y-3">
       <Facts
         of={[
-          ["It would be", <Badge key="b" tone={look.tone} dot>{look.word}</Badge>],
-          ["Why", of.reason && <Literal text={of.reason} />],
+          ["Outcome", <Badge key="b" tone={look.tone} dot>{look.word}</Badge>],
+          ["Reason", of.reason && <Literal text={of.reason} />],
           ["Event", of.event && <Literal text={of.event} />],
-          ["Told apart by", of.key && <Id value={of.key} whole />],
-          ["One at a time with", of.flight && <Literal text={of.flight} />],
+          ["Deduplication key", of.key && <Id value={of.key} whole />],
+          ["Concurrency key", of.flight && <Literal text={of.flight} />],
         ]}
       />
       {of.mapped && Object.keys(of.mapped).length > 0 && (

@@ -18,12 +18,12 @@ const triggers = createClient(TriggerService, transport);
 type Act = "fire" | "edit" | "disable" | "rotate" | "delete";
 
 const keeps: [seconds: number, words: string][] = [
-  [86_400, "for a day"],
-  [604_800, "for 7 days"],
-  [0, "not any more"],
+  [86_400, "24 hours"],
+  [604_800, "7 days"],
+  [0, "not at all"],
 ];
 
-// TriggerActions are what people do to a trigger.
+// TriggerActions are the buttons of a trigger.
 export function TriggerActions({ trigger }: { trigger: Trigger }) {
   const queries = useQueryClient();
   const navigate = useNavigate();
@@ -39,7 +39,7 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
   const enable = async () => {
     try {
       await triggers.enableTrigger({ triggerId });
-      toast.success(`${trigger.name} is enabled.`, {
+      toast.success(`${trigger.name} enabled.`, {
         action: { label: "Undo", onClick: () => void triggers.disableTrigger({ triggerId }).then(anew) },
       });
       await anew();
@@ -79,13 +79,13 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
           setGoal("");
           await anew();
           const taskId = delivery?.taskId;
-          toast.success(`${trigger.name} was fired.`, {
-            action: taskId ? { label: "Open the task", onClick: () => void navigate({ to: "/tasks/$task", params: { task: taskId } }) } : undefined,
+          toast.success(`${trigger.name} fired.`, {
+            action: taskId ? { label: "Open task", onClick: () => void navigate({ to: "/tasks/$task", params: { task: taskId } }) } : undefined,
           });
         }}
       >
         <p>{trigger.agentName} starts a run now.</p>
-        <Field label="Goal" hint="Empty for the trigger's own.">
+        <Field label="Goal" hint="Optional: leave empty for the trigger's own goal.">
           <TextArea rows={3} value={goal} onChange={(e) => setGoal(e.target.value)} maxLength={8000} />
         </Field>
       </Confirm>
@@ -98,15 +98,15 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
         run={async (reason) => {
           await triggers.disableTrigger({ triggerId, reason });
           await anew();
-          toast.success(`${trigger.name} is disabled.`, { action: { label: "Undo", onClick: () => void enable() } });
+          toast.success(`${trigger.name} disabled.`, { action: { label: "Undo", onClick: () => void enable() } });
         }}
       >
-        <p>It fires no more until somebody enables it. What it has started goes on.</p>
+        <p>It does not fire until somebody enables it. Running tasks continue.</p>
       </Confirm>
       <Confirm
         open={act === "rotate"}
         onClose={close}
-        title={`Another secret for ${trigger.name}`}
+        title={`Rotate the secret of ${trigger.name}`}
         action="Rotate"
         run={async () => {
           const answer = await triggers.rotateTriggerSecret({ triggerId, keep: { seconds: BigInt(keep) } });
@@ -114,8 +114,8 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
           await anew();
         }}
       >
-        <p>The sender is to be given the new secret.</p>
-        <Field label="The one it has now counts">
+        <p>Give the new secret to the sender.</p>
+        <Field label="Accept the current secret for another">
           <Select value={keep} onChange={(e) => setKeep(Number(e.target.value))}>
             {keeps.map(([n, words]) => (
               <option key={n} value={n}>
@@ -136,13 +136,13 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
           await triggers.deleteTrigger({ triggerId });
           await navigate({ to: "/triggers" });
           await anew();
-          toast.success(`${trigger.name} is deleted.`);
+          toast.success(`${trigger.name} deleted.`);
         }}
       >
-        <p>It never fires again, and its URL answers 404. Its deliveries stay for as long as they are kept.</p>
+        <p>It never fires again, and its URL returns 404. Its deliveries stay until their retention ends.</p>
       </Confirm>
       {secret && (
-        <Secret title={`The new secret of ${trigger.name}`} secret={secret} hint="Give it to the sender." onClose={() => setSecret("")} />
+        <Secret title={`New secret of ${trigger.name}`} secret={secret} hint="Give it to the sender." onClose={() => setSecret("")} />
       )}
     </>
   );

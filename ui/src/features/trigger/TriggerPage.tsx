@@ -23,8 +23,8 @@ const route = getRouteApi("/shell/triggers/$trigger");
 const tab =
   "-mb-px min-h-8 border-b-2 border-transparent px-3 text-dim data-[state=active]:border-accent data-[state=active]:text-ink";
 
-// TriggerPage is one trigger: what it does, what came of it, and what would come
-// of other expressions.
+// TriggerPage shows one trigger: its settings, its deliveries, and a test of its
+// expressions.
 export function TriggerPage() {
   const { trigger: id } = route.useParams();
   const search = route.useSearch();
@@ -61,13 +61,13 @@ export function TriggerPage() {
             onValueChange={(t) => void navigate({ search: (s) => ({ ...s, tab: t === "try" ? "try" : undefined }) })}
             className="pt-6"
           >
-            <Tabs.List aria-label="Parts" className="mb-3 flex gap-1 border-b">
+            <Tabs.List aria-label="Trigger views" className="mb-3 flex gap-1 border-b">
               <Tabs.Trigger value="deliveries" className={tab}>
                 Deliveries
               </Tabs.Trigger>
               {advanced && (
                 <Tabs.Trigger value="try" className={tab}>
-                  Try expressions
+                  Test expressions
                 </Tabs.Trigger>
               )}
             </Tabs.List>
@@ -92,10 +92,10 @@ function About({ trigger: t }: { trigger: Trigger }) {
     <Facts
       of={[
         ["State", <TriggerBadge key="s" of={t} />],
-        ["Why", t.reason],
+        ["Reason", t.reason],
         ["Held by", t.held],
         [
-          "Starts",
+          "Agent",
           <Link key="a" to="/agents/$agent" params={{ agent: t.agentName }} className="text-accent hover:underline">
             {t.agentName}
           </Link>,
@@ -103,15 +103,15 @@ function About({ trigger: t }: { trigger: Trigger }) {
         ["Kind", `${kinds[t.kind]}: ${whenOf(t)}`],
         ["URL", t.path && <Id value={urlOf(t.path)} whole />],
         ["Secret ends in", t.secretEndsIn && <code>{t.secretEndsIn}</code>],
-        ["Its last secret counts until", t.oldSecretUntil && <Time at={t.oldSecretUntil} />],
+        ["Previous secret valid until", t.oldSecretUntil && <Time at={t.oldSecretUntil} />],
         ["Next runs", t.nextRuns.length > 0 && <NextRuns of={t} />],
-        ["While the run before goes on", spec?.overlap || "the kind's own"],
+        ["If a run is still active", spec?.overlap || `default (${spec?.cron ? "skip" : "allow"})`],
         ["Missed runs", spec?.cron && (spec.cron.missed || "once")],
-        ["Goal", <Prose key="g" text={spec?.goal || "Its persona's own instructions"} />],
+        ["Goal", <Prose key="g" text={spec?.goal || "(no goal given: follows its persona)"} />],
         ["Filter", spec?.filter && <Prose className="font-mono text-xs break-all" text={spec.filter} />],
-        ["Runs since it was enabled", String(t.runs)],
-        ["Stops after", spec?.loop?.maxRuns ? `${spec.loop.maxRuns} runs` : ""],
-        ["Stops at a cost of", spec?.loop && dollars(spec.loop.budgetMicros ?? 10_000_000n)],
+        ["Runs since enabled", String(t.runs)],
+        ["Maximum runs", spec?.loop?.maxRuns ? `${spec.loop.maxRuns}` : ""],
+        ["Budget", spec?.loop && dollars(spec.loop.budgetMicros ?? 10_000_000n)],
         [
           "Last task",
           t.lastTaskId && (
@@ -120,7 +120,7 @@ function About({ trigger: t }: { trigger: Trigger }) {
             </Link>
           ),
         ],
-        ["Made", <span key="c">by {t.createdBy}, <Time at={t.createdAt} /></span>],
+        ["Created", <span key="c">by {t.createdBy}, <Time at={t.createdAt} /></span>],
         ["Id", <Id key="i" value={t.id} />],
       ]}
     />

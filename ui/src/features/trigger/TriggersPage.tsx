@@ -23,8 +23,7 @@ import { kinds, whenOf } from "./words";
 
 const route = getRouteApi("/shell/triggers");
 
-// TriggersPage lists what starts agents, when it does so next, and what came of
-// the last time.
+// TriggersPage lists the triggers, with their next runs and last deliveries.
 export function TriggersPage() {
   const { agent } = route.useSearch();
   const navigate = route.useNavigate();
@@ -32,7 +31,7 @@ export function TriggersPage() {
   const session = useSession();
   const advanced = may(session, "advanced");
   // Others' deliveries may be there, and are not shown.
-  const none = (t: Trigger) => (t.createdBy === session.userName || may(session, "admin") ? "none yet" : "none to show");
+  const none = (t: Trigger) => (t.createdBy === session.userName || may(session, "admin") ? "none yet" : "not visible to you");
   const create = () => void anywhere({ to: "/triggers/new", search: { agent } });
   useShortcut("n", "New trigger", "Triggers", create, advanced);
   const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
@@ -78,14 +77,14 @@ export function TriggersPage() {
         <Problem error={pages.error} retry={() => void pages.refetch()} />
       ) : triggers.length === 0 ? (
         agent ? (
-          <Empty title={`Nothing starts ${agent} but people`}>Clear the filter, or make a trigger for it.</Empty>
+          <Empty title={`${agent} has no triggers`}>Clear the filter, or create a trigger.</Empty>
         ) : (
-          <Empty title="No trigger yet" command="deckhand trigger create nightly --agent log-triage --cron '0 6 * * *'">
-            A trigger starts an agent without a person: by a webhook, on a schedule, or over and over.
+          <Empty title="No triggers yet" command="deckhand trigger create nightly --agent log-triage --cron '0 6 * * *'">
+            A trigger starts an agent automatically: on a webhook, on a schedule, or continuously.
           </Empty>
         )
       ) : (
-        <Table label="Triggers" head={["Trigger", "Agent", "Waits for", "State", "Next runs", "Last delivery"]}>
+        <Table label="Triggers" head={["Trigger", "Agent", "Fires on", "State", "Next runs", "Last delivery"]}>
           {triggers.map((t) => (
             <Row key={t.id}>
               <Cell>

@@ -41,21 +41,21 @@ export const emptyDraft = (agent: string, timeZone: string): Draft => ({
 
 export type Problems = Partial<Record<keyof Draft, string>>;
 
-// problemsOf says what the hub would not take, by field.
+// problemsOf returns what is invalid, by field.
 export function problemsOf(d: Draft): Problems {
   const problems: Problems = {};
-  if (!/^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/.test(d.name)) problems.name = "lower-case letters, digits and dashes, beginning with a letter";
-  if (!d.agent) problems.agent = "choose the agent that it starts";
+  if (!/^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/.test(d.name)) problems.name = "Use lower-case letters, digits and dashes, starting with a letter.";
+  if (!d.agent) problems.agent = "Choose an agent.";
   if (d.kind === "cron") {
     const fields = d.schedule.trim();
     if (!/^@(hourly|daily|midnight|weekly|monthly|yearly|annually)$/.test(fields) && fields.split(/\s+/).length !== 5) {
-      problems.schedule = "five fields (minute, hour, day, month, weekday), or @daily and its like";
+      problems.schedule = "Enter five fields (minute, hour, day, month, weekday), or @daily or similar.";
     }
   }
   if (d.kind === "loop") {
-    if (!parseDuration(d.pause)) problems.pause = "a length of time, such as 90s, 10m or 2h";
-    if (d.maxRuns && !/^\d{1,9}$/.test(d.maxRuns)) problems.maxRuns = "a whole number, or empty for no end";
-    if (!/^\d+(\.\d{1,6})?$/.test(d.budget)) problems.budget = "US dollars, such as 10 or 2.50";
+    if (!parseDuration(d.pause)) problems.pause = "Enter a duration, such as 90s, 10m or 2h.";
+    if (d.maxRuns && !/^\d{1,9}$/.test(d.maxRuns)) problems.maxRuns = "Enter a whole number, or leave empty for no limit.";
+    if (!/^\d+(\.\d{1,6})?$/.test(d.budget)) problems.budget = "Enter an amount in US dollars, such as 10 or 2.50.";
   }
   return problems;
 }

@@ -31,7 +31,7 @@ export function DeliveryBadge({ of }: { of: Delivery }) {
 
 // NextRuns are the times at which a trigger fires next, in the reader's zone.
 export function NextRuns({ of }: { of: Trigger }) {
-  if (of.nextRuns.length === 0) return <span className="text-dim">none planned</span>;
+  if (of.nextRuns.length === 0) return <span className="text-dim">none</span>;
   return (
     <ol className="space-y-0.5">
       {of.nextRuns.map((at, i) => (

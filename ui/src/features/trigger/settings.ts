@@ -51,23 +51,23 @@ export function settingsOf(t: Trigger): Settings {
   };
 }
 
-// settingProblems says what the hub would not take, by field.
+// settingProblems returns what is invalid, by field.
 export function settingProblems(s: Settings, t: Trigger): Partial<Record<keyof Settings, string>> {
   const problems: Partial<Record<keyof Settings, string>> = {};
-  const span = "a length of time, such as 90s, 10m or 2h";
+  const span = "Enter a duration, such as 90s, 10m or 2h.";
   if (t.spec?.cron && !/^@(hourly|daily|midnight|weekly|monthly|yearly|annually)$/.test(s.schedule.trim()) && s.schedule.trim().split(/\s+/).length !== 5) {
-    problems.schedule = "five fields (minute, hour, day, month, weekday), or @daily and its like";
+    problems.schedule = "Enter five fields (minute, hour, day, month, weekday), or @daily or similar.";
   }
   if (t.spec?.loop) {
     if (s.pause && !parseDuration(s.pause)) problems.pause = span;
-    if (s.maxRuns && !/^\d{1,9}$/.test(s.maxRuns)) problems.maxRuns = "a whole number, or empty for no end";
-    if (s.budget && !/^\d+(\.\d{1,6})?$/.test(s.budget)) problems.budget = "US dollars, such as 10 or 2.50";
+    if (s.maxRuns && !/^\d{1,9}$/.test(s.maxRuns)) problems.maxRuns = "Enter a whole number, or leave empty for no limit.";
+    if (s.budget && !/^\d+(\.\d{1,6})?$/.test(s.budget)) problems.budget = "Enter an amount in US dollars, such as 10 or 2.50.";
   }
   if (t.spec?.webhook) {
     if (s.tolerance && !parseDuration(s.tolerance)) problems.tolerance = span;
-    if (!/^[A-Za-z0-9-]{0,100}$/.test(s.dedupeHeader)) problems.dedupeHeader = "the name of a header";
-    if (!/^[A-Za-z0-9-]{0,100}$/.test(s.signatureHeader)) problems.signatureHeader = "the name of a header";
-    if (s.rate && !/^\d{1,6}$/.test(s.rate)) problems.rate = "a whole number, or empty";
+    if (!/^[A-Za-z0-9-]{0,100}$/.test(s.dedupeHeader)) problems.dedupeHeader = "Enter the name of a header.";
+    if (!/^[A-Za-z0-9-]{0,100}$/.test(s.signatureHeader)) problems.signatureHeader = "Enter the name of a header.";
+    if (s.rate && !/^\d{1,6}$/.test(s.rate)) problems.rate = "Enter a whole number, or leave empty.";
   }
   return problems;
 }

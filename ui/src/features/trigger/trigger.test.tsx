@@ -38,14 +38,14 @@ describe("words", () => {
     expect(parseMapping(mappingText({ a: "payload.b", c: "1" }))).toEqual({ a: "payload.b", c: "1" });
   });
   it("say what a trigger waits for", () => {
-    expect(whenOf(trigger())).toBe("a request, proved by github");
+    expect(whenOf(trigger())).toBe("webhook request (verified by github)");
     expect(whenOf(trigger({ kind: TriggerKind.CRON, spec: { cron: { schedule: "0 6 * * *" } } }))).toBe("0 6 * * * UTC");
     expect(whenOf(trigger({ kind: TriggerKind.LOOP, spec: { loop: { pause: { seconds: 600n } } } }))).toBe("10 min 0 s after each run");
   });
   it("show a body as text, whatever it is", () => {
     expect(bodyText(new TextEncoder().encode('{"a":1}'))).toBe('{\n  "a": 1\n}');
     expect(bodyText(new TextEncoder().encode("a=1&b=2"))).toBe("a=1&b=2");
-    expect(bodyText(new Uint8Array([0xff, 0xfe]))).toBe("2 bytes that are no text");
+    expect(bodyText(new Uint8Array([0xff, 0xfe]))).toBe("2 bytes of binary data");
   });
   it("leave out of an address what they do not know", () => {
     expect(parseTriggerSearch({ outcome: "nonsense", tab: 4 })).toEqual({ tab: undefined, outcome: undefined, delivery: undefined });
@@ -130,7 +130,7 @@ describe("the list", () => {
       r.service(TriggerService, { listTriggers: () => ({}) });
       r.service(AgentService, { listAgents: () => ({}) });
     });
-    expect(await screen.findByText("No trigger yet")).toBeTruthy();
+    expect(await screen.findByText("No triggers yet")).toBeTruthy();
   });
   it("asks once for the last delivery of all, and alone for none that had one lately", async () => {
     const asked: string[] = [];
@@ -170,7 +170,7 @@ describe("a trigger", () => {
     };
     showPage("/triggers/on-push", triggerRoutes, others, "advanced");
     expect(await screen.findByText("No deliveries to show")).toBeTruthy();
-    expect(screen.getByText(/seen by its maker, bob/)).toBeTruthy();
+    expect(screen.getByText(/Only bob, who created the trigger/)).toBeTruthy();
   });
 
   // Listed, filtered by outcome, in pages.
@@ -211,14 +211,14 @@ describe("a trigger", () => {
     const user = userEvent.setup();
     const filter = await screen.findByLabelText("Filter");
     await screen.findByRole("option", { name: /^push, started/ });
-    expect((screen.getByRole("button", { name: "Keep these" }) as HTMLButtonElement).disabled).toBe(true);
+    expect((screen.getByRole("button", { name: "Save" }) as HTMLButtonElement).disabled).toBe(true);
     await user.clear(filter);
     await user.type(filter, "payload.b");
-    await user.click(screen.getByRole("button", { name: "Try it" }));
+    await user.click(screen.getByRole("button", { name: "Test" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("test", "delivery_2", "payload.b", { title: "payload.title" }, "Look at {{ title }}"));
     expect((await screen.findByLabelText("Prompt")).textContent).toBe("Look at hello");
     expect(screen.getByLabelText("Mapped").textContent).toContain('"title": "hello"');
-    await user.click(screen.getByRole("button", { name: "Keep these" }));
+    await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("update", "payload.b", "github", 0));
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
@@ -228,7 +228,7 @@ describe("a trigger", () => {
     const mapping = await screen.findByLabelText("Mapping");
     await userEvent.type(mapping, "{enter}nonsense");
     expect(await screen.findByText('"nonsense" is not of the form name = CEL')).toBeTruthy();
-    expect((screen.getByRole("button", { name: "Try it" }) as HTMLButtonElement).disabled).toBe(true);
+    expect((screen.getByRole("button", { name: "Test" }) as HTMLButtonElement).disabled).toBe(true);
   });
 
   // Fired with a goal of one's own; another secret, shown once.
@@ -246,7 +246,7 @@ describe("a trigger", () => {
     await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Rotate" }));
     expect(await screen.findByText("s3cret")).toBeTruthy();
     expect(calls).toHaveBeenCalledWith("rotate", 86_400n);
-    await user.click(screen.getByRole("button", { name: "I have kept it" }));
+    await user.click(screen.getByRole("button", { name: "I have saved it" }));
     await waitFor(() => expect(screen.queryByText("s3cret")).toBeNull());
 
     await user.click(screen.getByRole("button", { name: "Delete" }));
@@ -260,12 +260,12 @@ describe("a trigger", () => {
     showPage("/triggers/hook", triggerRoutes, services({ spec: { filter: "payload.b", webhook: { verify: "github" } } }, calls));
     const user = userEvent.setup();
     await user.click(await screen.findByRole("button", { name: "Change" }));
-    await user.type(screen.getByLabelText("Deliveries a minute"), "many");
-    await user.click(screen.getByRole("button", { name: "Change it" }));
-    expect((await screen.findAllByText("a whole number, or empty")).length).toBeGreaterThan(0);
-    await user.clear(screen.getByLabelText("Deliveries a minute"));
-    await user.type(screen.getByLabelText("Deliveries a minute"), "30");
-    await user.click(screen.getByRole("button", { name: "Change it" }));
+    await user.type(screen.getByLabelText("Deliveries per minute"), "many");
+    await user.click(screen.getByRole("button", { name: "Save" }));
+    expect((await screen.findAllByText("Enter a whole number, or leave empty.")).length).toBeGreaterThan(0);
+    await user.clear(screen.getByLabelText("Deliveries per minute"));
+    await user.type(screen.getByLabelText("Deliveries per minute"), "30");
+    await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("update", "payload.b", "github", 30));
   });
 
@@ -281,7 +281,7 @@ describe("a new one", () => {
     const calls = vi.fn();
     const { container } = showPage("/triggers/new?agent=walker", triggerRoutes, services({}, calls));
     const user = userEvent.setup();
-    await user.click(await screen.findByRole("button", { name: "Make it" }));
+    await user.click(await screen.findByRole("button", { name: "Create trigger" }));
     expect(calls).not.toHaveBeenCalledWith("create", expect.anything(), expect.anything(), expect.anything(), expect.anything());
     const name = screen.getByLabelText("Name");
     expect(name.getAttribute("aria-invalid")).toBe("true");
@@ -290,7 +290,7 @@ describe("a new one", () => {
     expect(typed.getAttribute("autocomplete")).toBe("off");
     await user.type(typed, "issued");
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
-    await user.click(screen.getByRole("button", { name: "Make it" }));
+    await user.click(screen.getByRole("button", { name: "Create trigger" }));
     expect(await screen.findByText("made-by-the-hub")).toBeTruthy();
     expect(calls).toHaveBeenCalledWith("create", "on-push", "github", "walker", "issued");
     expect(screen.getByText("http://localhost:3000/webhooks/trigger_1")).toBeTruthy();

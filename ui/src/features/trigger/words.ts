@@ -17,7 +17,7 @@ export const triggerLooks: Record<TriggerState, Look> = {
   [TriggerState.UNSPECIFIED]: { word: "unknown", tone: "neutral" },
   [TriggerState.ENABLED]: { word: "enabled", tone: "good" },
   [TriggerState.DISABLED]: { word: "disabled", tone: "neutral" },
-  [TriggerState.TRIPPED]: { word: "stopped by its limit", tone: "bad" },
+  [TriggerState.TRIPPED]: { word: "tripped: limit reached", tone: "bad" },
 };
 
 export const deliveryLooks: Record<DeliveryState, Look> = {
@@ -67,13 +67,13 @@ export function parseDuration(value: string): { seconds: bigint } | undefined {
 
 const length = (d: Duration | undefined, none: string) => (d ? duration(Number(d.seconds) * 1000) : none);
 
-// whenOf says in a few words what a trigger waits for.
+// whenOf describes when a trigger fires.
 export function whenOf(t: Trigger): string {
   const spec = t.spec;
-  if (t.kind === TriggerKind.WEBHOOK) return `a request${spec?.webhook?.verify ? `, proved by ${spec.webhook.verify}` : ""}`;
+  if (t.kind === TriggerKind.WEBHOOK) return `webhook request${spec?.webhook?.verify ? ` (verified by ${spec.webhook.verify})` : ""}`;
   if (t.kind === TriggerKind.CRON) return `${spec?.cron?.schedule ?? ""} ${spec?.cron?.timeZone || "UTC"}`;
   if (t.kind === TriggerKind.LOOP) return `${length(spec?.loop?.pause, "1 min")} after each run`;
-  return "a person";
+  return "manual start";
 }
 
 // mappingText writes a mapping for people to edit: one "name = CEL" a line.
@@ -102,7 +102,7 @@ export function bodyText(body: Uint8Array): string {
   try {
     raw = new TextDecoder("utf-8", { fatal: true }).decode(body);
   } catch {
-    return `${body.length} bytes that are no text`;
+    return `${body.length} bytes of binary data`;
   }
   try {
     return JSON.stringify(JSON.parse(raw), null, 2);

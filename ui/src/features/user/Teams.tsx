@@ -53,8 +53,8 @@ export function Teams(props: { making: boolean; onMade: () => void }) {
   return (
     <>
       {all.length === 0 ? (
-        <Empty title="No team yet" command="deckhand team create operators --role advanced">
-          Whoever is in a team has at least its role.
+        <Empty title="No teams yet" command="deckhand team create operators --role advanced">
+          Members of a team have at least its role.
         </Empty>
       ) : (
         <Table label="Teams" head={["Name", "Role", "Members", ...(admin ? [""] : [])]}>
@@ -83,7 +83,7 @@ export function Teams(props: { making: boolean; onMade: () => void }) {
                           <button
                             type="button"
                             className="grid size-6 place-items-center text-dim hover:text-bad"
-                            aria-label={`Take ${name} out of ${t.name}`}
+                            aria-label={`Remove ${name} from ${t.name}`}
                             onClick={() => void change(() => teams.removeTeamMember({ teamId: t.id, userId: name }))}
                           >
                             <X aria-hidden className="size-3" />
@@ -94,7 +94,7 @@ export function Teams(props: { making: boolean; onMade: () => void }) {
                     {admin && others.length > 0 && (
                       <li>
                         <Select
-                          aria-label={`Put somebody into ${t.name}`}
+                          aria-label={`Add a member to ${t.name}`}
                           value=""
                           onChange={(e) => void change(() => teams.addTeamMember({ teamId: t.id, userId: e.target.value }))}
                         >
@@ -148,7 +148,7 @@ function NewTeam(props: { onClose: () => void }) {
   return (
     <FormDialog
       title="New team"
-      action="Make"
+      action="Create team"
       ready={name.trim() !== ""}
       run={async () => {
         await teams.createTeam({ name: name.trim(), role });
@@ -159,7 +159,7 @@ function NewTeam(props: { onClose: () => void }) {
       <Field label="Name">
         <Input autoFocus value={name} maxLength={100} onChange={(e) => setName(e.target.value)} />
       </Field>
-      <Field label="Role" hint="Whoever is in it has at least this.">
+      <Field label="Role" hint="Members have at least this role.">
         <RoleSelect value={role} onChange={(e) => setRole(e.target.value)} />
       </Field>
     </FormDialog>

@@ -26,13 +26,13 @@ import { RoleSelect } from "./roles";
 
 const tokens = createClient(TokenService, transport);
 
-// lifetimes are for how long a token can be used, in days; 0 for ever.
+// lifetimes are the choices of a token's lifetime, in days; 0 for no expiry.
 const lifetimes: [days: number, word: string][] = [
-  [1, "A day"],
+  [1, "1 day"],
   [30, "30 days"],
   [90, "90 days"],
-  [365, "A year"],
-  [0, "For ever"],
+  [365, "1 year"],
+  [0, "No expiry"],
 ];
 
 // servicesOf reads names of services, apart by commas or spaces.
@@ -50,11 +50,11 @@ export function Tokens(props: { all: boolean; making: boolean; onMade: () => voi
   return (
     <>
       {shown.length === 0 ? (
-        <Empty title="No token" command="deckhand token create ci --role basic --ttl 720h">
-          Programs call the hub with tokens, as the people whose they are.
+        <Empty title="No tokens yet" command="deckhand token create ci --role basic --ttl 720h">
+          Programs call the hub with a token, on behalf of its owner.
         </Empty>
       ) : (
-        <Table label="Tokens" head={["Name", "Of", "May", "Made", "Last used", "Expires", ""]}>
+        <Table label="Tokens" head={["Name", "Owner", "Access", "Created", "Last used", "Expires", ""]}>
           {shown.map((t) => (
             <Row key={t.id}>
               <Cell className="font-medium">{t.name}</Cell>
@@ -88,7 +88,7 @@ export function Tokens(props: { all: boolean; making: boolean; onMade: () => voi
         <Secret
           title={`Token ${secret.name}`}
           secret={secret.secret}
-          hint="Give it to the program that is to call, for example in DECKHAND_TOKEN."
+          hint="Set it in the program that uses it, for example as DECKHAND_TOKEN."
           onClose={() => setSecret(undefined)}
         />
       )}
@@ -103,16 +103,16 @@ export function Tokens(props: { all: boolean; making: boolean; onMade: () => voi
           await refresh();
         }}
       >
-        <p>It ends within two seconds, with the sessions that were made with it. That cannot be taken back.</p>
+        <p>It stops working within two seconds, and its sessions end. This cannot be undone.</p>
       </Confirm>
     </>
   );
 }
 
 function scope(t: Token): string {
-  if (t.kind === TokenKind.WORKER) return "a worker's part";
-  const what = t.role ? `at most ${t.role}` : "all that its user may";
-  return t.readOnly ? `${what}, reading only` : what;
+  if (t.kind === TokenKind.WORKER) return "worker";
+  const what = t.role ? `at most ${t.role}` : "same as owner";
+  return t.readOnly ? `${what}, read-only` : what;
 }
 
 function NewToken(props: { own: boolean; onClose: () => void; onMade: (name: string, secret: string) => void }) {
@@ -142,37 +142,37 @@ function NewToken(props: { own: boolean; onClose: () => void; onMade: (name: str
     await refresh();
   };
   return (
-    <FormDialog title="New token" action="Make" ready={name.trim() !== ""} run={run} onClose={props.onClose}>
-      <Field label="Name" hint="What calls with it.">
+    <FormDialog title="New token" action="Create token" ready={name.trim() !== ""} run={run} onClose={props.onClose}>
+      <Field label="Name" hint="Used by, for example ci.">
         <Input autoFocus value={name} maxLength={100} autoComplete="off" onChange={(e) => setName(e.target.value)} />
       </Field>
       {others && (
-        <Field label="Whose it is">
+        <Field label="Owner">
           <Select value={user} onChange={(e) => setUser(e.target.value)}>
-            <option value="">mine</option>
+            <option value="">me</option>
             {people.data?.pages.flatMap((page) => page.users).map((u) => (
               <option key={u.id} value={u.id}>
                 {u.name}
               </option>
             ))}
-            <option value="worker:">a worker&apos;s</option>
+            <option value="worker:">a worker</option>
           </Select>
         </Field>
       )}
       {!worker && (
         <>
-          <Field label="The most that it may">
-            <RoleSelect none="all that its user may" value={role} onChange={(e) => setRole(e.target.value)} />
+          <Field label="Maximum role">
+            <RoleSelect none="same as owner" value={role} onChange={(e) => setRole(e.target.value)} />
           </Field>
           <label className="flex min-h-6 items-center gap-2">
-            <input type="checkbox" checked={readOnly} onChange={(e) => setReadOnly(e.target.checked)} /> Reading only
+            <input type="checkbox" checked={readOnly} onChange={(e) => setReadOnly(e.target.checked)} /> Read-only
           </label>
-          <Field label="Services" hint="Such as TaskService, InboxService. Empty for all.">
+          <Field label="Services" hint="Such as TaskService, InboxService. Leave empty for all.">
             <Input value={services} onChange={(e) => setServices(e.target.value)} />
           </Field>
         </>
       )}
-      <Field label="Can be used for">
+      <Field label="Expires after">
         <Select value={days} onChange={(e) => setDays(Number(e.target.value))}>
           {lifetimes.map(([value, word]) => (
             <option key={value} value={value}>

@@ -38,7 +38,7 @@ export function Users(props: { making: boolean; onMade: () => void }) {
     try {
       await users.updateUser({ userId: u.id, disabled: false });
       await refresh();
-      toast.success(`${u.name} may log in again`);
+      toast.success(`${u.name} can log in again`);
     } catch (e) {
       toast.error(problemOf(e).message);
     }
@@ -47,7 +47,7 @@ export function Users(props: { making: boolean; onMade: () => void }) {
   if (list.error) return <Problem error={list.error} retry={() => void list.refetch()} />;
   return (
     <>
-      <Table label="Users" head={["Name", "Role", "Teams", "Password", "Since", ...(admin ? [""] : [])]}>
+      <Table label="Users" head={["Name", "Role", "Teams", "Password", "Created", ...(admin ? [""] : [])]}>
         {list.data.pages.flatMap((page) => page.users).map((u) => (
           <Row key={u.id}>
             <Cell className="font-medium">
@@ -55,7 +55,7 @@ export function Users(props: { making: boolean; onMade: () => void }) {
             </Cell>
             <Cell>
               {u.effectiveRole}
-              {u.effectiveRole !== u.role && <span className="text-dim"> by a team, else {u.role}</span>}
+              {u.effectiveRole !== u.role && <span className="text-dim"> through a team (own role: {u.role})</span>}
             </Cell>
             <Cell>{u.teams.join(", ") || <span className="text-dim">none</span>}</Cell>
             <Cell>{u.hasPassword ? "set" : <span className="text-dim">none</span>}</Cell>
@@ -102,7 +102,7 @@ export function Users(props: { making: boolean; onMade: () => void }) {
           await refresh();
         }}
       >
-        <p>Their sessions and tokens end. What they have started goes on.</p>
+        <p>Their sessions and tokens end. Their running tasks continue.</p>
       </Confirm>
     </>
   );
@@ -123,18 +123,18 @@ function NewUser(props: { onClose: () => void }) {
       await refresh();
     } catch (e) {
       // The user is there: to make them again would be refused.
-      toast.error(`${name.trim()} is made, without a password: ${problemOf(e).message}`);
+      toast.error(`${name.trim()} was created without a password: ${problemOf(e).message}`);
     }
   };
   return (
-    <FormDialog title="New user" action="Make" ready={name.trim() !== "" && !problem} run={run} onClose={props.onClose}>
+    <FormDialog title="New user" action="Create user" ready={name.trim() !== "" && !problem} run={run} onClose={props.onClose}>
       <Field label="Name" hint="Letters, digits and . _ @ + -">
         <Input autoFocus value={name} maxLength={100} autoComplete="off" onChange={(e) => setName(e.target.value)} />
       </Field>
       <Field label="Role">
         <RoleSelect value={role} onChange={(e) => setRole(e.target.value)} />
       </Field>
-      <Field label="Password" hint="Empty for somebody who logs in with a token." problem={problem || undefined}>
+      <Field label="Password" hint="Leave empty for a user who logs in with a token." problem={problem || undefined}>
         <Input type="password" autoComplete="new-password" value={password} onChange={(e) => setPassword(e.target.value)} />
       </Field>
     </FormDialog>
@@ -147,7 +147,7 @@ function ChangeRole(props: { user: User; onClose: () => void }) {
   return (
     <FormDialog
       title={`Role of ${props.user.name}`}
-      action="Change"
+      action="Save"
       ready={role !== props.user.role}
       run={async () => {
         await users.updateUser({ userId: props.user.id, role });
@@ -155,7 +155,7 @@ function ChangeRole(props: { user: User; onClose: () => void }) {
       }}
       onClose={props.onClose}
     >
-      <Field label="Role" hint="A team may give them more.">
+      <Field label="Role" hint="A team can give a higher role.">
         <RoleSelect value={role} onChange={(e) => setRole(e.target.value)} />
       </Field>
     </FormDialog>
@@ -172,33 +172,33 @@ export function NewPassword(props: { user: User; onClose: () => void }) {
   const [again, setAgain] = useState("");
   const [revokeTokens, setRevokeTokens] = useState(false);
   const problem = passwordProblem(password);
-  const differs = again !== "" && again !== password ? "It differs from the first." : "";
+  const differs = again !== "" && again !== password ? "The passwords differ." : "";
   return (
     <FormDialog
       title={own ? "Your password" : `Password of ${props.user.name}`}
-      action="Set"
+      action="Set password"
       ready={password !== "" && !problem && again === password && (!own || !props.user.hasPassword || current !== "")}
       run={async () => {
         await users.setPassword({ userId: own ? "" : props.user.id, password, currentPassword: current, revokeTokens });
         await refresh();
-        toast.success("The password is set");
+        toast.success("Password set.");
       }}
       onClose={props.onClose}
     >
-      <p className="text-dim">All other sessions of {own ? "yours" : props.user.name} end.</p>
+      <p className="text-dim">All {own ? "your other sessions" : `sessions of ${props.user.name}`} end.</p>
       {own && props.user.hasPassword && (
-        <Field label="Password until now">
+        <Field label="Current password">
           <Input type="password" autoComplete="current-password" value={current} onChange={(e) => setCurrent(e.target.value)} />
         </Field>
       )}
-      <Field label="New password" hint="12 characters or more." problem={problem || undefined}>
+      <Field label="New password" hint="At least 12 characters." problem={problem || undefined}>
         <Input type="password" autoComplete="new-password" value={password} onChange={(e) => setPassword(e.target.value)} />
       </Field>
-      <Field label="Once more" problem={differs || undefined}>
+      <Field label="Repeat new password" problem={differs || undefined}>
         <Input type="password" autoComplete="new-password" value={again} onChange={(e) => setAgain(e.target.value)} />
       </Field>
       <label className="flex min-h-6 items-center gap-2">
-        <input type="checkbox" checked={revokeTokens} onChange={(e) => setRevokeTokens(e.target.checked)} /> Revoke all API tokens, too
+        <input type="checkbox" checked={revokeTokens} onChange={(e) => setRevokeTokens(e.target.checked)} /> Also revoke all API tokens
       </label>
     </FormDialog>
   );

@@ -1,4 +1,4 @@
-// passwordProblem says why the hub would not take a password; empty for none.
+// passwordProblem returns why a password is invalid; empty if it is valid.
 export function passwordProblem(password: string): string {
   if (password === "") return "";
   if ([...password].length < 12) return "At least 12 characters.";

@@ -3,10 +3,10 @@ import type { ComponentProps } from "react";
 
 // roles are from the least to the most, with what each may.
 export const roles = [
-  ["viewer", "sees everything"],
-  ["basic", "gives agents work, and answers them"],
-  ["advanced", "makes agents and triggers, and works on nodes"],
-  ["admin", "everything, people and money included"],
+  ["viewer", "read only"],
+  ["basic", "run agents and answer them"],
+  ["advanced", "manage agents, triggers and nodes"],
+  ["admin", "full access including users and billing"],
 ] as const;
 
 // RoleSelect picks a role. none is what stands for no role, where that can be.

@@ -19,7 +19,7 @@ import { line } from "@/components/marks";
 import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
-import { duration, millis, Time, useNow } from "@/components/Time";
+import { absolute, duration, millis, Time, useNow } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { ChangeKind, OnConflict, WorkspaceService, type FileChange } from "@/gen/deckhand/v1/workspace_pb";
 
@@ -33,8 +33,8 @@ const kinds: Record<ChangeKind, [string, Tone]> = {
   [ChangeKind.METADATA]: ["attributes", "neutral"],
 };
 
-// Changes shows what each step of a task changed, with its diff, and takes it
-// back for as long as that goes.
+// Changes shows the file changes of each step of a task, with their diffs, and undoes
+// them within the undo window.
 export function Changes(props: { taskId: string }) {
   const session = useSession();
   const pages = useInfiniteQuery(WorkspaceService.method.listChanges, { taskId: props.taskId, pageSize: 100, pageToken: "" }, byToken);
@@ -49,13 +49,13 @@ export function Changes(props: { taskId: string }) {
   const left = until === undefined ? undefined : until - now;
   const over = left !== undefined && left <= 0;
   if (steps.length === 0) {
-    return <Empty title="No file was changed">What steps change in the workspace stands here, and can be undone.</Empty>;
+    return <Empty title="No file changes">Files changed by steps appear here and can be undone.</Empty>;
   }
   return (
     <div className="space-y-3">
       <div className="flex flex-wrap items-center gap-3">
         <span className="text-dim" data-testid="undo-left">
-          {left === undefined ? "Can be undone while it runs" : over ? "The time to undo is over" : `Can be undone for ${duration(left)} more`}
+          {left === undefined ? "Can be undone" : over ? `The undo window ended at ${absolute(until ?? 0)}. Restore from a checkpoint instead.` : `Can be undone for ${duration(left)} more`}
         </span>
         <span className="flex-1" />
         {may(session, "basic") && (
@@ -145,7 +145,7 @@ function StepDiff(props: { taskId: string; stepId: string }) {
   );
 }
 
-// Undo shows what would be given back before it is.
+// Undo shows a preview of what would be restored, and restores it.
 function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void }) {
   const queries = useQueryClient();
   const [onConflict, setOnConflict] = useState(OnConflict.REFUSE);
@@ -164,7 +164,7 @@ function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void })
     try {
       const done = await workspaces.undoChanges({ ...request, expectState: data?.state ?? 0n });
       await queries.invalidateQueries();
-      toast(done.applied ? `Undone: ${done.files} files were given back` : "Nothing was changed");
+      toast(done.applied ? `Undone: ${done.files} ${done.files === 1 ? "file" : "files"} restored` : "No changes to undo");
       props.onClose();
     } catch (e) {
       setFailed(e);
@@ -195,10 +195,10 @@ function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void })
         <>
           {data.undoLeft && <p className="text-dim">Time left: {duration(Number(data.undoLeft.seconds) * 1000)}</p>}
           <FileChanges changes={data.changes} />
-          {data.running > 0 && <p className="text-warn">{data.running} commands run in this workspace now.</p>}
+          {data.running > 0 && <p className="text-warn">{data.running} {data.running === 1 ? "command is" : "commands are"} running in this workspace.</p>}
           {data.conflicts.length > 0 && (
             <>
-              <p className="font-medium text-warn">Changed by others later:</p>
+              <p className="font-medium text-warn">Changed since by someone else.</p>
               <ul className="list-inside list-disc">
                 {data.conflicts.map((c) => (
                   <li key={c.path}>
@@ -206,18 +206,18 @@ function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void })
                   </li>
                 ))}
               </ul>
-              <Field label="What about these">
+              <Field label="For these files">
                 <Select value={onConflict} onChange={(e) => setOnConflict(Number(e.target.value))}>
-                  <option value={OnConflict.REFUSE}>Change nothing at all</option>
-                  <option value={OnConflict.SKIP}>Leave them, give back the others</option>
-                  <option value={OnConflict.OVERWRITE}>Give them back: later changes are lost</option>
+                  <option value={OnConflict.REFUSE}>Cancel the undo</option>
+                  <option value={OnConflict.SKIP}>Skip them</option>
+                  <option value={OnConflict.OVERWRITE}>Overwrite (newer changes are lost)</option>
                 </Select>
               </Field>
             </>
           )}
           {data.irreversible.length > 0 && (
             <details>
-              <summary>{data.irreversible.length} steps had effects that this does not take back</summary>
+              <summary>{data.irreversible.length} {data.irreversible.length === 1 ? "step" : "steps"} had effects that cannot be undone</summary>
               <ul className="list-inside list-disc pt-1">
                 {data.irreversible.map((s) => (
                   <li key={s.stepId}>

@@ -54,8 +54,7 @@ export function tree(infos: Pick<FileInfo, "path" | "type">[]): Node[] {
 
 const isFolder = (n: Node) => n.children.length > 0 || n.info?.type === "dir";
 
-// Files is the tree of the workspace that a task works in, live, and a file of
-// it.
+// Files shows the tree of a task's workspace, live, and the content of one file.
 export function Files(props: { taskId: string; live: boolean }) {
   const [open, setOpen] = useState<string | undefined>();
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
@@ -69,7 +68,7 @@ export function Files(props: { taskId: string; live: boolean }) {
   const nodes = useMemo(() => tree(data?.files ?? []), [data]);
   if (isPending) return <Skeletons rows={5} className="h-6 w-full" />;
   if (error) return <Problem error={error} retry={() => void refetch()} />;
-  if (nodes.length === 0) return <Empty title="The workspace is empty">Files show as the agent writes them.</Empty>;
+  if (nodes.length === 0) return <Empty title="The workspace is empty">Files appear here as the agent writes them.</Empty>;
   const rows = (level: Node[], depth: number) =>
     level.map((n) => {
       const folder = isFolder(n);
@@ -108,7 +107,7 @@ export function Files(props: { taskId: string; live: boolean }) {
   return (
     <div className="space-y-3">
       <ul aria-label="Files of the workspace">{rows(nodes, 0)}</ul>
-      {data.truncated && <p className="text-xs text-dim">There are more than can be shown.</p>}
+      {data.truncated && <p className="text-xs text-dim">Only the first 10,000 entries are listed.</p>}
       {open && <Viewer key={open} taskId={props.taskId} path={open} />}
     </div>
   );
@@ -139,10 +138,10 @@ function Viewer(props: { taskId: string; path: string }) {
         </h3>
         {steps.length > 0 && (
           <Select aria-label="Compare with" value={from < 0 ? "" : since} onChange={(e) => setSince(e.target.value)}>
-            <option value="">As it is</option>
+            <option value="">Current</option>
             {steps.map((s) => (
               <option key={s.stepId} value={s.stepId}>
-                Since before step {s.number} ({line(s.tool)})
+                Changes since step {s.number} ({line(s.tool)})
               </option>
             ))}
           </Select>
@@ -153,13 +152,13 @@ function Viewer(props: { taskId: string; path: string }) {
       ) : error ? (
         <Problem error={error} />
       ) : text.includes("\u0000") ? (
-        <p className="text-dim">A binary file of {bytes(data.size)}.</p>
+        <p className="text-dim">Binary file, {bytes(data.size)}.</p>
       ) : from >= 0 ? (
         <Since taskId={props.taskId} path={props.path} stepIds={steps.slice(from).map((s) => s.stepId)} now={text} />
       ) : (
         <>
           <LiteralBlock text={text} label={line(props.path)} />
-          {Number(data.size) > shown && <p className="text-xs text-dim">The first {bytes(shown)} of {bytes(data.size)}.</p>}
+          {Number(data.size) > shown && <p className="text-xs text-dim">Showing the first {bytes(shown)} of {bytes(data.size)}.</p>}
         </>
       )}
     </section>

@@ -12,7 +12,7 @@ import { reverse } from "./reverse";
 const Comparison = lazy(() => import("@/components/Comparison").then((m) => ({ default: m.Comparison })));
 const workspaces = createClient(WorkspaceService, transport);
 
-// Since compares a file with what it was before some steps of a task.
+// Since compares a file with its content before some steps of a task.
 export function Since(props: { taskId: string; path: string; stepIds: string[]; now: string }) {
   const { taskId, path, stepIds, now } = props;
   const { data, error, isPending } = useQuery({
@@ -27,7 +27,7 @@ export function Since(props: { taskId: string; path: string; stepIds: string[]; 
   });
   if (isPending) return <Skeletons rows={4} />;
   if (error) return <Problem error={error} />;
-  if (data.length === 0) return <p className="text-dim">It is as it was.</p>;
+  if (data.length === 0) return <p className="text-dim">Unchanged.</p>;
   const only = data.length === 1 ? data[0] : undefined;
   const before = only?.unified ? reverse(only.unified, now) : undefined;
   if (before !== undefined) {

@@ -1,5 +1,5 @@
-// reverse answers what a text was before a unified diff made it what it is;
-// undefined where the diff is not of this text: it has changed since.
+// reverse returns the text before a unified diff was applied; undefined when the
+// text has changed since.
 export function reverse(unified: string, now: string): string | undefined {
   const current = now.split("\n");
   const before: string[] = [];
