@@ -28,7 +28,7 @@ import (
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
-// Config says which hub to call and as whom.
+// Config selects the hub and the credentials.
 type Config struct {
 	// URL of the hub, for example "https://hub.example:7443" or
 	// "https://hub.example/deckhand". Required.
@@ -65,7 +65,7 @@ type Client struct {
 	Workers deckhandv1connect.WorkerServiceClient
 	Queue   deckhandv1connect.QueueServiceClient
 
-	// History is what runs of the past tell.
+	// History compares and analyses past runs.
 	History deckhandv1connect.HistoryServiceClient
 
 	Providers deckhandv1connect.ProviderServiceClient
@@ -74,7 +74,7 @@ type Client struct {
 	Plans    deckhandv1connect.PlanServiceClient
 	Policies deckhandv1connect.PolicyServiceClient
 	Triggers deckhandv1connect.TriggerServiceClient
-	// Destinations are told of what happens.
+	// Destinations receive notifications.
 	Destinations deckhandv1connect.DestinationServiceClient
 	// Sessions logs people in.
 	Sessions deckhandv1connect.SessionServiceClient
@@ -92,8 +92,8 @@ type Client struct {
 	http *http.Client
 }
 
-// Error is what calls answer: errors.As(err, &e) with e a *sdk.Error gives
-// kind, code, message and fix.
+// Error is the type of the errors that calls return: errors.As(err, &e), with e
+// a *sdk.Error, gives kind, code, message and fix.
 type Error = fault.Error
 
 // New creates a client. It does not connect: the first call does.

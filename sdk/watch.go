@@ -117,8 +117,8 @@ func worthReturning(err error) bool {
 	case fault.Unavailable, fault.Aborted, fault.Deadline, fault.Exhausted, fault.Canceled:
 		return true
 	case fault.Internal:
-		// A hub that answers "internal" says so with a detail; a stream that
-		// broke in the middle carries none.
+		// If the hub itself reports "internal", the error has a detail; a
+		// stream that broke in the middle has none.
 		return e.Code == "" && e.Fix == ""
 	default:
 		return false

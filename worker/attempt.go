@@ -33,8 +33,8 @@ const (
 // errStopping ends tasks when the worker stops.
 var errStopping = errors.New("the worker is stopping")
 
-// work carries a claimed task until it ends, its lease does, or the worker
-// stops. ctx is the worker's: when it ends, the task is handed back.
+// work runs a claimed task until it ends, its lease ends, or the worker stops.
+// ctx is the worker's: when it ends, the task is returned to the queue.
 func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, sent time.Time) {
 	task := claim.GetTask()
 	base := logging.WithCorrelation(context.WithoutCancel(ctx), task.GetCorrelationId())
@@ -73,7 +73,7 @@ func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, 
 		outcome = failed(err)
 	}
 	if err := w.finish(running, h.lease, outcome, log); err != nil {
-		// What finish did not get to say, the lease's end will.
+		// If finish could not report the end, the lease expires instead.
 		log.Warn("the end of a task was not stored", "error", err)
 		if errors.Is(err, errStopping) {
 			w.release(leased, h.lease, errStopping.Error(), log)
@@ -146,7 +146,8 @@ func (w *Worker) startTask(ctx context.Context, lease *deckhandv1.Lease, log hcl
 		case e.Code == fault.LeaseEnded:
 			return nil, fmt.Errorf("start the task: %w", loop.ErrLeaseLost)
 		case e.Code == fault.FileConflict:
-			// Somebody has to look: the hub says so, and tries again later.
+			// A person must decide: the hub creates an item for that and
+			// retries later.
 			return nil, fmt.Errorf("start the task: %w", err)
 		case e.Kind == fault.Unavailable || e.Kind == fault.Deadline || e.Kind == fault.Aborted || e.Kind == fault.Exhausted:
 			if time.Now().After(patience) {

@@ -38,8 +38,8 @@ type Config struct {
 	// ModelStall is how long a model may be silent in the middle of a call before
 	// that counts as failed; 0 for 90 s.
 	ModelStall time.Duration `koanf:"model-stall"`
-	// ModelRest is how long a model that does not answer is left alone before one
-	// call looks whether it does; 0 for 30 s.
+	// ModelRest is how long a failing model is skipped before one call tests it
+	// again; 0 means 30 s.
 	ModelRest time.Duration `koanf:"-"`
 	// Pressure is from when on the worker takes no new task. The disk is that of
 	// the root folder: a worker has no folder of its own.

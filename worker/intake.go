@@ -34,7 +34,7 @@ func (d *intake) press(pressed bool) {
 	d.move()
 }
 
-// move opens or shuts it; d.mu is held.
+// move opens or closes it; the caller must hold d.mu.
 func (d *intake) move() {
 	shut := d.drained || d.pressed
 	if shut == d.isShut {

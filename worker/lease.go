@@ -27,9 +27,9 @@ func (e errGone) Error() string { return "the lease is gone: " + e.reason }
 // is stopped: a sixth of its length, at most 5 s.
 func margin(ttl time.Duration) time.Duration { return min(ttl/6, 5*time.Second) }
 
-// heldLease is one lease. Its task's context ends when the lease is gone, and by
-// itself before it can have ended: the hub counts a lease from when it answers,
-// the worker from when it asked, which was earlier.
+// heldLease is one lease. Its task's context ends when the lease is lost, and
+// otherwise before it can have expired: the hub counts a lease from its
+// response, and the worker from its request, which was earlier.
 type heldLease struct {
 	lease  *deckhandv1.Lease
 	cancel context.CancelCauseFunc
@@ -44,8 +44,8 @@ type leases struct {
 
 func newLeases() *leases { return &leases{held: map[string]*heldLease{}} }
 
-// add begins to look after a lease that was asked for at sent. The context that
-// it answers ends with the lease.
+// add starts to manage a lease that was requested at sent. The returned context
+// ends with the lease.
 func (l *leases) add(ctx context.Context, lease *deckhandv1.Lease, sent time.Time, ttl time.Duration) (context.Context, *heldLease) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	h := &heldLease{lease: lease, cancel: cancel}
@@ -67,7 +67,7 @@ func (l *leases) drop(h *heldLease) {
 	}
 }
 
-// all returns the leases held now.
+// all returns the current leases.
 func (l *leases) all() []*heldLease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,8 +142,9 @@ func deref(s *string) string {
 	return *s
 }
 
-// renew renews all leases that are held, tells the hub that this worker is
-// there, also where it holds none, and hears whether it may take more.
+// renew renews all leases of this worker. It is also the worker's heartbeat,
+// even without leases, and the response says whether the worker may take more
+// tasks.
 func (w *Worker) renew(ctx context.Context, timeout time.Duration) error {
 	all := w.leases.all()
 	registered := w.registered.Load()

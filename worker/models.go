@@ -63,8 +63,8 @@ func (w *Worker) summarizer(p *persona.Persona, claim *deckhandv1.ClaimTaskRespo
 // where another can take its place.
 const fallbackPatience = 10 * time.Second
 
-// anyOf makes the first of some models that answers; the one at that place is
-// asked first.
+// anyOf combines several models into one that fails over between them; it
+// starts with the one at index at.
 func (w *Worker) anyOf(names []persona.Fallback, claim *deckhandv1.ClaimTaskResponse, at int) (model.Model, error) {
 	cfg := failover.Config{Breakers: w.breakers, At: at}
 	retries := model.RetryConfig{OnRetry: w.noteRetry(claim.GetTask().GetId())}
@@ -87,8 +87,8 @@ func (w *Worker) anyOf(names []persona.Fallback, claim *deckhandv1.ClaimTaskResp
 	return failover.New(cfg), nil
 }
 
-// spokeLast returns which of some models the newest turn is of; the first where
-// none of them has spoken.
+// spokeLast returns the index of the model that wrote the newest turn, or 0 if
+// none of them has written one.
 func spokeLast(names []persona.Fallback, turns []*deckhandv1.Turn) int {
 	if len(turns) == 0 {
 		return 0

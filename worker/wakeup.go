@@ -197,8 +197,8 @@ func (w *Worker) settle(err error) {
 }
 
 func (w *Worker) claim(ctx context.Context, wake wakeup) (*deckhandv1.ClaimTaskResponse, error) {
-	// A claim in progress is not broken off by a stop: its answer is needed to
-	// hand the task back.
+	// Stopping does not cancel a claim in progress: its response is needed to
+	// return the task to the queue.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	res, err := w.client.Workers.ClaimTask(ctx, connect.NewRequest(&deckhandv1.ClaimTaskRequest{

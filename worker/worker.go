@@ -56,7 +56,7 @@ type Worker struct {
 	heard atomic.Pointer[time.Time]
 	// bus is where wake-ups are heard; nil for nowhere.
 	bus atomic.Pointer[nats.Conn]
-	// told is the pressure that the hub knows of; nil for none.
+	// told is the pressure that was reported to the hub; nil for none.
 	told  atomic.Pointer[string]
 	retry backoff.Policy
 }
@@ -150,7 +150,7 @@ func (w *Worker) register(ctx context.Context) error {
 			}
 			w.registered.Store(res.Msg)
 			w.heardNow()
-			// What was said about the registration before is settled.
+			// An earlier message about the registration is obsolete.
 			select {
 			case <-w.forgotten:
 			default:
@@ -179,7 +179,7 @@ func (w *Worker) register(ctx context.Context) error {
 	}
 }
 
-// callTimeout bounds calls that the hub answers at once.
+// callTimeout limits calls to which the hub responds at once.
 const callTimeout = 10 * time.Second
 
 // forget notes that the hub no longer knows this worker.

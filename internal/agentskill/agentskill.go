@@ -29,7 +29,8 @@ var name = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // Skill is what the front matter says.
 type Skill struct {
-	// Name is of small letters, digits and single hyphens, at most 64.
+	// Name consists of lower-case letters, digits and single hyphens, at most
+	// 64 characters.
 	Name string
 	// Description says what the skill is for and when to use it: 1 to 1024
 	// characters.

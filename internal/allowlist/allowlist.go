@@ -32,10 +32,11 @@ type Rule struct {
 	// Methods are the HTTP methods that it allows; none means all. A rule with
 	// methods allows nothing that they cannot be seen of, such as TLS.
 	Methods []string
-	// Private lets the name stand for addresses of private networks.
+	// Private allows the name to resolve to addresses of private networks.
 	Private bool
-	// ReadOnly says that nothing can be changed there: it is the operator's word
-	// for what is inside of TLS; otherwise GET, HEAD and OPTIONS are allowed.
+	// ReadOnly declares that nothing can be changed there. Inside TLS, that is
+	// the operator's assertion; otherwise only GET, HEAD and OPTIONS are
+	// allowed.
 	ReadOnly bool
 }
 
@@ -139,11 +140,11 @@ func (l *List) Forwarded(t Target) bool {
 	return slices.ContainsFunc(l.Forwards, func(f Forward) bool { return f.Host == t.Host && f.Port == t.Port })
 }
 
-// Address refuses an address that a target stands for unless it is of the wide
-// world, or named: by a rule that says its target is private, or by the address
-// itself. A network names an address of a special kind when all of it is of
-// that kind: 0.0.0.0/0 names no private one. own says that the address is this
-// machine's: what listens there may trust whoever comes from it.
+// Address refuses an address to which a target resolves unless it is public, or
+// named: by a rule that declares its target private, or by the address itself.
+// A network names a special address only if the whole network is of that kind:
+// 0.0.0.0/0 does not name a private one. own reports that the address belongs
+// to this machine: services there may trust local connections.
 func (l *List) Address(t Target, addr netip.Addr, own bool) *Refusal {
 	addr = addr.Unmap()
 	kind := netaddr.Special(addr)
@@ -181,8 +182,8 @@ func (l *List) Address(t Target, addr netip.Addr, own bool) *Refusal {
 	return out
 }
 
-// Special returns what of a list names addresses of special kinds that are of
-// nobody's private network, such as 127.0.0.0/8 or 169.254.169.254.
+// Special returns the entries of a list that name special addresses outside
+// private networks, such as 127.0.0.0/8 or 169.254.169.254.
 func (l *List) Special() []string {
 	var out []string
 	for i := range l.Rules {
@@ -200,7 +201,7 @@ func (l *List) Special() []string {
 	return out
 }
 
-// ReadOnly returns what of a list only reads.
+// ReadOnly returns the part of a list that is read-only.
 func (l List) ReadOnly() List {
 	var out List
 	for _, r := range l.Rules {

@@ -7,7 +7,7 @@ import (
 
 // presets are lists of hosts that many agents need.
 var presets = map[string][]Rule{
-	// Where source is fetched from and pushed to, over https.
+	// Hosts that source code is fetched from and pushed to, over https.
 	"git": https(
 		"github.com", "api.github.com", "codeload.github.com", "*.githubusercontent.com", "gitlab.com", "bitbucket.org",
 		"codeberg.org", "git.sr.ht",
@@ -44,5 +44,6 @@ func rules(ports []uint16, hosts []string) []Rule {
 // PresetNames returns the names of the presets in order.
 func PresetNames() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// Preset returns the rules of a preset; nil for a name that is none.
+// Preset returns the rules of a preset, or nil if there is no preset of that
+// name.
 func Preset(name string) []Rule { return slices.Clone(presets[name]) }

@@ -14,7 +14,7 @@ import (
 type Target struct {
 	// Host is a name, or the text of Addr; lower case, without a dot at the end.
 	Host string
-	// Addr is set when the host is given by its address.
+	// Addr is set if the host is an IP address.
 	Addr netip.Addr
 	Port uint16
 }
@@ -69,8 +69,8 @@ func parsePort(text string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// checkName refuses what is no name of a host. One whose last part is a number
-// is none: resolvers take it for an address, each in its own way.
+// checkName rejects an invalid host name. A name whose last part is a number is
+// invalid: resolvers treat it as an address, each in its own way.
 func checkName(name string) error {
 	if name == "" || len(name) > 253 {
 		return fmt.Errorf("%.100q is no name of a host", name)

@@ -39,8 +39,8 @@ type Writer struct {
 	cols   uint32
 	rows   uint32
 	begun  bool
-	// held is the beginning of a character that the next output completes:
-	// events are text.
+	// held is an incomplete character at the end of the output, which the next
+	// output completes: events are text.
 	held []byte
 }
 

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// version is of the form.
+// version is the version of the format.
 const version = 1
 
 // Hash is the hash at a position.
@@ -92,7 +92,7 @@ type Head struct {
 	Signature    string    `json:"signature,omitempty"`
 }
 
-// End says how an export ends. Number is of its last head.
+// End describes how an export ends. Number is that of its last head.
 type End struct {
 	Organisation string    `json:"organisation"`
 	Number       int64     `json:"number"`
@@ -176,7 +176,7 @@ type Receipt struct {
 	Nodes    []string `json:"nodes"`
 	// Egress are the destinations that its persona allows.
 	Egress []string `json:"egress"`
-	// Approvers are who answered what it asked, with the answer.
+	// Approvers are the people who decided its approval, with their decisions.
 	Approvers []Approval `json:"approvers"`
 	// Events is how many events it has, and EventsDigest the hash at the last:
 	// chained as an audit's entries are.
@@ -188,7 +188,7 @@ type Receipt struct {
 	Signature    string     `json:"signature,omitempty"`
 }
 
-// Approval is an answer that somebody gave.
+// Approval is one person's decision.
 type Approval struct {
 	Item   string    `json:"item"`
 	Kind   string    `json:"kind"`

@@ -16,8 +16,8 @@ import (
 // Report is what an export that is whole says.
 type Report struct {
 	Organisation string
-	// Key is the public key in hexadecimal that all was signed with. Unless it was
-	// given to Verify, somebody has to compare it.
+	// Key is the public key, in hexadecimal, that signed everything. Unless it
+	// was passed to Verify, a person must compare it with the expected one.
 	Key     string
 	Entries int64
 	// First and Last are positions; 0 without entries.
@@ -38,7 +38,7 @@ type Broken struct {
 
 func (b *Broken) Error() string { return fmt.Sprintf("line %d: %s", b.Line, b.Why) }
 
-// prefixes tell lines apart.
+// prefixes identify the kinds of lines.
 var (
 	entryPrefix   = []byte(`{"position":`)
 	headPrefix    = []byte(`{"head":`)
@@ -46,7 +46,7 @@ var (
 	receiptPrefix = []byte(`{"receipt":`)
 )
 
-// ErrKey says that somebody else's key has signed.
+// ErrKey reports that the export was signed with a different key.
 var ErrKey = errors.New("it is signed with another key")
 
 // verifier is where in an export one is.
@@ -162,7 +162,7 @@ func (v *verifier) next(line []byte) (why string) {
 	return malformed
 }
 
-// signed reports whether a signature is of what is signed.
+// signed reports whether a signature is valid for what it signs.
 func (v *verifier) signed(signature string, unsigned any) bool {
 	sig, ok := unhex(signature, ed25519.SignatureSize)
 	return ok && ed25519.Verify(v.key, payload(unsigned), sig)

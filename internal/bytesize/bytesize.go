@@ -19,9 +19,9 @@ var units = []struct {
 
 const binary = 4 // of units
 
-// Parse reads a size with its unit, such as 512MiB or 1.5 GB, in bytes; ok is false
-// for what is none. What no machine has is returned as 1<<62, and what is below 0
-// as -1.
+// Parse parses a size with its unit, such as 512MiB or 1.5 GB, and returns it
+// in bytes. ok is false if the text is not a size. Sizes above 1<<62 are
+// returned as 1<<62, and negative ones as -1.
 func Parse(text string) (bytes int64, ok bool) {
 	for _, unit := range units {
 		number, found := strings.CutSuffix(text, unit.suffix)

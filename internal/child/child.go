@@ -30,7 +30,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
-// Config says what to run and how to tell that it serves.
+// Config describes what to run and how to check that it serves.
 type Config struct {
 	// Name names the daemon in errors and its files in StateDir: NAME.pid and
 	// NAME.log.
@@ -73,7 +73,7 @@ type Process struct {
 	lifecycle.Runner
 
 	cfg Config
-	// adopted and id are of the daemon that Start last found or made.
+	// adopted and id describe the daemon that Start last found or started.
 	adopted bool
 	id      Identity
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Group shares answers by key. The zero value is ready; it is safe for use by
+// Group shares results by key. The zero value is ready; it is safe for use by
 // many goroutines.
 type Group[K comparable, V any] struct {
 	mu   sync.Mutex
@@ -30,9 +30,9 @@ type call[V any] struct {
 	err     error
 }
 
-// Do returns what ask answers for a key, which is that of another caller where
-// one asks as well; all get the same value, and none may change it. ask goes on
-// as long as one of its callers waits.
+// Do returns the result of calling ask for key. Concurrent callers with the
+// same key share one call. The result is shared and must not be modified. The
+// call's context ends when none of its callers waits any more.
 func (g *Group[K, V]) Do(ctx context.Context, key K, ask func(ctx context.Context) (V, error)) (V, error) {
 	g.mu.Lock()
 	p := g.keys[key]
@@ -74,7 +74,7 @@ func newCall[V any](ctx context.Context, ask func(ctx context.Context) (V, error
 	return c
 }
 
-// run answers the calls of a key until nobody asks.
+// run calls ask for a key until no caller waits.
 func (g *Group[K, V]) run(key K, p *pair[V]) {
 	for c := p.running; c != nil; {
 		c.value, c.err = c.ask(c.ctx)

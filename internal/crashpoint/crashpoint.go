@@ -16,7 +16,7 @@ package crashpoint
 // Point is a moment in the life of a step.
 type Point string
 
-// The points, in the order in which a step comes to them, each with the process
+// The points, in the order in which a step reaches them, each with the process
 // that it stops.
 const (
 	// BeforeIntent: the hub is about to store a call that a worker proposed.
@@ -48,13 +48,13 @@ const (
 	// answered yet. It is no moment of a step's, and has the delivery's id for a
 	// task's.
 	AfterDelivery Point = "crash-after-delivery"
-	// AfterNotice: the hub has sent a notice, and has not stored that. It has the
-	// notice's id for a task's.
+	// AfterNotice: the hub has sent a notification and has not stored that. The
+	// task field contains the notification's id.
 	AfterNotice Point = "crash-after-notice"
 )
 
-// Hit is what the listener is told, as one line of JSON. It answers by a line,
-// or by closing the connection.
+// Hit is what the listener receives, as one line of JSON. It replies with a
+// line, or closes the connection.
 type Hit struct {
 	Point Point
 	// Task and Step are ids, empty where the process does not know them.

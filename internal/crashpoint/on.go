@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// At tells the listener that a step has come to a point, and waits until it may
-// continue.
+// At reports to the listener that a step has reached a point, and waits until
+// it may continue.
 func At(point Point, task, step string) {
 	socket := os.Getenv(Env)
 	if socket == "" {

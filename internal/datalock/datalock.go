@@ -35,7 +35,7 @@ func Lock(path, who string) (unlock func() error, err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	// Who holds it, for the message above.
+	// Record the holder, for the message above.
 	err = file.Truncate(0)
 	if err == nil {
 		_, err = file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)

@@ -9,8 +9,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Interceptor refuses a call, whichever it is, with an event that is not a
-// worker's to tell of.
+// Interceptor refuses every call with an event that a worker must not write.
 func Interceptor() connect.Interceptor {
 	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {

@@ -79,7 +79,7 @@ type Entry struct {
 	Kind Kind
 	// Worker says that workers write the event; all others are the hub's.
 	Worker bool
-	// What tells when the event is written.
+	// What describes when the event is written.
 	What string
 }
 

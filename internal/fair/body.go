@@ -58,13 +58,13 @@ func (b *Body) Read(p []byte) (int, error) {
 		}
 		b.taken += bodyPiece
 	}
-	// No more than there is room for.
+	// Read no more than there is room for.
 	p = p[:min(int64(len(p)), b.taken-b.read)]
 	deadline := b.began
 	if b.bounds.Rate > 0 {
 		deadline = deadline.Add(time.Duration(b.read) * time.Second / time.Duration(b.bounds.Rate))
 	}
-	// Where it cannot be set, as with HTTP/2 in a test, there is no bound.
+	// If it cannot be set, as with HTTP/2 in a test, there is no limit.
 	_ = b.control.SetReadDeadline(deadline)
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)

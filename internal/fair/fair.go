@@ -59,7 +59,7 @@ func (l *Lanes) Take(ctx context.Context, who string) (done func(), err error) {
 	}
 }
 
-// leave forgets a lane that nobody uses.
+// leave removes a lane that is not in use.
 func (l *Lanes) leave(who string, at *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,17 +10,17 @@ type Entry struct {
 	Kinds []Kind
 	// Title is a few words.
 	Title string
-	// What says when the code is used and, where another code is close, when it
-	// is not.
+	// What describes when the code is used and, if another code is similar,
+	// when it is not.
 	What string
 	// Fix is what a person or a program can do about it in general. An error
-	// carries its own fix where more is known.
+	// has its own fix if more is known.
 	Fix string
-	// Retry reports whether the same request may succeed later although nobody
-	// has changed anything.
+	// Retry reports whether the same request may succeed later without any
+	// change.
 	Retry bool
-	// Internal reports that the code is used between Deckhand's own processes and
-	// shown to nobody.
+	// Internal reports that the code is used only between Deckhand's own
+	// processes and is never shown to users.
 	Internal bool
 }
 

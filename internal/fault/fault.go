@@ -74,8 +74,8 @@ const (
 
 	// LeaseEnded is between hub and worker only: the write came too late.
 	LeaseEnded Code = "LEASE_ENDED"
-	// HubUnavailable is between hub and worker only: the hub itself could not
-	// serve a model call, and nobody else is at fault.
+	// HubUnavailable is used only between hub and worker: the hub itself could
+	// not serve a model call, and no provider is at fault.
 	HubUnavailable Code = "HUB_UNAVAILABLE"
 )
 

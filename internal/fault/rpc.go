@@ -17,8 +17,8 @@ import (
 // This file is the one place where errors become RPC codes and come back.
 // Connect and gRPC share their code numbers.
 
-// CodeHeader and FixHeader carry an error's code and fix where the body is in
-// somebody else's format: the model relay answers in its provider's.
+// CodeHeader and FixHeader carry an error's code and fix if the body is in a
+// foreign format: the model relay responds in its provider's format.
 const (
 	CodeHeader = "Deckhand-Error-Code"
 	FixHeader  = "Deckhand-Error-Fix"
@@ -100,7 +100,7 @@ func ToConnect(err error) error {
 	return out
 }
 
-// FromConnect returns what a Connect client was told as an Error; nil for nil.
+// FromConnect converts a Connect client's error to an Error; nil for nil.
 func FromConnect(err error) error {
 	if err == nil || As(err) != nil {
 		return err
@@ -141,7 +141,7 @@ func ToGRPC(err error) error {
 	return st.Err()
 }
 
-// FromGRPC returns what a gRPC client was told as an Error; nil for nil.
+// FromGRPC converts a gRPC client's error to an Error; nil for nil.
 func FromGRPC(err error) error {
 	if err == nil || As(err) != nil {
 		return err

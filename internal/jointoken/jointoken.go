@@ -21,8 +21,8 @@ import (
 // kind begins every token.
 const kind = "dhj"
 
-// prefixLength is how much of the fingerprint a token carries: 128 bits, which
-// nobody can match with a key of their own.
+// prefixLength is how many hex digits of the fingerprint a token contains: 128
+// bits, for which no attacker can find a matching key.
 const prefixLength = 32
 
 var shape = regexp.MustCompile(`^(dhj_[0-9a-z]{40})\.([0-9a-f]{32})$`)

@@ -37,7 +37,7 @@ type Restart struct {
 	Service Service
 	// Fix says what a person does about a service that does not stay up.
 	Fix string
-	// Log is told of each end; nil for none.
+	// Log receives a message for each end; nil for none.
 	Log hclog.Logger
 }
 

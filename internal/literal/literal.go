@@ -39,8 +39,8 @@ func Line(s string) string {
 	return out
 }
 
-// Marks returns the distinct marks that Block shows in s, in order of their first
-// appearance, and how many characters of s they stand for.
+// Marks returns the distinct marks that Block shows in s, in order of their
+// first appearance, and how many characters of s they replace.
 func Marks(s string) (marks []string, characters int) {
 	_, all := show(s, false)
 	seen := map[string]bool{}
@@ -150,9 +150,9 @@ func ascii(s string) bool {
 // resembling are the scripts with letters that look like Latin ones.
 var resembling = []*unicode.RangeTable{unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee, unicode.Coptic, unicode.Lisu}
 
-// lookAlikes returns the offsets of letters that pass for Latin ones: those of
-// another script within a word that has Latin letters too, and every character
-// beyond ASCII in the host of a URL.
+// lookAlikes returns the offsets of letters that resemble Latin ones: those of
+// another script within a word that also has Latin letters, and every non-ASCII
+// character in the host of a URL.
 func lookAlikes(s string) map[int]bool {
 	out := map[int]bool{}
 	var foreign []int

@@ -64,8 +64,8 @@ func LetGo() {
 	}
 }
 
-// Bytes returns how much memory this process holds now; 0 when that cannot be
-// told.
+// Bytes returns how much memory this process uses now, or 0 if that is not
+// known.
 func Bytes() int64 {
 	raw, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -63,15 +63,15 @@ type ReadinessCheck struct {
 	Problem error
 }
 
-// New creates a Server that will listen on address. Ready answers what the process
-// needs, as it is now; nil where its readiness is served elsewhere. It must be
-// quick, and say no secrets.
+// New creates a Server that will listen on address. ready returns the current
+// state of each dependency of the process; it is nil if readiness is served
+// elsewhere. It must be quick and must not reveal secrets.
 func New(address string, gatherer prometheus.Gatherer, ready func() []ReadinessCheck, log hclog.Logger) *Server {
 	return &Server{address: address, gatherer: gatherer, ready: ready, log: log}
 }
 
-// readiness answers 200 where everything is well and 503 otherwise, with a line
-// for each thing.
+// readiness responds with 200 if every check passes and with 503 otherwise,
+// with a line for each check.
 func (s *Server) readiness(w http.ResponseWriter, _ *http.Request) {
 	looks := s.ready()
 	for _, look := range looks {

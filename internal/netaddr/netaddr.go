@@ -5,23 +5,23 @@ package netaddr
 
 import "net/netip"
 
-// Kind is a block of addresses that are not of the wide world.
+// Kind is a block of addresses that are not public.
 type Kind struct {
 	Block netip.Prefix
-	// Word says what such an address is: "a private address".
+	// Word describes such an address: "a private address".
 	Word string
-	// Private says that they are of networks that people run for themselves, and
-	// may mean when they name a host there.
+	// Private reports that the addresses belong to networks that people run for
+	// themselves, and that a user may mean one when naming a host there.
 	Private bool
 }
 
-// Holds reports whether all of a network is of the kind.
+// Holds reports whether the whole network is of this kind.
 func (k *Kind) Holds(network netip.Prefix) bool {
 	return k.Block.Bits() <= network.Bits() && k.Block.Contains(network.Addr())
 }
 
-// kinds are of IANA's registries of special-purpose addresses (RFC 6890 and
-// what followed), the narrower before the wider.
+// kinds come from IANA's registries of special-purpose addresses (RFC 6890 and
+// its successors), the narrower before the wider.
 var kinds = []Kind{
 	{netip.MustParsePrefix("0.0.0.0/8"), "an address of this machine", false},
 	{netip.MustParsePrefix("10.0.0.0/8"), "a private address", true},
@@ -51,11 +51,11 @@ var kinds = []Kind{
 	{netip.MustParsePrefix("3fff::/20"), "an address for documentation", false},
 }
 
-// wide is what of IPv6 is given out to the world (RFC 4291).
+// wide is the part of IPv6 that is assigned as global unicast (RFC 4291).
 var wide = netip.MustParsePrefix("2000::/3")
 
-// Special returns the kind of an address that is not of the wide world; nil for
-// one that is. An IPv4 address that is written as IPv6 is that of IPv4.
+// Special returns the kind of an address that is not public, or nil if it is
+// public. An IPv4 address written as IPv6 is treated as IPv4.
 func Special(addr netip.Addr) *Kind {
 	addr = addr.Unmap()
 	for i := range kinds {

@@ -9,9 +9,9 @@ package nodelink
 import "time"
 
 const (
-	// ALPN is the protocol both ends offer in the TLS handshake. A change that
-	// an older end could not survive gets another name; everything else is told
-	// by Capability.
+	// ALPN is the protocol that both ends offer in the TLS handshake. A change
+	// that is incompatible with older ends gets another name; all other changes
+	// use Capability.
 	ALPN = "deckhand-link/1"
 
 	// PeerALPN is what hub replicas speak to each other on the same port: the
@@ -55,7 +55,7 @@ const (
 	// PingAfter is when gRPC's own keep-alive asks an end that said nothing,
 	// which finds a dead connection in the middle of a large transfer.
 	PingAfter = 15 * time.Second
-	// PingTimeout is how long the answer may take.
+	// PingTimeout is how long the reply may take.
 	PingTimeout = 10 * time.Second
 	// MinPingInterval is what the node's server forgives.
 	MinPingInterval = 5 * time.Second
@@ -65,8 +65,8 @@ const (
 // from its hub for longer than the command may be.
 const OfflineGrace = "offline grace"
 
-// ReplicaServerName is the name in a replica's certificate: whoever dials one
-// means that one.
+// ReplicaServerName returns the name in a replica's certificate, which a client
+// that dials the replica verifies.
 func ReplicaServerName(replica string) string { return replica + ".replica.deckhand.internal" }
 
 // Capability is the number a node tells in its Hello, for the hub to know what
@@ -82,7 +82,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	6: JailSpec.egress, Exec.egress.
 const Capability = Egress
 
-// What a hub asks for before it calls what an older node does not have.
+// Capabilities that the hub checks before it uses calls that older nodes do not
+// have.
 const (
 	// Artifacts is what bringing files from one workspace to another needs.
 	Artifacts = 4

@@ -208,8 +208,8 @@ func (d *decoder) mode(n *yaml.Node) Mode {
 	return Mode(value)
 }
 
-// approvals reads when a person is asked, and returns the tools' names where
-// they stand.
+// approvals parses when approval is required, and returns the nodes of the
+// tools' names.
 func (d *decoder) approvals(n *yaml.Node, a *Approvals) (tools []*yaml.Node) {
 	d.mapping(n, "approvals", []field{
 		{"tools", func(n *yaml.Node) {
@@ -233,8 +233,8 @@ func (d *decoder) approvals(n *yaml.Node, a *Approvals) (tools []*yaml.Node) {
 // MaxDepth is the deepest tree of subtasks that a persona may allow.
 const MaxDepth = 32
 
-// agents reads whom the agent may work with, and returns their names where they
-// stand.
+// agents parses which agents the agent may work with, and returns the nodes of
+// their names.
 func (d *decoder) agents(n *yaml.Node, a *Agents) (named []*yaml.Node) {
 	names := func(key string) func(n *yaml.Node, value string) {
 		return func(n *yaml.Node, value string) {
@@ -327,7 +327,8 @@ func (d *decoder) labels(n *yaml.Node, key string) map[string]string {
 		if _, twice := out[name]; twice {
 			d.problems.add(n.Content[i].Line, "%s.%s is given twice: keep one", key, name)
 		}
-		// A label's value is a word whatever YAML makes of it: 1, true, null.
+		// A label's value is a string even if YAML parses it differently: 1,
+		// true, null.
 		value := n.Content[i+1]
 		if value.Kind != yaml.ScalarNode || len(value.Value) > 128 {
 			d.problems.add(value.Line, "%s.%s must be one word of at most 128 bytes", key, name)

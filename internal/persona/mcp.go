@@ -152,7 +152,8 @@ func (d *decoder) words(n *yaml.Node, key string) []string {
 	}
 	var out []string
 	for _, item := range n.Content {
-		// A word is a word whatever YAML makes of it: 1, true, null.
+		// An argument is a string even if YAML parses it differently: 1, true,
+		// null.
 		if item.Kind != yaml.ScalarNode || len(item.Value) > 4096 || strings.ContainsRune(item.Value, 0) {
 			d.problems.add(item.Line, "%s has an entry that is no word of at most 4096 bytes", key)
 			continue

@@ -67,7 +67,7 @@ type Persona struct {
 	// Script is the file name of the scripted model's YAML, beside the
 	// persona; set exactly when Provider is "script".
 	Script string
-	// Fallbacks are who is asked, in order, where Provider does not answer.
+	// Fallbacks are asked, in order, if Provider fails.
 	Fallbacks []Fallback
 	// MaxTokens caps the output of one model call.
 	MaxTokens int
@@ -99,11 +99,11 @@ type Persona struct {
 	Prompt string
 }
 
-// Fallback is a model that takes the place of one that does not answer.
+// Fallback is a model that replaces one that fails.
 type Fallback struct{ Provider, Model string }
 
-// Agents are the others that an agent may work with, by name. It may give
-// subtasks to itself without being told so here.
+// Agents are the other agents that an agent may work with, by name. It may
+// always create subtasks for itself.
 type Agents struct {
 	// Delegate are those that it may give subtasks to.
 	Delegate []string
@@ -115,10 +115,10 @@ type Agents struct {
 	Rounds int
 }
 
-// OnTimeout says what happens when nobody answers an approval in time.
+// OnTimeout says what happens if an approval is not decided in time.
 type OnTimeout string
 
-// What may happen. That the call is made is not among it: silence is no leave.
+// The outcomes. Making the call is not one of them: silence is not consent.
 const (
 	// RejectCall lets the agent continue without the call.
 	RejectCall OnTimeout = "reject"
@@ -132,12 +132,13 @@ type Approvals struct {
 	// Tools by name, and all of these categories.
 	Tools      []string
 	Categories []string
-	// Timeout is how long an approval, or a question, waits for its answer.
+	// Timeout is how long an approval or a question waits for a decision or a
+	// reply.
 	Timeout   time.Duration
 	OnTimeout OnTimeout
 }
 
-// Thinking says how a model may think before it answers. The zero value leaves
+// Thinking says how a model may think before it responds. The zero value leaves
 // that to the model.
 type Thinking struct {
 	// Adaptive lets the model think as much as it finds right, for models that
@@ -184,7 +185,7 @@ type Limits struct {
 // OnLimit says what becomes of a run that reaches a limit.
 type OnLimit string
 
-// What may become of it.
+// The outcomes.
 const (
 	// PauseAtLimit has it wait for a person, who lets it have more or ends it.
 	PauseAtLimit OnLimit = "pause"

@@ -49,7 +49,7 @@ func (p *Problems) err() error {
 	return p
 }
 
-// nearest returns the candidate that word was probably meant to be, or "".
+// nearest returns the candidate that word most probably stands for, or "".
 func nearest(word string, candidates []string) string {
 	best, bestDistance := "", max(1, len(word)/3)+1
 	for _, candidate := range candidates {
@@ -71,8 +71,8 @@ func suggest(word string, candidates []string) string {
 	return "write one of " + strings.Join(candidates, ", ")
 }
 
-// distance is Levenshtein's; it gives up and answers limit once the words are
-// so far apart.
+// distance returns the Levenshtein distance, or limit if the words differ by at
+// least that much.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

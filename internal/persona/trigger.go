@@ -13,7 +13,7 @@ import (
 
 // Trigger has the agent start without a person.
 type Trigger struct {
-	// Line is where it stands in the file.
+	// Line is its line in the file.
 	Line int
 	Name string
 	// Kind is webhook, cron, loop or manual.

@@ -59,7 +59,7 @@ func Flags(flags *pflag.FlagSet) {
 	flags.String("pressure-max-load", "2", "start nothing new while the load of the last minute is higher, in times the cores; off for never")
 }
 
-// Figures are what a machine has. A total of 0 means that nobody knows.
+// Figures are a machine's resources. A total of 0 means that it is not known.
 type Figures struct {
 	MemoryTotal, MemoryAvailable uint64 // bytes
 	DiskTotal, DiskFree          uint64 // bytes, of what anybody but root may use

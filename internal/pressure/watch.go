@@ -59,7 +59,7 @@ func New(cfg Config) *Watch {
 	return &Watch{cfg: cfg, changed: make(chan struct{})}
 }
 
-// Start begins to look. The first look is done when it answers.
+// Start starts the checks. The first check is done when it returns.
 func (w *Watch) Start(ctx context.Context) error {
 	if w.cfg.Limits != (Limits{}) {
 		w.look(ctx, time.Now())

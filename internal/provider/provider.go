@@ -17,7 +17,7 @@ const (
 	OpenAI Format = "openai"
 	// Gemini is Google's Generative Language API.
 	Gemini Format = "gemini"
-	// Script calls nobody: a scripted replay.
+	// Script calls no provider: a scripted replay.
 	Script Format = "script"
 	// Those of search engines, which no model speaks.
 	SearXNG Format = "searxng"

@@ -8,7 +8,7 @@ import "bytes"
 const MaskReach = 16 << 10
 
 // minHeld is how much of a secret must be at the end of the bytes for them to
-// be held back: less of it gives nothing away.
+// be held back: a shorter part reveals nothing.
 const minHeld = 4
 
 // token is a key or token as its issuer writes it: begin, one of next, and at
@@ -79,7 +79,7 @@ func (r *Redactor) Mask(p []byte) (settled int) {
 		}
 		open = min(open, maskKeys(p))
 	} else {
-		// What begins at its end, if anything does, has not come whole.
+		// What begins at its end, if anything does, is not complete yet.
 		tail := p[len(p)-MaskReach:]
 		for i := range tokens {
 			open = min(open, len(p)-len(tail)+tokens[i].mask(tail))

@@ -11,8 +11,9 @@ import (
 type matcher struct {
 	patterns []string
 	values   int // that the patterns are forms of
-	// window is how much of each pattern is looked at at first, which is no more
-	// than the shortest has, and block how many bytes at its end are looked up.
+	// window is the length of the beginning of each pattern that is examined
+	// first, at most the length of the shortest pattern, and block how many
+	// bytes at its end are looked up.
 	window, block int
 	hashBits      int
 	// shift is how far the window may continue, by the hash of its last bytes;
@@ -63,7 +64,7 @@ func newMatcher(patterns []string, window, block int) *matcher {
 	return m
 }
 
-// hash is of the block that ends with the byte at last.
+// hash returns the hash of the block whose last byte is at last.
 func hash[T string | []byte](m *matcher, text T, last int) uint32 {
 	v := uint32(text[last]) | uint32(text[last-1])<<8
 	if m.block == 3 {
@@ -72,8 +73,8 @@ func hash[T string | []byte](m *matcher, text T, last int) uint32 {
 	return v * 2654435769 >> (32 - m.hashBits)
 }
 
-// regions calls found with each part of text that is of patterns, those that
-// touch one another together, in order. It ends when found answers false.
+// regions calls found with each part of text that patterns cover, adjacent ones
+// together, in order. It stops when found returns false.
 func regions[T string | []byte](m *matcher, text T, found func(start, end int) bool) {
 	from, to := 0, -1 // the part that is not told yet
 	for last := m.window - 1; last < len(text); {

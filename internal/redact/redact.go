@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// Mask stands where a secret was.
+// Mask replaces a secret.
 const Mask = "[redacted]"
 
 // minLength keeps short values, which occur by chance, from being masked.

@@ -28,8 +28,8 @@ func Weak(secret string) string {
 			digits++
 		case unicode.IsLetter(c):
 			letters++
-			// From small to large within a word: names have that between their
-			// words only.
+			// A change of case within a word: names have those only between
+			// their words.
 			if unicode.IsLetter(before) && unicode.IsUpper(c) != unicode.IsUpper(before) {
 				turns++
 			}

@@ -67,8 +67,7 @@ func Check(tool *deckhandv1.Tool, argumentsJSON string) (map[string]any, error) 
 	return out, nil
 }
 
-// Valid returns why a tool's schema is none that arguments could be checked
-// against, or nil.
+// Valid returns why a tool's schema cannot be used to check arguments, or nil.
 func Valid(tool *deckhandv1.Tool) error {
 	_, err := compile(tool)
 	return err
@@ -142,8 +141,8 @@ func decodeValue(dec *json.Decoder, depth int) (any, error) {
 	}
 }
 
-// bounded reports whether a number is of a size that is cheap to compare exactly:
-// 1e999999999 has ten characters and a billion digits.
+// bounded reports whether a number is cheap to compare exactly: 1e999999999 has
+// ten characters and a billion digits.
 func bounded(n json.Number) bool {
 	if len(n) > 64 {
 		return false

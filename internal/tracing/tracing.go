@@ -106,8 +106,8 @@ func (t *Tracer) Interceptors() ([]connect.Interceptor, error) {
 	return []connect.Interceptor{one}, nil
 }
 
-// Span begins a span. The function that it answers ends it, as failed where the
-// error is not nil, with attributes that were not known before.
+// Span begins a span. The returned function ends it, as failed if the error is
+// not nil, with attributes that were not known before.
 func (t *Tracer) Span(ctx context.Context, name string, about ...attribute.KeyValue) (context.Context, func(err error, more ...attribute.KeyValue)) {
 	if t == nil {
 		return ctx, func(error, ...attribute.KeyValue) {}
@@ -133,7 +133,7 @@ func (t *Tracer) Past(ctx context.Context, name, id string, from, to time.Time, 
 	span.End(trace.WithTimestamp(to))
 }
 
-// idKey is where a context has the lasting id of the span to be made.
+// idKey is the context key of the persistent id of the span to be created.
 type idKey struct{}
 
 // ids makes random ids, and those of spans with a lasting id from it.

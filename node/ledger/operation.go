@@ -11,14 +11,15 @@ import (
 )
 
 // Operation gets or creates the record of an operation that must take effect
-// once. digest tells one request from another; plan is kept as it is, and
-// should let its writer tell after a crash whether the effect happened (the
-// digest that a file will have, for example).
+// once. digest identifies the request. plan is stored unchanged, and should
+// allow its writer to determine after a crash whether the operation took effect
+// (for example the digest that a file will have).
 //
-// When it answers existed == false, the record is on disk and this caller may
-// take effect, then Complete. When existed and not Done, an earlier caller
-// began and nobody knows how far it came: compare the world with the plan that
-// is answered. The same id with another digest is refused with fault.Exists.
+// If existed is false, the record is on disk and this caller may take effect,
+// and must then call Complete. If existed is true and the record is not Done,
+// an earlier caller began and its progress is unknown: compare the actual state
+// with the returned plan. A known id with a different digest is refused with
+// fault.Exists.
 func (l *Ledger) Operation(ctx context.Context, id string, digest, plan []byte) (rec *nodev1.OperationRecord, existed bool, err error) {
 	err = l.update(ctx, func(tx *bbolt.Tx) error {
 		operations := tx.Bucket(bucketOperations)

@@ -33,7 +33,7 @@ const (
 // egressTimes is what a client measured, in nanoseconds.
 type egressTimes struct {
 	Requests, Tunnels []time.Duration
-	// Download is of egressBytes.
+	// Download is the time to download egressBytes.
 	Download time.Duration
 }
 

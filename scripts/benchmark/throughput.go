@@ -64,7 +64,7 @@ func throughput(ctx context.Context) (result, error) {
 	return out, nil
 }
 
-// lives submits n tasks and returns how many a second came to their end.
+// lives submits n tasks and returns how many finish per second.
 func (s *stack) lives(ctx context.Context, n int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

@@ -44,7 +44,7 @@ func run(command []string) (code int, err error) {
 	if len(command) == 0 {
 		return 0, errors.New("name the command to run")
 	}
-	// The command is told to end first, then what it uses ends.
+	// The command is signalled first; then what it uses is stopped.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	dir, err := os.MkdirTemp("", "deckhand-test-")
@@ -52,7 +52,7 @@ func run(command []string) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// For the user postgres, and for jails' user namespaces.
+	// Accessible to the user postgres and to jails' user namespaces.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return 0, err
 	}

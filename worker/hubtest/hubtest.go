@@ -37,23 +37,24 @@ type Config struct {
 	// LeaseTTL is how long leases last; 0 for 30 s. They are renewed every
 	// third of it.
 	LeaseTTL time.Duration
-	// Exec has a step run; nil answers "ok". The context ends with the step's
-	// call, but what Exec answers is kept even so: the step runs once.
+	// Exec runs a step; nil returns "ok". Its context ends with the call of the
+	// step, but its result is kept nevertheless: the step runs once.
 	Exec func(call Call) Result
 	// Waits says that a call waits for a person until Hub.Approve; nil for none.
 	Waits func(call Call) bool
 	// Fail, when it returns an error, makes an RPC fail before it does
 	// anything. name is the RPC's, n counts its calls from 1.
 	Fail func(name string, n int) error
-	// Lose is as Fail, but the RPC has its effect and only its answer is lost.
+	// Lose is like Fail, but the RPC takes effect and only its response is
+	// lost.
 	Lose func(name string, n int) error
 	// Settle says how much of a piece of thinking can be shown; nil for all.
 	Settle func(text string) int
-	// Left is told of each RPC whose caller went away before it was answered.
+	// Left is called with each RPC whose caller went away before the response.
 	Left func(name string)
 	// Provider serves /relay/anthropic/; nil for none.
 	Provider http.Handler
-	// Hold is how long ExecuteStep is held; 0 for 20 s.
+	// Hold is how long ExecuteStep blocks at most; 0 means 20 s.
 	Hold time.Duration
 	// NoBus leaves NATS out.
 	NoBus bool
@@ -278,15 +279,15 @@ func (h *Hub) Calls(name string) int {
 	return h.calls[name]
 }
 
-// Drain tells workers with their next renewals to take nothing new, or to
-// continue.
+// Drain makes the next renewals tell workers to take nothing new, or to take
+// new tasks again.
 func (h *Hub) Drain(draining bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.draining = draining
 }
 
-// Heard counts the calls that tell that a worker is there.
+// Heard counts the calls that show that a worker is alive.
 func (h *Hub) Heard() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -357,8 +358,8 @@ func (h *Hub) Requeue(taskID string) {
 	h.poke()
 }
 
-// Approve answers all that a task waits for, and puts it into the queue when it
-// is parked.
+// Approve decides all approvals that a task waits for, and queues the task if
+// it is parked.
 func (h *Hub) Approve(taskID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -387,7 +388,7 @@ func (h *Hub) endLease(task *Task, state deckhandv1.TaskState, reason string) {
 	h.poke()
 }
 
-// poke says that something changed; h.mu is held.
+// poke wakes everything that waits for a change; the caller must hold h.mu.
 func (h *Hub) poke() {
 	close(h.changed)
 	h.changed = make(chan struct{})

@@ -22,7 +22,7 @@ const (
 	stateWaiting  = deckhandv1.TaskState_TASK_STATE_AWAITING_APPROVAL
 )
 
-// leased returns the task of a live lease; h.mu is held.
+// leased returns the task of a live lease; the caller must hold h.mu.
 func (h *Hub) leased(lease *deckhandv1.Lease) (*Task, error) {
 	task := h.tasks[lease.GetTaskId()]
 	if task == nil || task.token == "" || task.token != lease.GetToken() ||
@@ -302,7 +302,7 @@ func (h *Hub) ExecuteStep(ctx context.Context, req *connect.Request[deckhandv1.E
 	return connect.NewResponse(&deckhandv1.ExecuteStepResponse{Step: proto.CloneOf(step)}), nil
 }
 
-// exec runs a step as the node does: once, whoever waits for it.
+// exec runs a step as the node does: once, however many callers wait for it.
 func (h *Hub) exec(task *Task, step *deckhandv1.Step) {
 	result := Result{Observation: "ok"}
 	h.mu.Lock()
@@ -371,8 +371,8 @@ func (h *Hub) FinishTask(_ context.Context, req *connect.Request[deckhandv1.Fini
 	return connect.NewResponse(&deckhandv1.FinishTaskResponse{}), nil
 }
 
-// YieldTask implements the service: a task whose answer has come in the
-// meantime goes back to the queue.
+// YieldTask implements the service: a task whose answer has arrived in the
+// meantime returns to the queue.
 func (h *Hub) YieldTask(_ context.Context, req *connect.Request[deckhandv1.YieldTaskRequest]) (*connect.Response[deckhandv1.YieldTaskResponse], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

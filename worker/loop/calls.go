@@ -46,7 +46,7 @@ func normalise(turn *deckhandv1.Turn, number, attempt int32) {
 }
 
 // reject returns why a call is not even proposed, or nil. It is a function of
-// the turn and the tools, so that every attempt answers the same.
+// the turn and the tools, so that every attempt gets the same result.
 func (r *run) reject(turn *deckhandv1.Turn, index int) *fault.Error {
 	call := model.Calls(turn)[index]
 	if index >= maxCalls {
@@ -119,12 +119,12 @@ func (r *run) decidable(turn *deckhandv1.Turn) []int32 {
 // later ones for it.
 var errWaits = errors.New("a call waits for a person or another task")
 
-// act is phase 5: it makes the turn's calls. Calls of read-only tools that stand
-// side by side run in parallel, and so do those that give work to other tasks;
-// all others run one after the other, and what ends the run comes last. What
-// ended in an earlier attempt is not made again. At the first call that waits it
-// stops with errWaits, since a later call may build on it; a person has been
-// asked about all of them.
+// act is phase 5: it makes the turn's calls. Adjacent calls of read-only tools
+// run in parallel, and so do adjacent calls that create subtasks; all others
+// run one after the other, and a call that ends the run comes last. A call that
+// ended in an earlier attempt is not made again. At the first call that waits,
+// act stops with errWaits, because a later call may depend on it; approval of
+// all of them has been requested.
 func (r *run) act(ctx context.Context, turn *deckhandv1.Turn) error {
 	r.phase.enter("execute_action", map[string]any{"calls": len(model.Calls(turn))})
 	r.out.flushSoon(ctx)
@@ -216,8 +216,8 @@ func (r *run) execute(ctx context.Context, turn *deckhandv1.Turn, indices []int)
 	return nil
 }
 
-// propose has the hub decide a call that it does not know yet, or answer one
-// that waited in its current state now. One that is made alone is made at once.
+// propose asks the hub to decide a new call, or to return the current state of
+// one that was waiting. A call that is made alone is executed at once.
 func (r *run) propose(ctx context.Context, turn *deckhandv1.Turn, index int, alone bool) error {
 	key := callKey{turn.GetTurn(), int32(index)}
 	if known := r.steps[key]; known != nil && !waiting(known.GetState()) {
@@ -255,8 +255,8 @@ func (r *run) await(ctx context.Context, step *deckhandv1.Step) (*deckhandv1.Ste
 		if err != nil {
 			return nil, err
 		}
-		// The hub holds the call for 20 s. An answer that comes at once and
-		// says "not yet" must not become a busy loop.
+		// The hub blocks the call for up to 20 s. If it replies "not yet"
+		// immediately, this must not become a busy loop.
 		if final(step.GetState()) || waiting(step.GetState()) || r.cfg.Now().Sub(asked) > holdsAtLeast {
 			quick = 0
 			continue
@@ -280,14 +280,14 @@ func final(s deckhandv1.StepState) bool {
 	}
 }
 
-// well reports whether a call ended as the model may rely on: it succeeded, or is held
-// until a person accepts the run.
+// well reports whether the model may rely on a call's result: the call
+// succeeded, or is deferred until a person accepts the run.
 func well(s deckhandv1.StepState) bool {
 	return s == deckhandv1.StepState_STEP_STATE_SUCCEEDED || s == deckhandv1.StepState_STEP_STATE_HELD
 }
 
-// waiting reports whether the step continues when somebody has answered: a
-// person, whether the call may be made or what came of it, or another task.
+// waiting reports whether the step continues after somebody else acts: a person
+// who approves the call or resolves its outcome, or another task.
 func waiting(s deckhandv1.StepState) bool {
 	return s == deckhandv1.StepState_STEP_STATE_WAITING || s == deckhandv1.StepState_STEP_STATE_UNKNOWN
 }

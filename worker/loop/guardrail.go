@@ -10,8 +10,9 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
-// guarded returns how the run ends when the agent goes round in circles, or nil.
-// The first time it is told so, and has a few iterations to find another way.
+// guarded returns how the run ends if the agent repeats itself without
+// progress, or nil. At the first finding the agent is told so, and has a few
+// iterations to find another way.
 func (r *run) guarded(turn *deckhandv1.Turn, results []model.Result) *Outcome {
 	found := r.state.Guard.Observe(r.watched(turn, results))
 	if found.Verdict == loopguard.GoOn {

@@ -83,7 +83,7 @@ type outbox struct {
 	soon   *time.Timer
 }
 
-// maxEvents is how many events one call may carry.
+// maxEvents is the maximum number of events in one call.
 const maxEvents = 100
 
 // add appends an event. A payload that is no JSON is a mistake in this

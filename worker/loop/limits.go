@@ -12,7 +12,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// limit is one of the persona's limits against where the run stands.
+// limit is one of the persona's limits together with its current use.
 type limit struct {
 	kind string
 	code fault.Code
@@ -57,7 +57,7 @@ func (r *run) limitReached() *Outcome {
 	}
 	r.countTime()
 	for _, l := range r.limits() {
-		// Without spending, a cost limit of nothing stands in nobody's way.
+		// While nothing was spent, a cost limit of 0 does not end the run.
 		if l.now < l.most || l.now == 0 {
 			continue
 		}
@@ -86,7 +86,7 @@ func (r *run) atLimit(l limit, message string) *Outcome {
 	}
 }
 
-// warn tells people and the model, once, that 80 % of a limit are used.
+// warn informs people and the model, once, that 80 % of a limit is used.
 func (r *run) warn() {
 	for _, l := range r.limits() {
 		if l.now < 0.8*l.most || l.now == 0 || slices.Contains(r.state.Warned, l.kind) {

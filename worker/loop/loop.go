@@ -33,8 +33,9 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
-// ErrLeaseLost says that the hub refused a write because the lease has ended:
-// the task is another worker's or nobody's, and nothing more may be written.
+// ErrLeaseLost reports that the hub refused a write because the lease has
+// ended: the task may belong to another worker, and nothing more may be
+// written.
 var ErrLeaseLost = errors.New("the lease on the task has ended")
 
 // Hub is what the loop asks of the hub. Errors are *fault.Error.
@@ -57,7 +58,8 @@ type Config struct {
 	// Claim is what the hub answered: the lease, the task, the tools, and what
 	// earlier attempts left.
 	Claim *deckhandv1.ClaimTaskResponse
-	// Scratchpad is the workspace's as it is now; empty when there is none.
+	// Scratchpad is the current scratchpad of the workspace; empty if there is
+	// none.
 	Scratchpad string
 	// Project is what the workspace says to agents.
 	Project Project
@@ -105,8 +107,8 @@ type Outcome struct {
 	Progress   float64
 }
 
-// Run carries the task on until it ends. The error is the context's cause,
-// ErrLeaseLost, or one that makes going on senseless.
+// Run runs the task until it ends. The error is the cause of the context's end,
+// ErrLeaseLost, or one after which continuing makes no sense.
 func Run(ctx context.Context, cfg Config) (*Outcome, error) {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
@@ -145,18 +147,19 @@ type run struct {
 	turns []*deckhandv1.Turn
 	// steps are the calls that the hub knows of.
 	steps map[callKey]*deckhandv1.Step
-	// told is what people said, by the turn after which the model gets it.
+	// told contains people's messages, by the turn after which the model
+	// receives them.
 	told  map[int32][]*deckhandv1.TaskMessage
 	state state
 	// window is what the model sees of them.
 	window window
-	// offered are the tools that the model is told of.
+	// offered are the tools that the model can see.
 	offered []*deckhandv1.Tool
 	// planned is the plan in force after some turns.
 	planned planState
 	// memory is the first message; nil when it has to be made.
 	memory *memory
-	// forgot is the last turn whose results the window let go of.
+	// forgot is the last turn whose results the window has dropped.
 	forgot int32
 	// since is when time was last counted into state.Active.
 	since time.Time
@@ -279,8 +282,8 @@ func (r *run) modelName() string {
 	return r.cfg.Persona.Model
 }
 
-// nextTurn asks the model and stores its answer: phases 1 to 3, and the choice
-// of 4, which goes into the same transaction as the turn.
+// nextTurn asks the model and stores its turn: phases 1 to 3, and the choice of
+// phase 4, which is stored in the same transaction as the turn.
 func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, *Outcome, error) {
 	r.phase.enter("analyze_context", r.gathered())
 	request := r.request()
@@ -330,7 +333,7 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 	return turn, nil, r.recordTurn(ctx, turn)
 }
 
-// failedOver tells that another model continues.
+// failedOver reports that another model continues.
 func (r *run) failedOver(ctx context.Context) func(model.Failover) {
 	return func(f model.Failover) {
 		r.out.add(eventkind.ModelFailover, map[string]any{
@@ -341,7 +344,8 @@ func (r *run) failedOver(ctx context.Context) func(model.Failover) {
 	}
 }
 
-// recordTurn stores a turn and has the hub decide its calls with it.
+// recordTurn stores a turn and asks the hub to decide its calls in the same
+// request.
 func (r *run) recordTurn(ctx context.Context, turn *deckhandv1.Turn) error {
 	propose := r.decidable(turn)
 	var stored *deckhandv1.RecordTurnResponse
@@ -369,8 +373,9 @@ func (r *run) recordTurn(ctx context.Context, turn *deckhandv1.Turn) error {
 	return nil
 }
 
-// close is phases 6 and 7: it looks at what came of the turn, and stores the
-// checkpoint or, when the run is over, returns the outcome that carries it.
+// close is phases 6 and 7: it examines the results of the turn, and stores the
+// checkpoint or, if the run is over, returns the outcome with the checkpoint in
+// it.
 func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error) {
 	results := r.results(turn)
 	r.phase.enter("observe_result", observed(results))

@@ -7,9 +7,9 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// What people say to the agent is part of the transcript: the hub binds each
-// message to the turn after which the model gets it, and returns it to every
-// attempt.
+// Messages from people to the agent are part of the transcript: the hub binds
+// each message to the turn after which the model receives it, and returns it to
+// every attempt.
 
 // hear takes messages; one that was heard before is not heard again.
 func (r *run) hear(messages []*deckhandv1.TaskMessage) {
@@ -25,7 +25,7 @@ func (r *run) hear(messages []*deckhandv1.TaskMessage) {
 	}
 }
 
-// heard is what the model is told after a turn; "" for nothing.
+// heard returns the messages that the model receives after a turn; "" for none.
 func (r *run) heard(turn int32) string {
 	var out strings.Builder
 	for _, m := range r.told[turn] {

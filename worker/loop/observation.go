@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// What the model sees of one result: so much of its head and tail.
+	// The model sees this many bytes of a result's head and tail.
 	observationHead = 12 << 10
 	observationTail = 12 << 10
 	// leastShare is the least that it sees of one among many.
@@ -48,7 +48,7 @@ func (r *run) results(turn *deckhandv1.Turn) []model.Result {
 	return out
 }
 
-// errorText is how the loop itself tells the model of an error: by its code.
+// errorText formats an error of the loop itself for the model, with its code.
 func errorText(e *fault.Error) string {
 	text := "error"
 	if e.Code != "" {
@@ -101,8 +101,8 @@ func cutTail(text string, n int) string {
 	return text[start:]
 }
 
-// fenceMark is anything in a text that could be taken for the fence itself, or
-// for a person's word.
+// fenceMark matches text that could be mistaken for the fence itself, or for a
+// message from a person.
 var fenceMark = regexp.MustCompile(`(?i)<(\s*/?\s*(?:tool_output|operator_message))`)
 
 // fence marks a result as data: whatever it says, it is not an instruction. The

@@ -13,7 +13,8 @@ var phaseNames = []string{
 	"analyze_context", "update_plan", "think", "select_tool", "execute_action", "observe_result", "iterate",
 }
 
-// phases keeps where an iteration stands and how long each phase took.
+// phases records the current phase of an iteration and the duration of each
+// phase.
 type phases struct {
 	out *outbox
 	now func() time.Time

@@ -14,8 +14,8 @@ type plan struct {
 	Items           []planItem `json:"items"`
 	SuccessCriteria []string   `json:"success_criteria,omitempty"`
 	Risks           []string   `json:"risks,omitempty"`
-	// Next is the action that the agent has chosen, how sure it is of it, and
-	// what else it considered.
+	// Next is the action that the agent has chosen, its confidence in it, and
+	// the alternatives that it considered.
 	Next *struct {
 		Action      string   `json:"action"`
 		Confidence  *float64 `json:"confidence,omitempty"`
@@ -125,7 +125,7 @@ func (p *plan) progress() float64 {
 	return done / all
 }
 
-// next is the title of the item that the agent is at, or comes to.
+// next is the title of the item that the agent is working on, or the next one.
 func (p *plan) next() string {
 	for _, status := range []string{"in_progress", "pending"} {
 		for _, item := range p.Items {
@@ -201,8 +201,8 @@ func (r *run) planUpTo(upTo int32) (*plan, int32) {
 	return nil, 0
 }
 
-// planPhase says, for the phase's event, what became of the plan since the last
-// iteration: there is none, it was kept, or the last turn revised it.
+// planPhase describes, for the phase's event, how the plan changed since the
+// last iteration: there is none, it was kept, or the last turn revised it.
 func (r *run) planPhase() map[string]any {
 	p, turn := r.plan()
 	switch {

@@ -58,7 +58,7 @@ func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool, byName 
 	return out.String()
 }
 
-// maxHosts is how many hosts of its allow-list an agent is told of.
+// maxHosts is how many hosts of its allow-list are listed in an agent's prompt.
 const maxHosts = 60
 
 // network says what an agent's commands may reach.
@@ -92,13 +92,13 @@ type Project struct {
 	// Instructions are its AGENTS.md; empty when it has none.
 	Instructions string
 	Skills       []Skill
-	// Problems say what of the agent's own things cannot be had.
+	// Problems describe which of the agent's own resources are unavailable.
 	Problems []string
 }
 
-// Skill is a folder that says how something is done. The model is told of its
-// description, reads SKILL.md when it fits, and the files beside it when that
-// says so.
+// Skill is a folder of instructions. The prompt contains its description; the
+// model reads SKILL.md if it is relevant, and the files beside it if SKILL.md
+// refers to them.
 type Skill struct {
 	Name        string
 	Description string

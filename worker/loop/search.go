@@ -17,7 +17,8 @@ import (
 
 const (
 	toolFind = toolname.ToolSearch
-	// foundByDefault is how many tools a search answers at most.
+	// foundByDefault is the default maximum number of tools that a search
+	// returns.
 	foundByDefault = 5
 )
 
@@ -67,7 +68,7 @@ func (r *run) find(arguments string) []*deckhandv1.Tool {
 	return out
 }
 
-// describe is what the model is told of tools that it looked for.
+// describe renders the tools that a search found for the model.
 func describe(found []*deckhandv1.Tool) string {
 	if len(found) == 0 {
 		return "no tool fits: use words of its name, or other ones of what it does"
@@ -97,7 +98,7 @@ func (r *run) load(turn *deckhandv1.Turn) {
 	}
 }
 
-// atOnce returns the tools that the model is told of from the beginning.
+// atOnce returns the tools that the model can see from the beginning.
 func atOnce(tools []*deckhandv1.Tool) []*deckhandv1.Tool {
 	return slices.DeleteFunc(slices.Clone(tools), (*deckhandv1.Tool).GetDeferred)
 }

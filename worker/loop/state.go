@@ -23,11 +23,12 @@ type state struct {
 	Active time.Duration `json:"active_ns"`
 	// Progress of the last reflection.
 	Progress float64 `json:"progress"`
-	// Notes are what the loop told the model after a turn, by turn.
+	// Notes are the loop's messages to the model, by the turn after which they
+	// were sent.
 	Notes map[int32]string `json:"notes,omitempty"`
 	// Warned are the limits of which 80 % were reached.
 	Warned []string `json:"warned,omitempty"`
-	// Summary stands instead of the oldest turns.
+	// Summary replaces the oldest turns.
 	Summary summary `json:"summary"`
 	Spent   spent   `json:"spent"`
 	// Guard watches for circles.

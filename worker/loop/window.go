@@ -26,9 +26,10 @@ const (
 	perToken = 4
 )
 
-// window is what the model sees of the transcript: the opening message, with a
-// summary instead of the oldest turns, and the newer turns whole. It is cut
-// between turns only, so that no call ever stands without its result.
+// window is the part of the transcript that the model sees: the opening
+// message, with a summary instead of the oldest turns, and the newer turns
+// unchanged. It is cut only between turns, so that a call is never separated
+// from its result.
 type window struct {
 	// limit is the prompt, in tokens, from which on the oldest turns are
 	// summarised.
@@ -146,7 +147,7 @@ func (r *run) reply(turn *deckhandv1.Turn) model.Message {
 	return model.Message{Results: r.results(turn), Text: r.replyText(turn)}
 }
 
-// replyText is what stands behind a turn's results.
+// replyText is the text that follows a turn's results.
 func (r *run) replyText(turn *deckhandv1.Turn) string {
 	text := r.state.Notes[turn.GetTurn()]
 	if len(model.Calls(turn)) == 0 {
@@ -170,9 +171,9 @@ func (r *run) reheard(turn int32) {
 	r.window.counted[at] = countMessage(*m)
 }
 
-// forget lets go of what the window holds now: the results of a turn, and,
-// except for a script, which finds its place by them, the replies that a summary
-// stands for.
+// forget releases data that the window now covers: the results of a turn and,
+// except for a script, which finds its position by them, the replies that a
+// summary replaces.
 func (r *run) forget(turn *deckhandv1.Turn) {
 	for i := range model.Calls(turn) {
 		if step := r.steps[callKey{turn.GetTurn(), int32(i)}]; step != nil { //nolint:gosec // at most 64 are made
@@ -214,9 +215,9 @@ func (r *run) reported(turn *deckhandv1.Turn) {
 	r.window.meter.Report(r.window.asked, u.GetInputTokens()+u.GetCacheReadTokens()+u.GetCacheWriteTokens())
 }
 
-// memory is the first message as the model is given it: the opening, and what
-// stands instead of the turns that it no longer sees. It stays the same until
-// one of those does not.
+// memory is the first message to the model: the opening, and the text that
+// replaces the turns that it no longer sees. It does not change until one of
+// those does.
 type memory struct {
 	opening string
 	summary summary
@@ -242,7 +243,8 @@ func (r *run) recall() *memory {
 	return m
 }
 
-// remembered stands instead of the turns that the model no longer sees.
+// remembered returns the text that replaces the turns that the model no longer
+// sees.
 func (r *run) remembered(pins []pin) string {
 	s := r.state.Summary
 	var out strings.Builder
@@ -267,7 +269,7 @@ func (r *run) remembered(pins []pin) string {
 	return out.String()
 }
 
-// pin is a fact that the agent wants to keep in front of it, word for word.
+// pin is a fact that the agent wants to keep in its prompt, verbatim.
 type pin struct{ key, fact string }
 
 const (

@@ -232,8 +232,8 @@ func markOf(c Call) mark {
 	if c.Failed || failing.MatchString(firstLine(result)) {
 		m.Error = digest(paths.ReplaceAllString(normalise(result), "P"))
 		if m.Quiet {
-			// A search that finds nothing says so, and no more: another search is
-			// not the same error.
+			// A search without results reports nothing else, so another search
+			// is not the same error.
 			m.Error = digest(m.Error, m.Call)
 		}
 	}

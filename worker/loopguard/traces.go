@@ -52,8 +52,8 @@ func share(hits, misses int) float64 {
 	return float64(hits) / float64(hits+misses)
 }
 
-// Judge runs every trace through a guard. A trace counts as called stuck when
-// the guard comes to least, Nudge or Stop.
+// Judge runs every trace through a guard. A trace counts as stuck if the
+// guard's verdict reaches least, Nudge or Stop.
 func Judge(traces []Trace, least Verdict) Score {
 	var s Score
 	for _, t := range traces {

@@ -18,7 +18,7 @@ const (
 	Unavailable ErrorKind = iota
 	// Auth: the provider refuses the credential.
 	Auth
-	// NoCredential: nobody has connected the provider.
+	// NoCredential: the provider is not connected.
 	NoCredential
 	// RateLimit: too many calls; RetryAfter says when the next may come.
 	RateLimit
@@ -30,7 +30,7 @@ const (
 	Overloaded
 	// ContextTooLong: the transcript does not fit the model.
 	ContextTooLong
-	// Refused: the provider will not answer this content.
+	// Refused: the provider refuses to respond to this content.
 	Refused
 	// Invalid: the request is wrong; sending it again would not help.
 	Invalid
@@ -121,7 +121,7 @@ func (e *Error) Retryable() bool {
 	}
 }
 
-// Fault returns the error as people and programs are told of it.
+// Fault returns the error as a fault.Error, for people and programs.
 func (e *Error) Fault() *fault.Error {
 	code, fix := fault.ModelUnavailable, "try again later, or choose another model in the persona"
 	kind := fault.Unavailable

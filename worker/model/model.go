@@ -15,7 +15,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Model answers one turn at a time. Implementations are safe for use by many
+// Model generates one turn at a time. Implementations are safe for use by many
 // goroutines.
 type Model interface {
 	// Generate asks for the next turn. Pieces go to sink as they arrive, from
@@ -32,21 +32,20 @@ type Request struct {
 	// Messages alternate: to the model, its turn, to the model, …; the first
 	// and the last are to the model.
 	Messages []Message
-	// Before is what the first message stands for since the oldest turns were
-	// summarised: the messages as they were. Nobody sends them; a script finds
-	// its place by them.
+	// Before contains the original messages that the first message summarises.
+	// They are not sent to a provider; a script finds its position by them.
 	Before []Message
 	// Tools that the model may call. They stay the same over a task's turns.
 	Tools []*deckhandv1.Tool
 	// MaxTokens caps the output of this turn, thinking included.
 	MaxTokens int
 	Thinking  persona.Thinking
-	// FailedOver, if set, is told when another model continues with the
+	// FailedOver, if set, is called when another model continues with the
 	// request.
 	FailedOver func(Failover)
 }
 
-// Failover is one model's taking the place of another that does not answer.
+// Failover describes that another model took over from one that failed.
 type Failover struct {
 	FromProvider, FromModel string
 	ToProvider, ToModel     string
@@ -59,7 +58,8 @@ type Failover struct {
 type Message struct {
 	// Turn is what the model said; nil for what is said to it.
 	Turn *deckhandv1.Turn
-	// Results answer every call of the turn before, in the order of the calls.
+	// Results contains the result of every call of the previous turn, in the
+	// order of the calls.
 	Results []Result
 	// Text follows the results.
 	Text string
@@ -71,20 +71,20 @@ type Result struct {
 	Tool    string
 	Text    string
 	IsError bool
-	// Images belong to it. A model that cannot see is told that there were some.
+	// Images belong to it. A model without vision is told that there were some.
 	Images []*deckhandv1.Image
 }
 
-// Delta is a piece of an answer that is being streamed.
+// Delta is a piece of a streamed response.
 type Delta struct {
-	// Restart says that what was streamed of this turn so far is void: the
-	// answer broke off and begins again. Text is empty then.
+	// Restart reports that everything streamed of this turn so far is void: the
+	// response broke off and begins again. Text is empty then.
 	Restart bool
-	// Text is visible text, of reasoning or answer alike.
+	// Text is visible text, whether reasoning or reply.
 	Text string
 }
 
-// Sink takes the pieces of an answer. It must not block for long.
+// Sink receives the pieces of a response. It must not block for long.
 type Sink func(Delta)
 
 // Stop reasons of a turn, in any provider's case.

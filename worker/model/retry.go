@@ -19,7 +19,7 @@ type RetryConfig struct {
 	// MaxRetryAfter is the longest wait that a provider may ask for: past it
 	// the error is answered at once. 0 for 2 minutes.
 	MaxRetryAfter time.Duration
-	// OnRetry is told of each wait before it; may be nil.
+	// OnRetry, if set, is called before each wait.
 	OnRetry func(err *Error, try int, wait time.Duration)
 }
 

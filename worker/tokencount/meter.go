@@ -6,8 +6,8 @@ package tokencount
 type Meter struct {
 	// rate is reported tokens by counted ones; 0 until the first report.
 	rate float64
-	// counted and reported are of the last request; reported is 0 when the next
-	// one does not begin as that one did.
+	// counted and reported belong to the last request; reported is 0 if the
+	// next one does not begin like it.
 	counted, reported float64
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/loopguard"
 )
 
-// perFamily is how many traces there are of each.
+// perFamily is the number of traces in each family.
 const perFamily = 5
 
 type gen struct {

@@ -10,9 +10,9 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model/wire"
 )
 
-// accumulator puts a turn together from the events of its stream. The SDK's
-// own refuses arguments that are not JSON; here they are kept as the model
-// wrote them, because the model is told what is wrong with them.
+// accumulator assembles a turn from the events of its stream. The SDK's own
+// accumulator rejects arguments that are not JSON; this one keeps them as the
+// model wrote them, because the model is told what is wrong with them.
 type accumulator struct {
 	wire.Answer
 

@@ -56,8 +56,8 @@ func classify(err error) *model.Error {
 	return out
 }
 
-// accessAgain is how the API says when a limit of use is no more: "You will regain
-// access on 2026-12-01 at 00:00 UTC."
+// accessAgain matches the API's message about the end of a usage limit: "You
+// will regain access on 2026-12-01 at 00:00 UTC."
 var accessAgain = regexp.MustCompile(`regain access on (\d{4}-\d\d-\d\d) at (\d\d:\d\d) UTC`)
 
 // regained returns how long it is until then; 0 where nothing is said of it.

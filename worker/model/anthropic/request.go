@@ -27,8 +27,8 @@ func (m *Model) params(req *model.Request) sdk.MessageNewParams {
 	}
 	switch {
 	case foreign(req.Messages):
-		// Where it thinks, the API wants the thoughts before the calls whose results
-		// it is given, and these calls are another model's.
+		// With thinking, the API requires the thoughts that precede the calls
+		// whose results it receives, and these calls come from another model.
 	case req.Thinking.Adaptive:
 		// Summarised, because people follow what the model thinks.
 		out.Thinking = sdk.ThinkingConfigParamUnion{

@@ -16,13 +16,14 @@ import (
 const (
 	// tripAfter is how many calls in a row must fail before a model is left alone.
 	tripAfter = 5
-	// openFor is how long it is left alone; then one call looks whether it answers.
+	// openFor is how long it is skipped; then one call tests whether it
+	// responds.
 	openFor = 30 * time.Second
 )
 
-// Breakers keep a circuit breaker for each model of each provider, which all
-// tasks of a worker share: where one has seen that a model does not answer, the
-// others need not find out by themselves. It is safe for use by many goroutines.
+// Breakers keep a circuit breaker for each model of each provider, shared by
+// all tasks of a worker: if one task has found that a model fails, the others
+// need not try it. It is safe for use by many goroutines.
 type Breakers struct {
 	cfg BreakerConfig
 
@@ -36,7 +37,8 @@ type BreakerConfig struct {
 	Failures uint32
 	// OpenFor is how long it stays open; 0 for 30 s.
 	OpenFor time.Duration
-	// Changed, if set, is told that a model is left alone or asked again.
+	// Changed, if set, is called when a model begins to be skipped, or is used
+	// again.
 	Changed func(provider, model string, open bool)
 }
 
@@ -90,8 +92,8 @@ func (b *Breakers) get(n name) *breaker {
 	return one
 }
 
-// failing reports whether a model does not answer, whatever it is asked. A rate limit
-// is an answer, and so is a refusal.
+// failing reports whether an error shows that a model fails for every request.
+// A rate limit does not, nor does a refusal.
 func failing(err error) bool {
 	e := model.AsError(err)
 	return e != nil && !e.Hub && (e.Kind == model.Unavailable || e.Kind == model.Overloaded)

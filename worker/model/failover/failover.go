@@ -47,8 +47,8 @@ type Model struct {
 // New creates a Model.
 func New(cfg Config) *Model { return &Model{cfg: cfg, at: cfg.At} }
 
-// Generate implements model.Model: it asks the candidate that answered last, and
-// where that does not answer each of the others once.
+// Generate implements model.Model: it asks the candidate that responded last
+// and, if that fails, each of the others once.
 func (m *Model) Generate(ctx context.Context, req *model.Request, sink model.Sink) (*deckhandv1.Turn, error) {
 	m.mu.Lock()
 	first := m.at
@@ -104,10 +104,10 @@ func (m *Model) elsewhere(at, tried int) bool {
 	return tried > 0 // somebody was asked already: there is nothing to wait for
 }
 
-// passesOn says which errors another model may do better than: those of a
-// provider that does not answer, and of one that does not let itself be called
-// any more. One that stands in for another may also not be connected, or not be
-// fit for the request; a person hears of the first one's error then.
+// passesOn reports whether another model may succeed after an error: the
+// provider does not respond, or refuses to be called any more. A stand-in may
+// also be not connected, or not suitable for the request; the caller then gets
+// the first model's error.
 func passesOn(e *model.Error, standIn bool) bool {
 	if e == nil || e.Hub {
 		return false
@@ -122,7 +122,7 @@ func passesOn(e *model.Error, standIn bool) bool {
 	}
 }
 
-// tell tells that another candidate continues.
+// tell reports that another candidate continues.
 func (m *Model) tell(req *model.Request, sink model.Sink, from, to int, reason string) {
 	if sink != nil {
 		sink(model.Delta{Restart: true})

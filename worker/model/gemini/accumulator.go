@@ -54,8 +54,9 @@ func (a *accumulator) add(chunk *sdk.GenerateContentResponse) error {
 	return nil
 }
 
-// part takes a part of the answer. Text may continue over many; a call is
-// whole. A signature gets a block of its own before the part that it came with.
+// part adds a part of the response. Text may be spread over several parts; a
+// call is in one. A signature gets its own block before the part that it came
+// with.
 func (a *accumulator) part(p *sdk.Part) error {
 	if len(p.ThoughtSignature) > 0 {
 		a.Open(&wire.Block{Reasoning: &deckhandv1.Block_Reasoning{Signature: base64.StdEncoding.EncodeToString(p.ThoughtSignature)}})
@@ -103,7 +104,8 @@ func (a *accumulator) turn() (*deckhandv1.Turn, error) {
 	case sdk.FinishReasonMaxTokens:
 		turn.StopReason = model.StopMaxTokens
 	case sdk.FinishReasonMalformedFunctionCall, sdk.FinishReasonUnexpectedToolCall, sdk.FinishReasonTooManyToolCalls, sdk.FinishReasonOther:
-		// Nobody but the API saw what the model wrote: it is to write it again.
+		// Only the API saw what the model wrote, so the model must write it
+		// again.
 		return nil, &unreadable{a.reason, a.message}
 	}
 	return turn, nil

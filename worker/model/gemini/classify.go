@@ -11,7 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model/wire"
 )
 
-// refusal is a prompt that the API does not answer.
+// refusal is a prompt to which the API refuses to respond.
 type refusal struct{ reason, message string }
 
 // Error implements error.
@@ -19,7 +19,7 @@ func (r *refusal) Error() string {
 	return wire.OrElse(r.message, "the prompt is blocked: "+r.reason)
 }
 
-// unreadable is an answer that the API could not read itself.
+// unreadable is a response that the API itself could not parse.
 type unreadable struct {
 	reason  sdk.FinishReason
 	message string

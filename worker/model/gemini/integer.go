@@ -16,11 +16,11 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model/wire"
 )
 
-// The SDK reads the arguments of a call into floating point, which has no room
-// for the integers beyond 2^53, such as the ids of many databases. So they pass
-// through it as texts with a mark that nobody else can know: exact marks them in
-// the answer and takes the mark away from the request, and the turn is read and
-// written with marked and plain do.
+// The SDK decodes the arguments of a call into floating point, which cannot
+// represent integers beyond 2^53, such as the ids of many databases. Such
+// integers therefore pass through it as strings with a random mark: exact marks
+// them in the response and removes the mark from the request, and marked and
+// plain convert the turn.
 var mark = ident.New("integer") + ":"
 
 var (
@@ -33,8 +33,8 @@ var (
 // plain takes the marks away.
 func plain(data []byte) []byte { return marked.ReplaceAll(data, []byte("$1")) }
 
-// withMarks marks the integers that floating point has no room for, and answers
-// all other numbers as that.
+// withMarks marks the integers that floating point cannot represent, and
+// returns all other numbers as floating point.
 func withMarks(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -67,9 +67,10 @@ func theirs(id string) string {
 	return wire.CallID(id)
 }
 
-// said is a turn of the model as the API wants it back: without its thoughts,
-// but with their signatures on the parts that they came with. A signature's
-// block stands before its part's. Those of another provider stay out.
+// said is a turn of the model in the form in which the API expects it back:
+// without its thoughts, but with their signatures on the parts that they came
+// with. A signature's block precedes its part's. Signatures of another provider
+// are left out.
 func said(turn *deckhandv1.Turn) ([]*sdk.Part, error) {
 	var parts []*sdk.Part
 	var signature []byte

@@ -32,9 +32,9 @@ const (
 // Formats are all of them, by name.
 var Formats = map[string]Format{"messages": Messages, "chat": Chat, "responses": Responses, "gemini": Gemini}
 
-// Answer is one answer of the API. See anthropictest for its fields; Redacted
-// is the sealed thought of a response, and a block's Signature its id, or the
-// signature that Gemini puts on the next part.
+// Answer is one response of the API. See anthropictest for its fields; Redacted
+// is the encrypted reasoning of a response, and a block's Signature its id, or
+// the signature that Gemini puts on the next part.
 type Answer struct {
 	anthropictest.Answer
 
@@ -78,7 +78,8 @@ func New(t testing.TB, answer func(Request) Answer) *Server {
 	return s
 }
 
-// List returns with the given answers in order, and with the last one after it.
+// List returns a function that returns the given responses in order, and the
+// last one again after that.
 func List(answers ...Answer) func(Request) Answer {
 	return func(r Request) Answer { return answers[min(r.Number, len(answers))-1] }
 }
@@ -140,7 +141,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// next notes a request and returns what to answer; by one goroutine at a time.
+// next records a request and returns the response; it is called by one
+// goroutine at a time.
 func (s *Server) next(req *Request) Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +164,7 @@ func named(event map[string]any) string {
 	return fmt.Sprintf("event: %s\ndata: %s\n\n", event["type"], object(event))
 }
 
-// events are those of one streamed answer.
+// events returns the events of one streamed response.
 func events(r Request, a Answer) []string {
 	if a.Raw != "" {
 		return []string{a.Raw}

@@ -86,7 +86,7 @@ func (m *Model) chatMessages(message model.Message) []sdk.ChatCompletionMessageP
 	return out
 }
 
-// resultText is a result in a format that has no word for a failed call.
+// resultText is a result in a format that cannot mark a call as failed.
 func resultText(result model.Result, shown bool) string {
 	text := wire.ResultText(result, shown)
 	if result.IsError {

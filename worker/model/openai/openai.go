@@ -106,7 +106,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, sink model.Sin
 	return turn, nil
 }
 
-// broken is an error that is nobody's answer.
+// broken is an error that did not come from the provider as a response.
 func (m *Model) broken(kind model.ErrorKind, err error) error {
 	return &model.Error{Kind: kind, Provider: m.cfg.Provider.Name, Message: err.Error(), Err: err}
 }

@@ -156,7 +156,7 @@ func (m *Model) items(turn *deckhandv1.Turn) []responses.ResponseInputItemUnionP
 type response struct {
 	*wire.Answer
 
-	// items are finished parts of the answer.
+	// items are finished parts of the response.
 	items   []item
 	refused bool
 	size    int

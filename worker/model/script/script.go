@@ -56,7 +56,7 @@ type call struct {
 	line      int
 	tool      string
 	arguments map[string]any
-	// raw stands instead of arguments, to play a model that writes bad JSON.
+	// raw replaces arguments, to simulate a model that writes invalid JSON.
 	raw string
 }
 

@@ -12,11 +12,11 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
-// MaxAnswer bounds what one answer may hold, in bytes.
+// MaxAnswer limits the size of one response, in bytes.
 const MaxAnswer = 8 << 20
 
-// Answer puts a turn together from the pieces of its stream. Visible pieces go
-// to Sink, which may be nil.
+// Answer assembles a turn from the pieces of its stream. Visible pieces are
+// passed to Sink, which may be nil.
 type Answer struct {
 	Sink model.Sink
 
@@ -39,7 +39,7 @@ func (a *Answer) Open(b *Block) *Block {
 	return b
 }
 
-// Last returns the last block; nil when there is none.
+// Last returns the last block, or nil if there is none.
 func (a *Answer) Last() *Block {
 	if len(a.blocks) == 0 {
 		return nil
@@ -91,8 +91,8 @@ func (a *Answer) Calls() bool {
 	return false
 }
 
-// Blocks returns the blocks as a turn has them. Arguments stay as the model
-// wrote them, which need not be JSON: the model is told what is wrong with them.
+// Blocks returns the blocks of the turn. Arguments are kept as the model wrote
+// them, even if they are not JSON: the model is told what is wrong with them.
 func (a *Answer) Blocks() []*deckhandv1.Block {
 	out := make([]*deckhandv1.Block, 0, len(a.blocks))
 	for _, b := range a.blocks {
@@ -124,13 +124,13 @@ func CallInput(arguments string) json.RawMessage {
 	return quoted
 }
 
-// NoOutput and NoAnswer stand where an API takes no empty text.
+// NoOutput and NoAnswer replace empty text, which some APIs reject.
 const (
 	NoOutput = "(no output)"
 	NoAnswer = "(no answer)"
 )
 
-// OrElse returns text, or what stands for it where it is empty.
+// OrElse returns text, or instead if text is empty.
 func OrElse(text, instead string) string {
 	if text == "" {
 		return instead

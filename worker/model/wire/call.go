@@ -14,8 +14,8 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
-// StallTimeout is how long a call may be silent, where nobody says otherwise.
-// Providers ping their streams about every 15 s, or say something.
+// StallTimeout is the default time for which a call may be silent. Providers
+// send a ping or data on their streams about every 15 s.
 const StallTimeout = 90 * time.Second
 
 // errStalled is the cause with which a stalled call is cancelled.
@@ -60,10 +60,10 @@ func (c *Call) End() {
 	c.cancel(nil)
 }
 
-// Fail returns the error of a call. What its caller ended answers that cause,
-// what stalled says so; classify tells the rest apart, and has the status and
-// message of an error that the provider answered set. It is not asked where the
-// call did not fail but broke off: err is nil then.
+// Fail returns the error of a call. If the caller cancelled it, Fail returns
+// that cause; if it stalled, the error says so; classify determines all other
+// errors, and receives the status and message of an error response. If the
+// stream broke off without an error, err is nil and classify is not called.
 func (c *Call) Fail(err error, classify func(error) *model.Error) error {
 	switch {
 	case c.outer.Err() != nil:

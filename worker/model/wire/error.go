@@ -23,8 +23,8 @@ var byCode = map[fault.Code]model.ErrorKind{
 	fault.HubUnavailable:    model.Unavailable,
 }
 
-// relayed takes what an answer's header says: the relay's own code and advice,
-// and when to come back.
+// relayed applies what a response's headers say: the relay's own code and fix,
+// and when to retry.
 func relayed(e *model.Error, header http.Header) {
 	if code := fault.Code(header.Get(fault.CodeHeader)); code != "" {
 		e.Code, e.Fix = code, header.Get(fault.FixHeader)

@@ -23,8 +23,8 @@ func ResultText(result model.Result, shown bool) string {
 	return OrElse(text, NoOutput)
 }
 
-// ShownWith is what stands before the images of a tool's result in a format whose
-// results are text: they follow behind all results.
+// ShownWith is the text before the images of a tool's result in a format whose
+// results are text only: the images follow after all results.
 func ShownWith(result model.Result) string {
 	return fmt.Sprintf("What the call %s of %s answered, as images:", CallID(result.CallID), result.Tool)
 }

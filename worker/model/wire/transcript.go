@@ -24,7 +24,7 @@ type entry struct {
 	encoded []byte
 }
 
-// identity tells messages apart: turns and results are never changed.
+// identity identifies a message: turns and results are never changed.
 type identity struct {
 	turn   *deckhandv1.Turn
 	result *model.Result
@@ -46,8 +46,8 @@ func (t *Transcript) Encode(messages []model.Message, encode func(model.Message)
 	kept := t.kept
 	t.mu.Unlock()
 	next, out := make([]entry, len(messages), len(messages)+2), make([][]byte, 0, len(messages)+1)
-	// Most messages stand where they stood. Where older ones have made room for a
-	// summary, those that stayed have moved.
+	// Most messages keep their position. When older ones are replaced by a
+	// summary, the remaining ones move.
 	var moved map[identity][]byte
 	for i, message := range messages {
 		of := identify(message)

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// Block is one content block of an answer. Set one of Text, Thinking (with
+// Block is one content block of a response. Set one of Text, Thinking (with
 // Signature), Redacted or Tool.
 type Block struct {
 	Text      string
@@ -31,14 +31,14 @@ type Block struct {
 	Input string
 }
 
-// Usage is what the API says that an answer cost.
+// Usage is the usage that the API reports for a response.
 type Usage struct {
 	Input, Output, CacheRead, CacheWrite int64
 }
 
-// Answer is one answer of the API.
+// Answer is one response of the API.
 type Answer struct {
-	// Status other than 200 answers an error body instead of a stream.
+	// Status other than 200 sends an error body instead of a stream.
 	Status int
 	// ErrorType and ErrorMessage fill the error body; with Status 200 they come
 	// as an error event after Break events.
@@ -52,7 +52,7 @@ type Answer struct {
 	// otherwise, unless set.
 	StopReason string
 	Usage      Usage
-	// Piece is how many characters one delta carries; 0 for 7.
+	// Piece is the number of characters in one delta; 0 means 7.
 	Piece int
 	// Break ends the stream after so many events, pings not counted; 0 for
 	// never.
@@ -108,18 +108,19 @@ func collect(v any, out *strings.Builder) {
 	}
 }
 
-// Handler serves POST …/v1/messages. The zero value answers errors only: set
-// Answer.
+// Handler serves POST …/v1/messages. The zero value responds with errors only:
+// set Answer.
 type Handler struct {
-	// Answer says what to answer. It is called by one goroutine at a time.
+	// Answer returns the response to a request. It is called by one goroutine
+	// at a time.
 	Answer func(Request) Answer
 
 	mu       sync.Mutex
 	requests []Request
 }
 
-// List returns with the given answers in order, and with an error after the
-// last.
+// List returns a function that returns the given responses in order, and an
+// error after the last.
 func List(answers ...Answer) func(Request) Answer {
 	return func(r Request) Answer {
 		if r.Number > len(answers) {

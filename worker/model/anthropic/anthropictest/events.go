@@ -2,7 +2,7 @@ package anthropictest
 
 import "fmt"
 
-// Events are those of one streamed answer, in order, without pings.
+// Events returns the events of one streamed response, in order, without pings.
 func Events(model string, number int, a Answer) []map[string]any {
 	opening := map[string]any{
 		"input_tokens": a.Usage.Input, "output_tokens": 1,
