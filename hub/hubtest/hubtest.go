@@ -1,5 +1,6 @@
-// Package hubtest runs a hub for tests: a real one, on a database of its own,
-// with the embedded bus and its listeners on free ports of loopback.
+// Package hubtest runs a real hub for tests, with its own database, the embedded bus, and
+// listeners on free loopback ports. Failures to start fail the test; the hub stops at its
+// end.
 package hubtest
 
 import (

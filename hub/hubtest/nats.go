@@ -14,8 +14,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/config"
 )
 
-// NATS is a server of its own, configured as docs/nats.conf says, which can be
-// stopped and started again at its address.
+// NATS is a private server, configured like docs/nats.conf, which can be stopped and
+// started again at its address.
 type NATS struct {
 	t      testing.TB
 	opts   *server.Options
@@ -46,7 +46,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Start runs the server; the second time at the address that it had.
+// Start runs the server; after a stop it uses the same address.
 func (n *NATS) Start() {
 	n.t.Helper()
 	s, err := server.NewServer(n.opts.Clone())
@@ -67,7 +67,7 @@ func (n *NATS) Stop() {
 	}
 }
 
-// Use has a hub use this server.
+// Use makes a hub use this server.
 func (n *NATS) Use(cfg *hub.Config) {
 	url := func(user, password string) config.Secret {
 		return config.Secret("nats://" + user + ":" + password + "@" + n.server.Addr().String())

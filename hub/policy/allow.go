@@ -24,7 +24,7 @@ import (
 const (
 	ScopeExact    = "exact"
 	ScopeCommands = "commands"
-	// ScopeShape is of calls that look alike; see ShapeOf.
+	// ScopeShape covers similar calls; see ShapeOf.
 	ScopeShape = "shape"
 	ScopeTool  = "tool"
 )
@@ -43,9 +43,9 @@ type RememberRule struct {
 	Lasts time.Duration
 }
 
-// allowRules are the rules of people that hold for an agent's version. What
-// somebody said of an agent holds for the versions that they had seen, for their
-// own, and for an administrator's: another's is another program.
+// allowRules returns the rules of people that apply to an agent's version. A decision
+// about an agent applies to the versions that its author had seen, to the author's own,
+// and to those of administrators: another user's version is another program.
 func allowRules(rows []db.AllowRule, agentID string, version db.AgentVersion) (out []*Rule) {
 	for _, row := range rows {
 		if row.AgentID != "" && (row.AgentID != agentID || !seen(row, version)) {
@@ -68,7 +68,7 @@ func seen(row db.AllowRule, version db.AgentVersion) bool {
 	return version.CreatedBy == row.CreatedBy || version.CreatedByRole == "admin" || !row.CreatedAt.Before(version.CreatedAt)
 }
 
-// DigestOf tells one call's arguments from another's, however they are written.
+// DigestOf returns a digest of a call's arguments that does not depend on their spelling.
 func DigestOf(arguments map[string]any) []byte {
 	data, err := json.Marshal(arguments)
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *Service) Remember(ctx context.Context, tx *event.Tx, t db.Task, item db
 	})
 }
 
-// nested are programs whose first word says what they do.
+// nested are programs whose first word is a subcommand.
 var nested = []string{"git", "npm", "yarn", "pnpm", "go", "cargo", "docker", "kubectl", "make", "pip", "apt", "apt-get", "systemctl", "terraform", "helm", "gh", "aws", "brew", "mvn", "gradle", "bundle", "composer", "poetry", "uv"}
 
 func subcommand(s string) bool {
@@ -165,8 +165,8 @@ func (r *Rule) exact(c *Call) bool {
 	return (r.Exact == nil || bytes.Equal(r.Exact, DigestOf(c.Arguments))) && (r.Shape == "" || r.Shape == ShapeOf(c.Tool, c.Arguments))
 }
 
-// AllowRules returns a page of what people said is to be allowed, newest first, and the
-// next page's token; with past those too that hold no more.
+// AllowRules returns a page of the rules that people created, newest first, and the next
+// page's token; with past, also those that no longer apply.
 func (s *Service) AllowRules(ctx context.Context, orgID string, past bool, page string, size int32) ([]db.ListAllowRulesRow, string, error) {
 	p := db.ListAllowRulesParams{OrgID: orgID, Past: past, MaxRows: size + 1}
 	if page != "" {

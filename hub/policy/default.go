@@ -13,7 +13,7 @@ var DefaultYAML string
 // defaultName is what the default policy is called in decisions.
 const defaultName = "default"
 
-// Default returns the policies that hold where nobody has applied one.
+// Default returns the policies that apply if the organisation has none.
 func Default() Set { return Set{{Name: defaultName, Policy: defaultPolicy()}} }
 
 var defaultPolicy = sync.OnceValue(func() *Policy {

@@ -15,7 +15,7 @@ type Glob struct {
 	whole bool
 }
 
-// newGlob makes a pattern; whole says that * goes over slashes too.
+// newGlob parses a pattern; whole reports that * also matches slashes.
 func newGlob(pattern string, whole bool) (Glob, error) {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)
@@ -42,7 +42,7 @@ func (g Glob) match(s string) bool {
 	return g.re == nil && g.text == s || g.re != nil && g.re.MatchString(s)
 }
 
-// kind is what a token of a pattern stands for.
+// kind is the kind of a token of a pattern.
 type kind int
 
 const (
@@ -87,8 +87,8 @@ func globTokens(pattern string, whole bool) (out []token) {
 	return out
 }
 
-// wordTokens are those of a word, of which parts may not be known or may be filled
-// in by the shell.
+// wordTokens returns the tokens of a word, parts of which may be unknown or filled in by
+// the shell.
 func wordTokens(w shell.Word) (out []token) {
 	begin := true
 	for i, r := range w.Text {
@@ -126,7 +126,7 @@ func meet(a, b []token) bool {
 		if i == len(a) && j == len(b) {
 			return true
 		}
-		// A token of many may stand for nothing.
+		// A token that matches many characters may match none.
 		if i < len(a) && a[i].many() && walk(state{i + 1, j, s.begun &^ 1}) || j < len(b) && b[j].many() && walk(state{i, j + 1, s.begun &^ 2}) {
 			return true
 		}
@@ -140,7 +140,7 @@ func meet(a, b []token) bool {
 		next := state{i + 1, j + 1, 0}
 		switch {
 		case x.many() && y.many():
-			return false // one of them goes on alone, above
+			return false // the case that only one of them advances is covered above
 		case x.many():
 			next = state{i, j + 1, 1}
 		case y.many():
@@ -158,7 +158,7 @@ var slash = token{char: '/'}
 
 func (t token) many() bool { return t.kind >= star }
 
-// takes reports whether a token may stand for a character of another.
+// takes reports whether a token may match a character that another one matches.
 func (t token) takes(o token, begun bool) bool {
 	switch t.kind {
 	case char:
@@ -173,7 +173,7 @@ func (t token) takes(o token, begun bool) bool {
 	return true
 }
 
-// fits reports whether a word fits, where parts of it may not be known.
+// fits reports whether a word, parts of which may be unknown, matches.
 func (g Glob) fits(w shell.Word) answer {
 	if w.Known && !w.Glob {
 		if g.match(w.Text) {
@@ -201,7 +201,7 @@ func (g Glob) fits(w shell.Word) answer {
 	return no
 }
 
-// variants are a pattern without and with the folders that each **/ stands for.
+// variants returns a pattern with and without the folders that each **/ may match.
 func variants(tokens []token, most int) [][]token {
 	i := slices.IndexFunc(tokens, func(t token) bool { return t.kind == deepSlash })
 	if i < 0 || most == 0 {
@@ -232,7 +232,7 @@ func (g Glob) fitsFile(f shell.Operand) answer {
 	case f.Access == shell.Writes || fixed == under:
 		return yes
 	case f.Text == shell.Workspace || strings.HasPrefix(f.Text, shell.Workspace+"/"):
-		return m // what looks through the workspace is not about one folder of it
+		return m // a pattern over the whole workspace is not about one folder of it
 	}
 	return maybe
 }

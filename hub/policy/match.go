@@ -44,8 +44,8 @@ type Rule struct {
 	NotHosts []Glob
 	// Mode is that of the persona; "" for any.
 	Mode string
-	// Undoable says that it is for calls that a snapshot of the workspace can undo,
-	// of at most Files files; 0 for any number.
+	// Undoable limits the rule to calls that a snapshot of the workspace can undo, of at
+	// most Files files; 0 for any number.
 	Undoable bool
 	Files    int
 	Args     map[string][]Glob
@@ -53,7 +53,7 @@ type Rule struct {
 	Exact []byte
 	// Shape is how calls look that it is for; "" for any.
 	Shape string
-	// Answered says that a person gave it as the answer to an approval.
+	// Answered reports that the rule comes from a person's decision on an approval.
 	Answered bool
 	// Until is when the rule ends; zero for never.
 	Until time.Time
@@ -90,8 +90,8 @@ func (r *Rule) why(m answer) string {
 	return why
 }
 
-// applies reports whether a rule is about a call, as far as that does not depend on its
-// parts.
+// applies reports whether a rule is about a call, as far as that does not depend on the
+// call's parts.
 func (r *Rule) applies(c *Call) bool {
 	if len(r.Tools) > 0 && !anyGlob(r.Tools, c.Tool) || len(r.Categories) > 0 && !slices.Contains(r.Categories, c.Category) ||
 		len(r.Agents) > 0 && !anyGlob(r.Agents, c.Agent) {
@@ -161,9 +161,9 @@ func (r *Rule) matches(u *unit) answer {
 	return m
 }
 
-// covers says that an allowed command does no more than its words say: what it
-// writes by redirection stays in the workspace, it gets no variables that change
-// it, and it runs here.
+// covers reports whether an allowed command does no more than its words show: it
+// redirects output only to the workspace, gets no variables that change it, and runs in
+// the jail.
 func (r *Rule) covers(u *unit) answer {
 	if len(u.command.Env) > 0 || u.command.Given || u.command.Host != "" && len(r.Hosts)+len(r.NotHosts) == 0 {
 		return no
@@ -174,9 +174,8 @@ func (r *Rule) covers(u *unit) answer {
 	return yes
 }
 
-// overFiles compares the files of a part: a rule that allows must fit all of them,
-// any other one of them. Whether a program reads or writes a file is not always
-// known.
+// overFiles compares the files of a part: a rule that allows must match all of them, any
+// other rule one of them. Whether a program reads or writes a file is not always known.
 func (r *Rule) overFiles(globs []Glob, files []shell.Operand, access shell.Access) answer {
 	found, out := false, no
 	if r.Effect == Allow {
@@ -217,9 +216,9 @@ func (r *Rule) overFiles(globs []Glob, files []shell.Operand, access shell.Acces
 	return out
 }
 
-// settled is a word with nothing instead of variables that the script does not
-// set. They are the environment's, which is not the agent's to choose: a rule that
-// forbids is not about them.
+// settled returns a word in which variables that the script does not set are empty. They
+// come from the environment, which the agent does not control: a rule that denies is not
+// about them.
 func settled(w shell.Word) shell.Word {
 	if !strings.Contains(w.Text, shell.Unset) {
 		return w
@@ -232,8 +231,8 @@ func settled(w shell.Word) shell.Word {
 	return w
 }
 
-// overHosts compares the hosts of a part: a rule that allows must fit all of them,
-// any other one of them.
+// overHosts compares the hosts of a part: a rule that allows must match all of them, any
+// other rule one of them.
 func (r *Rule) overHosts(hosts []shell.Word) answer {
 	if len(hosts) == 0 {
 		return no
@@ -267,9 +266,9 @@ func (r *Rule) overHosts(hosts []shell.Word) answer {
 	return out
 }
 
-// prefix compares the first words of a command. A rule that allows is taken
-// literally. For others options may stand between the words, with what they take:
-// git -C x push is a git push.
+// prefix compares the first words of a command. A rule that allows is taken literally.
+// For other rules, options and their values may come between the words: git -C x push is
+// a git push.
 func (r *Rule) prefix(prefix []Glob, u *unit) answer {
 	if len(u.command.Args) == 0 {
 		return no
@@ -306,7 +305,7 @@ func (r *Rule) prefix(prefix []Glob, u *unit) answer {
 	return both(m, loose(prefix[1:], rest))
 }
 
-// words is how many of the first words of a command a rule that allows names.
+// words returns how many of the first words of a command a rule that allows names.
 func (r *Rule) words(u *unit) (n int) {
 	if r.Effect != Allow || u.command == nil {
 		return 0
@@ -338,7 +337,7 @@ func loose(prefix []Glob, words []shell.Word) answer {
 				return out
 			}
 		}
-		// Only options, and the words after them, are passed over.
+		// Only options, and the words after them, are skipped.
 		option := strings.HasPrefix(words[i].Text, "-") || !words[i].Known
 		if !option && (i == 0 || !strings.HasPrefix(words[i-1].Text, "-")) {
 			break

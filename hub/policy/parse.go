@@ -32,9 +32,8 @@ const (
 // mostPer is the longest time over which a limit counts.
 const mostPer = 31 * 24 * time.Hour
 
-// Parse reads and checks a policy, its examples among it. The error is a
-// *fault.Error of kind Invalid that says everything which is wrong, each with its
-// line. name is used in messages only.
+// Parse reads and checks a policy, including its examples. The error is a *fault.Error of
+// kind Invalid that lists every problem with its line. name is used in messages only.
 func Parse(name string, data []byte) (*Policy, error) {
 	if name == "" {
 		name = "policy.yaml"
@@ -102,8 +101,8 @@ func lineOf(err error) int {
 
 type decoder struct {
 	file string
-	// stored says that it is a version that was applied before: it is read as it was
-	// meant then, and not checked again.
+	// stored reports that the version was applied before: it is read with the rules of
+	// its time, and not checked again.
 	stored   bool
 	problems []string
 }
@@ -213,8 +212,8 @@ func (d *decoder) never(n *yaml.Node, what, better string) {
 	}
 }
 
-// instead returns what somebody meant by a pattern of files; the pattern itself
-// where it is sound. Files are compared by their clean path from the root.
+// instead returns the corrected form of a pattern of files, or the pattern itself if it
+// is sound. Files are compared by their clean absolute path.
 func instead(p string) string {
 	first, rest, below := strings.Cut(p, "/")
 	switch {
@@ -431,7 +430,7 @@ func (d *decoder) categoryList(n *yaml.Node) (out []string) {
 	return out
 }
 
-// commands reads prefixes of commands, their words as a shell splits them.
+// commands reads prefixes of commands, split into words as a shell does.
 func (d *decoder) commands(n *yaml.Node) (out [][]Glob) {
 	for _, e := range d.list(n, "command") {
 		var prefix []Glob

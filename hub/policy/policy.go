@@ -1,16 +1,16 @@
-// Package policy decides what an agent's calls may do: rules in YAML, of the
-// organisation and of each agent, that allow, ask or deny by tool, arguments,
-// shell commands, paths, hosts, category, agent, node and time. Deny beats ask
-// beats allow.
+// Package policy decides what an agent's calls may do: rules in YAML, of the organisation
+// and of each agent, that allow, ask or deny by tool, arguments, shell commands, paths,
+// hosts, category, agent, node and time. Deny beats ask, and ask beats allow. Parse reads
+// a Policy, a Set decides a Call, and Service stores the versions.
 //
-// A shell script is taken apart into the commands it would run (package shell),
-// each is decided on its own, and the strictest part wins. What cannot be
-// understood asks, wherever a rule is about what is run. What is known to be
-// dangerous (package danger) asks, whatever the rules allow, unless the policy
-// denies it or lets its kind pass.
+// A shell script is split into the commands that it would run (package shell); each is
+// decided on its own, and the strictest decision wins. If a script cannot be understood,
+// the call requires an approval, provided that a rule is about what is run. Known dangers
+// (package danger) require an approval whatever the rules allow, unless the policy denies
+// them or allows their kind.
 //
-// A policy that was read never changes; every change is a new version in the
-// database, so that a decision can say which one made it.
+// A parsed policy is immutable. Every change is a new version in the database, so that a
+// decision can name the versions that made it.
 package policy
 
 import (
@@ -48,23 +48,22 @@ type Call struct {
 	At time.Time
 	// Written is what is known of the files that the task has written.
 	Written shell.Record
-	// Now looks into files that the task changed by other means; nil where nobody
-	// can.
+	// Now reads files that the task changed by other means; nil if that is not possible.
 	Now shell.Look
 	// Mode is the persona's.
 	Mode string
-	// Undoable says that a snapshot of the workspace gives back what the call changes
-	// or deletes, and AffectedFiles how many files that are; 0 where nobody knows.
+	// Undoable reports that a snapshot of the workspace can restore what the call changes
+	// or deletes, and AffectedFiles how many files that are; 0 if it is unknown.
 	Undoable      bool
 	AffectedFiles int
 
 	script *shell.Script
 }
 
-// Decision is what came of it.
+// Decision is the decision on a call.
 type Decision struct {
 	Effect Effect `json:"effect,omitempty"`
-	// Rule is the name of the rule that decided; empty for none.
+	// Rule is the name of the rule that decided; empty if no rule did.
 	Rule string `json:"rule,omitempty"`
 	// Version of the policies that decided, such as "organisation 3, agent 1".
 	Version string `json:"version,omitempty"`
@@ -74,8 +73,8 @@ type Decision struct {
 	Command string `json:"command,omitempty"`
 	// Dangers are what was recognised; see package danger.
 	Dangers []string `json:"dangers,omitempty"`
-	// Answered says of an allow that people gave it as their answer to approvals:
-	// it holds also where the persona asks.
+	// Answered reports that the rule that allows the call comes from people's decisions
+	// on approvals: it also waives approvals that the persona requires.
 	Answered bool `json:"answered,omitempty"`
 }
 
@@ -88,10 +87,10 @@ type Limit struct {
 
 // Policy is one file, read and checked.
 type Policy struct {
-	// Default is what calls get that no rule is about; None for what the persona
-	// says.
+	// Default is the effect on calls that no rule is about; None leaves them to the
+	// persona.
 	Default Effect
-	// Dangers are the effects of kinds of danger; Ask where there is none.
+	// Dangers are the effects of kinds of danger; Ask for a kind that is missing.
 	Dangers map[danger.Kind]Effect
 	// Unclear is the effect of a script of which a part cannot be known that a shell
 	// is given to run; None for Ask.
@@ -143,8 +142,8 @@ func (c *Call) read() {
 	c.script = &read
 }
 
-// applicable returns the rules that are about a call, whether one of them is
-// about what its script runs, and what it gets where no rule decides.
+// applicable returns the rules that are about a call, whether one of them is about what
+// its script runs, and the effect if no rule decides.
 func (s Set) applicable(c *Call) (rules []*Rule, about bool, fallback Effect) {
 	for _, src := range s {
 		if strength[src.Default] > strength[fallback] || fallback == None {
@@ -160,7 +159,7 @@ func (s Set) applicable(c *Call) (rules []*Rule, about bool, fallback Effect) {
 	return rules, about, fallback
 }
 
-// Decide returns what a set of policies makes of a call.
+// Decide returns the decision of a set of policies on a call.
 func (s Set) Decide(c Call) Decision {
 	c.read()
 	out := Decision{Effect: Allow, Version: s.Version()}
@@ -186,7 +185,7 @@ func (s Set) Decide(c Call) Decision {
 		out.Effect = None
 	}
 	out.Answered = out.Answered && answered
-	// A script that does nothing is none for the default to be about.
+	// The default does not apply to a script that does nothing.
 	if out.Effect == None && fallback != None && !idle {
 		out.Effect, out.Why = fallback, "no rule is about it, and the policy's default is "+string(fallback)
 	}
@@ -197,9 +196,9 @@ func (s Set) Decide(c Call) Decision {
 	return out
 }
 
-// unclear has a script asked about, or denied, of which parts cannot be known: any
-// where a rule is about what it runs, otherwise one that gives a shell something
-// that nobody knows.
+// unclear requires an approval for a script with unknown parts, or denies it: any such
+// script if a rule is about what it runs, otherwise one that passes unknown text to a
+// shell.
 func (s Set) unclear(script *shell.Script, out Decision, ruled bool) Decision {
 	effect, why := Ask, script.Opaque
 	if len(why) > 0 {
@@ -265,13 +264,13 @@ func text(args map[string]any, key string) string { s, _ := args[key].(string); 
 // decided is the decision about one part.
 type decided struct {
 	Decision
-	// words is how many of its first words a rule that allows names.
+	// words is how many of the command's first words a rule that allows names.
 	words int
 }
 
-// decideAll returns the decisions about the parts of a call, in their order. A part
-// that another one runs as it stands in its own words is allowed where a rule
-// allows those very words: npx eslint is about eslint.
+// decideAll returns the decisions on the parts of a call, in their order. A part that
+// another one runs and contains unchanged in its own words is allowed if a rule allows
+// those very words: npx eslint covers eslint.
 func decideAll(rules []*Rule, units []*unit) []decided {
 	out := make([]decided, len(units))
 	for i, u := range units {
@@ -312,7 +311,7 @@ func decide(rules []*Rule, u *unit) decided {
 	return out
 }
 
-// NeedsLabels reports whether a rule looks at the labels of nodes.
+// NeedsLabels reports whether a rule depends on the labels of nodes.
 func (s Set) NeedsLabels() bool {
 	for _, src := range s {
 		for _, r := range src.Rules {
@@ -324,8 +323,8 @@ func (s Set) NeedsLabels() bool {
 	return false
 }
 
-// NeedsUndoable reports whether a rule about a tool looks at whether its calls can
-// be undone.
+// NeedsUndoable reports whether a rule about a tool depends on whether its calls can be
+// undone.
 func (s Set) NeedsUndoable(tool string) bool {
 	return slices.ContainsFunc(s, func(src Source) bool {
 		return slices.ContainsFunc(src.Rules, func(r *Rule) bool {

@@ -9,7 +9,7 @@ type Reading struct {
 	// Commands are the simple commands of a script, after pipes, nested shells and
 	// encoded payloads were taken apart.
 	Commands []Command `json:"commands,omitempty"`
-	// Unclear says what could not be understood.
+	// Unclear lists what could not be understood.
 	Unclear []string `json:"unclear,omitempty"`
 }
 
@@ -20,12 +20,13 @@ type Command struct {
 	Line int `json:"line"`
 	// Via is what runs it, outermost first.
 	Via []string `json:"via,omitempty"`
-	// Effect is what the rules make of it on its own; None where no rule is about it.
+	// Effect is what the rules decide about the command alone; None if no rule is about
+	// it.
 	Effect Effect `json:"effect,omitempty"`
 }
 
-// maxRead bounds how many commands of a script are listed, and maxCommandText
-// each of them in bytes: the script itself is shown whole beside them.
+// maxRead is how many commands of a script are listed, and maxCommandText the length of
+// each in bytes: the script itself is shown whole beside them.
 const (
 	maxRead        = 500
 	maxCommandText = 2000

@@ -57,8 +57,8 @@ func New(cfg Config) *Service {
 	return &Service{cfg: cfg, known: map[string]*held{}, parsed: map[string]*Policy{}}
 }
 
-// For returns the policies that hold for the calls of an agent's version, read
-// with q where they are not in memory. With now they are read in any case.
+// For returns the policies that apply to the calls of an agent's version. They are read
+// with q if they are not cached, or in any case with now.
 func (s *Service) For(ctx context.Context, q *db.Queries, orgID, agentID string, version db.AgentVersion, now bool) (Set, error) {
 	h, err := s.held(ctx, q, orgID, now)
 	if err != nil {
@@ -135,9 +135,8 @@ func (s *Service) forget(orgID string) {
 	s.mu.Unlock()
 }
 
-// Get returns a version of a policy; 0 for the newest. Where nobody has applied one,
-// it is version 0: the default policy of the organisation, and an empty one of an
-// agent.
+// Get returns a version of a policy; 0 for the newest. If no policy was applied, it is
+// version 0: the default policy of the organisation, and an empty one of an agent.
 func (s *Service) Get(ctx context.Context, orgID, agentID string, version int32) (db.Policy, error) {
 	row, err := s.cfg.Store.GetPolicy(ctx, db.GetPolicyParams{OrgID: orgID, AgentID: agentID, Version: version})
 	if store.IsNotFound(err) {
@@ -203,9 +202,9 @@ func (s Set) Limits(tool, category string) (out []Limit) {
 	return out
 }
 
-// Reached returns the first of some limits that lets no call more be made, or
-// nil. In a transaction the answer holds to its end: no other call is counted in
-// the organisation meanwhile.
+// Reached returns the first of the given limits that is used up, or nil. In a transaction
+// the result holds until its end: no other call in the organisation is counted before
+// then.
 func (s *Service) Reached(ctx context.Context, q *db.Queries, orgID string, limits []Limit) (*Limit, error) {
 	if err := q.LockLimits(ctx, orgID); err != nil {
 		return nil, fmt.Errorf("lock the limits of %s: %w", orgID, err)
@@ -222,7 +221,7 @@ func (s *Service) Reached(ctx context.Context, q *db.Queries, orgID string, limi
 	return nil, nil
 }
 
-// Prune forgets calls that no limit counts any more.
+// Prune deletes calls that no limit counts any more.
 func (s *Service) Prune(ctx context.Context) error {
 	_, err := s.cfg.Store.DeleteCountedCalls(ctx, mostPer)
 	return err

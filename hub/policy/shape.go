@@ -17,9 +17,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
-// This file is about calls that look alike: when people have approved many
-// of one agent, tool and shape, and rejected none, they are offered to be asked
-// no more. It is offered once, and one later rejection takes it back.
+// Similar calls: when people have approved many calls with the same agent, tool and shape
+// and rejected none, a rule that always allows them is offered. It is offered once, and a
+// later rejection revokes it.
 
 const (
 	// offerAfter approvals, and no rejection, within offerWithin.
@@ -68,13 +68,13 @@ func ShapeOf(tool string, arguments map[string]any) string {
 	}
 	shape := tool + "(" + strings.Join(parts, ", ") + ")"
 	if len(shape) > maxShape {
-		return "" // nobody reads it
+		return "" // not used
 	}
 	return shape
 }
 
-// Offer returns how many calls of the shape of one that a person is asked about
-// were approved, where that is to be offered now: 0 for not.
+// Offer returns how many similar calls were approved, if a rule that always allows them
+// is to be offered with a call's approval; otherwise 0.
 func (s *Service) Offer(ctx context.Context, tx *event.Tx, t db.Task, tool, shape, itemID string) (int32, error) {
 	if shape == "" {
 		return 0, nil

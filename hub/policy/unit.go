@@ -16,14 +16,14 @@ type unit struct {
 	args    map[string]any
 	files   []shell.Operand
 	hosts   []shell.Word
-	// settled are its words without variables that the script does not set.
+	// settled are the words with variables empty that the script does not set.
 	settled []shell.Word
-	// tame says that what it writes by redirection stays in the workspace.
+	// tame reports that the part redirects output only to the workspace.
 	tame bool
 	// neutral parts do nothing of their own.
 	neutral bool
-	// within is one more than the index of the part that runs it as it stands in its
-	// own words.
+	// within is one more than the index of the part that runs this one and contains it
+	// unchanged in its own words.
 	within int
 }
 
@@ -44,7 +44,7 @@ var neutral = []string{
 	"break", "continue", "read", "trap", "declare", "typeset", "export", "readonly", "unset", "mapfile", "readarray", "sleep", "let", "shopt", "getopts", "hash", "type", "umask", "exec", "env",
 }
 
-// wants says which parts of a call some rules look at.
+// wants reports which parts of a call some rules examine.
 type wants struct{ files, hosts bool }
 
 func wantsOf(rules []*Rule) (w wants) {
@@ -124,8 +124,8 @@ func unitOfCommand(cmd *shell.Command, args map[string]any, wants wants) *unit {
 	return u
 }
 
-// filesOf returns the files that a command reads and writes, as far as its words,
-// its redirections and its code say.
+// filesOf returns the files that a command reads and writes, as far as its words, its
+// redirections and its code show.
 func filesOf(cmd *shell.Command) []shell.Operand {
 	out := shell.Files(cmd)
 	for _, r := range cmd.Reads {
@@ -147,8 +147,8 @@ func filesOf(cmd *shell.Command) []shell.Operand {
 	return out
 }
 
-// tame reports whether a file that is written by redirection is one of the workspace,
-// or of nobody.
+// tame reports whether a file that is written by redirection is in the workspace, or is a
+// device without effect.
 func tame(w shell.Word) bool {
 	if strings.HasPrefix(w.Text, "/dev/fd/") || w.Text == "/dev/null" || w.Text == "/dev/stdout" || w.Text == "/dev/stderr" || w.Text == "/dev/tty" {
 		return true

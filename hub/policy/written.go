@@ -9,7 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
-// writingTools are the tools of which the arguments say what they write.
+// writingTools are the tools whose arguments contain what they write.
 var writingTools = []string{toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileDelete, toolname.ShellExec}
 
 // WritingTools returns the tools whose calls After follows.
@@ -22,9 +22,9 @@ func (c Call) Runs() bool {
 	return ok && c.Tool == toolname.ShellExec
 }
 
-// After returns what is known of the files of a task once a call was made, from
-// what was known before it (Written). A file whose content cannot be worked out is
-// known to be written, and no more.
+// After returns what is known of the files of a task after a call, from what was known
+// before it (Written). A file whose content cannot be determined is recorded as written,
+// with unknown content.
 func (c Call) After() shell.Record {
 	out, name := c.Written, Abs(text(c.Arguments, "path"))
 	switch c.Tool {

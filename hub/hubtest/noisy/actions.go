@@ -30,7 +30,7 @@ const (
 
 // actions are the ten kinds.
 func (n *Neighbour) actions() []action {
-	// Each event is another: one that comes again is not looked at.
+	// Each event is different: a repeated one is ignored.
 	number := func() int64 { return n.events.Add(1) }
 	costly := "\"l\":[" + strings.TrimSuffix(strings.Repeat("1,", costlyItems), ",") + "]}"
 	subject := []byte(`{"s":"` + strings.Repeat("a", regexpSubject) + `"}`)
@@ -123,7 +123,7 @@ func (n *Neighbour) talk(ctx context.Context) error {
 	return n.send(req)
 }
 
-// ask has a task wait for a person.
+// ask makes a task wait for a person.
 func (n *Neighbour) ask(ctx context.Context) error {
 	lease, err := n.begin(ctx, "asker")
 	if err != nil {
@@ -146,8 +146,8 @@ func (n *Neighbour) ask(ctx context.Context) error {
 	return err
 }
 
-// submit has admission look at a task that no node can take, and takes every
-// other one back.
+// submit makes admission consider a task that no node can take, and cancels every other
+// one.
 func (n *Neighbour) submit(ctx context.Context) error {
 	res, err := n.admin.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "nowhere", Goal: "noise"}))
 	if err != nil || n.submissions.Add(1)%2 == 0 {

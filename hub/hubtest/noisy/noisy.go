@@ -1,6 +1,6 @@
-// Package noisy is an organisation that uses a hub as hard as its API lets it,
-// for tests and benchmarks of what its neighbours see of that. Everything it does
-// goes through public procedures with tokens of its own.
+// Package noisy simulates an organisation that uses a hub as hard as the API permits, for
+// tests and benchmarks of the effect on other organisations. It only uses public
+// procedures, with its own tokens. Calls that the hub refuses are counted, not failures.
 package noisy
 
 import (
@@ -58,12 +58,12 @@ const NodeName = "noisy"
 // hook is a webhook of its own.
 type hook struct{ path, secret string }
 
-// Count says how often an action was done, and how often the hub refused it.
+// Count is how often an action was done, and how often the hub refused it.
 type Count struct{ Done, Refused atomic.Int64 }
 
 type proxied struct{ next http.RoundTripper }
 
-// RoundTrip says where the call comes from, as a proxy does.
+// RoundTrip sets the client address, as a proxy does.
 func (p proxied) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("X-Forwarded-For", from)
@@ -158,7 +158,7 @@ func (n *Neighbour) Run(ctx context.Context) {
 // Counts returns how often each action was done so far.
 func (n *Neighbour) Counts() map[string]*Count { return n.counts }
 
-// Close ends what it has besides the hub.
+// Close stops everything besides the hub.
 func (n *Neighbour) Close() {
 	if n.model != nil {
 		n.model.CloseClientConnections()
@@ -167,7 +167,7 @@ func (n *Neighbour) Close() {
 	n.http.CloseIdleConnections()
 }
 
-// wait asks again and again until what answers true.
+// wait calls is until it returns true.
 func wait(ctx context.Context, what string, is func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, ready)
 	defer cancel()

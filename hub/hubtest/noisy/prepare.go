@@ -95,7 +95,7 @@ func (n *Neighbour) register(ctx context.Context) error {
 	return err
 }
 
-// logged has a command that ended on the node, whose log is searched.
+// logged creates a command that ended on the node, whose log is searched.
 func (n *Neighbour) logged(ctx context.Context) error {
 	res, err := n.admin.NodeExecs.StartNodeExec(ctx, connect.NewRequest(&deckhandv1.StartNodeExecRequest{
 		NodeId: NodeName, Target: &deckhandv1.StartNodeExecRequest_Host{Host: true}, Argv: []string{"echo", "noise"}, Reason: "noise",
@@ -106,7 +106,7 @@ func (n *Neighbour) logged(ctx context.Context) error {
 	return err
 }
 
-// talking has a task that runs, and a model that answers slowly.
+// talking creates a running task, with a model that answers slowly.
 func (n *Neighbour) talking(ctx context.Context) error {
 	n.model = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
@@ -165,7 +165,7 @@ func (n *Neighbour) begin(ctx context.Context, agent string) (lease *deckhandv1.
 	return lease, err
 }
 
-// notified has a destination that takes long to answer.
+// notified creates a destination that answers slowly.
 func (n *Neighbour) notified(ctx context.Context) error {
 	res, err := n.admin.Destinations.CreateDestination(ctx, connect.NewRequest(&deckhandv1.CreateDestinationRequest{
 		Name: "slow", Spec: &deckhandv1.DestinationSpec{

@@ -10,10 +10,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 )
 
-// ReplaceRoot encrypts the keys that seal with another root, and nothing else:
-// what they have sealed stays as it is. The old root opens the database no more.
-// It returns false when the new root opened it already, as after a first try that
-// was cut short.
+// ReplaceRoot encrypts the data keys with another root key. The data that they encrypt is
+// not changed. Afterwards the old root does not open the database any more. It returns
+// false if the new root opens the database already, for example after a first call that
+// was interrupted.
 func ReplaceRoot(ctx context.Context, recorder *event.Recorder, from, to vault.Root, reason string) (replaced bool, err error) {
 	err = recorder.Tx(ctx, func(tx *event.Tx) error {
 		row, err := tx.LockKeyset(ctx)

@@ -1,14 +1,14 @@
-// Package rotation replaces the key that seals, without downtime.
+// Package rotation replaces the data key of an organisation without downtime. Begin
+// creates a new key, and Proceed re-encrypts in the background.
 //
-//	asked for --- a new key seals, the old ones open ---> sealing anew, in small parts
-//	sealing anew --- nothing is sealed with an old key, and no hub can seal with one ---> old keys deleted
+//	requested --- a new key encrypts, the old ones decrypt ---> re-encrypting, in small batches
+//	re-encrypting --- nothing is encrypted with an old key, and no hub can encrypt with one ---> old keys deleted
 //
-// What is sealed again is compared with what was there as it is written: whoever
-// changed it meanwhile is right. A hub that dies in between leaves rows of either
-// key, which all hubs open; the leader that comes after it goes over all of them
-// again. An old key is deleted only when one look at the whole database finds
-// nothing that it sealed, later than any hub can have sealed with it; where
-// something cannot be opened, it is kept.
+// A row is re-encrypted only if it is unchanged when it is written: a concurrent change
+// wins. A hub that dies in between leaves rows of either key, which all hubs can decrypt;
+// the next leader goes over all of them again. An old key is deleted only when a scan of
+// the whole database finds nothing encrypted with it, after the last moment at which any
+// hub could have used it; if something cannot be decrypted, the key is kept.
 package rotation
 
 import (
@@ -89,7 +89,7 @@ func (r *Rotation) Get(ctx context.Context) (State, error) {
 	return r.state(row)
 }
 
-// Begin has a new key seal from now on.
+// Begin creates a new key, which encrypts from now on.
 func (r *Rotation) Begin(ctx context.Context, orgID string, by event.Actor) (state State, err error) {
 	err = r.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		row, err := tx.LockKeyset(ctx)
@@ -144,7 +144,7 @@ func (r *Rotation) Start(ctx context.Context) error {
 	})
 }
 
-// Proceed seals anew what old keys have sealed, once, and deletes those when
+// Proceed re-encrypts what old keys have encrypted, once, and deletes these keys when
 // nothing is left.
 func (r *Rotation) Proceed(ctx context.Context) error {
 	state, err := r.Get(ctx)
@@ -201,7 +201,7 @@ func (r *Rotation) retire(ctx context.Context, state State, prefix []byte) error
 	})
 }
 
-// reseal goes over a column once, and answers how many rows it has written.
+// reseal goes over a column once, and returns how many rows it has written.
 func (r *Rotation) reseal(ctx context.Context, c store.SealedColumn, prefix []byte) (written int64, err error) {
 	blocks, err := r.cfg.Store.BlocksOf(ctx, c.Table)
 	if err != nil {

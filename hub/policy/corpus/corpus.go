@@ -1,13 +1,13 @@
-// Package corpus measures how the reading of commands does in both directions: how
-// many of a set of evasions and sequences pass without being asked about, and how
-// many everyday commands are asked about.
+// Package corpus measures how well policies classify commands, in both directions: how
+// many of a set of evasions and sequences pass without an approval, and how many everyday
+// commands require one.
 //
-// A Case is one call, or several that follow one another in a task, with what they
-// do or where they come from. The cases that come with Deckhand (Own) are its own
-// set: the share that passes of it is a bound for regressions, and says less about
-// commands that nobody has looked at. Read takes other sets.
+// A Case is one call, or several consecutive calls of a task, with what they do or where
+// they come from. Own returns the cases that come with Deckhand: their pass rate guards
+// against regressions, and says less about commands that are in no case. Read reads other
+// sets.
 //
-// Nothing is run: cases are decided as the calls of a task are.
+// Nothing is executed: cases are decided like the calls of a task.
 package corpus
 
 import (
@@ -36,13 +36,13 @@ const (
 	Everyday Class = "everyday"
 )
 
-// Classes are all of them, in the order in which they are reported.
+// Classes returns all classes, in the order in which they are reported.
 func Classes() []Class { return []Class{Evasion, Sequence, Everyday} }
 
 // Case is one entry of a corpus.
 type Case struct {
 	Class Class `yaml:"-"`
-	// Does says what an evasion or a sequence really does.
+	// Does describes the real effect of an evasion or a sequence.
 	Does string `yaml:"does"`
 	// From is the public repository, and the file, that an everyday command is from.
 	From string `yaml:"from"`
@@ -137,8 +137,8 @@ func (c Case) calls() ([]policy.Call, error) {
 // Outcome is what became of a case.
 type Outcome struct {
 	Case
-	// Stopped says that one of its calls is asked about or denied; Decision is that
-	// of the call, or of the last one.
+	// Stopped reports that one of the case's calls requires an approval or is denied;
+	// Decision is the decision on that call, or on the last one.
 	Stopped  bool
 	Decision policy.Decision
 }

@@ -1,11 +1,12 @@
-// Package danger recognises calls that are known to be dangerous: what wipes a
-// machine or its disks, fork bombs, code from elsewhere that is run unseen,
-// reverse shells, reading of credentials, wiping of histories and logs, ways of
-// staying on a machine, and changes of its kernel or of the rights on its roots.
+// Package danger recognises calls that are known to be dangerous: wiping a machine or its
+// disks, fork bombs, running code from elsewhere unseen, reverse shells, reading of
+// credentials, wiping of histories and logs, persistence on a machine, and changes of its
+// kernel or of the permissions on its roots.
 //
-// It judges what a script would run (package shell), not how it is spelt, and
-// looks into code that interpreters are given. It asks and records; the boundary
-// is the jail. A program that the agent wrote and compiled is not looked into.
+// It judges the commands that a script would run (package shell), not its spelling, and
+// inspects code that is passed to interpreters. Its findings lead to an approval and a
+// record; they are no security boundary, the jail is. A program that the agent wrote and
+// compiled is not inspected.
 package danger
 
 import (
@@ -36,7 +37,7 @@ const (
 	Escape       Kind = "escape"
 )
 
-// Kinds are all of them.
+// Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
 		Wipe, Device, ForkBomb, RemoteCode, HiddenCode, Credentials, History, Logs, ReverseShell, Persistence, Permissions, Kernel, Escape,
@@ -46,7 +47,7 @@ func Kinds() []Kind {
 // Finding is one danger of a call.
 type Finding struct {
 	Kind Kind `json:"kind"`
-	// What it does, in words.
+	// What describes the effect.
 	What string `json:"what"`
 	// Command is the part that does it, at most 200 bytes.
 	Command string `json:"command,omitempty"`
@@ -70,8 +71,8 @@ func newFinder(script shell.Script) *finder {
 	return f
 }
 
-// maxFindings bounds what is said of one script: an author who wants to hide a
-// line among thousands of others gains nothing, since each asks.
+// maxFindings is how many findings are reported for one script. Hiding a line among
+// thousands of others gains nothing, since each finding requires an approval.
 const maxFindings = 100
 
 // In returns what is dangerous in a script that was read.
@@ -134,7 +135,7 @@ func shorten(s string) string {
 	return s
 }
 
-// command looks at one simple command.
+// command checks one simple command.
 func (f *finder) command(c *shell.Command) {
 	for _, r := range c.Reads {
 		f.secret(c, at(c, r))
@@ -164,8 +165,8 @@ func (f *finder) command(c *shell.Command) {
 	f.connects(c, name)
 }
 
-// at returns a word of a command as a clean path from the root. Unset variables
-// are nothing, other holes something.
+// at returns a word of a command as a clean absolute path. Unset variables count as
+// empty, other unknown parts as some text.
 func at(c *shell.Command, w shell.Word) string {
 	if strings.Trim(w.Text, shell.Unset) == "" {
 		return ""
@@ -196,7 +197,7 @@ func replaced(r *strings.Replacer, text string) string {
 // proc is a process's own view of the file system.
 var proc = compile(`^/proc/(?:[0-9]+|self|thread-self|unknown)/(?:task/[^/]+/)?(root|cwd)(/.*)?$`)
 
-// hostRoots are where containers have the machine's own root.
+// hostRoots are the paths at which containers usually mount the machine's root.
 var hostRoots = []string{"/host", "/hostfs", "/rootfs", "/mnt/host", "/mnt/root"}
 
 func clean(text, dir string) string {
@@ -246,7 +247,7 @@ func eachOperand(c *shell.Command, fn func(i int, a shell.Word)) (n int) {
 	return n
 }
 
-// operands are a command's words that are no options, its name not among them.
+// operands returns a command's words that are neither options nor its name.
 func operands(c *shell.Command) (out []shell.Word) {
 	for i, a := range c.Args[1:] {
 		if a.Text == "--" {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// expression is a regular expression that is tried only on texts which have the
-// words that any match of it has: most texts have none, and looking for words costs
-// a fraction of trying an expression.
+// expression is a regular expression that is only tried on texts that contain words which
+// every match contains. Most texts lack them, and searching for words costs a fraction of
+// trying an expression.
 type expression struct {
 	*regexp.Regexp
 
-	// words are groups of texts: a match has one of each group, those that say most
-	// first. None for an expression of which that cannot be said.
+	// words are groups of texts: every match contains one text of each group. The most
+	// selective group comes first. It is empty for an expression without such words.
 	words [][]string
 }
 
@@ -28,7 +28,8 @@ func compile(text string) *expression {
 	groups := groupsOf(parsed)
 	for i, words := range groups {
 		groups[i] = slices.DeleteFunc(slices.Clone(words), func(w string) bool {
-			// A text with this word has another of them, which will do.
+			// A text that contains this word contains the shorter word too, which
+			// suffices.
 			return slices.ContainsFunc(words, func(other string) bool { return other != w && strings.Contains(w, other) })
 		})
 	}
@@ -36,7 +37,7 @@ func compile(text string) *expression {
 	return &expression{Regexp: re, words: groups}
 }
 
-// groupsOf returns the words of each part of an expression of which a match has all
+// groupsOf returns the words of each part of an expression whose matches consist of all
 // parts.
 func groupsOf(re *syntax.Regexp) (out [][]string) {
 	switch re.Op {
@@ -54,8 +55,8 @@ func groupsOf(re *syntax.Regexp) (out [][]string) {
 	return out
 }
 
-// wordsOf returns texts of which each match of an expression has one; none where
-// that cannot be said.
+// wordsOf returns texts one of which every match of an expression contains, or nil if
+// there are no such texts.
 func wordsOf(re *syntax.Regexp) []string {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -80,7 +81,7 @@ func wordsOf(re *syntax.Regexp) []string {
 		slices.Sort(all)
 		return slices.Compact(all)
 	case syntax.OpConcat:
-		// The part whose words say most: of which the shortest is longest.
+		// The most selective part: the one whose shortest word is the longest.
 		var best []string
 		for _, sub := range re.Sub {
 			if words := wordsOf(sub); shortest(words) > shortest(best) {
@@ -102,7 +103,7 @@ func shortest(words []string) int {
 	return n
 }
 
-// may reports whether a text has one word of each group.
+// may reports whether a text contains one word of each group.
 func (e *expression) may(text string) bool {
 	for _, words := range e.words {
 		if !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) }) {

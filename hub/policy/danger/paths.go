@@ -11,12 +11,12 @@ import (
 
 func sprintf(format string, args ...any) string {
 	if len(args) == 0 {
-		return format // none of them has a %
+		return format // without a % in it
 	}
 	return fmt.Sprintf(format, args...)
 }
 
-// roots are folders without which a machine, or an agent's work, is no more.
+// roots are folders whose loss destroys a machine or an agent's work.
 var roots = []string{
 	"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/root", "/run", "/sbin", "/srv", "/sys", "/usr", "/var",
 	"/mnt", "/media", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/sbin", "/usr/local", "/usr/local/bin", "/usr/share", "/var/lib", "/var/log", "/var/spool", "/var/mail", "/etc/ssh",
@@ -24,7 +24,7 @@ var roots = []string{
 	"/var/lib/containerd", "/var/lib/postgresql", "/var/lib/mysql", "/Users", "/System", "/Library",
 }
 
-// criticalFiles are files without which nobody logs in or nothing starts.
+// criticalFiles are files without which logins or the boot fail.
 var criticalFiles = []string{
 	"/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/sudoers", "/etc/fstab", "/etc/hosts", "/etc/resolv.conf", "/etc/ld.so.cache", "/etc/ld.so.preload",
 	"/etc/nsswitch.conf", "/etc/crypttab", "/etc/machine-id", "/bin/sh", "/bin/bash", "/boot/vmlinuz", "/boot/grub/grub.cfg", "/sbin/init", "/lib/ld-linux.so.2",
@@ -33,8 +33,8 @@ var criticalFiles = []string{
 
 func wild(p string) bool { return shell.IsPattern(p) }
 
-// root returns which root a path is, or is everything of; "" for none. A path may
-// have wildcards.
+// root returns the root that a path is, or of which it matches everything; "" otherwise.
+// A path may have wildcards.
 func root(p string) string {
 	if p == "" {
 		return ""
@@ -67,7 +67,7 @@ func root(p string) string {
 	return ""
 }
 
-// home reports whether a path is somebody's home.
+// home reports whether a path is a user's home folder.
 func home(p string) bool {
 	rest, ok := strings.CutPrefix(p, "/home/")
 	if !ok {
@@ -108,8 +108,8 @@ var secretPaths = []string{
 	".mozilla/firefox/*/logins.json", ".mozilla/firefox/*/key4.db", ".config/google-chrome/Default/Login Data", ".config/google-chrome/*/Cookies", ".config/chromium/Default/Login Data", ".electrum/wallets/*", ".bitcoin/wallet.dat", ".ethereum/keystore/*", ".config/solana/id.json",
 }
 
-// secretPattern is one of secretPaths, with what stands before its first
-// wildcard where it has one.
+// secretPattern is one of secretPaths, with the text before its first wildcard if it has
+// one.
 type secretPattern struct {
 	path, before string
 	glob         bool
@@ -168,7 +168,8 @@ func representative(pattern string) string {
 	return strings.ReplaceAll(pattern, "*", "x")
 }
 
-// specific reports whether a pattern's last parts say something: not /etc/* or *.
+// specific reports whether a pattern's last parts are more than a wildcard below a
+// general folder: not /etc/* or *.
 func specific(p string) bool {
 	last := path.Base(p)
 	return len(strings.Trim(last, "*?[]")) >= 2 || strings.Contains(p, "/.ssh/") || strings.Contains(p, "/.s") || strings.Contains(p, "/.aws/") || strings.Contains(p, "/.gnupg/")

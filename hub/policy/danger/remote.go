@@ -51,7 +51,7 @@ func decodes(c *shell.Command) bool {
 	return c.Language != "" && c.Language != "shell" && (strings.Contains(c.Code.Text, "b64decode") || strings.Contains(c.Code.Text, "decode_base64") || strings.Contains(c.Code.Text, "unhexlify") || strings.Contains(c.Code.Text, "fromhex"))
 }
 
-// remote looks at programs that run what they did not bring themselves.
+// remote checks programs that run code from elsewhere.
 func (f *finder) remote(c *shell.Command) {
 	name := c.Name()
 	runs := c.Language != "" && !c.Code.Known
@@ -81,7 +81,7 @@ func (f *finder) isFile(c *shell.Command) bool {
 
 var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "mksh", "rbash"}
 
-// connects looks at programs that give a shell to somebody else.
+// connects checks programs that give a remote machine a shell.
 func (f *finder) connects(c *shell.Command, name string) {
 	switch name {
 	case "nc", "ncat", "netcat", "nc.traditional", "nc.openbsd", "cryptcat", "pwncat", "rlwrap":
@@ -115,7 +115,7 @@ func touches(c *shell.Command) bool {
 	return slices.ContainsFunc(c.Reads, connection) || slices.ContainsFunc(c.Writes, connection)
 }
 
-// shells looks at shells whose input or output is a connection.
+// shells checks shells whose input or output is a connection.
 func (f *finder) shells() {
 	connection, fifo, netcat := false, false, false
 	for i := range f.script.Commands {

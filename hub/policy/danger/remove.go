@@ -27,7 +27,7 @@ func (f *finder) deleted(c *shell.Command, p string, deep bool) {
 	f.log(c, p)
 }
 
-// deletes looks at programs that delete or empty files.
+// deletes checks programs that delete or empty files.
 func (f *finder) deletes(c *shell.Command, name string) {
 	switch name {
 	case "rm", "srm", "rmdir", "trash", "wipe", "del", "gio", "rimraf":
@@ -90,8 +90,7 @@ func (f *finder) deletes(c *shell.Command, name string) {
 	}
 }
 
-// cleans looks at "git clean" of a root other than the workspace, whose files are
-// not those of the task.
+// cleans checks "git clean" outside of the workspace, where the files are not the task's.
 func (f *finder) cleans(c *shell.Command) {
 	if !has(c, "clean") || option(c, 'n', "--dry-run") {
 		return
@@ -107,7 +106,7 @@ func (f *finder) cleans(c *shell.Command) {
 	}
 }
 
-// fed looks at what a program deletes whose names come from another one.
+// fed checks programs that delete files whose names come from another program.
 func (f *finder) fed(c *shell.Command, deep bool) {
 	if !slices.Contains(c.Via, "xargs") && !slices.Contains(c.Via, "parallel") &&
 		!slices.ContainsFunc(operands(c), func(a shell.Word) bool { return !a.Known && strings.ContainsAny(a.Text, shell.Hole) }) {
@@ -153,7 +152,7 @@ func start(c *shell.Command) string {
 	return clean(".", c.Dir)
 }
 
-// finds looks at what find deletes or runs at a root.
+// finds checks what find deletes or runs at a root.
 func (f *finder) finds(c *shell.Command) {
 	deadly := has(c, "-delete")
 	if narrow(c) {
@@ -199,7 +198,7 @@ func texts(words []shell.Word) (out []string) {
 	return out
 }
 
-// overwrites looks at programs that write to files that they name.
+// overwrites checks programs that write to the files that they name.
 func (f *finder) overwrites(c *shell.Command, name string) {
 	ops := operands(c)
 	switch name {
@@ -240,7 +239,7 @@ func (f *finder) overwrites(c *shell.Command, name string) {
 	}
 }
 
-// devices looks at programs that make or unmake file systems and disks.
+// devices checks programs that create or destroy file systems and partitions.
 func (f *finder) devices(c *shell.Command, name string) {
 	disk := func() string {
 		for _, a := range operands(c) {

@@ -24,11 +24,11 @@ type trait uint8
 const (
 	// discreet programs may name a credential without showing it.
 	discreet trait = 1 << iota
-	// patterned programs have a first operand that is no file.
+	// patterned programs take a first operand that is not a file.
 	patterned
 	// packing programs take folders with all that is in them.
 	packing
-	// keyed programs log in with a key which they are told.
+	// keyed programs log in with a key that an option names.
 	keyed
 )
 
@@ -51,7 +51,7 @@ var traits = func() map[string]trait {
 	return out
 }()
 
-// secrets looks at programs that show or send credentials.
+// secrets checks programs that show or send credentials.
 func (f *finder) secrets(c *shell.Command, name string) {
 	switch name {
 	case "getent":
@@ -167,7 +167,7 @@ func sensitiveName(n string) bool {
 	return false
 }
 
-// named looks at a word that may be a credential's path.
+// named checks a word that may be the path of a credential.
 func (f *finder) named(c *shell.Command, text string, folders bool) {
 	if text == "" || strings.ContainsAny(text, " \n") && !strings.Contains(text, "Login Data") {
 		return
@@ -205,8 +205,8 @@ func metadata(text string) bool {
 // metadataAddresses are the addresses of the clouds' metadata services; each has a 2.
 var metadataAddresses = []string{"169.254.169.254", "[fd00:ec2::254]", "169.254.170.2", "100.100.100.200", "//2852039166"}
 
-// inWorkspace reports whether a word of a command can only be the name of something
-// that lies in the workspace and has no hidden part: most are, and no credential is.
+// inWorkspace reports whether a word of a command can only name a file in the workspace
+// without a hidden part in its path. Most words do, and no credential does.
 func inWorkspace(c *shell.Command, text string) bool {
 	if c.Follows() || text == "" || text[0] == '/' {
 		return false
@@ -230,7 +230,7 @@ func shown(p string) bool {
 	return true
 }
 
-// sends looks at programs that send what they read.
+// sends checks programs that send what they read.
 func (f *finder) sends(c *shell.Command) {
 	f.comesFrom(c, func(from *shell.Command) bool {
 		switch from.Name() {
@@ -251,8 +251,8 @@ func (f *finder) sends(c *shell.Command) {
 	})
 }
 
-// settings reports whether a path is a file of variables as programs load them,
-// with values and not with examples of them.
+// settings reports whether a path is a file of environment variables that holds values,
+// not examples.
 func settings(p string) bool {
 	return shellSettings.MatchString(p) && !exampleSettings.MatchString(p)
 }
@@ -262,7 +262,7 @@ var (
 	exampleSettings = compile(`\.(?:example|sample|template|dist|defaults?|tmpl)$`)
 )
 
-// environment looks at variables that change what programs do.
+// environment checks variables that change what programs do.
 func (f *finder) environment(c *shell.Command) {
 	look := func(name, v string) {
 		switch {
@@ -298,7 +298,7 @@ func installed(library string) bool {
 	return true
 }
 
-// covers looks at what wipes histories and silences logs.
+// covers checks for wiping of histories and silencing of logs.
 func (f *finder) covers(c *shell.Command, name string) {
 	switch name {
 	case "history":

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// source is code with its strings taken out and worked out as far as that is
-// easy: escapes, concatenation, joins, reversals, decoding, and variables that
-// are given a string.
+// source is code whose string expressions were evaluated as far as that is simple:
+// escapes, concatenation, joins, reversals, decoding, and variables that are assigned a
+// string.
 type source struct {
 	// bare is the code, «3» instead of its third string, without comments.
 	bare    string
@@ -393,7 +393,7 @@ func (s *source) replace(name, to string) {
 // region is the arguments of a call.
 type region struct {
 	call, text, after string
-	// reads says that the call belongs to a reader of data, such as json.load.
+	// reads reports that the call belongs to a reader of data, such as json.load.
 	reads bool
 }
 

@@ -37,7 +37,7 @@ func (f *finder) written(c *shell.Command, p string) {
 
 var startup = compile(`/\.(?:bashrc|bash_profile|bash_login|bash_logout|profile|zshrc|zprofile|zshenv|zlogin|kshrc|config/fish/config\.fish|xinitrc|xsession|vimrc)$`)
 
-// startup looks at what is written to a file that each shell runs.
+// startup checks what is written to a file that each shell runs at its start.
 func (f *finder) startup(c *shell.Command, p string) {
 	text := c.Input.Text
 	if len(c.Args) > 1 && slices.Contains([]string{"echo", "printf", "sed"}, c.Name()) {
@@ -51,7 +51,7 @@ func (f *finder) startup(c *shell.Command, p string) {
 
 var suspicious = compile(`(?m)/tmp/|/dev/shm/|\bnohup\b|\bcurl\b|\bwget\b|\bnc\b|&\s*$|PROMPT_COMMAND|LD_PRELOAD`)
 
-// stays looks at ways of staying on a machine.
+// stays checks for ways to persist on a machine.
 func (f *finder) stays(c *shell.Command, name string) {
 	switch name {
 	case "crontab":
@@ -111,7 +111,7 @@ func powerful(group string) bool {
 
 var setuid = compile(`^(?:0?[2467][0-7]{3}|(?:[ugoa]*[+=][rwxX]*s[rwxst]*)(?:,.*)?)$`)
 
-// rights looks at changes of who may do what.
+// rights checks for changes of permissions and owners.
 func (f *finder) rights(c *shell.Command, name string) {
 	switch name {
 	case "chmod", "chown", "chgrp", "setfacl", "chattr", "chcon":
@@ -164,19 +164,19 @@ func (f *finder) rights(c *shell.Command, name string) {
 	}
 }
 
-// ownersRights reports whether a mode has a program run as its owner.
+// ownersRights reports whether a mode sets the setuid bit.
 func ownersRights(mode string) bool {
 	return setuid.MatchString(mode) && !strings.HasPrefix(mode, "02") && !strings.HasPrefix(mode, "2") && !strings.HasPrefix(mode, "g")
 }
 
-// open reports whether a mode lets everybody in, or nobody.
+// open reports whether a mode lets every user write, or locks users out.
 func open(mode string) bool {
 	m := strings.TrimLeft(mode, "0")
 	return len(m) == 3 && strings.ContainsAny(m[2:], "2367") || m == "" || strings.HasPrefix(mode, "a+") || strings.HasPrefix(mode, "o+") || strings.HasPrefix(mode, "+") || strings.HasPrefix(mode, "a=") ||
 		strings.HasPrefix(mode, "ugo") || len(m) == 3 && strings.ContainsAny(m[2:], "4") && m[0] != '7' && m != "644"
 }
 
-// kernel looks at changes of the running machine.
+// kernel checks for changes of the running machine.
 func (f *finder) kernel(c *shell.Command, name string) {
 	switch name {
 	case "sysctl":

@@ -7,15 +7,15 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// calls is how a function goes on: whom it starts with nothing in the way.
+// calls describes how a function continues: which functions it starts unconditionally.
 type calls struct {
 	to         []string
 	multiplies bool
 }
 
-// mayBomb reports whether a script may have a function or a loop: one without the
-// words that these begin with has none. A backslash at the end of a line may take
-// such a word apart, and so may a byte that shells pass over.
+// mayBomb reports whether a script may have a function or a loop: a script without the
+// words that begin these has none. A backslash at the end of a line may split such a
+// word, and so may a byte that shells skip.
 func mayBomb(script string) bool {
 	for _, part := range [...]string{"while", "until", "for", "function", "\\\n", "\\\r", "\x00"} {
 		if strings.Contains(script, part) {
@@ -60,7 +60,7 @@ func (w *walker) bombs(file *syntax.File) {
 		return true
 	})
 	for name, g := range graph {
-		// It comes back to itself, and somebody on the way there doubles.
+		// It reaches itself, and a function on the way doubles.
 		reached, doubles := map[string]bool{}, g.multiplies || count(g.to, graph) > 1
 		todo := g.to
 		for len(todo) > 0 {
@@ -93,8 +93,8 @@ func count(to []string, graph map[string]*calls) (n int) {
 	return n
 }
 
-// body notes the calls of a function that are made whatever happens. It answers
-// whether the function may have ended by then.
+// body collects the unconditional calls of a function. ended reports whether the function
+// may have ended by then.
 func (g *calls) body(s *syntax.Stmt, background bool) (ended bool) {
 	if s == nil {
 		return false

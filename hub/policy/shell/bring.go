@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// This file follows files that programs bring, copy and change, and those that
-// programs run by convention, without being told.
+// The functions below track files that programs download, copy and change, and files that
+// programs run by convention.
 
 // fetches reports whether a program brings files from elsewhere.
 func fetches(name string) bool {
@@ -19,7 +19,7 @@ func fetches(name string) bool {
 	return false
 }
 
-// brings notes the files that a program writes besides its output.
+// brings records the files that a program writes besides its output.
 func (w *walker) brings(name string, rest []Word, in value, at int) {
 	if fetches(name) {
 		w.download(name, rest, at)
@@ -240,7 +240,8 @@ func (w *walker) download(name string, rest []Word, at int) {
 				remote = true
 			}
 		default:
-			// A cluster of letters: the one that takes a name takes the rest, or the next word.
+			// A cluster of letters: the one that takes a name takes the rest, or the next
+			// word.
 			for j := 1; j < len(a); j++ {
 				letter := a[j]
 				named := letter == 'o' && !wget || letter == 'O' && wget || (letter == 'P' && wget) || letter == 'd' && name == "aria2c"
@@ -283,7 +284,7 @@ func (w *walker) download(name string, rest []Word, at int) {
 	}
 }
 
-// convention is which files of a folder a program runs without being told.
+// convention describes which files of a folder a program runs by convention.
 type convention struct {
 	program string
 	files   *regexp.Regexp
@@ -322,8 +323,7 @@ var conventionsOf = func() map[string][]*regexp.Regexp {
 	return out
 }()
 
-// conventions walks the files that the task wrote, and that a program runs
-// without being told.
+// conventions walks the files that the task wrote and that a program runs by convention.
 func (w *walker) conventions(name string, rest []Word, at int) {
 	if name == "make" || name == "gmake" {
 		for i, a := range rest {
@@ -370,7 +370,7 @@ func (w *walker) conventions(name string, rest []Word, at int) {
 
 var jsonScript = regexp.MustCompile(`"((?:[^"\\]|\\.)+)"\s*:\s*"((?:[^"\\]|\\.)*)"`)
 
-// convention walks one file that a program runs without being told.
+// convention walks one file that a program runs by convention.
 func (w *walker) convention(name, file string, v value, at int) {
 	lang := languageOf(file, v.text)
 	switch b := path.Base(file); {
@@ -530,14 +530,14 @@ func (w *walker) imports(at int, lang, dir, text string) {
 	}
 }
 
-// preloads looks into a file that an interpreter is told to load first.
+// preloads inspects a file that an interpreter is told to load first.
 func (w *walker) preloads(at int, lang string, name Word) {
 	if v, ok := w.content(w.abs(name.Text)); ok && name.Known {
 		w.evaluateCode(at, lang, w.abs(name.Text), v)
 	}
 }
 
-// evaluateCode notes code that a program runs besides its own.
+// evaluateCode records code that a program runs besides its own.
 func (w *walker) evaluateCode(at int, lang, file string, v value) {
 	if slices.Contains(w.loaded, file) {
 		return

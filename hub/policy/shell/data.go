@@ -10,7 +10,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// This file follows data: through redirections, descriptors, here-documents,
+// The functions below track data: through redirections, descriptors, here-documents,
 // substitutions and files.
 
 // redirected is what a statement's redirections come to.
@@ -28,7 +28,7 @@ type written struct {
 	add  bool
 }
 
-// connections are the redirections that a program passes on to the one that it
+// connections returns the redirections that a program passes on to the program that it
 // runs, as far as they matter: those to other machines.
 func (r redirected) connections() (out redirected) {
 	socket := func(x Word) bool {

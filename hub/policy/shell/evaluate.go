@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// This file knows the programs that have a shell within: what of their words,
-// settings and variables they give to one.
+// The functions below know the programs that contain a shell, and which of their words,
+// settings and variables that shell runs.
 
 // evaluated are options whose value a program gives to a shell, or starts.
 var evaluated = map[string][]string{
@@ -26,7 +26,7 @@ var evaluated = map[string][]string{
 // commandKeys are ends of the settings of git and its like whose value is a command.
 var commandKeys = regexp.MustCompile(`(?i)^alias\.|(?:sshcommand|pager|editor|fsmonitor|external|textconv|\.clean|\.smudge|\.process|askpass|\.program|\.driver|\.cmd|gitproxy|uploadpack|receivepack|difffilter|hookspath|packobjectshook|ssh|^pager\..*)$`)
 
-// hosts walks what a program gives to a shell besides its own work.
+// hosts walks the code that a program passes to a shell besides its own work.
 func (w *walker) hosts(name string, rest []Word, in value, at int) {
 	options := evaluated[name]
 	for i, a := range rest {

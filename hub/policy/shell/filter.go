@@ -15,8 +15,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/grep"
 )
 
-// filter returns what a program writes that only turns words or its input into
-// text; what others write is unknown.
+// filter returns the output of a program that only transforms its words or its input; the
+// output of other programs is unknown.
 func (w *walker) filter(name string, rest []Word, in value, at int) value {
 	switch name {
 	case "echo":
@@ -59,7 +59,7 @@ func (w *walker) filter(name string, rest []Word, in value, at int) value {
 			out = out.with(w.read(value{text: f.Text, known: f.Known && !f.Glob}))
 		}
 		out.from = append(out.from, in.from...)
-		// A file of the workspace as it stands is one that might be run as well.
+		// An unchanged file of the workspace might be run as well.
 		out.plain = name == "cat" && len(files) == 1 && files[0].Known && len(out.from) == 1
 		return out
 	case "base64", "gbase64", "base32", "basenc":
@@ -183,8 +183,7 @@ func operandAt(args []Word, i int) string {
 	return ""
 }
 
-// texted has printf write arguments as they are where it would quote or unescape
-// them.
+// texted makes printf write arguments verbatim where it would quote or unescape them.
 var texted = strings.NewReplacer("%b", "%s", "%q", "%s")
 
 var octal = regexp.MustCompile(`\\0([0-7]{1,3})`)

@@ -19,9 +19,9 @@ var patterns struct {
 // IsPattern reports whether a name has a wildcard.
 func IsPattern(name string) bool { return wildcards.in(name) }
 
-// Matches reports whether a path fits a pattern as bash fills it in, with extglob:
-// *, ?, [...] and @(...) and its like within one part of the path. A pattern that
-// is none fits only itself.
+// Matches reports whether bash would expand a pattern to a path, with extglob: *, ?,
+// [...], and @(...) and similar groups, within one part of the path. An invalid pattern
+// matches only itself.
 func Matches(glob, name string) bool {
 	if !IsPattern(glob) {
 		return glob == name
@@ -30,7 +30,7 @@ func Matches(glob, name string) bool {
 	return re != nil && re.MatchString(name)
 }
 
-// matcher returns what a pattern fits; nil for one that is none.
+// matcher returns the expression that a pattern matches; nil for an invalid pattern.
 func matcher(glob string) *regexp.Regexp {
 	patterns.Lock()
 	re, ok := patterns.made[glob]

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// meaning works out what a command runs besides itself and what it does to the
-// shell's state, and answers what it writes.
+// meaning determines what a command runs besides itself and how it changes the shell's
+// state, and returns its output.
 func (w *walker) meaning(name string, args []Word, in value, r redirected, at int) value {
 	rest := args[1:]
 	w.conventions(name, rest, at)
@@ -156,7 +156,7 @@ var again = strings.NewReplacer(Hole, "${deckhand_unknown}", Unset, "${deckhand_
 // code walks a script that a command was given.
 func (w *walker) code(via string, text value, args []string, in value) value {
 	if !text.known || holed(text.text) {
-		// Parts that are not known are words of it, or all of a command.
+		// Unknown parts are arguments of the command, or whole commands.
 		if strings.Contains(text.text, Hole) || !text.known && !holed(text.text) {
 			w.unclear("%s runs code that cannot be known", via)
 		}
@@ -167,8 +167,8 @@ func (w *walker) code(via string, text value, args []string, in value) value {
 	return w.under(via, func() value { return w.script(text.text, args, in) })
 }
 
-// given is code for a command that is given it as words, and notes that where it
-// cannot be known.
+// given walks code that is passed to a command in its words, and records if it is
+// unknown.
 func (w *walker) given(at int, via string, text value, args []string, in value) value {
 	if !text.known || holed(text.text) {
 		w.out.Commands[at].Language, w.out.Commands[at].Code = "shell", text.word()
@@ -252,7 +252,7 @@ var extensions = map[string]string{
 	".php": "php", ".lua": "lua", ".awk": "awk", ".tcl": "tclsh", ".r": "rscript", ".R": "rscript", ".jl": "julia", ".groovy": "groovy",
 }
 
-// shebang returns the language that a script says it is in.
+// shebang returns the language that a script's first line names.
 func shebang(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	line, ok := strings.CutPrefix(line, "#!")
@@ -290,7 +290,7 @@ func (w *walker) inner(via string, args []Word, in value, r redirected, at int) 
 
 var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(?:%%|\(\))?=`)
 
-// operands are the words that are no options.
+// operands returns the words that are not options.
 func operands(args []Word) (out []Word) {
 	for i, a := range args {
 		if a.Text == "--" {
@@ -306,7 +306,7 @@ func operands(args []Word) (out []Word) {
 	return out
 }
 
-// operand is the first of them.
+// operand returns the first operand.
 func operand(args []Word) Word {
 	for i, a := range args {
 		if a.Text == "--" {
@@ -322,8 +322,8 @@ func operand(args []Word) Word {
 	return Word{}
 }
 
-// Language is what an interpreter of the name is given to run: "shell", "python",
-// "perl", "ruby", "javascript", "php", "lua", ...; "" for what is none.
+// Language returns the language that an interpreter of the name runs: "shell", "python",
+// "perl", "ruby", "javascript", "php", "lua", ...; "" for any other program.
 func Language(name string) string {
 	name = strings.TrimRight(name, "0123456789.")
 	switch name {
@@ -401,7 +401,7 @@ func (w *walker) stdin(name string, in value, at int) value {
 			w.opaque("%s runs what another command writes", name)
 		}
 		if text := again.Replace(in.text); strings.Trim(readable.Replace(in.text), "? \n") != "" {
-			// What is known of it counts.
+			// The known part of it counts.
 			w.under(name, func() value { return w.script(text, nil, known("")) })
 		}
 	}
@@ -479,8 +479,8 @@ func (w *walker) interpreter(at int, lang string, rest []Word, in value) {
 		}
 	}
 	for _, v := range vars {
-		// A variable of awk's holds its value when the program runs. One whose value
-		// nobody knows is data, unless the program runs it.
+		// A variable of awk's holds its value when the program runs. An unknown value
+		// counts as data, unless the program runs it.
 		if k, text, ok := strings.Cut(v.Text, "="); ok {
 			runs := strings.Contains(code.text, "system") || strings.Contains(code.text, "|&") || strings.Contains(code.text, "getline")
 			if !runs {

@@ -23,15 +23,15 @@ const (
 type Operand struct {
 	Word
 	Access Access
-	// Tree says that it takes all that is below it.
+	// Tree reports that the operand includes everything below it.
 	Tree bool
 }
 
-// usage says which of a program's words are files.
+// usage describes which of a program's words are files.
 type usage struct {
 	// skip is how many operands come before the files, such as the pattern of grep.
 	skip int
-	// unless are options that stand for those operands.
+	// unless lists options that replace those operands.
 	unless []string
 	// takes and long are options whose value is no file, pairs those that take two.
 	takes string
@@ -39,14 +39,15 @@ type usage struct {
 	pairs []string
 	// reads and writes are options whose value is a file.
 	reads, writes []string
-	// access is what it does to its operands; last that it writes the last of them.
+	// access is what the program does to its operands; last reports that it writes the
+	// last one.
 	access Access
 	last   bool
-	// trees are options with which it takes all below its operands; always says
-	// that it does so without.
+	// trees lists options that make the program include everything below its operands;
+	// always reports that it does so without an option.
 	trees  []string
 	always bool
-	// none says that its operands are no files.
+	// none reports that its operands are not files.
 	none bool
 }
 
@@ -88,9 +89,8 @@ var usages = func() map[string]usage {
 	return out
 }()
 
-// Files returns the files that a command names in its words; those of its
-// redirections are its Reads and Writes. Of a program that is not among the usual
-// ones, every word that is known may be one.
+// Files returns the files that a command names in its words; those of its redirections
+// are in Reads and Writes. For an unknown program, every known word may be a file.
 func Files(c *Command) (out []Operand) {
 	if len(c.Args) == 0 {
 		return nil
@@ -233,7 +233,8 @@ func trimAt(w Word) Word {
 	return w
 }
 
-// from is a word as a path from the root. One that may begin anywhere stays.
+// from returns a word as an absolute path. A word whose beginning is unknown is returned
+// unchanged.
 func (c *Command) from(w Word) Word {
 	if strings.HasPrefix(w.Text, Hole) || strings.HasPrefix(w.Text, Unset) {
 		return w
@@ -251,7 +252,7 @@ func (c *Command) from(w Word) Word {
 	return w
 }
 
-// Path returns a word of a command as a path from the root.
+// Path returns a word of a command as an absolute path.
 func (c *Command) Path(w Word) Word { return c.from(w) }
 
 // addressed are programs whose operands are addresses, with or without a scheme,
@@ -267,8 +268,8 @@ var (
 	remote   = regexp.MustCompile(`^(?:[A-Za-z0-9_.-]+@)?([A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]):`)
 )
 
-// Hosts returns the hosts that a command speaks to, as far as its words say. One
-// that cannot be known is a word that is not.
+// Hosts returns the hosts that a command connects to, as far as its words show. A host
+// that cannot be determined is a Word that is not Known.
 func Hosts(c *Command) (out []Word) {
 	if len(c.Args) == 0 {
 		return nil
@@ -414,7 +415,7 @@ func cleanHost(h string) string {
 	return h
 }
 
-// HostOf returns the host of a URL, or of user@host:path; "" for what is none.
+// HostOf returns the host of a URL, or of user@host:path; "" for any other text.
 func HostOf(s string) string {
 	if strings.Contains(s, "://") {
 		if u, err := url.Parse(s); err == nil && u.Hostname() != "" {

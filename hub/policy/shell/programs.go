@@ -65,7 +65,7 @@ func after(args []Word, i int) []Word {
 	return args[i:]
 }
 
-// xargsOptions are how xargs and parallel read their own words.
+// xargsOptions describes the options of xargs and parallel.
 var xargsOptions = map[string]wrapper{
 	"xargs": {
 		takes: "adEILnPs", glued: "eil", long: list("--arg-file --delimiter --max-args --max-procs --max-chars --process-slot-var"),
@@ -77,7 +77,7 @@ var xargsOptions = map[string]wrapper{
 	},
 }
 
-// xargs walks the command that it runs with words that it reads.
+// xargs walks the command that xargs runs with the words that it reads.
 func (w *walker) xargs(name string, rest []Word, in value, at int) value {
 	replace, input, split := "", Word{}, ""
 	spec := xargsOptions[name]
@@ -145,7 +145,8 @@ func (w *walker) xargs(name string, rest []Word, in value, at int) value {
 	args := make([]Word, 0, len(inner))
 	replaced := false
 	for _, a := range inner {
-		// A word of its own is one for each that is read, a part of a text all of them.
+		// A replacement that is a whole word yields one word per word that is read; one
+		// inside a word yields all of them.
 		if replace != "" && a.Text == replace && len(fed) > 0 {
 			args, replaced = append(args, fed...), true
 			continue
@@ -171,8 +172,8 @@ func (w *walker) xargs(name string, rest []Word, in value, at int) value {
 	return out
 }
 
-// find walks what -exec and its like run: the places where it looks stand for
-// what it finds.
+// find walks what -exec and similar options run: the folders where find searches
+// represent the files that it finds.
 func (w *walker) find(name string, rest []Word, in value, at int) value {
 	var roots []Word
 	for i := 0; i < len(rest); i++ {

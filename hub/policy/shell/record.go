@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Record is what is known of files that scripts and tools have written: it is
-// handed from one script of a task to the next. The zero Record knows of none. A
-// Record is never changed once it is made.
+// Record holds the known contents of files that scripts and tools have written. It is
+// passed from one script of a task to the next. The zero Record is empty. A Record is
+// immutable.
 type Record struct {
 	files map[string]File
 	// trees are folders that were brought from elsewhere as a whole.
@@ -26,8 +26,8 @@ type File struct {
 	Made []Command
 }
 
-// maxRecorded bounds the files of a record, and maxMade the commands that are kept
-// for one of them.
+// maxRecorded is the highest number of files of a record, and maxMade that of the
+// commands that are kept for one of them.
 const (
 	maxRecorded = 2000
 	maxMade     = 16
@@ -38,8 +38,7 @@ func (r Record) With(name, text string) Record {
 	return r.set(name, File{Text: text, Known: true})
 }
 
-// WithUnknown returns a record in which a file was written by a command, and
-// nobody knows what is in it.
+// WithUnknown returns a record in which a command wrote unknown content to a file.
 func (r Record) WithUnknown(name string, by string) Record {
 	return r.set(name, File{Made: []Command{{Args: []Word{word(by)}, Line: 1}}})
 }
@@ -135,10 +134,10 @@ func (w *walker) made(v value) File {
 	return f
 }
 
-// unseen stands for a command that wrote a file, where nobody knows which it was.
+// unseen represents an unknown command that wrote a file.
 var unseen = []Command{{Args: []Word{word("an earlier command")}, Line: 1}}
 
-// command1 returns the command that an index of From stands for.
+// command1 returns the command that an index of From refers to.
 func (w *walker) command1(i int) *Command {
 	switch {
 	case i >= 0 && i < len(w.out.Commands):
@@ -162,8 +161,8 @@ func (w *walker) recorded(f File) value {
 	return unknown(from...)
 }
 
-// single returns what is known of a file that was written as one, by its path from
-// the root. ok says that it was.
+// single returns what is known of a file that was written by its own absolute path. ok
+// reports whether it was.
 func (w *walker) single(name string) (v value, ok bool) {
 	if v, ok := w.files[name]; ok {
 		return v, true
@@ -181,9 +180,8 @@ func (w *walker) single(name string) (v value, ok bool) {
 	return value{}, false
 }
 
-// content returns what is known of a file that the script or an earlier one wrote,
-// as one or in a folder that was brought as a whole, by its path from the root. ok
-// says that one of them did.
+// content returns what is known of a file that the script or an earlier one wrote, by its
+// own absolute path or as part of a folder. ok reports whether one of them did.
 func (w *walker) content(name string) (v value, ok bool) {
 	if v, ok := w.single(name); ok {
 		return v, true

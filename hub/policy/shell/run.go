@@ -48,7 +48,8 @@ func (w *walker) call(c *syntax.CallExpr, in value, r redirected) value {
 	w.drawn = nil
 	args := w.words(c.Args)
 	for _, a := range c.Assigns {
-		// The words were expanded without them; what the command runs has them.
+		// The words were expanded without the assignments; the command that runs has
+		// them.
 		w.assign(a)
 	}
 	defer func() {
@@ -103,7 +104,7 @@ func (w *walker) under(via string, fn func() value) (out value) {
 	return out
 }
 
-// run walks a command with its words, and answers what it writes.
+// run walks a command with its words, and returns its output.
 func (w *walker) run(args []Word, in value, r redirected, env []string, from []int) value {
 	name := ""
 	before := w.now
@@ -152,8 +153,8 @@ func (w *walker) run(args []Word, in value, r redirected, env []string, from []i
 	return w.meaning(name, args, in, r, at)
 }
 
-// called returns the path of a program that the task wrote, copied or linked, and
-// that is called by this name; "" for none.
+// called returns the path of a program that the task wrote, copied or linked under this
+// name; "" if there is none.
 func (w *walker) called(name string) string {
 	if strings.Contains(name, "/") {
 		if len(w.links) == 0 {
@@ -232,7 +233,7 @@ func texts(words []Word) []string {
 	return out
 }
 
-// quoteAll writes words so that a shell reads them as they are.
+// quoteAll quotes words so that a shell reads them unchanged.
 func quoteAll(words []Word) string {
 	var b strings.Builder
 	for i, x := range words {
@@ -251,7 +252,7 @@ func quoteAll(words []Word) string {
 	return b.String()
 }
 
-// joined is words as eval, ssh and watch put them together.
+// joined returns words as eval, ssh and watch join them.
 func joined(words []Word) value {
 	v := known(strings.Join(texts(words), " "))
 	for _, x := range words {
@@ -260,8 +261,8 @@ func joined(words []Word) value {
 	return v
 }
 
-// globbed returns the program that a wildcard in command position means, where it
-// is among those that matter; "" for none.
+// globbed returns the program that a wildcard in command position expands to, if it is
+// one of those that matter; "" otherwise.
 func globbed(x Word) string {
 	if !x.Glob || holed(x.Text) {
 		return ""

@@ -1,16 +1,17 @@
-// Package shell says which simple commands a shell script would run.
+// Package shell determines which simple commands a shell script would run. Read parses a
+// script and returns a Script with its Commands.
 //
-// The script is parsed with mvdan.cc/sh and walked as bash would, without
-// running anything: quotes, escapes, variables whose values the script itself
-// sets, $IFS, braces, functions, aliases, loops over known words and the output
-// of plain filters (echo, printf, base64 -d, tr, rev, xxd -r and the like) are
-// worked out; what programs do that run other programs (sh -c, eval, env, sudo,
-// timeout, xargs, find -exec, ssh, ...) is unwrapped. Every branch is taken.
+// The script is parsed with mvdan.cc/sh and walked as bash would, without running
+// anything: quotes, escapes, variables whose values the script itself sets, $IFS, braces,
+// functions, aliases, loops over known words and the output of plain filters (echo,
+// printf, base64 -d, tr, rev, xxd -r and the like) are evaluated; programs that run other
+// programs (sh -c, eval, env, sudo, timeout, xargs, find -exec, ssh, ...) are unwrapped.
+// Every branch is taken.
 //
-// What cannot be known is a hole in a word. A script that cannot be read at all,
-// or that is longer or deeper than the limits, says so in Unclear: whoever
-// decides by Commands must ask then. Scripts are written by a model and are
-// hostile: nothing here runs, opens or looks up anything of the machine.
+// An unknown part of a word is a hole. A script that cannot be read, or that exceeds the
+// limits, is described in Unclear: a caller that decides by Commands must then require an
+// approval. Scripts are written by a model and are hostile: this package never runs,
+// opens or looks up anything on the machine.
 package shell
 
 import (
@@ -34,34 +35,33 @@ const (
 	maxSteps = 20_000
 	// maxText bounds one value in bytes.
 	maxText = 256 << 10
-	// maxWords bounds the words of one command.
+	// maxWords is the highest number of words of one command.
 	maxWords = 4096
 )
 
-// What stands in a word's text for what cannot be known: runes of the private use
-// area, which no program is called with.
+// The text that represents an unknown part of a word: runes of the private use area,
+// which no program is called with.
 const (
 	// Hole is text that is not known, but is there.
 	Hole = "\uE0F0"
-	// Unset is a variable that nobody has set, as far as can be known: most often
-	// nothing.
+	// Unset is a variable that is set by nothing that is known: it is usually empty.
 	Unset = "\uE0F1"
 
 	hole  = Hole
 	holes = Hole + Unset
 )
 
-// holed reports whether a text has a Hole or an Unset. Their first byte is hardly in
-// anything else.
+// holed reports whether a text contains a Hole or an Unset. Their first byte is rare in
+// other text.
 func holed(s string) bool { return strings.IndexByte(s, hole[0]) >= 0 && strings.ContainsAny(s, holes) }
 
 // Word is one word of a command, as the program would get it.
 type Word struct {
-	// Text has a Hole or Unset wherever something cannot be known.
+	// Text contains a Hole or Unset in the place of each unknown part.
 	Text string
-	// Known says that Text is exactly what the program gets, but for Glob.
+	// Known reports that Text is exactly what the program gets, except for Glob.
 	Known bool
-	// Glob says that Text has wildcards which the shell would fill in.
+	// Glob reports that Text has wildcards which the shell would expand.
 	Glob bool
 }
 
@@ -76,14 +76,14 @@ type Command struct {
 	// Via is what runs it, outermost first, such as "sudo" or "find -exec"; empty
 	// for the script itself.
 	Via []string
-	// Host is where it runs, when that is elsewhere (ssh).
+	// Host is the remote host that runs the command (ssh); "" for the jail itself.
 	Host string
-	// Env are the variables that stand before it, as NAME=value.
+	// Env are the variables assigned before the command, as NAME=value.
 	Env []string
-	// Given says that it gets variables which the script has set for all that it runs.
+	// Given reports that the command gets variables which the script has exported.
 	Given bool
-	// Within is one more than the index of the command that runs it as it stands in
-	// its own words, as env and npx do; 0 for none.
+	// Within is one more than the index of the command whose words contain this one
+	// unchanged and that runs it, as env and npx do; 0 for none.
 	Within int
 	// Language and Code are set of a program that is given code to run, such as
 	// python -c; the code may have holes. Language is "shell" for a shell whose
@@ -93,13 +93,13 @@ type Command struct {
 	// From are the commands whose output it reads or runs: their indexes among
 	// Commands, or -1-i for Script.Earlier[i].
 	From []int
-	// Input is what it reads from its standard input, as far as that is known.
+	// Input is what the command reads from its standard input, as far as that is known.
 	Input Word
-	// Dir is where it runs; it may have holes.
+	// Dir is the command's working directory; it may have holes.
 	Dir string
-	// Dup says that a redirection copies another file descriptor than 1 and 2.
+	// Dup reports that a redirection copies a file descriptor other than 1 and 2.
 	Dup bool
-	// Background says that nobody waits for it.
+	// Background reports that the script does not wait for the command.
 	Background bool
 	// Line is that of the script, from 1.
 	Line int
@@ -115,7 +115,7 @@ func (c *Command) Abs(name string) string { return resolve(name, c.Dir, c.links)
 // follows.
 func (c *Command) Follows() bool { return len(c.links) > 0 }
 
-// Name is the program's name without its folders; "" where it cannot be known.
+// Name returns the program's name without its folders; "" if it is unknown.
 func (c *Command) Name() string {
 	if len(c.Args) == 0 || !c.Args[0].Known {
 		return ""
@@ -157,11 +157,11 @@ func (c *Command) String() string {
 // Script is what a script would run.
 type Script struct {
 	Commands []Command
-	// Unclear says what cannot be understood of the script as a whole; empty for a
-	// script that was read to its end.
+	// Unclear lists what could not be understood of the script as a whole; it is empty
+	// for a script that was read to its end.
 	Unclear []string
-	// Opaque are those of Unclear for which a person should be asked even where no
-	// rule is about what is run: a shell is given text that nobody knows.
+	// Opaque are those of Unclear that require an approval even if no rule is about what
+	// is run: a shell is given unknown text.
 	Opaque []string
 	// Earlier are commands of earlier scripts that made what this one runs.
 	Earlier []Command
@@ -172,12 +172,12 @@ type Script struct {
 	Bombs []string
 }
 
-// Options are what is known besides the script.
+// Options is what is known besides the script.
 type Options struct {
 	// Before is what is known of files that were written before.
 	Before Record
-	// Now looks into files that were changed in ways that no reading of commands
-	// tells; nil where nobody can.
+	// Now reads files that were changed in ways that the commands do not show; nil if
+	// that is not possible.
 	Now Look
 	// Dir is where the script starts; "" for /workspace.
 	Dir string
@@ -188,9 +188,9 @@ type Look interface {
 	// Names are those that are known to have been changed, by their paths from the
 	// root.
 	Names() []string
-	// Text returns what such a file holds now. known is false for one of which nobody
-	// can tell, though its text was known once; ok is false for one that was not
-	// changed, and for any other that has no text.
+	// Text returns the current content of such a file. known is false if the content was
+	// known and no longer is; ok is false for a file that was not changed, and for any
+	// other without text.
 	Text(name string) (text string, known, ok bool)
 }
 
@@ -238,7 +238,7 @@ func (w *walker) opaque(format string, args ...any) {
 	}
 }
 
-// unclear notes what cannot be understood, once, and returns how it is said.
+// unclear records what cannot be understood, once, and returns the message.
 func (w *walker) unclear(format string, args ...any) string {
 	text := fmt.Sprintf(format, args...)
 	if !slices.Contains(w.out.Unclear, text) && len(w.out.Unclear) < 8 {

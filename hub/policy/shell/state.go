@@ -16,11 +16,11 @@ const Workspace = "/workspace"
 // value is text that a command writes or a variable holds.
 type value struct {
 	text string
-	// known says that text is all of it. Holes stand for what is not.
+	// known reports that text is complete. Holes represent unknown parts.
 	known bool
 	// from are the commands that made it, by index.
 	from []int
-	// plain says that it is one file that the task did not write, as it stands.
+	// plain reports that the value is one unchanged file that the task did not write.
 	plain bool
 }
 
@@ -59,7 +59,7 @@ type state struct {
 	vars    map[string]variable
 	funcs   map[string]*syntax.Stmt
 	aliases map[string]string
-	// programs are names that stand for other programs: links, copies, hash -p.
+	// programs maps names to the programs that they run: links, copies, hash -p.
 	programs map[string]string
 	args     []string // $0, $1, ...
 	dir      string
@@ -69,12 +69,12 @@ type state struct {
 	fds      map[string]value  // descriptors that are read from
 	outs     map[string]string // descriptors that are written to
 	outTo    []written         // where everything is written to: exec > file
-	// exported says that programs get variables that the script has set, and that
+	// exported reports that programs get variables that the script has set, and that
 	// change what they do.
 	exported bool
-	// foreign says that something may have set variables which nobody knows.
+	// foreign reports that code with unknown effects may have set variables.
 	foreign bool
-	branch  int // above 0 where it is not sure that what is walked is run
+	branch  int // above 0 if what is walked may not be run
 }
 
 // environment is what every jail has.
@@ -95,7 +95,8 @@ func (s *state) begin(given string) {
 	s.args, s.dir, s.before = unnamed, dir, dir
 }
 
-// unnamed are the arguments of a shell that was given none. Nobody changes them.
+// unnamed are the arguments of a shell that was given none. The slice must not be
+// modified.
 var unnamed = []string{"bash"}
 
 // put sets a key of a map, which is made when it gets its first.
@@ -125,7 +126,7 @@ func (s *state) abs(p string) string { return resolve(p, s.dir, s.links) }
 // env is a state as the expander sees it, and notes what it could not know.
 type env struct {
 	*state
-	// pretend are names that are unset, since the word gives a default for them.
+	// pretend are names that count as unset, because the word gives a default for them.
 	pretend map[string]bool
 	guess   bool
 	glob    bool
@@ -236,7 +237,7 @@ func (w *walker) config(words ...*syntax.Word) (*expand.Config, *env) {
 	return &expand.Config{Env: e, CmdSubst: w.substitute, ProcSubst: w.processSubstitute}, e
 }
 
-// simple reports whether a word has nothing to work out but quotes.
+// simple reports whether a word needs no expansion other than removing quotes.
 func simple(word *syntax.Word) bool {
 	for _, part := range word.Parts {
 		switch part.(type) {

@@ -34,7 +34,7 @@ type walker struct {
 	back   bool
 	// reread counts the scripts with parts that are not known, as they are nested.
 	reread int
-	// loaded are files of code that were looked into besides a program's own.
+	// loaded are files of code that were inspected besides a program's own.
 	loaded []string
 	// drawn are the commands whose output the variables of the last words hold.
 	drawn []int
@@ -44,7 +44,7 @@ type walker struct {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// nested runs fn one level down; it says no where that is too deep.
+// nested runs fn one level down; at the limit it records that the script is too deep.
 func (w *walker) nested(fn func()) {
 	if w.depth >= maxDepth {
 		w.unclear("it nests deeper than %d", maxDepth)
@@ -158,7 +158,7 @@ func (w *walker) stmt(s *syntax.Stmt, in value) value {
 	return out
 }
 
-// literal expands a word that stays one.
+// literal expands a word that stays a single one.
 func (w *walker) literal(x *syntax.Word) value {
 	if x == nil {
 		return known("")
@@ -189,7 +189,7 @@ func (w *walker) since(before int) []int {
 	return out
 }
 
-// command walks what a statement is, and answers what it writes.
+// command walks a statement's command, and returns its output.
 func (w *walker) command(c syntax.Command, in value, r redirected) (out value) {
 	out = known("")
 	switch c := c.(type) {
@@ -342,8 +342,8 @@ func (w *walker) loop(c *syntax.ForClause, in value) value {
 	return out
 }
 
-// maxItems is how many words of a loop, or lines of a text, are each walked for
-// themselves where they are all alike.
+// maxItems is up to how many similar words of a loop, or lines of a text, are walked one
+// by one.
 const maxItems = 100
 
 // readsLines reports whether a loop reads its input line by line.

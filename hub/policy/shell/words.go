@@ -9,7 +9,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// words expands words to those that a program gets.
+// words expands words to the arguments that a program gets.
 func (w *walker) words(list []*syntax.Word) []Word {
 	out := make([]Word, 0, len(list))
 	for _, x := range list {
@@ -38,7 +38,8 @@ func (w *walker) words(list []*syntax.Word) []Word {
 		}
 		wild := unquotedGlob(x)
 		if len(fields) > maxItems && !slices.ContainsFunc(fields, func(f string) bool { return strings.Trim(f, "0123456789") != "" }) {
-			// Numbers in a row are alike: the first, the last and any other stand for them.
+			// Consecutive numbers are alike: the first, the last and an unknown one
+			// represent them.
 			fields = []string{fields[0], fields[len(fields)-1], hole}
 		}
 		for _, f := range fields {
@@ -54,8 +55,8 @@ func (w *walker) words(list []*syntax.Word) []Word {
 	return out
 }
 
-// manyNumbers returns the first and the last of numbers in a row, such as {1..500},
-// where there are more of them than are walked each for themselves.
+// manyNumbers returns the first and the last of consecutive numbers, such as {1..500}, if
+// there are more than are walked one by one.
 func manyNumbers(x *syntax.Word) (first, last string, ok bool) {
 	text, found := strings.CutPrefix(x.Lit(), "{")
 	if text, ok = strings.CutSuffix(text, "}"); !ok || !found {
@@ -80,7 +81,7 @@ func newCharset(chars string) (s charset) {
 	return s
 }
 
-// in reports whether a text has a character of the set.
+// in reports whether a text contains a character of the set.
 func (s *charset) in(text string) bool {
 	for i := range len(text) {
 		if s[text[i]] {
@@ -91,13 +92,14 @@ func (s *charset) in(text string) bool {
 }
 
 var (
-	// special are the characters that the expander looks at in unquoted text, and
-	// wildcards those that make a pattern of a name.
+	// special are the characters that the expander interprets in unquoted text, and
+	// wildcards those that make a name a pattern.
 	special   = newCharset("\\{~*?[")
 	wildcards = newCharset("*?[(")
 )
 
-// plainWord returns a word that is what it says: most are.
+// plainWord returns the text of a word that needs no expansion: most words are of this
+// kind.
 func plainWord(x *syntax.Word) (string, bool) {
 	if len(x.Parts) != 1 {
 		return "", false
@@ -116,10 +118,10 @@ func plainWord(x *syntax.Word) (string, bool) {
 	return "", false
 }
 
-// quick expands a word of which all parts are plain text, wildcards or a variable with
-// a text, as the expander would. Where field says so, the word is one of a command, of which
-// a variable outside quotes may make several or none; ok is false for such a word,
-// and for any other that the expander has to look at.
+// quick expands a word that consists of plain text, wildcards and variables with a known
+// text, as the expander would. field reports that the word belongs to a command, where a
+// variable outside of quotes may expand to several words or none; ok is false for such a
+// word, and for any other that needs the expander.
 func (w *walker) quick(x *syntax.Word, field bool) (out Word, ok bool) {
 	if len(w.vars) > 0 {
 		// The expander reads these as well.
@@ -150,7 +152,7 @@ func (w *walker) quick(x *syntax.Word, field bool) (out Word, ok bool) {
 				return Word{}, false
 			}
 			if strings.IndexByte(p.Value, '{') >= 0 && (len(x.Parts) > 1 || strings.ContainsAny(p.Value, ",.")) {
-				return Word{}, false // it may stand for several
+				return Word{}, false // it may expand to several words
 			}
 			parts, wild = append(parts, p.Value), wild || strings.ContainsAny(p.Value, "*?[")
 		case *syntax.SglQuoted:
@@ -209,7 +211,7 @@ func plainParameter(p *syntax.ParamExp) bool {
 	return name != "" && name != "LINENO" && (name[0] == '_' || name[0] >= 'a' && name[0] <= 'z' || name[0] >= 'A' && name[0] <= 'Z')
 }
 
-// extGlob returns a word with patterns of extglob, which are the shell's to fill in.
+// extGlob returns a word with extglob patterns, which the shell would expand.
 func extGlob(x *syntax.Word) (string, bool) {
 	var b strings.Builder
 	found := false
@@ -236,7 +238,7 @@ func litValue(lit *syntax.Lit) string {
 	return lit.Value
 }
 
-// unquotedGlob reports whether wildcards in what a word comes to are filled in.
+// unquotedGlob reports whether wildcards in the expansion of a word are expanded in turn.
 func unquotedGlob(x *syntax.Word) bool {
 	for _, p := range x.Parts {
 		switch p := p.(type) {

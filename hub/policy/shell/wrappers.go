@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// wrapper says how a program that runs another one reads its own words. Every
-// program that takes a command as its words is read by this one table.
+// wrapper describes how a program that runs another one reads its own words. This table
+// covers every program that takes a command as its words.
 type wrapper struct {
 	// takes are its short options that take a value, in the same word or the next.
 	takes string
@@ -22,17 +22,18 @@ type wrapper struct {
 	skip int
 	// script are options whose value is a script for a shell.
 	script []string
-	// text says that the words after its own are put together to a script.
+	// text reports that the words after its own are joined to a script.
 	text bool
-	// each says that every word after its own is a script of its own.
+	// each reports that every word after its own is a separate script.
 	each bool
 	// dir are the options that name the folder in which it runs the command.
 	dir []string
-	// dash says that the command comes after "--", where there is one.
+	// dash reports that the command comes after "--", if there is one.
 	dash bool
 	// lookup are options with which it runs nothing.
 	lookup []string
-	// program are the options that name the program, for which the words are then.
+	// program lists the options that name the program, whose arguments the words then
+	// are.
 	program []string
 	// pairs are options that take two values.
 	pairs []string
@@ -60,8 +61,8 @@ var packaged = wrapper{
 	script: list("-c --call --shell-mode"), dir: list("-C --directory --project --prefix --dir"),
 }
 
-// wrappers run the words that follow as a command. A key is a program, or a
-// program with its subcommand.
+// wrappers are the programs that run the words that follow as a command. A key is a
+// program, or a program with its subcommand.
 var wrappers = map[string]*wrapper{
 	"sudo": {
 		takes: "ughpCTrtRDU", long: list("--user --group --host --prompt --chdir --chroot --close-from --command-timeout --other-user --role --type"), dir: list("-D --chdir"),
@@ -123,8 +124,8 @@ var wrappers = map[string]*wrapper{
 	"ansible": {takes: "aimMueftckBPlI", script: list("-a --args"), skip: 99}, "salt": {skip: 2, text: true}, "capsh": {},
 }
 
-// wrapperOf returns how a command's words are read, the words that follow the
-// program and its subcommand, and what it is called.
+// wrapperOf returns how a command's words are read, the words that follow the program and
+// its subcommand, and the program's name for messages.
 func wrapperOf(name string, args []Word) (spec *wrapper, rest []Word, via string, ok bool) {
 	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") || name == "ld.so" {
 		return &wrapper{long: list("--library-path --inhibit-rpath --audit --preload --argv0 --glibc-hwcaps-prepend --glibc-hwcaps-mask"), flags: list("--inhibit-cache --verify --list")}, args, "ld.so", true
@@ -139,8 +140,8 @@ func wrapperOf(name string, args []Word) (spec *wrapper, rest []Word, via string
 	return spec, args, name, ok
 }
 
-// subcommand finds the subcommand of a program that runs a command: the first word,
-// but for the program's own options and what they take.
+// subcommand finds the subcommand of a program that runs a command: the first word after
+// the program's own options and their values.
 func subcommand(name string, args []Word) (spec *wrapper, rest []Word, via string, ok bool) {
 	if !verbs[name] {
 		return nil, nil, "", false
@@ -173,7 +174,7 @@ var verbs = func() map[string]bool {
 	return out
 }()
 
-// runs are the programs that run a command, whatever comes first among their words.
+// runs are the programs that run a command, whatever their first words are.
 var runs = func() map[string]bool {
 	out := maps.Clone(verbs)
 	for key := range wrappers {
@@ -186,14 +187,14 @@ var runs = func() map[string]bool {
 type wrapped struct {
 	scripts []Word
 	inner   []Word
-	// other is the command where an option that nobody knows takes a value.
+	// other is the command under the assumption that an unknown option takes a value.
 	other   [][]Word
 	dir     Word
 	program Word
 	looks   bool
 }
 
-// parse takes a wrapper's words apart.
+// parse splits a wrapper's words into options and command.
 func (spec *wrapper) parse(args []Word) (out wrapped) {
 	skip := spec.skip
 	note := func(option string, v Word) {
@@ -271,7 +272,7 @@ func (spec *wrapper) parse(args []Word) (out wrapped) {
 	return out
 }
 
-// wrap walks what a wrapper runs; ok says that the program is one.
+// wrap walks what a wrapper runs; ok reports whether the program is one.
 func (w *walker) wrap(name string, args []Word, in value, r redirected, at int) (out value, ok bool) {
 	if name == "env" {
 		if inner, found := splitString(args); found {
@@ -291,7 +292,7 @@ func (w *walker) wrap(name string, args []Word, in value, r redirected, at int) 
 		return known(""), true
 	}
 	if name == "sudo" || name == "doas" {
-		// An interactive shell of it reads the script.
+		// Its interactive shell reads the script.
 		if len(p.inner) == 0 && slices.ContainsFunc(rest, func(x Word) bool {
 			return x.Text == "-s" || x.Text == "-i" || x.Text == "--shell" || x.Text == "--login" || x.Text == "-su"
 		}) {
