@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// cutKey is where a call's context has the way to break its connection.
+// cutKey is the context key of the function that aborts a call's connection.
 type cutKey struct{}
 
 // Cuttable lets the calls of a handler break their own answer off, which ends
@@ -22,7 +22,7 @@ func Cuttable(next http.Handler) http.Handler {
 	})
 }
 
-// cutOf returns what breaks off the call of a context; nil where there is none.
+// cutOf returns the function that aborts the call of a context; nil if there is none.
 func cutOf(ctx context.Context) func() {
 	cut, _ := ctx.Value(cutKey{}).(func())
 	return cut

@@ -102,8 +102,8 @@ func (h *Agents) ResumeAgent(ctx context.Context, req *connect.Request[deckhandv
 	return connect.NewResponse(&deckhandv1.ResumeAgentResponse{Agent: a}), nil
 }
 
-// change does something to the agent that ref names, has the queue looked at
-// again, and answers the agent.
+// change changes the agent that ref identifies with do, checks the queue again, and
+// returns the agent.
 func (h *Agents) change(ctx context.Context, ref string, do func(id auth.Identity, agentID string) error) (*deckhandv1.Agent, error) {
 	id := auth.From(ctx)
 	agentID, err := h.agents.Find(ctx, id.OrgID, ref)
@@ -216,7 +216,7 @@ func (h *Agents) ListAgents(ctx context.Context, req *connect.Request[deckhandv1
 	res := &deckhandv1.ListAgentsResponse{}
 	if len(rows) > int(size) {
 		rows = rows[:size]
-		// Names are unique and in order: the last one is the place to go on.
+		// Names are unique and sorted: the next page starts after the last one.
 		res.NextPageToken = rows[size-1].Agent.Name
 	}
 	for _, row := range rows {

@@ -18,7 +18,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// place returns a workspace and the task that it is of, if any.
+// place returns a workspace and the task that it belongs to, if any.
 func (h *Files) place(ctx context.Context, org string, ref *deckhandv1.WorkspaceRef) (artifact.Place, string, error) {
 	var t db.Task
 	if ref.GetTaskId() != "" {

@@ -26,8 +26,7 @@ func (s exportStream) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// ExportAudit returns the audit as JSON lines. That somebody took it is on
-// record.
+// ExportAudit returns the audit log as JSON lines. The export itself is audited.
 func (h *Control) ExportAudit(ctx context.Context, req *connect.Request[deckhandv1.ExportAuditRequest], stream *connect.ServerStream[deckhandv1.ExportAuditResponse]) error {
 	id := auth.From(ctx)
 	if err := h.Recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -41,7 +40,7 @@ func (h *Control) ExportAudit(ctx context.Context, req *connect.Request[deckhand
 	return audit.Export(ctx, h.Store, h.AuditKey, id.OrgID, req.Msg.GetAfter(), exportStream{stream})
 }
 
-// GetReceipt returns what a task's run was made of, signed.
+// GetReceipt returns the signed receipt of a task's run.
 func (h *Control) GetReceipt(ctx context.Context, req *connect.Request[deckhandv1.GetReceiptRequest]) (*connect.Response[deckhandv1.GetReceiptResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())

@@ -19,8 +19,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// This file turns rows into messages. Enums have the same words in both, in
-// the message with their type's prefix.
+// The functions below turn rows into messages. Enums have the same words in both, in the
+// message with their type's prefix.
 
 func timestamp(t *time.Time) *timestamppb.Timestamp {
 	if t == nil {
@@ -54,7 +54,7 @@ func enumValue(values map[string]int32, prefix, word string) int32 {
 	return values[prefix+upper(word)]
 }
 
-// enumWord returns an enum value's word, as it is stored.
+// enumWord returns an enum value's name in its stored form.
 func enumWord(value interface{ String() string }, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
 }
@@ -73,7 +73,7 @@ func taskState(s string) deckhandv1.TaskState {
 	return deckhandv1.TaskState(enumValue(deckhandv1.TaskState_value, "TASK_STATE_", s))
 }
 
-// taskStates are the words of the states by their number.
+// taskStates are the states by their number in the API.
 var taskStates = func() map[deckhandv1.TaskState]task.State {
 	out := map[deckhandv1.TaskState]task.State{}
 	for s := range task.Transitions() {
@@ -112,8 +112,8 @@ func manifestOf(t db.Task) *structpb.Struct {
 	return object(t.Manifest)
 }
 
-// overrideMessage returns what a task runs with instead of what its persona
-// says; nil for nothing.
+// overrideMessage returns the settings that replace those of a task's persona; nil for
+// none.
 func overrideMessage(t db.Task) *deckhandv1.TaskOverride {
 	o, err := task.OverrideOf(t)
 	o.Chat = false // that is a field of the task's own
@@ -152,7 +152,7 @@ func agentMessage(row db.GetAgentRow) *deckhandv1.Agent {
 	return m
 }
 
-// listedStep is a step with what a list reads of it: all that is shown.
+// listedStep returns a step with the columns that a list reads: all that is shown.
 func listedStep(s db.ListStepsRow) db.Step {
 	return db.Step{
 		ID: s.ID, TaskID: s.TaskID, Number: s.Number, Turn: s.Turn, CallIndex: s.CallIndex, CallID: s.CallID, Attempt: s.Attempt, Tool: s.Tool,

@@ -15,10 +15,9 @@ import (
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
-// Text refuses requests with a NUL character in a text, which a database does
-// not take. What workers report quotes commands and models, and must not be
-// lost: in it, such characters are replaced, but where it names something of the
-// hub's.
+// Text refuses requests with a NUL character in a text, which PostgreSQL cannot store.
+// The reports of workers quote commands and models and must not be lost: in them such
+// characters are replaced, except in names of the hub's own objects.
 func Text() connect.Interceptor { return text{} }
 
 type text struct{}
@@ -42,7 +41,7 @@ func (text) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.Stre
 	}
 }
 
-// textConn is a stream whose requests are looked at as they come.
+// textConn is a stream whose requests are checked as they arrive.
 type textConn struct{ connect.StreamingHandlerConn }
 
 func (c textConn) Receive(m any) error {

@@ -35,7 +35,7 @@ func destinationMessage(d db.Destination, counts db.CountNoticesRow) (*deckhandv
 	}, err
 }
 
-// show returns a destination as it stands.
+// show returns a destination in its current state.
 func (h *Destinations) show(ctx context.Context, orgID, id string) (*deckhandv1.Destination, error) {
 	row, err := h.Notify.Get(ctx, orgID, id)
 	if err != nil {
@@ -48,7 +48,7 @@ func (h *Destinations) show(ctx context.Context, orgID, id string) (*deckhandv1.
 	return destinationMessage(row, counts[id])
 }
 
-// change finds a destination, does something to it and answers it.
+// change finds a destination, changes it with do and returns it.
 func (h *Destinations) change(ctx context.Context, ref string, do func(id string) error) (*deckhandv1.Destination, error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Notify.Find(ctx, org, ref)
@@ -144,14 +144,14 @@ func (h *Destinations) TestDestination(ctx context.Context, req *connect.Request
 	return connect.NewResponse(&deckhandv1.TestDestinationResponse{Notice: m}), err
 }
 
-// EnableDestination has one told of what happens.
+// EnableDestination starts to send notifications to a destination.
 func (h *Destinations) EnableDestination(ctx context.Context, req *connect.Request[deckhandv1.EnableDestinationRequest]) (*connect.Response[deckhandv1.EnableDestinationResponse], error) {
 	who := auth.From(ctx)
 	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(id string) error { return h.Notify.Enable(ctx, who.OrgID, id, actor(who)) })
 	return connect.NewResponse(&deckhandv1.EnableDestinationResponse{Destination: m}), err
 }
 
-// DisableDestination has one told of nothing.
+// DisableDestination stops sending notifications to a destination.
 func (h *Destinations) DisableDestination(ctx context.Context, req *connect.Request[deckhandv1.DisableDestinationRequest]) (*connect.Response[deckhandv1.DisableDestinationResponse], error) {
 	who := auth.From(ctx)
 	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(id string) error {
@@ -241,7 +241,7 @@ func (h *Destinations) ListNotices(ctx context.Context, req *connect.Request[dec
 	return connect.NewResponse(res), nil
 }
 
-// notice returns one with what it says.
+// notice returns a notification with its content.
 func (h *Destinations) notice(ctx context.Context, orgID, id string) (*deckhandv1.Notice, error) {
 	row, err := h.Notify.Notice(ctx, orgID, id)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 type Events struct {
 	Tasks   *task.Service
 	Watcher *event.Watcher
-	// Draining ends when the hub is about to stop: streams end then, and their
-	// callers go on elsewhere from their cursor.
+	// Draining ends when the hub is about to stop: streams end then, and their callers
+	// continue from their cursor at another hub.
 	Draining context.Context
 }
 
@@ -51,7 +51,7 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 		}
 		watch.TaskIDs = append(watch.TaskIDs, id)
 	}
-	// The caller learns at once that its watch stands.
+	// The caller learns at once that its watch is established.
 	if err := out.Send(&deckhandv1.WatchResponse{
 		Cursor: watch.After.String(), Item: &deckhandv1.WatchResponse_Heartbeat_{Heartbeat: &deckhandv1.WatchResponse_Heartbeat{}},
 	}); err != nil {
@@ -65,13 +65,14 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 			if seen, err := sees(item.Event.TaskID); err != nil || !seen {
 				return err
 			}
-			// Nobody changes the message: all who watch at the same place send it.
+			// The message is shared by all watches at the same position and must not be
+			// modified.
 			message, _ := item.Event.Once(func() any { return eventMessage(&item.Event.EventsAfterRow) }).(*deckhandv1.Event)
 			res.Item = &deckhandv1.WatchResponse_Event{Event: message}
 		case item.Thinking != nil:
 			piece := &deckhandv1.Thinking{}
 			if err := proto.Unmarshal(item.Thinking, piece); err != nil {
-				return nil //nolint:nilerr // a piece nobody can read is dropped: the finished turn is an event
+				return nil //nolint:nilerr // a piece that cannot be parsed is dropped: the finished turn is an event
 			}
 			if seen, err := sees(piece.GetTaskId()); err != nil || !seen {
 				return err
@@ -88,14 +89,14 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 	return err
 }
 
-// seenFor is how long it is remembered whether a caller sees a task: it may be
-// given to somebody else.
+// seenFor is how long the result of checking whether a caller sees a task is cached: the
+// task may be assigned to another user.
 const (
 	seenFor  = 10 * time.Second
 	mostSeen = 4096
 )
 
-// seen returns what says whether the caller sees a task.
+// seen returns a function that reports whether the caller sees a task.
 func (h *Events) seen(ctx context.Context) func(taskID string) (bool, error) {
 	v, known := viewer(ctx), expirable.NewLRU[string, bool](mostSeen, nil, seenFor)
 	return func(taskID string) (bool, error) {
@@ -110,7 +111,7 @@ func (h *Events) seen(ctx context.Context) func(taskID string) (bool, error) {
 	}
 }
 
-// defaultEvents is how many events are answered where nobody says.
+// defaultEvents is how many events are returned if the request sets no number.
 const defaultEvents = 200
 
 // ListEvents returns a part of a task's history.

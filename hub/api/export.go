@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// exportEvents and exportSteps are read at once, and exportPiece is what a
-	// message carries: so much of an export is in memory.
+	// exportEvents and exportSteps are how many rows are read at once, and exportPiece is
+	// how much a message carries: this limits how much of an export is in memory.
 	exportEvents = 200
 	exportSteps  = 20
 	exportPiece  = 128 << 10
@@ -52,7 +52,7 @@ func (s pieces) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// ExportTask returns a task as a file. That somebody took it is on record.
+// ExportTask returns a task as a file. The export is audited.
 func (h *Histories) ExportTask(ctx context.Context, req *connect.Request[deckhandv1.ExportTaskRequest], out *connect.ServerStream[deckhandv1.ExportTaskResponse]) error {
 	who := auth.From(ctx)
 	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
@@ -151,8 +151,8 @@ func (h *Histories) exportSteps(ctx context.Context, t db.Task, to exporter) err
 	}
 }
 
-// wroteNothing reports whether a run of a step is known to have no output: nobody
-// has to be asked for it.
+// wroteNothing reports whether a run of a step is known to have no output, so that no
+// node need be asked for it.
 func wroteNothing(s db.Step, execID string) bool {
 	state := step.State(s.State)
 	return execID == s.ExecID && s.LogBytes == 0 && (state == step.Succeeded || state == step.Failed)
@@ -180,7 +180,7 @@ func (h *Histories) exportLog(ctx context.Context, s db.Step, execID string, to 
 		case err != nil:
 			err = fault.FromGRPC(err)
 			if fault.Is(err, fault.NotFound) && (s.LogBytes == 0 || execID != s.ExecID) {
-				return nil // no command of it came to the node
+				return nil // no command of it reached the node
 			}
 			return to.missing(execID, err)
 		}

@@ -49,8 +49,8 @@ type exportLine struct {
 	End        *exportCounts   `json:"end,omitempty"`
 }
 
-// exportPieceOf is a piece of a log: a run of output as text, or as base64 where
-// it is no UTF-8; a gap; a new size of the terminal; or why there is none.
+// exportPieceOf is a piece of a log: output as text, or as base64 if it is not UTF-8; a
+// gap; a new size of the terminal; or why there is no log.
 type exportPieceOf struct {
 	ExecID  string `json:"execId"`
 	Stream  string `json:"stream,omitempty"`
@@ -150,8 +150,8 @@ func (w *jsonLines) end() error { return w.line(exportLine{Kind: "end", End: &w.
 // them is the model's time.
 const idleLimit = 2 * time.Second
 
-// castOf writes what a task's commands showed as one recording: before each stands
-// the command as at a prompt, and a mark.
+// castOf writes the output of a task's commands as one recording: each command is
+// preceded by a prompt that shows it, and by a mark.
 type castOf struct {
 	out  io.Writer
 	cast *asciicast.Writer
@@ -180,7 +180,7 @@ func (w *castOf) step(s *deckhandv1.Step) error {
 	return nil
 }
 
-// prompt shows which command the output that follows is of.
+// prompt shows the command whose output follows.
 func (w *castOf) prompt(at time.Time) error {
 	if w.shown {
 		return nil

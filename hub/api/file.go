@@ -74,7 +74,7 @@ func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *d
 	return node, jailID, err
 }
 
-// jail returns a jail's node. A node and all its jails are of one organisation.
+// jail returns a jail's node. A node and all its jails belong to one organisation.
 func (h *Files) jail(ctx context.Context, org string, ref *deckhandv1.JailRef) (machine.Link, string, error) {
 	nodeID, err := h.Nodes.Find(ctx, org, ref.GetNodeId())
 	if err != nil {
@@ -95,7 +95,7 @@ func (h *Files) jail(ctx context.Context, org string, ref *deckhandv1.JailRef) (
 const (
 	// readBytes is how much of a file is answered unless more is asked for.
 	readBytes = 1 << 20
-	// mostRead is the most that a node answers at once.
+	// mostRead is the most that a node returns at once.
 	mostRead = 4 << 20
 )
 

@@ -104,7 +104,7 @@ func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckha
 }
 
 const (
-	// statisticsDays are looked back where nobody says, and at most.
+	// statisticsDays is how many days statistics cover by default, and at most.
 	statisticsDays    = 30
 	maxStatisticsDays = 366
 )

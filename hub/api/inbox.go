@@ -23,7 +23,7 @@ type Inbox struct {
 	Inbox  *inbox.Service
 	Tasks  *task.Service
 	Agents *agent.Service
-	// Override reads what an escalated task is to go on with.
+	// Override reads the settings that an escalated task continues with.
 	Override func(ctx context.Context, id auth.Identity, m *deckhandv1.TaskOverride) (task.Override, error)
 }
 
@@ -166,7 +166,7 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 	case inbox.Unknown:
 		m.Evidence = row.Observation
 	case inbox.Question:
-		// What cannot be read any more is still shown as it was asked.
+		// Arguments that cannot be parsed any more are still shown unchanged.
 		if q, err := tool.QuestionOf(m.GetArguments().AsMap()); err == nil {
 			m.Question = &deckhandv1.InboxQuestion{Text: q.Text, Kind: q.Kind, Choices: q.Choices, DefaultAnswer: q.Default}
 		}
@@ -174,7 +174,7 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 	return m
 }
 
-// reviewMessage returns what a review shows; nil where it cannot be read.
+// reviewMessage returns what a review shows; nil if it cannot be read.
 func reviewMessage(i db.InboxItem) *deckhandv1.InboxReview {
 	d, err := review.DetailOf(i)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 const (
 	// longArgument is how much of a text an item has itself, in bytes.
 	longArgument = 32 << 10
-	// argumentPiece is how much of it one reading returns, in bytes.
+	// argumentPiece is how many bytes of it one call returns.
 	argumentPiece = 256 << 10
 )
 

@@ -1,6 +1,6 @@
-// Package api is the hub's public face: Connect handlers that turn requests
-// into calls of the packages that own each noun, and rows into messages. It
-// decides nothing itself.
+// Package api implements the hub's public API: Connect handlers that turn requests into
+// calls of the packages that own each noun, and rows into messages. It makes no decisions
+// itself. Errors are of package fault; ErrorInterceptor maps them to RPC codes.
 package api
 
 import (
@@ -26,8 +26,8 @@ func ErrorInterceptor(log hclog.Logger, r *redact.Redactor) connect.Interceptor 
 	return errorInterceptor{log, r}
 }
 
-// maskOf returns what masks the secrets of the caller's organisation, or the
-// process's alone where nobody is known.
+// maskOf returns the redactor of the caller's organisation, or the process's own if the
+// caller is not known.
 func maskOf(ctx context.Context, r *redact.Redactor) *redact.Redactor {
 	return r.Org(auth.Known(ctx).OrgID)
 }

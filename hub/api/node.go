@@ -22,7 +22,7 @@ type Nodes struct {
 	Drop func(nodeID, reason string)
 	// Admit is called when tasks may start that waited for a node.
 	Admit func(orgID string)
-	// Drained tells a node that it was drained, or no longer is.
+	// Drained is called when a node was drained, or is no longer.
 	Drained func(ctx context.Context, nodeID string)
 }
 

@@ -56,7 +56,7 @@ func (h *Organisations) ListOrganisations(ctx context.Context, req *connect.Requ
 	return connect.NewResponse(res), nil
 }
 
-// SetOrganisationLimits says what an organisation may have.
+// SetOrganisationLimits sets the limits of an organisation.
 func (h *Organisations) SetOrganisationLimits(ctx context.Context, req *connect.Request[deckhandv1.SetOrganisationLimitsRequest]) (*connect.Response[deckhandv1.SetOrganisationLimitsResponse], error) {
 	who, m := auth.From(ctx), req.Msg.GetLimits()
 	change := organisation.Change{CPUMillis: m.JailCpuMillis, MemoryBytes: m.JailMemoryBytes, PIDs: m.JailPids, WorkspaceBytes: m.JailWorkspaceBytes} //nolint:protogetter // unset is not 0

@@ -11,10 +11,9 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// overridden reads what a run has instead of what its persona says.
-// Less than the persona gives it, and more care, whoever submits it may have;
-// more, and less care, an administrator. The organisation's budgets, its plan and
-// the models that it may call hold all the same.
+// overridden reads the settings that replace those of a task's persona. Every submitter
+// may lower the persona's limits and require more approvals; only an administrator may do
+// the opposite. The organisation's budgets, quotas and allowed models apply in any case.
 func (h *Tasks) overridden(ctx context.Context, id auth.Identity, agentID string, m *deckhandv1.TaskOverride) (task.Override, error) {
 	out := task.Override{Provider: m.GetProvider(), Model: m.GetModel(), Mode: persona.Mode(m.GetMode()), Limits: limitsIn(m.GetLimits())}
 	switch {

@@ -20,7 +20,7 @@ type Plans struct {
 	Queries *db.Queries
 }
 
-// message returns what the caller's organisation may have, and what of it is used.
+// message returns the quotas of the caller's organisation, and what is used of them.
 func (h *Plans) message(ctx context.Context) (*deckhandv1.Plan, error) {
 	org := auth.From(ctx).OrgID
 	held, err := h.Plans.Subscription(ctx, h.Queries, org)
@@ -61,7 +61,7 @@ func (h *Plans) SetPlan(ctx context.Context, req *connect.Request[deckhandv1.Set
 	return connect.NewResponse(&deckhandv1.SetPlanResponse{Plan: m}), err
 }
 
-// SetAllowedModels says which models may be called.
+// SetAllowedModels sets which models may be called.
 func (h *Plans) SetAllowedModels(ctx context.Context, req *connect.Request[deckhandv1.SetAllowedModelsRequest]) (*connect.Response[deckhandv1.SetAllowedModelsResponse], error) {
 	id := auth.From(ctx)
 	if err := h.Plans.SetModels(ctx, id.OrgID, req.Msg.GetModels(), actor(id)); err != nil {
@@ -71,7 +71,7 @@ func (h *Plans) SetAllowedModels(ctx context.Context, req *connect.Request[deckh
 	return connect.NewResponse(&deckhandv1.SetAllowedModelsResponse{Plan: m}), err
 }
 
-// SetCallRate says how many calls a minute a provider gets.
+// SetCallRate limits the calls a minute to a provider.
 func (h *Plans) SetCallRate(ctx context.Context, req *connect.Request[deckhandv1.SetCallRateRequest]) (*connect.Response[deckhandv1.SetCallRateResponse], error) {
 	id := auth.From(ctx)
 	if err := h.Plans.SetCallRate(ctx, id.OrgID, req.Msg.GetProvider(), req.Msg.GetCallsPerMinute(), actor(id)); err != nil {

@@ -143,7 +143,7 @@ func (h *Policies) ReplayPolicy(ctx context.Context, req *connect.Request[deckha
 	return connect.NewResponse(res), nil
 }
 
-// ListAllowRules returns what people said is to be allowed from then on.
+// ListAllowRules returns the rules by which people always allow calls.
 func (h *Policies) ListAllowRules(ctx context.Context, req *connect.Request[deckhandv1.ListAllowRulesRequest]) (*connect.Response[deckhandv1.ListAllowRulesResponse], error) {
 	rows, next, err := h.Policies.AllowRules(ctx, auth.From(ctx).OrgID, req.Msg.GetPast(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {

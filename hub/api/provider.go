@@ -124,7 +124,7 @@ func (h *Providers) GetProviderUsage(ctx context.Context, req *connect.Request[d
 	return connect.NewResponse(res), nil
 }
 
-// SetPrice says what a model costs.
+// SetPrice sets the price of a model.
 func (h *Providers) SetPrice(ctx context.Context, req *connect.Request[deckhandv1.SetPriceRequest]) (*connect.Response[deckhandv1.SetPriceResponse], error) {
 	id := auth.From(ctx)
 	m := req.Msg

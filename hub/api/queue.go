@@ -27,7 +27,7 @@ type Queue struct {
 	Leases *lease.Leases
 }
 
-// nobody is who a task is given to that waits to be assigned.
+// nobody is the assignee of a task that waits to be assigned.
 const nobody = "none"
 
 // assignee reads "@agent:NAME", "@human:NAME" or "none".
@@ -46,7 +46,7 @@ func assignee(ctx context.Context, agents *agent.Service, tasks *task.Service, o
 	return task.Assignee{}, fault.New(fault.Invalid, "assign_to is %q", text).WithFix("use @agent:NAME, @human:NAME or none")
 }
 
-// standing returns a task's place as a message; nil for a task that has none.
+// standing returns a task's position as a message; nil for a task without one.
 func standing(s task.QueuePosition, ok bool) *deckhandv1.Standing {
 	if !ok {
 		return nil
@@ -138,8 +138,8 @@ func (h *Queue) task(ctx context.Context, who auth.Identity, ref string) (string
 	return id, row.Task, err
 }
 
-// ownOrGiven refuses callers who may not decide what becomes of a task: it is its
-// submitter's, that of the person who has it to do, and an administrator's.
+// ownOrGiven refuses callers who may not control a task: its submitter, the person whom
+// it is assigned to, and administrators may.
 func ownOrGiven(who auth.Identity, t db.Task) error {
 	if t.Assignee != "" && t.Assignee == who.UserName {
 		return nil
@@ -147,7 +147,7 @@ func ownOrGiven(who auth.Identity, t db.Task) error {
 	return own(who, t)
 }
 
-// AssignTask says who is to do a task.
+// AssignTask assigns a task.
 func (h *Queue) AssignTask(ctx context.Context, req *connect.Request[deckhandv1.AssignTaskRequest]) (*connect.Response[deckhandv1.AssignTaskResponse], error) {
 	who := auth.From(ctx)
 	id, t, err := h.task(ctx, who, req.Msg.GetTaskId())
@@ -158,7 +158,7 @@ func (h *Queue) AssignTask(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	// What is nobody's anybody may take.
+	// Any user may take a task that is not assigned.
 	if taken := t.AgentID == "" && t.Assignee == "" && to.Human == who.UserName; !taken {
 		if err := ownOrGiven(who, t); err != nil {
 			return nil, err
@@ -199,7 +199,7 @@ func workerMessage(w db.Worker, active int64) *deckhandv1.Worker {
 	return m
 }
 
-// ListWorkers returns the workers that were heard lately.
+// ListWorkers returns the workers that called recently.
 func (h *Queue) ListWorkers(ctx context.Context, req *connect.Request[deckhandv1.ListWorkersRequest]) (*connect.Response[deckhandv1.ListWorkersResponse], error) {
 	rows, next, err := h.Leases.Workers(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {

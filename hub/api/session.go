@@ -21,19 +21,18 @@ import (
 type Sessions struct {
 	Store    *store.Store
 	Sessions *session.Sessions
-	// TLS says that the API speaks it: the cookie is then sent with TLS only.
+	// TLS reports that the API uses TLS: the cookie is then sent over TLS only.
 	TLS bool
 	// Path is what browsers find the hub below; empty for the root.
 	Path string
 }
 
-// cookie returns the header that sets the session's cookie; an empty secret
-// takes it away.
+// cookie returns the header that sets the session's cookie; an empty secret deletes it.
 func (h *Sessions) cookie(header http.Header, secret string) string {
 	c := &http.Cookie{ //nolint:gosec // Secure depends, see below
 		Name: auth.CookieName, Value: secret, Path: h.Path + "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		// A proxy before the hub may be the one that speaks TLS. Whoever lies
-		// about it keeps the cookie from themselves only.
+		// A proxy in front of the hub may terminate TLS. A client that forges the header
+		// only loses its own cookie.
 		Secure: h.TLS || strings.EqualFold(header.Get("X-Forwarded-Proto"), "https"),
 	}
 	if secret == "" {
@@ -42,7 +41,7 @@ func (h *Sessions) cookie(header http.Header, secret string) string {
 	return c.String()
 }
 
-// CreateSession logs somebody in.
+// CreateSession logs a user in.
 func (h *Sessions) CreateSession(ctx context.Context, req *connect.Request[deckhandv1.CreateSessionRequest]) (*connect.Response[deckhandv1.CreateSessionResponse], error) {
 	from := session.From{Address: req.Peer().Addr, UserAgent: req.Header().Get("User-Agent")}
 	var secret string

@@ -232,7 +232,7 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 }
 
 const (
-	// listPage is how many rows a page of most lists has where nobody says.
+	// listPage is how many rows a page of most lists has if the request sets no size.
 	listPage = 100
 	// stepsBytes is what a page of steps ends with, in bytes.
 	stepsBytes = 4 << 20
@@ -273,7 +273,7 @@ const (
 	lookAgain   = 100 * time.Millisecond
 )
 
-// openLog asks a step's node for its output, and answers the first piece.
+// openLog requests a step's output from its node, and returns the first piece.
 func openLog(ctx context.Context, link machine.Link, s db.Step, req *deckhandv1.ReadLogRequest) (nodev1.ExecService_ReadLogClient, *nodev1.ReadLogResponse, error) {
 	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: s.ExecID, Offset: req.GetOffset(), Follow: req.GetFollow()})
 	if err != nil {
@@ -303,7 +303,7 @@ func (h *Tasks) ReadLog(ctx context.Context, req *connect.Request[deckhandv1.Rea
 	}
 	in, piece, err := openLog(ctx, link, s, req.Msg)
 	for fault.Is(fault.FromGRPC(err), fault.NotFound) && step.State(s.State) == step.Started && time.Since(*s.StartedAt) < comesToNode {
-		// It is on record as started, and the node has yet to hear of it.
+		// The step is stored as started, and the node has not received it yet.
 		if !req.Msg.GetFollow() {
 			return nil
 		}

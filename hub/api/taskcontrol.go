@@ -59,7 +59,7 @@ func (h *Tasks) CancelTask(ctx context.Context, req *connect.Request[deckhandv1.
 	return connect.NewResponse(&deckhandv1.CancelTaskResponse{Task: taskRow(row)}), nil
 }
 
-// PauseTask has nothing of a task go on.
+// PauseTask pauses a task.
 func (h *Tasks) PauseTask(ctx context.Context, req *connect.Request[deckhandv1.PauseTaskRequest]) (*connect.Response[deckhandv1.PauseTaskResponse], error) {
 	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
 	if err != nil {
@@ -76,7 +76,7 @@ func (h *Tasks) PauseTask(ctx context.Context, req *connect.Request[deckhandv1.P
 	return connect.NewResponse(&deckhandv1.PauseTaskResponse{Task: taskRow(row)}), nil
 }
 
-// ResumeTask lets a paused task go on.
+// ResumeTask resumes a paused task.
 func (h *Tasks) ResumeTask(ctx context.Context, req *connect.Request[deckhandv1.ResumeTaskRequest]) (*connect.Response[deckhandv1.ResumeTaskResponse], error) {
 	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
 	if err != nil {
@@ -112,7 +112,7 @@ func (h *Tasks) again(ctx context.Context, id auth.Identity, o *deckhandv1.TaskO
 	return task.RetryOptions{By: actor(id), Role: id.Role, IdempotencyKey: key, Override: override}, err
 }
 
-// Override reads what a task that runs once more has instead of what it had.
+// Override reads the settings that replace those of a task that is run again.
 func (h *Tasks) Override(ctx context.Context, id auth.Identity, o *deckhandv1.TaskOverride) (out task.Override, err error) {
 	out = task.Override{MemoryBytes: o.GetMemoryBytes(), Provider: o.GetProvider(), Model: o.GetModel()}
 	if err := out.Check(); err != nil {
@@ -158,7 +158,7 @@ func (h *Tasks) RetryTask(ctx context.Context, req *connect.Request[deckhandv1.R
 	return connect.NewResponse(&deckhandv1.RetryTaskResponse{Task: taskRow(row)}), nil
 }
 
-// ResumeTaskFrom makes a task that goes on from a checkpoint of another.
+// ResumeTaskFrom creates a task that is resumed from a checkpoint of another.
 func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhandv1.ResumeTaskFromRequest]) (*connect.Response[deckhandv1.ResumeTaskFromResponse], error) {
 	m := req.Msg
 	id, taskID, err := h.mine(ctx, m.GetTaskId())
@@ -209,7 +209,7 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 	return connect.NewResponse(res), nil
 }
 
-// restoreMessage says what giving a workspace back changes.
+// restoreMessage describes what restoring a workspace changes.
 func (h *Tasks) restoreMessage(ctx context.Context, r *workspace.Restore) *deckhandv1.WorkspaceRestore {
 	out := &deckhandv1.WorkspaceRestore{
 		State: r.State, Files: r.Seen.GetFiles(), Others: r.Others, OriginalDigest: r.Seen.GetOriginalDigest(), RestoredDigest: r.Seen.GetRestoredDigest(),

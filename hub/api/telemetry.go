@@ -68,7 +68,7 @@ func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request
 	}
 }
 
-// maxNames bounds how many agents' jails are told by name.
+// maxNames is how many agents' jails are listed by name.
 const maxNames = 1000
 
 // jailNames returns the agents' names by their jails.

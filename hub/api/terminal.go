@@ -42,7 +42,7 @@ const (
 	endTime = 10 * time.Second
 )
 
-// OpenTerminal starts a shell and carries what is typed and shown.
+// OpenTerminal starts a shell and transfers its input and output.
 func (h *Terminals) OpenTerminal(ctx context.Context, stream *connect.BidiStream[deckhandv1.OpenTerminalRequest, deckhandv1.OpenTerminalResponse]) error {
 	return h.serve(ctx, stream)
 }
@@ -111,12 +111,11 @@ func (h *Terminals) hangUp(ctx context.Context, row db.GetNodeExecRow) {
 	_, _ = h.Execs.Kill(ctx, row.NodeExec.OrgID, row.NodeExec.ID, by, "hung up")
 }
 
-// carry passes input and output on until the shell has ended, or answers why
-// it cannot.
+// carry transfers input and output until the shell has ended, or returns why it cannot.
 func (h *Terminals) carry(ctx context.Context, stream terminalStream, link machine.Link, row db.GetNodeExecRow) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// It is not waited for: Receive answers when the handler has returned, and
+	// The goroutine is not waited for: Receive returns when the handler has returned, and
 	// then it ends.
 	go func() {
 		if err := typed(ctx, stream, link, row.NodeExec.ID); err != nil {
@@ -172,14 +171,14 @@ func typed(ctx context.Context, stream terminalStream, link machine.Link, execID
 	}
 }
 
-// write gives the shell input, as fast as it takes it.
+// write sends input to the shell, as fast as the shell reads it.
 func write(ctx context.Context, link machine.Link, execID string, offset *int64, data []byte, eof bool) error {
 	for {
 		res, err := link.Exec().WriteStdin(ctx, &nodev1.WriteStdinRequest{ExecId: execID, Offset: *offset, Data: data, Eof: eof})
 		if err != nil {
 			err = fault.FromGRPC(err)
 			if fault.Is(err, fault.Precondition) {
-				return nil // it has just ended: the output says so
+				return nil // the shell has just ended: the output shows it
 			}
 			return err
 		}
@@ -202,8 +201,8 @@ func term(t string) string {
 	return t
 }
 
-// shell is bash where there is one, with a prompt that says where one is: no
-// start-up file may change it.
+// shell returns the command of the shell: bash if it exists, with a prompt that shows
+// where it runs. No start-up file may change the prompt.
 func shell(label string, host, noColour bool) []string {
 	// Names have none of these; the prompt must be safe if that ever changes.
 	label = strings.Map(func(r rune) rune {

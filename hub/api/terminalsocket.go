@@ -24,8 +24,8 @@ import (
 const (
 	// socketMessage bounds a message of a browser: input is at most 64 KiB.
 	socketMessage = 128 << 10
-	// socketPing is how often a browser is asked whether it is there, and how
-	// long it may take to say so.
+	// socketPing is the interval at which a browser is pinged, and how long it may take
+	// to respond.
 	socketPing = 20 * time.Second
 )
 
@@ -55,7 +55,7 @@ func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		return // it is no WebSocket, and has been told so
+		return // it is not a WebSocket; Accept has sent the error
 	}
 	defer conn.CloseNow() //nolint:errcheck // it is gone either way
 	conn.SetReadLimit(socketMessage)
@@ -74,7 +74,7 @@ func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = conn.Close(websocket.StatusNormalClosure, "")
 }
 
-// awake closes a connection whose browser no longer answers.
+// awake closes a connection whose browser no longer responds.
 func awake(ctx context.Context, conn *websocket.Conn) {
 	ticker := time.NewTicker(socketPing)
 	defer ticker.Stop()
@@ -94,7 +94,7 @@ func awake(ctx context.Context, conn *websocket.Conn) {
 	}
 }
 
-// infoOf is an error as a browser is told it.
+// infoOf returns an error in the form that a browser gets.
 func infoOf(err error) *deckhandv1.ErrorInfo {
 	var e *connect.Error
 	if errors.As(err, &e) {
@@ -111,12 +111,12 @@ func infoOf(err error) *deckhandv1.ErrorInfo {
 
 // socket is a browser's end of a terminal.
 type socket struct {
-	ctx  context.Context //nolint:containedctx // a stream is of one call
+	ctx  context.Context //nolint:containedctx // a stream belongs to one call
 	conn *websocket.Conn
 }
 
-// Receive returns what the browser says. That it has left is an error: a
-// terminal that nobody sees is hung up.
+// Receive returns the browser's next message. A closed connection is an error: a terminal
+// without a viewer is hung up.
 func (s socket) Receive() (*deckhandv1.OpenTerminalRequest, error) {
 	kind, data, err := s.conn.Read(s.ctx)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s socket) Receive() (*deckhandv1.OpenTerminalRequest, error) {
 	return message, nil
 }
 
-// Send tells the browser something.
+// Send sends a message to the browser.
 func (s socket) Send(message *deckhandv1.OpenTerminalResponse) error {
 	data, err := proto.Marshal(message)
 	if err != nil {

@@ -61,7 +61,7 @@ func (h *Triggers) message(row db.GetTriggerRow, standing hold.Set) (*deckhandv1
 	return m, nil
 }
 
-// show returns a trigger as it stands.
+// show returns a trigger in its current state.
 func (h *Triggers) show(ctx context.Context, orgID, id string) (*deckhandv1.Trigger, error) {
 	row, err := h.Triggers.Get(ctx, orgID, id)
 	if err != nil {
@@ -130,7 +130,7 @@ func (h *Triggers) changeMine(ctx context.Context, ref string, do func(id string
 	return h.change(ctx, id, do)
 }
 
-// change finds a trigger, does something to it and answers it.
+// change finds a trigger, changes it with do and returns it.
 func (h *Triggers) change(ctx context.Context, ref string, do func(id string) error) (*deckhandv1.Trigger, error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Triggers.Find(ctx, org, ref)
@@ -243,7 +243,7 @@ func (h *Triggers) FireTrigger(ctx context.Context, req *connect.Request[deckhan
 	return connect.NewResponse(&deckhandv1.FireTriggerResponse{Delivery: d}), err
 }
 
-// TestTrigger says what would become of a payload.
+// TestTrigger returns what a payload would lead to.
 func (h *Triggers) TestTrigger(ctx context.Context, req *connect.Request[deckhandv1.TestTriggerRequest]) (*connect.Response[deckhandv1.TestTriggerResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Triggers.Find(ctx, org, req.Msg.GetTriggerId())

@@ -82,7 +82,7 @@ func (h *Files) UploadFiles(ctx context.Context, in *connect.ClientStream[deckha
 	if in.Err() != nil {
 		return nil, in.Err() // what was sent of a file is kept
 	}
-	// An error of Send is said by the answer.
+	// The response has the cause of an error of Send.
 	res, rerr := out.CloseAndRecv()
 	if rerr != nil {
 		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(rerr))
@@ -104,7 +104,7 @@ func (h *Files) UploadFiles(ctx context.Context, in *connect.ClientStream[deckha
 	}), nil
 }
 
-// WatchFiles tells of changes below a folder as they happen.
+// WatchFiles reports changes below a folder as they happen.
 func (h *Files) WatchFiles(ctx context.Context, req *connect.Request[deckhandv1.WatchFilesRequest], out *connect.ServerStream[deckhandv1.WatchFilesResponse]) error {
 	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 const (
 	adminRole = "admin"
-	// leastRole is what those have of whom nobody says what they may.
+	// leastRole is the default role of a new user.
 	leastRole = "viewer"
 )
 
@@ -150,7 +150,7 @@ func teamMessage(row db.GetTeamRow) *deckhandv1.Team {
 	}
 }
 
-// team finds a team, does something to it, and answers it.
+// team finds a team, changes it with do, and returns it.
 func (h *People) team(ctx context.Context, ref string, do func(id string) error) (*deckhandv1.Team, error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Teams.Find(ctx, org, ref)
@@ -208,7 +208,7 @@ func (h *People) DeleteTeam(ctx context.Context, req *connect.Request[deckhandv1
 	return connect.NewResponse(&deckhandv1.DeleteTeamResponse{}), err
 }
 
-// AddTeamMember puts somebody in.
+// AddTeamMember adds a user to a team.
 func (h *People) AddTeamMember(ctx context.Context, req *connect.Request[deckhandv1.AddTeamMemberRequest]) (*connect.Response[deckhandv1.AddTeamMemberResponse], error) {
 	who := auth.From(ctx)
 	m, err := h.team(ctx, req.Msg.GetTeamId(), func(id string) error {
@@ -221,7 +221,7 @@ func (h *People) AddTeamMember(ctx context.Context, req *connect.Request[deckhan
 	return connect.NewResponse(&deckhandv1.AddTeamMemberResponse{Team: m}), err
 }
 
-// RemoveTeamMember takes somebody out.
+// RemoveTeamMember removes a user from a team.
 func (h *People) RemoveTeamMember(ctx context.Context, req *connect.Request[deckhandv1.RemoveTeamMemberRequest]) (*connect.Response[deckhandv1.RemoveTeamMemberResponse], error) {
 	who := auth.From(ctx)
 	m, err := h.team(ctx, req.Msg.GetTeamId(), func(id string) error {

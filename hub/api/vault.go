@@ -23,7 +23,7 @@ func (h *Vault) GetVault(ctx context.Context, _ *connect.Request[deckhandv1.GetV
 	return connect.NewResponse(&deckhandv1.GetVaultResponse{Vault: vaultMessage(state)}), nil
 }
 
-// RotateVault has a new key seal.
+// RotateVault starts to encrypt with a new key.
 func (h *Vault) RotateVault(ctx context.Context, _ *connect.Request[deckhandv1.RotateVaultRequest]) (*connect.Response[deckhandv1.RotateVaultResponse], error) {
 	who := auth.From(ctx)
 	state, err := h.Rotation.Begin(ctx, who.OrgID, actor(who))

@@ -31,18 +31,20 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// executeWait is how long ExecuteStep stays before it answers a step as it
-// stands: short enough for any proxy between worker and hub.
+// executeWait is how long ExecuteStep waits before it returns a step in its current
+// state: short enough for any proxy between worker and hub.
 const executeWait = 20 * time.Second
 
-// maxRetryAfter bounds how long a worker may have a task wait for its next try.
+// maxRetryAfter is the longest time that a worker may make a task wait for its next
+// attempt.
 const maxRetryAfter = time.Hour
 
-// maxPause bounds how long a task stays paused that goes on by itself: quotas are
-// of a month at most.
+// maxPause is the longest time after which a paused task resumes by itself: quotas are of
+// a month at most.
 const maxPause = 32 * 24 * time.Hour
 
-// maxProblem bounds what a model is told of one thing that cannot be had.
+// maxProblem limits the length, in bytes, of one error message about an unavailable MCP
+// server.
 const maxProblem = 2000
 
 // renewalsPerLease is how often a worker renews in one lease's time.
@@ -115,7 +117,7 @@ func (h *Workers) ClaimTask(ctx context.Context, req *connect.Request[deckhandv1
 	return connect.NewResponse(res), nil
 }
 
-// claimed returns all that is needed to begin a task or to go on with it.
+// claimed returns everything that a worker needs to begin or continue a task.
 func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTaskResponse, error) {
 	version, err := h.Agents.Version(ctx, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -163,7 +165,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	return res, nil
 }
 
-// shorten gives a run no more working time than its organisation's plan has.
+// shorten limits a run's working time to that of its organisation's plan.
 func (h *Workers) shorten(ctx context.Context, t db.Task, p *persona.Persona, m *deckhandv1.Task) error {
 	held, err := h.Plans.Subscription(ctx, h.Store.Queries, t.OrgID)
 	if err != nil {
@@ -329,7 +331,7 @@ func (h *Workers) SaveCheckpoint(ctx context.Context, req *connect.Request[deckh
 	return connect.NewResponse(res), nil
 }
 
-// retryAfter is how long a task waits at least before it goes on by itself.
+// retryAfter returns the shortest time that a task waits before it continues by itself.
 func retryAfter(m *deckhandv1.FinishTaskRequest) time.Duration {
 	most := maxRetryAfter
 	if m.GetState() == deckhandv1.TaskState_TASK_STATE_PAUSED {
@@ -338,7 +340,7 @@ func retryAfter(m *deckhandv1.FinishTaskRequest) time.Duration {
 	return min(m.GetRetryAfter().AsDuration(), most)
 }
 
-// checkpointOf returns nil where there is no checkpoint.
+// checkpointOf returns nil if there is no checkpoint.
 func checkpointOf(c *deckhandv1.Checkpoint, progress float64) *attempt.Checkpoint {
 	if c == nil {
 		return nil

@@ -224,7 +224,7 @@ func (h *Workspaces) diff(ctx context.Context, req *connect.Request[deckhandv1.D
 // maxUndone is how many paths an undo's answer has.
 const maxUndone = 1000
 
-// UndoChanges gives back what was there before some steps of a task.
+// UndoChanges restores the files as they were before some steps of a task.
 func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckhandv1.UndoChangesRequest]) (*connect.Response[deckhandv1.UndoChangesResponse], error) {
 	t, err := h.task(ctx, req.Msg.GetTaskId())
 	if err != nil {
@@ -247,7 +247,7 @@ func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckh
 	return connect.NewResponse(h.undone(ctx, done)), nil
 }
 
-// UndoNodeExec gives back what was there before a person's command.
+// UndoNodeExec restores the files as they were before a person's command.
 func (h *Workspaces) UndoNodeExec(ctx context.Context, req *connect.Request[deckhandv1.UndoNodeExecRequest]) (*connect.Response[deckhandv1.UndoNodeExecResponse], error) {
 	by := auth.From(ctx)
 	id, err := h.Execs.Find(ctx, viewer(ctx), req.Msg.GetExecId())
@@ -268,7 +268,7 @@ func (h *Workspaces) UndoNodeExec(ctx context.Context, req *connect.Request[deck
 	return connect.NewResponse(&deckhandv1.UndoNodeExecResponse{Undo: h.undone(ctx, done)}), nil
 }
 
-// undone says what came of an undo.
+// undone returns the result of an undo as a message.
 func (h *Workspaces) undone(ctx context.Context, done workspace.UndoResult) *deckhandv1.UndoChangesResponse {
 	res := done.Node
 	out := &deckhandv1.UndoChangesResponse{
@@ -314,7 +314,7 @@ func (h *Workspaces) ExportWorkspace(ctx context.Context, req *connect.Request[d
 			return nil // nothing was changed
 		}
 		if err == nil {
-			// One file is of one workspace.
+			// A file belongs to one workspace.
 			ask.JailId, ask.Range = all[0].jailID, all[0].span
 			node, err = h.Files.Node(all[0].nodeID)
 		}

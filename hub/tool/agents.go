@@ -22,7 +22,7 @@ const (
 // Giving are their names.
 var Giving = []string{CreateSubtask, Delegate, Handoff}
 
-// SubtaskSpec is what a call of one of them wants done.
+// SubtaskSpec is the work that a call of one of them requests.
 type SubtaskSpec struct {
 	// Tool is its name.
 	Tool string
@@ -48,8 +48,8 @@ type Manifest struct {
 type Artifacts struct {
 	WorkingDir   string   `json:"working_dir,omitempty"`
 	FilesChanged []string `json:"files_changed,omitempty"`
-	// FilesShared are for the target to read, and SharedDir is where it finds
-	// them; the hub sets it.
+	// FilesShared are read-only for the target, and SharedDir is where it finds them; the
+	// hub sets it.
 	FilesShared []string `json:"files_shared,omitempty"`
 	SharedDir   string   `json:"shared_dir,omitempty"`
 	Entrypoint  string   `json:"cli_entrypoint,omitempty"`
@@ -82,10 +82,10 @@ func WorkOf(name string, arguments map[string]any) (SubtaskSpec, error) {
 	return w, nil
 }
 
-// ChildTask is a task that a call had made, as it ended; for a handoff, as it begins.
+// ChildTask is a task that a call created, as it ended; for a handoff, as it begins.
 type ChildTask struct {
 	TaskID, Agent, State string
-	// Reason is why it stands where it does, and Code and Message what failed.
+	// Reason is the reason of its state, and Code and Message describe its failure.
 	Reason, Code, Message string
 	Summary               string
 	Iterations            int32
@@ -149,7 +149,7 @@ func agentTools() []*Tool {
 	}
 }
 
-// runSubtask tells how the other task ended.
+// runSubtask returns how the other task ended.
 func runSubtask(_ context.Context, c Call) (Result, error) {
 	g := c.Given
 	r := Result{Outcome: map[string]any{

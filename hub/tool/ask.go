@@ -12,11 +12,11 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Answer is what a person said to a question.
+// Answer is a person's reply to a question.
 type Answer struct {
 	Text string
 	By   string
-	// TimedOut says that nobody answered in time.
+	// TimedOut reports that no reply came in time.
 	TimedOut bool
 }
 
@@ -33,7 +33,7 @@ type Question struct {
 	// Kind is text, choice or confirmation.
 	Kind    string
 	Choices []string
-	// Default is the answer when nobody gives one; "" for none.
+	// Default is the reply if no one replies; "" for none.
 	Default string
 	// Timeout is how long the question waits; 0 for the persona's.
 	Timeout time.Duration
@@ -71,7 +71,7 @@ func QuestionOf(arguments map[string]any) (Question, error) {
 	return q, nil
 }
 
-// Check returns a reply as the agent is to see it, or why it is none.
+// Check returns a reply as the agent is to see it, or why it is invalid.
 func (q Question) Check(reply string) (string, error) {
 	reply = strings.TrimSpace(reply)
 	switch q.Kind {

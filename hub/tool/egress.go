@@ -8,16 +8,16 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// What of a command's egress is kept with its step, and told to the model. The
-// node has the rest for as long as it has the command's result.
+// How much of a command's egress is stored with its step, and sent to the model. The node
+// has the rest for as long as it keeps the command's result.
 const (
 	keptHosts    = 20
 	keptRefusals = 20
 	toldRefusals = 10
 )
 
-// withEgress adds to a result what its command sent out of the jail, and tells
-// the model what was refused to it and why.
+// withEgress adds to a result what its command sent out of the jail, and to the model's
+// text what was refused and why.
 func withEgress(r Result, use *nodev1.EgressUse) Result {
 	if use == nil {
 		return r

@@ -186,7 +186,7 @@ func runScratchpad(ctx context.Context, c Call) (Result, error) {
 // scratchpadBytes is how much of the scratchpad's end is shown.
 const scratchpadBytes = 32 << 10
 
-// ReadScratchpad returns the newest notes; "" when there are none.
+// ReadScratchpad returns the newest notes; "" if there are none.
 func ReadScratchpad(ctx context.Context, c Call) (string, error) {
 	var res *nodev1.ReadFileResponse
 	read := func(offset int64) error {

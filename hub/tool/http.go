@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// A request has a time-out of its own; the command that makes it has a little
-	// more.
+	// A request has its own timeout; the command that makes it has a little more.
 	httpTimeout     = 5*time.Minute + 30*time.Second
 	downloadTimeout = 30*time.Minute + 30*time.Second
 
@@ -69,7 +68,7 @@ func httpTools() []*Tool {
 	}
 }
 
-// runHTTP has a request made. Its arguments may be longer than a command line.
+// runHTTP makes a request. Its arguments may be longer than a command line.
 func runHTTP(ctx context.Context, name string, c Call, timeout time.Duration, snapshot bool) (Result, error) {
 	arguments, err := json.Marshal(c.Arguments)
 	if err != nil {

@@ -23,10 +23,10 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// The tools of MCP servers. A server is a process in the task's jail, kept by
-// `deckhand-skill mcp serve`, which is a command of its own on the node; each
-// call is another, `deckhand-skill mcp ask`, under the step's id: so it is made
-// at most once, whoever dies, and what a server says is parsed in the jail.
+// The tools of MCP servers. A server is a process in the task's jail, run by
+// `deckhand-skill mcp serve`, which is a command on the node; each call is another
+// command, `deckhand-skill mcp ask`, under the step's id. So a call is made at most once,
+// whichever process dies, and what a server sends is parsed in the jail.
 
 const (
 	// mcpSockets is where servers are asked, in the jail.
@@ -34,11 +34,11 @@ const (
 	// mcpLife bounds a server's life, and mcpIdle how long it lives unasked.
 	mcpLife = 24 * time.Hour
 	mcpIdle = 15 * time.Minute
-	// mcpListTimeout bounds a list, with the server's start, and mcpSlack what
-	// else a call may take besides its own time-out.
+	// mcpListTimeout limits a list, including the server's start, and mcpSlack what a
+	// call may take in addition to its own timeout.
 	mcpListTimeout = 75 * time.Second
 	mcpSlack       = 45 * time.Second
-	// maxMCPAnswer is more than deckhand-skill answers.
+	// maxMCPAnswer is more than deckhand-skill returns.
 	maxMCPAnswer = 13 << 20
 	// maxMCPRequest is what a node takes as a command's input.
 	maxMCPRequest = 1 << 20
@@ -50,11 +50,10 @@ const (
 type MCP struct {
 	Server *persona.MCPServer
 	TaskID string
-	// Tool is the server's own name of it, and Digest that of its definition as it
-	// was agreed on.
+	// Tool is the server's name for it, and Digest that of the accepted definition.
 	Tool, Digest string
-	// Changed is told of a definition that is another one now; nil for a tool that
-	// is gone.
+	// Changed is called with a definition that differs; nil for a tool that the server no
+	// longer offers.
 	Changed func(ctx context.Context, now *Definition) error
 }
 
@@ -63,7 +62,7 @@ type Definition struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"input_schema"`
-	// Digest tells one definition from another.
+	// Digest identifies a definition.
 	Digest string `json:"digest"`
 }
 
@@ -84,7 +83,7 @@ func MCPName(server, tool string) string {
 	if plain == tool && len(name) <= maxToolName {
 		return name
 	}
-	// What was changed in its name is told from others by a part of its digest.
+	// A changed name is distinguished from others by a part of its digest.
 	sum := sha256.Sum256([]byte(tool))
 	mark := "_" + hex.EncodeToString(sum[:4])
 	return name[:min(len(name), maxToolName-len(mark))] + mark
@@ -103,8 +102,8 @@ func (d Definition) Proto(s *persona.MCPServer) (*deckhandv1.Tool, error) {
 	}, nil
 }
 
-// mcpTool is what is the same of all of them. What a server says of its tools
-// itself, that they only read or may be repeated, nobody relies on.
+// mcpTool returns the record that all of them share. What a server declares about its
+// tools, that they only read or may be repeated, is not trusted.
 func mcpTool(name string) *Tool {
 	return &Tool{
 		Name: name, Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
@@ -184,8 +183,8 @@ func EndMCP(ctx context.Context, node machine.Link, jailID, taskID string) error
 	return nil
 }
 
-// askMCP has a request made, or re-attaches to it. Where deckhand-skill came to
-// no answer of its own, the answer is nil and the exec says why.
+// askMCP makes a request, or re-attaches to it. If deckhand-skill returned no result, the
+// answer is nil and the exec says why.
 func askMCP(ctx context.Context, c Call, request map[string]any, timeout time.Duration, snapshot bool) (*mcpAnswer, *nodev1.Exec, error) {
 	input, err := json.Marshal(request)
 	if err != nil {
@@ -256,7 +255,7 @@ func runMCP(ctx context.Context, c Call) (Result, error) {
 		return failure(err)
 	}
 	if said == nil {
-		// It did not come to an end of its own making: that says why.
+		// The command did not end normally: its result says why.
 		result, err := shellResult(ctx, c, exec)
 		if err == nil && !result.Failed {
 			result.Failed, result.Code = true, fault.ToolFailed

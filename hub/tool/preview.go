@@ -11,7 +11,7 @@ import (
 // maxPreview bounds a preview in bytes.
 const maxPreview = 4 << 10
 
-// Preview says to a person what a call would do. Secrets in it are not masked.
+// Preview describes to a person what a call would do. Secrets in it are not masked.
 func (t *Tool) Preview(arguments map[string]any) string {
 	if t.preview != nil {
 		return cut(t.preview(arguments))
@@ -26,7 +26,7 @@ func (t *Tool) Preview(arguments map[string]any) string {
 // maxTitle bounds a title in bytes.
 const maxTitle = 200
 
-// Title says in a line what a call is about: the tool, and what it is called on.
+// Title returns a line about a call: the tool, and what it is called on.
 func Title(name string, arguments map[string]any) string {
 	object := ""
 	switch {
@@ -84,12 +84,12 @@ var mostHarmful = map[string]deckhandv1.ToolCategory{
 // Covers reports whether a role may use tools of a category.
 func Covers(role string, category deckhandv1.ToolCategory) bool { return category <= mostHarmful[role] }
 
-// CategoryName is a category's word, as it is stored.
+// CategoryName returns a category's name in its stored form.
 func CategoryName(category deckhandv1.ToolCategory) string {
 	return strings.ToLower(strings.TrimPrefix(category.String(), "TOOL_CATEGORY_"))
 }
 
-// CategoryOf returns the category of a word.
+// CategoryOf returns the category with a name.
 func CategoryOf(name string) deckhandv1.ToolCategory {
 	return deckhandv1.ToolCategory(deckhandv1.ToolCategory_value["TOOL_CATEGORY_"+strings.ToUpper(name)])
 }

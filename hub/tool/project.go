@@ -15,20 +15,20 @@ import (
 const (
 	instructionsFile = "AGENTS.md"
 	skillsFolder     = ".agents/skills"
-	// maxSkills is how many skills of a workspace an agent is told of.
+	// maxSkills is how many skills of a workspace an agent is shown.
 	maxSkills = 50
 )
 
-// Project is what a workspace says to the agents that work in it: its scratchpad,
-// its AGENTS.md, and its skills.
+// Project is a workspace's content for the agents that work in it: its scratchpad, its
+// AGENTS.md, and its skills.
 type Project struct {
 	Scratchpad   string
 	Instructions string
 	Skills       []Skill
 }
 
-// Skill is a folder in the Agent Skills format: a SKILL.md whose front matter
-// says when it is to be read.
+// Skill is a folder in the Agent Skills format: a SKILL.md whose front matter says when
+// to read it.
 type Skill struct{ Name, Description, Path string }
 
 // ReadProject returns what is there; what is not stays empty.

@@ -13,7 +13,7 @@ import (
 
 // StepSearcher is the task's own history, for tools that look things up in it.
 type StepSearcher interface {
-	// Search returns the task's steps that have all words, in lower case, newest
+	// Search returns the task's steps that contain all words, in lower case, newest
 	// first.
 	Search(ctx context.Context, words []string) ([]StepHit, error)
 }
@@ -29,7 +29,7 @@ type StepHit struct {
 
 const (
 	searchTimeout = 30 * time.Second
-	// searchBytes is how much a search answers.
+	// searchBytes is how many bytes a search returns.
 	searchBytes = 8 << 10
 	// excerptLine and excerptLines bound what is shown of one step.
 	excerptLine  = 300
@@ -97,7 +97,7 @@ func runContextSearch(ctx context.Context, c Call) (Result, error) {
 	return Result{Observation: out.String(), Outcome: map[string]any{"steps": shown}}, nil
 }
 
-// lines returns the lines of a step that have one of the words.
+// lines returns the lines of a step that contain one of the words.
 func lines(f StepHit, words []string) string {
 	var out []string
 	for _, line := range strings.Split(f.Arguments+"\n"+f.Observation, "\n") {

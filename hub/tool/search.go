@@ -7,7 +7,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Search finds tools whose schemas a model was not told.
+// Search finds tools whose schemas a model was not given.
 const Search = toolname.ToolSearch
 
 func searchTools() []*Tool {
@@ -20,7 +20,7 @@ func searchTools() []*Tool {
 		schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{
 			"query":{"type":"string","minLength":1,"maxLength":500,"description":"Words of what the tool is to do, or names of tools"},
 			"limit":{"type":"integer","minimum":1,"maximum":10,"description":"How many at most; 5 by default"}}}`,
-		// The loop knows which tools it has, and answers.
+		// The worker's loop knows which tools it has, and executes the call.
 		run: func(context.Context, Call) (Result, error) { return Result{Observation: "looked"}, nil },
 	}}
 }

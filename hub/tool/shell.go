@@ -28,7 +28,7 @@ const (
 	tailBytes = 8 << 10
 	// waitStep is how long one question to the node waits for an end.
 	waitStep = 20 * time.Second
-	// startWait is how long the start does: most commands end meanwhile.
+	// startWait is how long the start of a command waits: most commands end within it.
 	startWait = 250 * time.Millisecond
 )
 
@@ -67,7 +67,7 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 	return shellResult(ctx, c, exec)
 }
 
-// execute has a command run, or re-attaches to it, and answers its end.
+// execute runs a command, or re-attaches to it, and returns its end.
 func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, error) {
 	if c.Traceparent != "" {
 		spec.Env = []string{traceparent.Variable + "=" + c.Traceparent}
@@ -83,9 +83,8 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 		return err
 	})
 	for err == nil && exec.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
-		// Looked at once the node has the command: whoever ends the step from now
-		// on finds it there. Whoever did before may have reached nobody, or come
-		// before the start.
+		// Checked once the node has the command: a kill that comes from now on finds it
+		// there. An earlier one may have come before the start, and found nothing.
 		if !c.Live(ctx) {
 			if _, err = c.Node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: c.ExecID, By: "hub: its step has ended"}); err != nil {
 				break
@@ -144,9 +143,8 @@ func OutcomeOf(exec *nodev1.Exec) json.RawMessage {
 	return data
 }
 
-// describe says in words how a command ended. A command that ran and answered
-// with an exit status of its own has not failed as a tool: the status is its
-// answer.
+// describe returns a text about how a command ended. A command that ran and returned an
+// exit status has not failed as a tool: the status is its result.
 func describe(exec *nodev1.Exec) (string, fault.Code) {
 	switch exec.GetEndReason() {
 	case nodev1.EndReason_END_REASON_EXITED:

@@ -15,8 +15,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Skills reduce data where it lies: they run deckhand-skill in the jail, and
-// what the model sees is its answer, which cites where everything was read.
+// Skills reduce data in the jail: they run deckhand-skill there, and the model gets its
+// result, which cites where everything was read.
 
 const (
 	skillTimeout = 2 * time.Minute
@@ -95,7 +95,7 @@ func runSkill(ctx context.Context, name string, c Call) (Result, error) {
 	})
 }
 
-// runSkillAs has deckhand-skill run, and answers what it says.
+// runSkillAs runs deckhand-skill, and returns its result.
 func runSkillAs(ctx context.Context, c Call, spec *nodev1.ExecSpec) (Result, error) {
 	exec, err := execute(ctx, c, spec)
 	if err != nil {
@@ -112,7 +112,7 @@ func runSkillAs(ctx context.Context, c Call, spec *nodev1.ExecSpec) (Result, err
 		}
 	}
 	if said.Answer == "" && said.Error == "" {
-		// It did not come to an end of its own making: that says why.
+		// The command did not end normally: its result says why.
 		result, err := shellResult(ctx, c, exec)
 		if err == nil && !result.Failed {
 			result.Failed, result.Code = true, fault.ToolFailed

@@ -13,8 +13,8 @@ import (
 
 const syncTimeout = 10 * time.Minute
 
-// SyncRequest says what is copied between the workspace of a task and the jail that its
-// agent has on another node.
+// SyncRequest describes what to copy between the workspace of a task and the jail that
+// its agent has on another node.
 type SyncRequest struct {
 	// Node is the other node, by name or id.
 	Node string
@@ -24,7 +24,7 @@ type SyncRequest struct {
 	Overwrite bool
 }
 
-// SyncResult is what came of it.
+// SyncResult is the result of a SyncRequest.
 type SyncResult struct {
 	Files, Unchanged int
 	Bytes            int64

@@ -1,7 +1,8 @@
-// Package tool is the registry of what agents can do: for each tool its
-// record, as the model is told of it, and how the hub has it run. Anything
-// with effects outside the conversation runs in the hub or on a node, after
-// the hub has decided it.
+// Package tool is the registry of the tools that agents may call. A Tool has the record
+// that the model gets and the function that runs it; Registry finds one by name. Anything
+// with effects outside the conversation runs in the hub or on a node, after the hub has
+// decided it. A failed call is a Result; an error means that the outcome is not known
+// yet.
 package tool
 
 import (
@@ -27,21 +28,21 @@ import (
 type Call struct {
 	// StepID names the call for ever.
 	StepID string
-	// ExecID names this run of it: a node runs each at most once.
+	// ExecID identifies this run of it: a node runs each at most once.
 	ExecID    string
 	Arguments map[string]any
-	// Jail is what the task's jail is made of; nil for tools that need none.
+	// Jail is the specification of the task's jail; nil for tools that need none.
 	Jail *nodev1.JailSpec
-	// OfflineGrace is how long a command may go on while its node is cut off; 0
+	// OfflineGrace is how long a command may keep running while its node is cut off; 0
 	// for the node's own default.
 	OfflineGrace time.Duration
 	// OutputLimit is after how many bytes of output a command is stopped; 0 for
 	// the node's own limit.
 	OutputLimit int64
-	// Traceparent is the trace context of a command, empty for none; the same
-	// whenever the call is asked for.
+	// Traceparent is the trace context of a command, empty for none; the same for every
+	// request of the call.
 	Traceparent string
-	// Ran, if set, is told of a command's end as its node has it.
+	// Ran, if set, is called with a command's end as its node reports it.
 	Ran  func(ctx context.Context, e *nodev1.Exec)
 	Node machine.Link
 	// SyncRequest copies files to or from the agent's jail on another node.
@@ -54,7 +55,7 @@ type Call struct {
 	Past StepSearcher
 	// Given is the task that the call created, for tools that create tasks.
 	Given ChildTask
-	// MCP is the server's side of it, for tools of MCP servers.
+	// MCP is the data of the server, for tools of MCP servers.
 	MCP *MCP
 	// Engine returns the search engine to ask.
 	Engine func(ctx context.Context) (websearch.Engine, error)
@@ -69,20 +70,20 @@ type Image struct {
 
 // Result is how a call ended.
 type Result struct {
-	// Observation is what the model is told.
+	// Observation is the text that the model gets.
 	Observation string
 	// Outcome is the machine-readable end; its keys are the tool's own.
 	Outcome map[string]any
 	// Code is set when the call failed.
 	Code   fault.Code
 	Failed bool
-	// Unknown says that nobody can tell whether the call took effect.
+	// Unknown reports that it cannot be found out whether the call took effect.
 	Unknown bool
-	// OutOfMemory says that the call was killed because its jail had too little
+	// OutOfMemory reports that the call was killed because its jail had too little
 	// memory.
 	OutOfMemory bool
-	// NotStarted says that the call took no effect and that this run of it never
-	// will: it may be run again under another ExecID.
+	// NotStarted reports that the call took no effect and that this run of it never will:
+	// it may be run again under another ExecID.
 	NotStarted bool
 	LogBytes   int64
 	// Images are for models that take them; at most 4, of 2 MiB each.
@@ -91,7 +92,7 @@ type Result struct {
 	Workspace *nodev1.WorkspaceChange
 	// Refused is what the node's egress refused to it.
 	Refused []*nodev1.EgressUse_Refusal
-	// WorkspaceNode is the node that Workspace is of; empty for the step's own.
+	// WorkspaceNode is the node that Workspace is on; empty for the step's own.
 	WorkspaceNode string
 }
 
@@ -105,10 +106,10 @@ type Tool struct {
 	Idempotent bool
 	// ReadOnly: it changes nothing.
 	ReadOnly bool
-	// Reversible: all that it changes can be given back.
+	// Reversible: everything that it changes can be restored.
 	Reversible bool
-	// Irreversible says what cannot, of a tool that is neither reversible nor
-	// read-only.
+	// Irreversible describes what cannot be restored, for a tool that is neither
+	// reversible nor read-only.
 	Irreversible string
 	// Leaves reports whether a call has an effect outside of the workspace; nil where
 	// none has. Commands and servers are kept in by the jail and its egress.
@@ -121,22 +122,22 @@ type Tool struct {
 	Ends    bool
 	Timeout time.Duration
 
-	// runs says that it runs a command on a node, under the step's id.
+	// runs reports that it runs a command on a node, under the step's id.
 	runs bool
 
 	schema string // JSON Schema of the arguments, draft 2020-12
-	// run has the call run and answers its end. It may be called again for the
-	// same step, after a crash or when its context ended, and then re-attaches.
-	// An error means that the end is not known yet; failures are Results.
+	// run runs the call and returns its end. It may be called again for the same step,
+	// after a crash or when its context ended, and then re-attaches. An error means that
+	// the end is not known yet; failures are Results.
 	run func(ctx context.Context, c Call) (Result, error)
-	// preview says to a person what a call would do; nil shows its arguments.
+	// preview describes to a person what a call would do; nil shows its arguments.
 	preview func(arguments map[string]any) string
 }
 
 // Runs reports whether the tool runs a command on a node, under the step's id.
 func (t *Tool) Runs() bool { return t.runs }
 
-// Run has a granted call run, or re-attaches to it.
+// Run runs a granted call, or re-attaches to it.
 func (t *Tool) Run(ctx context.Context, c Call) (Result, error) {
 	var use *nodev1.EgressUse
 	ran := c.Ran
@@ -185,8 +186,8 @@ func NewRegistry() (*Registry, error) {
 	return r, nil
 }
 
-// Get returns a tool by name, or nil. Of the tools of MCP servers it answers
-// what is the same of all, for any name that they may have.
+// Get returns a tool by name, or nil. For a tool of an MCP server it returns the record
+// that all of them share, for any name that they may have.
 func (r *Registry) Get(name string) *Tool {
 	if t := r.tools[name]; t != nil || !IsMCP(name) {
 		return t
@@ -256,9 +257,8 @@ func (r *Registry) Jailed(p *persona.Persona) bool {
 // Record returns a tool's record by name, or nil.
 func (r *Registry) Record(name string) *deckhandv1.Tool { return r.protos[name] }
 
-// failure returns a node's refusal as a result the model can act on. An error
-// that says nothing about the call itself (the node or the link is gone) stays
-// an error.
+// failure returns a node's refusal as a result that the model can act on. An error that
+// is not about the call itself (the node or the link is gone) stays an error.
 func failure(err error) (Result, error) {
 	e := fault.As(fault.FromGRPC(err))
 	switch e.Kind {
@@ -294,8 +294,8 @@ func inJail(ctx context.Context, c Call, fn func() error) error {
 	}
 	err = fn()
 	if e := fault.As(fault.FromGRPC(err)); err != nil && e.Kind == fault.Precondition && e.ObjectID == c.Jail.GetJailId() {
-		// It runs and takes no commands: it is frozen, for its task waits for a
-		// person. That says nothing about the call.
+		// The jail is frozen and takes no commands, because its task waits for a person.
+		// That is not about the call.
 		return fault.New(fault.Unavailable, "%s", e.Message).WithObject(e.ObjectID).WithCause(err)
 	}
 	return err

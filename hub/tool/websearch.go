@@ -26,9 +26,9 @@ const (
 	defaultFound     = 5
 )
 
-// webSearchTools ask a search engine by the node's way out. The request is the
-// hub's, which has the key, and the node only carries its bytes: a command in the
-// jail can neither read the key nor ask with it.
+// webSearchTools query a web search engine over the node's network. The request is made
+// by the hub, which has the key; the node only transfers its bytes: a command in the jail
+// can neither read the key nor use it.
 func webSearchTools() []*Tool {
 	return []*Tool{{
 		Name: toolname.WebSearch,

@@ -1,10 +1,11 @@
-// Package console serves the web console that is built into the hub. It is
-// static: what it shows it fetches by the API with the caller's session, so that
-// any hub can serve it and losing one loses nothing.
+// Package console serves the web console that is built into the hub. Console is an HTTP
+// handler. Its files are static: the console fetches its data over the API with the
+// caller's session, so any hub can serve it. A hub without a built console serves a page
+// that says so.
 //
-// Assets carry the digest of their content in their names and are kept by
-// browsers for ever; index.html is asked for each time, and names the path that
-// everything is below.
+// Assets carry the digest of their content in their names and are cached by browsers
+// without limit; index.html is revalidated at each request, and contains the base path of
+// everything else.
 package console
 
 import (
@@ -28,8 +29,8 @@ import (
 type Config struct {
 	// Files are the built console's; see package ui.
 	Files fs.FS
-	// BasePath is what browsers find the hub below, for example "/deckhand";
-	// empty for the root, or for what a proxy says in X-Forwarded-Prefix.
+	// BasePath is the path below which browsers find the hub, for example "/deckhand";
+	// empty for the root, or for what a proxy sets in X-Forwarded-Prefix.
 	BasePath string
 }
 
@@ -67,11 +68,11 @@ var types = map[string]string{
 	".txt": plainText, ".ico": "image/x-icon",
 }
 
-// basePath is one that can stand in a page and in a header as it is.
+// basePath matches a path that needs no escaping in a page and in a header.
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._~-]*)+$`)
 
-// New creates a Console. That the console was not built is no error: it says so
-// to whom asks for it.
+// New creates a Console. It is no error if the console was not built: requests then get a
+// page that says so.
 func New(cfg Config) (*Console, error) {
 	base := strings.TrimRight(cfg.BasePath, "/")
 	if base != "" && !basePath.MatchString(base) {
@@ -125,7 +126,7 @@ func (c *Console) Under(next http.Handler) http.Handler {
 	})
 }
 
-// ServeHTTP answers a file, or index.html for the paths of the console's pages.
+// ServeHTTP serves a file, or index.html for the paths of the console's pages.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -158,7 +159,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// page answers index.html, with what everything is below.
+// page serves index.html, with the base path.
 func (c *Console) page(w http.ResponseWriter, r *http.Request) {
 	base := c.base
 	if forwarded := strings.TrimRight(r.Header.Get("X-Forwarded-Prefix"), "/"); base == "" && basePath.MatchString(forwarded) {
@@ -178,7 +179,7 @@ func (c *Console) page(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// file answers a file, in the best encoding there is that the caller reads.
+// file serves a file, in the best available encoding that the caller accepts.
 func (c *Console) file(w http.ResponseWriter, r *http.Request, name string) {
 	h := w.Header()
 	h.Set("Content-Type", types[path.Ext(name)])
@@ -211,7 +212,7 @@ func (c *Console) file(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// unchanged sets the tag, and answers 304 where the caller has that already.
+// unchanged sets the ETag, and responds with 304 if the caller has that version already.
 func unchanged(w http.ResponseWriter, r *http.Request, tag string) bool {
 	w.Header().Set("ETag", tag)
 	for known := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {

@@ -75,7 +75,7 @@ func (c *call) settle(cost budget.Cost) {
 // maxErrorBody bounds the body of a provider's error.
 const maxErrorBody = 64 << 10
 
-// answered looks at the provider's answer before it is passed on.
+// answered checks the provider's response before it is passed on.
 func (c *call) answered(res *http.Response) error {
 	res.Header.Del("Set-Cookie")
 	c.status = res.StatusCode

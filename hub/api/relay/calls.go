@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// lookEvery is how long a call may go on after its lease has ended: a kill
-	// order is to leave nothing running within 2 s.
+	// lookEvery is how long a call may continue after its lease has ended: a kill order
+	// must leave nothing running after 2 s.
 	lookEvery = 500 * time.Millisecond
-	// lookTimeout bounds one look at the leases.
+	// lookTimeout limits one query of the leases.
 	lookTimeout = 5 * time.Second
 )
 
@@ -24,8 +24,8 @@ type calls struct {
 	open map[*call]struct{}
 }
 
-// begin notes a call. The context that it answers ends with done, and when the
-// call is cut off.
+// begin registers a call. The context that it returns ends with done, and when the call
+// is cut off.
 func (c *calls) begin(ctx context.Context, one *call) (_ context.Context, done func()) {
 	ctx, cut := context.WithCancelCause(ctx)
 	one.cut = cut
@@ -58,7 +58,7 @@ func (c *calls) leases() []lease.Lease {
 	return out
 }
 
-// end cuts off the calls of a lease, and answers how many there were.
+// end cuts off the calls of a lease, and returns how many there were.
 func (c *calls) end(le lease.Lease) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,8 +86,7 @@ func (c *calls) uses() []credential.Use {
 	return out
 }
 
-// disconnect cuts off the calls of a credential, and answers how many there
-// were.
+// disconnect cuts off the calls of a credential, and returns how many there were.
 func (c *calls) disconnect(use credential.Use) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

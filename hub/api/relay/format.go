@@ -24,7 +24,7 @@ type format interface {
 	key(h http.Header) string
 	// read checks a request to the path behind the provider's name.
 	read(method, rest string, p provider.Provider, body []byte) (*request, error)
-	// usage returns the reader of an endpoint's answers.
+	// usage returns the reader of an endpoint's responses.
 	usage(endpoint string) func(data []byte, stream bool) reading
 	// body is an error as the provider would write it, so that every client of
 	// it understands.
@@ -38,14 +38,14 @@ var formats = map[provider.Format]format{
 
 // request is what the relay knows of a call.
 type request struct {
-	// endpoint tells the format's answers apart.
+	// endpoint distinguishes the format's responses.
 	endpoint string
 	model    string
 	// query is what is sent with the path.
 	query string
 	// maxTokens caps the output.
 	maxTokens int64
-	// thinks says that the model may think out of sight.
+	// thinks reports that the model may reason without sending the text.
 	thinks bool
 	// body is the request written again.
 	body []byte
@@ -57,12 +57,12 @@ type refusal struct {
 	Message string
 	Code    fault.Code
 	Fix     string
-	// Own says of a budget that it is the task's own.
+	// Own reports that the budget is the task's own.
 	Own bool
 }
 
-// statuses of refusals, by their kind. Only some clients tell more of them
-// apart; the code in the header says it exactly.
+// statuses are the HTTP statuses of refusals, by kind. Only some clients distinguish
+// more; the code in the header is exact.
 var statuses = map[fault.Kind]int{
 	fault.Invalid: http.StatusBadRequest, fault.Unauthenticated: http.StatusUnauthorized, fault.Denied: http.StatusForbidden,
 	fault.NotFound: http.StatusNotFound, fault.Precondition: http.StatusForbidden, fault.Exhausted: http.StatusTooManyRequests,
@@ -83,7 +83,7 @@ func refuseFault(err error) *refusal {
 	return r
 }
 
-// refuse returns an error that may be nobody's fault but the hub's.
+// refuse returns an error whose cause may be the hub itself.
 func (r *Relay) refuse(err error, doing string) *refusal {
 	if e := fault.As(err); e != nil && e.Kind != fault.Internal {
 		return refuseFault(err)
@@ -124,10 +124,10 @@ func noEndpoint(serves string) *fault.Error {
 	return fault.New(fault.NotFound, "the relay serves %s only", serves).WithFix("use that")
 }
 
-// fields reads an object and refuses fields that are not known, and such that
-// come twice: the provider may take another one of them. The request is read
-// once, since most of it is a long transcript that comes with each call anew; what
-// a model wrote stands in that as it wrote it, twice the same name included.
+// fields parses an object and refuses unknown fields, and fields that occur twice: the
+// provider may read the other one. The request is parsed once, since most of it is a long
+// transcript that each call repeats. Text that a model wrote stays unchanged in it, even
+// with a repeated name.
 func fields(data []byte, known []string) (map[string]json.RawMessage, error) {
 	m := map[string]json.RawMessage{}
 	d := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -150,7 +150,7 @@ func fields(data []byte, known []string) (map[string]json.RawMessage, error) {
 		if err != nil {
 			return nil, broken(err)
 		}
-		// Of data itself: what the decoder answers is good until it reads on.
+		// A slice of data itself: the decoder's result is only valid until the next read.
 		end := d.InputOffset()
 		m[name] = data[end-int64(len(value)) : end : end]
 	}
@@ -165,7 +165,7 @@ func fields(data []byte, known []string) (map[string]json.RawMessage, error) {
 
 func broken(err error) error { return invalid("the request is not valid JSON: %s", err) }
 
-// object writes fields that were read, whose values are valid as they stand.
+// object writes fields that were parsed; their values are written unchanged.
 func object(m map[string]json.RawMessage) []byte {
 	size := 2
 	for name, raw := range m {
@@ -203,7 +203,7 @@ func integer(raws ...json.RawMessage) int64 {
 
 const mostTokens = 1 << 24
 
-// capped refuses a call whose output has no cap: nobody could say what it costs.
+// capped refuses a call whose output has no limit: its cost would be unbounded.
 func capped(n int64, field string) error {
 	if n < 1 || n > mostTokens {
 		return invalid("%s is missing or not positive: the most that the call can cost is not known", field)
@@ -211,8 +211,8 @@ func capped(n int64, field string) error {
 	return nil
 }
 
-// onlyTools refuses tools that run at the provider, where nobody decides on
-// their calls. kinds are the types that are ours.
+// onlyTools refuses tools that run at the provider, where the hub cannot decide on their
+// calls. kinds are the types that the hub runs itself.
 func onlyTools(raw json.RawMessage, kinds ...string) error {
 	if raw == nil {
 		return nil
@@ -244,7 +244,7 @@ var toolFields = []string{
 // a server may take another one.
 func exactly(raw json.RawMessage, into any) error { return jsonexact.Unmarshal(raw, into) }
 
-// fieldsOf returns an object's fields; nil for what is none.
+// fieldsOf returns an object's fields; nil if it is not an object.
 func fieldsOf(raw json.RawMessage) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if exactly(raw, &m) != nil {
@@ -253,9 +253,9 @@ func fieldsOf(raw json.RawMessage) map[string]json.RawMessage {
 	return m
 }
 
-// likened returns a name of an object that a lenient server may take for one of
-// those that are looked at here, though it is written in another way: with other
-// letter cases, or with underscores.
+// likened returns a name of an object that a lenient server may take for one of the
+// checked names, though it is spelt differently: with other letter cases, or with
+// underscores.
 func likened(m map[string]json.RawMessage, looked ...string) string {
 	for name := range m {
 		plain := strings.ReplaceAll(name, "_", "")
@@ -268,7 +268,7 @@ func likened(m map[string]json.RawMessage, looked ...string) string {
 	return ""
 }
 
-// pick returns a figure, or -1 where it is not there.
+// pick returns a figure, or -1 if it is missing.
 func pick(n *int64) int64 {
 	if n == nil || *n < 0 {
 		return -1
@@ -276,7 +276,7 @@ func pick(n *int64) int64 {
 	return *n
 }
 
-// less returns a figure without a part of it.
+// less returns a figure minus a part of it.
 func less(whole, part *int64) int64 {
 	if pick(whole) < 0 {
 		return -1

@@ -15,15 +15,15 @@ import (
 // maxEvent bounds what is kept of one event, or of an answer that is no stream.
 const maxEvent = 16 << 20
 
-// reading is what one event, or a whole answer, says of its use. Figures are
-// those of the call so far; -1 where it does not say.
+// reading is the usage that one event, or a whole response, reports. Figures are totals
+// of the call so far; -1 if not reported.
 type reading struct {
 	input, output, cacheRead, cacheWrite int64
-	// closing says that its figures are the final ones.
+	// closing reports that its figures are final.
 	closing bool
-	// said is how many bytes of the answer the event carries.
+	// said is how many bytes of output the event carries.
 	said int
-	// done says that nothing that costs comes after it.
+	// done reports that nothing that costs follows.
 	done bool
 }
 
@@ -31,17 +31,17 @@ func nothing() reading { return reading{input: -1, output: -1, cacheRead: -1, ca
 
 // meter reads the use of a call off its answer. It is used by one goroutine.
 type meter struct {
-	// read returns what the data of one event, or a whole answer, says.
+	// read returns the usage that one event, or a whole response, reports.
 	read      func(data []byte, stream bool) reading
 	streaming bool
-	// hidden says that the model may think out of sight.
+	// hidden reports that the model may reason without sending the text.
 	hidden bool
 
 	line, data bytes.Buffer
 	tooLong    bool
 	seen       reading
 	said       int64
-	// final says that the closing figures are in.
+	// final reports that the final figures have arrived.
 	final bool
 	done  bool
 	mu    sync.Mutex
@@ -108,7 +108,7 @@ func (m *meter) keep(into *bytes.Buffer, p []byte) {
 	into.Write(p)
 }
 
-// end says that the answer is whole.
+// end records that the response is complete.
 func (m *meter) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,10 +136,10 @@ func (m *meter) add(r reading) {
 	}
 }
 
-// cost is what the call cost, as far as it is known. Where the closing figures
-// are in, they count. Otherwise the input is what was reported of it, or else
-// the bound that was reserved; and the output is a token for each byte that
-// came, or all that was allowed where the model may have thought out of sight.
+// cost returns the cost of the call, as far as it is known. Final figures are used if
+// they have arrived. Otherwise the input is what was reported of it, or the reserved
+// maximum; and the output is a token for each byte that arrived, or the allowed maximum
+// if the model may have reasoned without sending the text.
 func (m *meter) cost(p price.Model, worst price.Usage) budget.Cost {
 	m.mu.Lock()
 	defer m.mu.Unlock()

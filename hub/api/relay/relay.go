@@ -1,22 +1,22 @@
-// Package relay is the hub's model relay: provider keys never leave the hub. A
-// worker's client has the relay as its base URL and its lease as its key. The
-// relay checks lease, model and price, sets the worst case aside in the
-// budgets, puts the provider's key in place, streams both ways without holding
-// anything back, reads the usage off the wire, and settles.
+// Package relay is the hub's model relay: provider keys never leave the hub. A worker's
+// client uses the relay as its base URL and its lease as its key. Relay checks lease,
+// model and price, reserves the worst case in the budgets, adds the provider's key,
+// streams in both directions without buffering, reads the usage from the response, and
+// settles.
 //
-// A request is read and written again before it is sent, so that the provider
-// reads what was checked; fields that nobody checks are refused, as they may
-// cost what nobody reckoned with or act where nobody decided.
+// A request is parsed and written again before it is sent, so that the provider reads
+// what was checked; unknown fields are refused, as they may cost more than was reserved
+// or act without a decision of the hub.
 //
-// A call is settled before the end of its answer is passed on, so that the
-// worker's next report finds it. What a call costs that broke off, or whose
-// answer did not tell, is bounded: see meter.cost.
+// A call is settled before the end of its response is passed on, so that the worker's
+// next report finds it. The cost of a call that broke off, or whose response did not
+// report its usage, is bounded: see meter.cost.
 //
 // A call whose lease ends while it is in progress is cut off, and so is one whose
-// provider is disconnected, whichever hub did it: the leases and credentials of
-// all calls are looked at together, from the database, since no other hint may
-// be lost. While the database does not answer,
-// calls go on: the worker ends its own before the lease can have ended.
+// provider is disconnected, on any hub: the leases and credentials of all calls are read
+// together from the database at a short interval, since a hint may be lost. While the
+// database does not respond, calls continue: the worker ends its own before the lease can
+// have ended.
 package relay
 
 import (
@@ -57,8 +57,8 @@ import (
 const (
 	// maxRequest bounds a model request; providers refuse larger ones.
 	maxRequest = 32 << 20
-	// bodyBegin is how long a request may take to begin, and bodyRate how many
-	// bytes of it have to come in a second from then on.
+	// bodyBegin is how long a request may take to begin, and bodyRate how many bytes of
+	// it must arrive each second from then on.
 	bodyBegin = 30 * time.Second
 	bodyRate  = 64 << 10
 	// maxRoom is how many bytes the requests that are being read may have
@@ -72,7 +72,7 @@ const (
 	Prefix = "/relay/"
 )
 
-// Model is a model by its provider's name of it.
+// Model identifies a model by its provider and the provider's name for it.
 type Model struct{ Provider, Name string }
 
 // Authorization is a leased task and how its provider is reached.
@@ -80,27 +80,26 @@ type Authorization struct {
 	Task db.Task
 	// Access returns the way to the provider.
 	Access func() (credential.Access, error)
-	// Price returns what a model of it costs; one without a price is refused.
+	// Price returns the price of one of its models; a model without a price is refused.
 	Price func(model string) (price.Model, error)
 }
 
 // Config holds the dependencies of the relay.
 type Config struct {
-	// Authorize returns what a lease holds of a provider, from one look at the
-	// database; a stale lease is refused.
+	// Authorize returns what a lease may use of a provider, in one query; a stale lease
+	// is refused.
 	Authorize func(ctx context.Context, le lease.Lease, provider string) (Authorization, error)
 	// Ended returns those of the leases that have ended.
 	Ended func(ctx context.Context, leases []lease.Lease) ([]lease.Lease, error)
-	// Disconnected returns those of the credentials that are there no more.
+	// Disconnected returns those of the credentials that no longer exist.
 	Disconnected func(ctx context.Context, uses []credential.Use) ([]credential.Use, error)
 	// Models returns the models that a task may use.
 	Models func(ctx context.Context, t db.Task) ([]Model, error)
 	// Access returns the way to a provider as it is now.
 	Access func(ctx context.Context, orgID, provider string) (credential.Access, error)
-	// Refused is told that a provider refuses a key.
+	// Refused is called when a provider refuses a key.
 	Refused func(ctx context.Context, orgID string, a credential.Access) error
-	// Turn waits until a provider may be called, where it gets so many calls a
-	// minute.
+	// Turn waits until a provider may be called, if its calls a minute are limited.
 	Turn func(ctx context.Context, orgID, provider string) error
 	// Reserve and Settle are the budgets'.
 	Reserve func(ctx context.Context, call budget.Call) (*budget.Reservation, error)
@@ -108,9 +107,9 @@ type Config struct {
 	// Failures bounds how often an address may come with leases that there are
 	// not; nil for as often as it likes.
 	Failures *auth.Rates
-	// Guard says where the servers that organisations connect may be.
+	// Guard limits the networks in which the servers that organisations connect may be.
 	Guard dialguard.Guard
-	// Tracer makes spans; nil for none.
+	// Tracer creates spans; nil for none.
 	Tracer *tracing.Tracer
 	Redact *redact.Redactor
 	Log    hclog.Logger
@@ -177,9 +176,9 @@ func New(cfg Config) *Relay {
 	return r
 }
 
-// transports returns what sends a call on. Where an organisation has said where
-// its server is, the guard looks at each address; what the hub was started with
-// is the operator's own word.
+// transports returns the transport that sends calls to providers. For a server that an
+// organisation has connected, the guard checks each address; a server from the hub's
+// configuration is trusted.
 func transports(guard dialguard.Guard) http.RoundTripper {
 	set := func(t *http.Transport) {
 		// Usage is read off the wire as it passes.
@@ -296,8 +295,8 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	return c, nil
 }
 
-// masked returns a request without the secrets in it: a model is told none, not
-// even one that it has said itself, since another provider may read it next.
+// masked returns a request without the secrets in it, including those that the model
+// itself produced, because a fallback provider may receive it next.
 func (r *Relay) masked(orgID string, body []byte) ([]byte, error) {
 	if !r.cfg.Redact.Org(orgID).Knows(body) {
 		return body, nil
@@ -311,13 +310,13 @@ func (r *Relay) masked(orgID string, body []byte) ([]byte, error) {
 	return json.Marshal(maskContent(r.cfg.Redact.Org(orgID), whole))
 }
 
-// schema are fields whose values are words of the wire format, never of a person
+// schema are fields whose values belong to the wire format, and never come from a person
 // or a model.
 var schema = map[string]bool{"type": true, "role": true, "model": true}
 
-// maskContent is mask.Value of a request, but for the words of the wire format:
-// whatever an organisation's secrets are, its requests stay requests. Arguments
-// of calls are a model's own words, all of them.
+// maskContent is mask.Value of a request, except for the values of the wire format: no
+// secret of an organisation can make its requests invalid. Arguments of calls are masked
+// completely, since a model wrote them.
 func maskContent(mask *redact.Redactor, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -361,9 +360,9 @@ func (r *Relay) readBody(w http.ResponseWriter, req *http.Request, t db.Task) ([
 	return nil, &refusal{Status: http.StatusRequestEntityTooLarge, Message: "the request cannot be read, or is over 32 MiB", Code: fault.ContextTooLarge}
 }
 
-// worst bounds what a call can use: a token is a byte or more of the request,
-// and there are no more of them than the model can read. An image counts as
-// the bytes of its text, which is more than any provider counts.
+// worst returns an upper bound of what a call can use: a token is a byte or more of the
+// request, and there are at most as many as the model can read. An image counts as the
+// bytes of its text, which is more than any provider counts.
 func worst(asked *request, m provider.Model, size int) price.Usage {
 	u := price.Usage{Input: int64(size), Output: asked.maxTokens}
 	if m.ContextTokens > 0 {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// holders are the fields that lead from a request to what it shows a model. A
-// tool's arguments are none of them: they may have any field.
+// holders are the fields that lead from a request to the content that a model reads. A
+// tool's arguments are not among them: they may have any field.
 var holders = []string{
 	"messages", "system", "input", "contents", "systemInstruction", "content", "output", "parts", "functionResponse",
 }
@@ -16,8 +16,8 @@ var holders = []string{
 // it, in any format.
 var named = []string{"file_url", "file_id", "fileData"}
 
-// held refuses content that a request only names: the provider would fetch it,
-// and nobody could say from the bytes of the request what the call can cost.
+// held refuses content that a request only references: the provider would fetch it, and
+// the bytes of the request would not bound the cost of the call.
 func held(m map[string]json.RawMessage) error {
 	for _, name := range holders {
 		if raw := m[name]; len(raw) > 0 {
@@ -32,10 +32,10 @@ func held(m map[string]json.RawMessage) error {
 // begin is how the fields begin that name content, or may.
 var begin = [][]byte{[]byte("file"), []byte("source"), []byte("image")}
 
-// mayName reports whether any of those fields can be in a text of JSON, at whatever
-// depth. Most requests are a long transcript that has none of them, and each call
-// has all of it again: so they are not read for it. A letter that is written as an
-// escape counts as any of them.
+// mayName reports whether any of those fields can occur in a JSON text, at any depth.
+// Most requests are a long transcript without them, which each call repeats, so such a
+// request is not parsed for them. A letter that is written as an escape counts as any of
+// them.
 func mayName(raw []byte) bool {
 	for rest := raw; ; {
 		at := bytes.IndexByte(rest, '"')
@@ -97,7 +97,7 @@ func heldIn(raw json.RawMessage) error {
 	return nil
 }
 
-// heldSource looks at the fields that may name content or hold it: Anthropic's
+// heldSource checks the fields that may reference content or contain it: Anthropic's
 // source, and OpenAI's image_url and file.
 func heldSource(m map[string]json.RawMessage) error {
 	var source struct {

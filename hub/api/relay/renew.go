@@ -8,9 +8,9 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/model/credential"
 )
 
-// renewing reaches the providers. A call whose key is refused, and whose provider
-// has been given another key since the call began, is made once more with that:
-// so a key is replaced while calls run.
+// renewing sends calls to the providers. If the key of a call is refused, and its
+// provider has had its key replaced since the call began, the call is repeated once with
+// the new key: a key can be replaced while calls run.
 type renewing struct {
 	http.RoundTripper
 
@@ -26,7 +26,7 @@ func (t renewing) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	now, lookErr := t.relay.cfg.Access(req.Context(), c.reservation.OrgID, c.access.Provider.Name)
 	if lookErr != nil || now.ConnectedAt.Equal(c.access.ConnectedAt) || now.BaseURL != c.access.BaseURL {
-		return res, nil // it is refused, whatever there is besides
+		return res, nil // it is refused in any case
 	}
 	_ = res.Body.Close()
 	t.relay.calls.renew(c, now)
@@ -36,7 +36,7 @@ func (t renewing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(again)
 }
 
-// renew has a call go on with another key.
+// renew makes a call continue with another key.
 func (c *calls) renew(one *call, access credential.Access) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 )
 
-// BusCertificate returns the certificate of the NATS server inside this hub:
-// for workers by its one name, for other clients by where they reach it, names
-// and addresses; see EdgeCertificate.
+// BusCertificate returns the certificate of the NATS server inside this hub: for workers
+// with a fixed name, for other clients with the names and addresses at which they reach
+// it; see EdgeCertificate.
 func (c *CA) BusCertificate(hosts []string) (*tls.Certificate, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: nodelink.BusServerName},

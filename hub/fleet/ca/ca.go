@@ -1,10 +1,10 @@
-// Package ca is the hub's certificate authority. It vouches for nodes to the
-// hub's edge and for the edge to nodes, and for nothing else.
+// Package ca is the hub's certificate authority. CA issues certificates for nodes, for
+// the hub's edge and for its bus, and for nothing else.
 //
-// The authority is made once, on the hub's first start, and kept sealed in the
-// hub's store; every replica opens the same one. Node certificates live a day
-// and are renewed over the link; revocation is a matter of the store, which the
-// edge asks at every session, and not of certificate lists.
+// The authority is created once, on the hub's first start, and stored encrypted in the
+// hub's store; every replica opens the same one. Node certificates are valid for a day
+// and renewed over the link; there are no revocation lists: the edge asks the store at
+// every session.
 package ca
 
 import (
@@ -42,12 +42,12 @@ const (
 type Store interface {
 	// LoadSecret returns a secret's value; fault.NotFound when there is none.
 	LoadSecret(ctx context.Context, name string) ([]byte, error)
-	// CreateSecret stores a value unless the name is taken, and answers what is
-	// stored afterwards: the first writer wins.
+	// CreateSecret stores a value unless the name is taken, and returns the stored value:
+	// the first writer wins.
 	CreateSecret(ctx context.Context, name string, value []byte) (stored []byte, err error)
 }
 
-// Config says where the authority is kept.
+// Config says where the authority is stored.
 type Config struct {
 	Store Store
 	// LeafLifetime is how long the certificates it issues are valid; 0 for 24 h.
@@ -68,7 +68,7 @@ type CA struct {
 	issued map[string]*tls.Certificate // to this process itself, by common name
 }
 
-// Open loads the authority, or makes it when there is none yet.
+// Open loads the authority, or creates it if there is none yet.
 func Open(ctx context.Context, cfg Config) (*CA, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -152,7 +152,7 @@ func serialNumber() (*big.Int, error) {
 // PEM returns the authority's certificate, for nodes to trust.
 func (c *CA) PEM() string { return encode(c.cert.Raw) }
 
-// Fingerprint names the authority's key, as join tokens carry it: 64 hex
+// Fingerprint returns the fingerprint of the authority's key, as in join tokens: 64 hex
 // digits.
 func (c *CA) Fingerprint() string {
 	return jointoken.Fingerprint(c.cert.RawSubjectPublicKeyInfo)

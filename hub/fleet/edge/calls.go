@@ -16,8 +16,8 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// interceptUnary carries correlation id and trace context to the node and turns what comes
-// back into errors of package fault.
+// interceptUnary sends correlation id and trace context to the node and turns the errors
+// of calls into errors of package fault.
 func (l *Link) interceptUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if !l.alive() {
 		return lost(l.node.ID, l.reason())
@@ -51,9 +51,9 @@ func outgoing(ctx context.Context) context.Context {
 	return ctx
 }
 
-// explain returns a call's error as one of package fault. What the node said
-// stays, which is known by its details; a connection that ended under the call
-// becomes AGENT_018, unless it was the caller who went away.
+// explain returns a call's error as one of package fault. The node's own errors, which
+// have details, are kept; a connection that broke during the call becomes AGENT_018,
+// unless the caller disconnected.
 func explain(ctx context.Context, nodeID string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err

@@ -1,21 +1,21 @@
-// Package edge is the hub's end of the links to its nodes.
+// Package edge is the hub's end of the links to its nodes. Edge accepts links; a Link or
+// a NodeClient calls a node's services.
 //
-// A node dials the edge over mTLS and then serves gRPC on that connection, so
-// that the hub is the client over it: HTTP/2 brings flow control and
-// multiplexing. The first call is the session stream, which tells who is there
-// and carries heartbeats both ways; liveness and work share the connection, so
-// a dead link cannot look healthy.
+// A node dials the edge over mTLS and then serves gRPC on that connection, so that the
+// hub is the client over it: HTTP/2 provides flow control and multiplexing. The first
+// call is the session stream, which identifies the node and transfers heartbeats in both
+// directions; liveness and work share the connection, so a dead link cannot look healthy.
 //
-// The store's session row says which replica holds a node, and its epoch grows
-// with each session: a newer session of a node ends the older one, here and on
-// other replicas. When the edge dies, its links die with it and the nodes dial
-// again; commands on them go on meanwhile. When a node dies, its link is
-// dropped after three missed heartbeats, and calls in flight answer
-// fault.Unavailable: the step's outcome is then asked for by its id, later.
+// The store's session row names the replica that has a node's link, and its epoch grows
+// with each session: a newer session of a node ends the older one, here and on other
+// replicas. If the edge dies, its links die with it and the nodes dial again; commands on
+// them keep running. If a node dies, its link is dropped after three missed heartbeats,
+// and calls in flight return fault.Unavailable: the step's outcome is then requested by
+// its id, later.
 //
-// A call of a node whose link another replica holds goes there over mTLS, to
-// the same port, and on over the link: see Way and peer.go. When that replica
-// dies, so does the call, as if the link had.
+// A call of a node whose link another replica has goes there over mTLS, to the same port,
+// and on over the link: see NodeClient and peer.go. If that replica dies, the call fails
+// as if the link had broken.
 package edge
 
 import (
@@ -37,7 +37,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 )
 
-// Config says how to hold links.
+// Config configures an Edge.
 type Config struct {
 	// Listener takes the nodes' TCP connections; the edge closes it. Its port is
 	// the edge's own: a balancer before it passes TCP through.
@@ -46,33 +46,32 @@ type Config struct {
 	Nodes    NodeStore
 	// Replica names this hub process in the session rows.
 	Replica string
-	// Locator tells which other replica holds a node; nil when there is only
-	// this one.
+	// Directory locates the replica that has a node's link; nil if there is only this
+	// one.
 	Directory Locator
-	// Forwarded, if set, is told of each call that came from another replica
-	// ("in") or went to one ("out"), when it has ended or, for a stream that goes
-	// out, has begun.
+	// Forwarded, if set, is called for each call that came from another replica ("in") or
+	// went to one ("out"), when it has ended or, for an outgoing stream, has begun.
 	Forwarded func(direction string, err error)
 	Log       hclog.Logger
-	// OnChange, if set, is told of each node that connects and disconnects, one
-	// call at a time and in order. It must be quick.
+	// OnChange, if set, is called for each node that connects and disconnects, one call
+	// at a time and in order. It must be quick.
 	OnChange func(nodeID string, connected bool)
-	// OnPressure, if set, is told of an organisation one of whose nodes has come
-	// under pressure or has room again. It must be quick.
+	// OnPressure, if set, is called with the organisation of a node whose pressure began
+	// or ended. It must be quick.
 	OnPressure func(orgID string)
 
-	// HeartbeatInterval is how often both ends speak at least; 0 for 5 s. A link
-	// on which nothing is heard for three intervals is dropped.
+	// HeartbeatInterval is the longest time between two messages of either end; 0 for 5
+	// s. A link without a message for three intervals is dropped.
 	HeartbeatInterval time.Duration
 	// HandshakeTimeout bounds each of: TLS, admission, and the time to Hello;
 	// 0 for 10 s.
 	HandshakeTimeout time.Duration
-	// AdmitPerSecond bounds how many links are opened a second, so that a fleet
-	// that reconnects does not overrun the store; 0 for 500. AdmitBurst is how
-	// many may come at once; 0 for 500. A link costs the store three short
-	// statements, of which PostgreSQL on a small machine does some thousands a
-	// second: 500 links take a fleet of 5 000 nodes back in ten seconds, if the
-	// hub's processors do their handshakes as fast, and leave tasks most of it.
+	// AdmitPerSecond limits how many links are opened a second, so that a fleet that
+	// reconnects does not overload the store; 0 for 500. AdmitBurst is how many may be
+	// opened at once; 0 for 500. A link costs three short statements, of which PostgreSQL
+	// on a small machine executes some thousands a second: with 500 links a second, a
+	// fleet of 5 000 nodes reconnects in ten seconds, if the hub's processors are fast
+	// enough for the handshakes, and most of the capacity is left to tasks.
 	AdmitPerSecond float64
 	AdmitBurst     int
 	// MaxHandshakes bounds the handshakes in progress; more connections than that
@@ -80,10 +79,10 @@ type Config struct {
 	// is room for those that are admitted within the HandshakeTimeout. 0 for
 	// 1024.
 	MaxHandshakes int
-	// HandshakesAtOnce bounds those of them that use a processor, from the
-	// ClientHello to the last flight; the others wait. A fleet that comes back to
-	// a busy machine has each handshake end in time, one after the other, instead
-	// of all too late. 0 for 64.
+	// HandshakesAtOnce limits how many handshakes use a processor, from the ClientHello
+	// to the last flight; the others wait. When a fleet reconnects to a busy machine, the
+	// handshakes then end in time, one after the other, instead of all too late. 0 for
+	// 64.
 	HandshakesAtOnce int
 }
 
@@ -161,8 +160,7 @@ func (e *Edge) Start(ctx context.Context) error { return e.Run(ctx, e.accept) }
 // Addr is where the edge listens.
 func (e *Edge) Addr() net.Addr { return e.cfg.Listener.Addr() }
 
-// accept takes connections until ctx ends, and answers when every link has
-// ended.
+// accept accepts connections until ctx ends, and returns when every link has ended.
 func (e *Edge) accept(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var links sync.WaitGroup
@@ -231,9 +229,9 @@ func (e *Edge) handshake(ctx context.Context, raw net.Conn) (*tls.Conn, ca.Node,
 		ClientCAs:  e.cfg.CA.Pool(),
 		NextProtos: []string{nodelink.ALPN, nodelink.PeerALPN},
 		Time:       e.cfg.CA.Now,
-		// Every session is verified anew.
+		// Every session is verified again.
 		SessionTicketsDisabled: true,
-		// The client has spoken: one that is silent takes nobody's turn.
+		// The client has sent something: a silent one does not occupy a handshake slot.
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			select {
 			case e.turns <- struct{}{}:

@@ -20,20 +20,20 @@ import (
 // readBuffer is what each link reads into, in bytes.
 const readBuffer = 4 << 10
 
-// goodbye is an end of a link that the hub wants and tells the node.
+// goodbye is the reason for which the hub ends a link, which it sends to the node.
 type goodbye string
 
 // Error is the reason.
 func (g goodbye) Error() string { return string(g) }
 
-// errSilent ends a link on which nothing was heard for too long.
+// errSilent ends a link on which no message arrived for too long.
 var errSilent = errors.New("nothing was heard of the node for too long")
 
 // errLeft ends a link that the node ended in order.
 var errLeft = errors.New("the node ended the session")
 
-// reason says why the link is over, nil while it lives. A context that simply
-// ended is the edge's own, at its stop.
+// reason returns why the link is over, nil while it is live. The edge's own context ends
+// without a cause, when the edge stops.
 func (l *Link) reason() error {
 	cause := context.Cause(l.ctx)
 	if errors.Is(cause, context.Canceled) {
@@ -81,7 +81,7 @@ func (l *Link) OrgID() string { return l.node.OrgID }
 // Epoch returns the session's number, which grows with each session of a node.
 func (l *Link) Epoch() int64 { return l.epoch }
 
-// Hello returns what the node said of itself. Do not change it.
+// Hello returns what the node reported about itself. It must not be modified.
 func (l *Link) Hello() *nodev1.SessionResponse_Hello { return l.hello }
 
 // Done is closed as soon as the link is no longer to be used.
@@ -127,7 +127,7 @@ func (l *Link) clientOn(conn net.Conn) *grpc.ClientConn {
 	return cc
 }
 
-// watched is a connection that tells when it is closed.
+// watched is a connection that signals when it is closed.
 type watched struct {
 	net.Conn
 

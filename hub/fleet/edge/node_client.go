@@ -10,13 +10,13 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// NodeClient is how a node is called from here: over its own link, or through the
-// replica that holds it, which a caller cannot tell apart. Calls answer errors
-// of package fault: fault.Unavailable (AGENT_018) when the way breaks under
-// them, and then nobody can tell from here whether the node did what was asked.
+// NodeClient calls a node's services, over its local link or through the replica that has
+// the link. Callers cannot tell the difference. Calls return errors of package fault:
+// fault.Unavailable (AGENT_018) if the connection breaks during the call, in which case
+// it is unknown whether the node did what was requested.
 type NodeClient struct{ calls grpc.ClientConnInterface }
 
-// resting has a caller's turn rest while a node is waited for.
+// resting suspends a caller's turn while it waits for a node.
 type resting struct{ grpc.ClientConnInterface }
 
 // Invoke makes a call with one response.
@@ -86,7 +86,7 @@ type ReplicaLocation struct {
 	Epoch   int64
 }
 
-// Locator says which replica holds a node.
+// Locator finds the replica that has a node's link.
 type Locator interface {
 	// Locate returns where a node's link is: fault.NotFound when no replica
 	// that lives holds one.

@@ -25,17 +25,17 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// This file is how replicas call each other's nodes. A replica dials the edge of
-// the one that holds the node, with a certificate of the hub's own authority
-// that names it, and calls the node's methods there; that edge passes the
-// messages on as they are, both ways, without reading them.
+// Replicas call each other's nodes as follows: a replica dials the edge of the one that
+// has the node's link, with a certificate of the hub's own authority that names it, and
+// calls the node's methods there; that edge forwards the messages unchanged, in both
+// directions, without parsing them.
 
 const (
 	peerNode  = "deckhand-node-id"
 	peerEpoch = "deckhand-node-epoch"
 	// dropMethod ends a node's link; its one message is the reason.
 	dropMethod = "/deckhand.peer/Drop"
-	// recordedMethod has the node told that an end is on record; its one message
+	// recordedMethod forwards the acknowledgement that an end is stored; its one message
 	// is the id.
 	recordedMethod = "/deckhand.peer/Recorded"
 	// peerDial bounds the dial of another replica.
@@ -201,7 +201,7 @@ func (p *peers) pass(in grpc.ServerStream) error {
 	return relayFrames(out, in.SendMsg)
 }
 
-// told does to a link what another replica wants.
+// told applies another replica's request to a link.
 func (p *peers) told(in grpc.ServerStream, method string) error {
 	md, _ := metadata.FromIncomingContext(in.Context())
 	var what frame
@@ -253,7 +253,7 @@ func (p *peers) linkOf(md metadata.MD) (*Link, error) {
 	return link, nil
 }
 
-// onward is what of a call's metadata is the node's.
+// onward returns the part of a call's metadata that is meant for the node.
 func onward(md metadata.MD) metadata.MD {
 	out := metadata.MD{}
 	for key, values := range md {
@@ -338,7 +338,7 @@ func (r *remote) outgoing(ctx context.Context) context.Context {
 
 func (r *remote) explain(ctx context.Context, err error) error { return explain(ctx, r.nodeID, err) }
 
-// tell has the replica that holds the node do something to its link.
+// tell makes the replica that has the node's link apply a request to it.
 func (r *remote) tell(method, what string) {
 	ctx, cancel := context.WithTimeout(context.Background(), locateTimeout)
 	defer cancel()

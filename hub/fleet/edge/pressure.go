@@ -8,11 +8,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// pressure is what a node says of the room that it has, on its way to the store.
+// pressure is a node's reported resource pressure, on its way to the store.
 type pressure struct {
 	mu   sync.Mutex
 	said string // guarded by mu
-	// news holds an element when something else was said than before.
+	// news has an element if the report has changed.
 	news chan struct{}
 	// stored is what the store has, of the goroutine that stores it.
 	stored string
@@ -20,7 +20,7 @@ type pressure struct {
 
 func newPressure() *pressure { return &pressure{news: make(chan struct{}, 1)} }
 
-// say notes what the node said. It never waits.
+// say stores the node's report. It never blocks.
 func (p *pressure) say(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,7 +30,7 @@ func (p *pressure) say(text string) {
 	p.said = text
 	select {
 	case p.news <- struct{}{}:
-	default: // it is to be looked at already
+	default: // it is queued already
 	}
 }
 
@@ -40,8 +40,8 @@ func (p *pressure) last() string {
 	return p.said
 }
 
-// storePressure puts into the store what the node says of its room, as it says
-// it, and again after a while what the store did not take.
+// storePressure stores each change of the node's pressure, and repeats a write that
+// failed after a while.
 func (s *session) storePressure(ctx context.Context) {
 	// Each change is a lock on what the organisation admits.
 	changes := rate.NewLimiter(5*rate.Every(s.edge.cfg.HeartbeatInterval), 1)

@@ -33,9 +33,9 @@ func (e *Edge) Connected() []string {
 	return ids
 }
 
-// Drop ends a node's link, here or at the replica that holds it, and tells the
-// node why. From then on no call can be made over it. A replica that cannot be
-// told learns of a revocation by its next Touch.
+// Drop ends a node's link, here or at the replica that has it, and sends the node the
+// reason. From then on no call can be made over it. A replica that cannot be reached
+// learns of a revocation by its next Touch.
 func (e *Edge) Drop(nodeID, reason string) {
 	e.mu.Lock()
 	link := e.links[nodeID]
@@ -51,9 +51,9 @@ func (e *Edge) Drop(nodeID, reason string) {
 	}
 }
 
-// Recorded has a node told that the end of a step or exec is on record,
-// wherever its link is. It does not block. A node that is not told keeps the end
-// for longer than it need.
+// Recorded acknowledges to a node that the end of a step or exec is stored, wherever its
+// link is. It does not block. A node without the acknowledgement keeps the end for longer
+// than necessary.
 func (e *Edge) Recorded(nodeID, id string) {
 	if link, err := e.Local(nodeID); err == nil {
 		link.Recorded(id)
@@ -68,8 +68,8 @@ func (e *Edge) Recorded(nodeID, id string) {
 	})
 }
 
-// touch tells the store, once in an interval and of all nodes at once, which
-// are there, and learns which may stay. A store that is down drops no link.
+// touch records once per interval, for all nodes together, which are connected, and drops
+// those that may not stay. A store that is down drops no link.
 func (e *Edge) touch(ctx context.Context) {
 	tick := time.NewTicker(e.cfg.HeartbeatInterval)
 	defer tick.Stop()
@@ -113,8 +113,8 @@ func (e *Edge) held() map[string]*Link {
 	return held
 }
 
-// register makes a link the node's current one and ends the one before. It
-// answers false when the current one is of a later session.
+// register makes a link the node's current one and ends the previous one. It returns
+// false if the current one belongs to a later session.
 func (e *Edge) register(link *Link) bool {
 	e.changing.Lock()
 	defer e.changing.Unlock()
@@ -155,7 +155,7 @@ func (e *Edge) unregister(link *Link) {
 	}
 }
 
-// unavailable says that a node cannot be reached, and what to do.
+// unavailable returns the error for a node that cannot be reached, with what to do.
 func unavailable(nodeID, what string) *fault.Error {
 	return fault.New(fault.Unavailable, "node %s %s", nodeID, what).
 		WithCode(fault.NodeUnavailable).WithObject(nodeID).

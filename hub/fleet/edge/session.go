@@ -38,9 +38,9 @@ type session struct {
 	stream nodev1.SessionService_SessionClient
 	// watchdog ends link and stream unless it is reset in time.
 	watchdog *time.Timer
-	// out is what others have to say; only one goroutine may send.
+	// out has the messages of other goroutines; only one may send.
 	out chan *nodev1.SessionRequest
-	// pressure is what the node said last of itself.
+	// pressure is the node's latest report.
 	pressure *pressure
 	// messages and renewals are how often it may speak, and ask for certificates.
 	messages, renewals *rate.Limiter
@@ -49,7 +49,7 @@ type session struct {
 // errChatty ends the session of a node that speaks faster than any in order.
 const errChatty = goodbye("the node says more than ten messages in a heartbeat's time")
 
-// next returns what the node says next, if that is within bounds.
+// next returns the node's next message, if it is within bounds.
 func (s *session) next() (*nodev1.SessionResponse, error) {
 	message, err := s.stream.Recv()
 	if err != nil {
@@ -64,13 +64,13 @@ func (s *session) next() (*nodev1.SessionResponse, error) {
 	return message, nil
 }
 
-// run opens the session and holds it until the link ends. It answers an error
-// only for a session that never began.
+// run opens the session and serves it until the link ends. It returns an error only for a
+// session that never began.
 func (l *Link) run() error {
 	defer func() { _ = l.conn.Close() }()
 	defer l.end(nil)
 
-	// The stream outlives the link by the time it takes to say goodbye.
+	// The stream outlives the link by the time that a goodbye takes.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
 	defer cancel()
 	defer context.AfterFunc(l.ctx, func() { time.AfterFunc(partingGrace, cancel) })()
@@ -145,7 +145,7 @@ func (s *session) begin(ctx context.Context) error {
 	return nil
 }
 
-// greet says Welcome and waits for Hello.
+// greet sends Welcome and waits for Hello.
 func (s *session) greet(ctx context.Context) error {
 	if err := s.stream.Send(&nodev1.SessionRequest{Message: &nodev1.SessionRequest_Welcome_{
 		Welcome: &nodev1.SessionRequest_Welcome{
@@ -207,13 +207,12 @@ func (s *session) hold(ctx context.Context) {
 	}
 }
 
-// heard puts the watchdog off.
+// heard resets the watchdog.
 func (s *session) heard() {
 	s.watchdog.Reset(nodelink.MissedHeartbeats * s.edge.cfg.HeartbeatInterval)
 }
 
-// receive takes what the node says until the stream ends, and answers why it
-// did.
+// receive handles the node's messages until the stream ends, and returns why it did.
 func (s *session) receive() error {
 	for {
 		message, err := s.next()
@@ -266,7 +265,7 @@ func (s *session) issue(csr []byte) (string, error) {
 	return s.edge.cfg.CA.IssueNode(s.node.ID, s.node.OrgID, request)
 }
 
-// sayGoodbye tells the node why its link ends, if it still listens. No other
+// sayGoodbye sends the node the reason why its link ends, if it still receives. No other
 // goroutine may be sending.
 func (s *session) sayGoodbye(reason string) {
 	_ = s.stream.Send(&nodev1.SessionRequest{Message: &nodev1.SessionRequest_Goodbye_{
@@ -286,7 +285,7 @@ func (s *session) drain() {
 	}
 }
 
-// refusal is what a node may be told of an error.
+// refusal returns the part of an error that may be sent to a node.
 func refusal(err error) string {
 	if e := fault.As(err); e != nil && e.Kind != fault.Internal {
 		return e.Error()

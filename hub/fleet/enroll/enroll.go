@@ -1,9 +1,9 @@
-// Package enroll admits machines to the fleet: it turns a join token into a
-// node and a client certificate for the key that the machine made itself.
+// Package enroll admits machines to the fleet: Enroller exchanges a join token for a node
+// and a client certificate for the key that the machine generated.
 //
-// A join token works once. The same key may repeat its enrolment any number of
-// times and is always the same node, so a machine that crashed half-way simply
-// tries again; any other key is refused.
+// A join token works once. The same key may repeat its enrolment any number of times and
+// is always the same node, so a machine that crashed half-way simply tries again; any
+// other key is refused.
 package enroll
 
 import (
@@ -66,16 +66,16 @@ type JoinStore interface {
 	//   - A name that another key's node has is fault.Exists, and the token is
 	//     not spent.
 	Redeem(ctx context.Context, r Redemption) (Node, error)
-	// CheckNode returns nil for a node that may have a certificate:
-	// fault.NotFound when it is not known in that organisation, fault.Denied
-	// when it was revoked or has another key.
+	// CheckNode returns nil for a node that may have a certificate: fault.NotFound if it
+	// is not known in that organisation, fault.Denied if it was revoked or has another
+	// key.
 	CheckNode(ctx context.Context, node ca.Node) error
-	// RecordRenewal records that a node gets another certificate although its
-	// last one had lapsed.
+	// RecordRenewal records that a node gets another certificate although its last one
+	// had expired.
 	RecordRenewal(ctx context.Context, node ca.Node, from From) error
 }
 
-// Config says what to enrol with.
+// Config holds the dependencies of an Enroller.
 type Config struct {
 	CA    *ca.CA
 	Store JoinStore
@@ -84,8 +84,8 @@ type Config struct {
 	Log         hclog.Logger
 }
 
-// Enroller answers EnrollmentService. Its callers are not authenticated: the
-// token, or the key, is what they prove.
+// Enroller implements EnrollmentService. Its callers are not authenticated: they prove
+// the token, or the key.
 type Enroller struct{ cfg Config }
 
 var _ deckhandv1connect.EnrollmentServiceHandler = (*Enroller)(nil)

@@ -1,10 +1,9 @@
 // Package machine declares how the hub reaches a node's services.
 //
-// A [Link] is the connection to one node, over this replica's own link or through
-// the replica that holds it; hub/fleet/edge provides both and callers cannot tell
-// them apart. Every call on a link fails with fault.NodeUnavailable while the node
-// is not connected, and none of them is retried here: what may be repeated is for
-// the caller to decide.
+// A [Link] is the connection to one node, over this replica's own link or through the
+// replica that has it; hub/fleet/edge provides both and callers cannot tell them apart.
+// Every call on a link fails with fault.NodeUnavailable while the node is not connected,
+// and none of them is retried here: the caller decides which calls may be repeated.
 package machine
 
 import nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"

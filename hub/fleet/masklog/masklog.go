@@ -1,12 +1,11 @@
-// Package masklog masks secrets in the command logs of a node. A node masks
-// what has the shape of a secret; the values in use are known to the hub alone,
-// which never tells a node. So each log is masked once more on its way through
-// the hub, whoever reads it there: as many stars as a value has bytes, so that
-// offsets hold.
+// Package masklog masks secrets in the command logs of a node. A node masks text that has
+// the format of a secret; the values in use are known to the hub alone, which never sends
+// them to a node. So each log is masked once more when any reader gets it through the
+// hub: with as many stars as a value has bytes, so that offsets stay valid.
 //
-// A value is known also where a reader begins or ends in the middle of it: what
-// stands before and behind is read too, and not shown. When a node cannot be
-// asked for that, the reading fails.
+// A value is recognised even if a reader begins or ends in the middle of it: the text
+// before and after is read too, and not shown. If the node cannot deliver that text, the
+// read fails.
 package masklog
 
 import (
@@ -55,7 +54,7 @@ func (e execs) ReadLog(ctx context.Context, req *nodev1.ReadLogRequest, opts ...
 type reading struct {
 	nodev1.ExecService_ReadLogClient
 
-	ctx   context.Context //nolint:containedctx // a reading is of one call
+	ctx   context.Context //nolint:containedctx // a reading belongs to one call
 	execs execs
 	req   *nodev1.ReadLogRequest
 	view  view
@@ -90,7 +89,7 @@ func (r *reading) Recv() (*nodev1.ReadLogResponse, error) {
 	return piece, nil
 }
 
-// take has the next piece, and before the first one what stands before it.
+// take adds the next piece, and before the first one the text in front of it.
 func (r *reading) take(piece *nodev1.ReadLogResponse) error {
 	if n := int64(len(piece.GetData())); n > 0 {
 		if !r.begun {
@@ -124,8 +123,8 @@ func (r *reading) beside(from, to int64) error {
 	return err
 }
 
-// finish shows what was held back at the end: it was the beginning of a value, or
-// looked like one. Where the log goes on, what stands there says which.
+// finish shows the text that was withheld at the end: it was the beginning of a value, or
+// looked like one. If the log continues, the text that follows decides.
 func (r *reading) finish() error {
 	if r.view.held() == 0 {
 		r.ready = r.view.settle(true)
@@ -147,14 +146,14 @@ func (r *reading) live() bool {
 	return err != nil || res.GetExec().GetEndReason() == nodev1.EndReason_END_REASON_UNSPECIFIED
 }
 
-// view is the part of a log that is looked at: pieces that are shown, those
-// that wait, and what was before them.
+// view is the part of a log that is examined: pieces to show, pieces that wait, and the
+// text before them.
 type view struct {
 	redact *redact.Redactor
 	pieces []*piece
 }
 
-// piece is one of the node's, of which done bytes need no showing any more.
+// piece is one of the node's pieces, of which done bytes need not be shown any more.
 type piece struct {
 	*nodev1.ReadLogResponse
 
@@ -162,7 +161,7 @@ type piece struct {
 	shown bool
 }
 
-// add has a piece at the end, to be shown or only looked at.
+// add appends a piece, to be shown or only examined.
 func (v *view) add(p *nodev1.ReadLogResponse, show bool) {
 	one := &piece{ReadLogResponse: p}
 	if !show {
@@ -242,7 +241,7 @@ type part struct {
 	at   []int
 }
 
-// parts takes the view apart by streams; nil when there are not two of them.
+// parts splits the view by streams; nil if there is only one.
 func (v *view) parts() map[nodev1.LogStream]*part {
 	size := map[nodev1.LogStream]int{}
 	for _, p := range v.pieces {
@@ -271,7 +270,7 @@ func (v *view) parts() map[nodev1.LogStream]*part {
 	return out
 }
 
-// forget lets go of what no value can reach any more.
+// forget discards what no value can extend into any more.
 func (v *view) forget() {
 	reach, kept := v.redact.Reach(), 0
 	for i := len(v.pieces) - 1; i >= 0; i-- {

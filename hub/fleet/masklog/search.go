@@ -21,8 +21,8 @@ const (
 	mostRead = 4 << 20
 )
 
-// SearchLog searches a log. What was found in a value is not answered, and the
-// search goes on behind it: a guess at one would be confirmed by either.
+// SearchLog searches a log. Matches inside a secret value are dropped and the search
+// continues after it, so that a caller cannot confirm a guessed secret.
 func (e execs) SearchLog(ctx context.Context, req *nodev1.SearchLogRequest, opts ...grpc.CallOption) (*nodev1.SearchLogResponse, error) {
 	res, err := e.ExecServiceClient.SearchLog(ctx, req, opts...)
 	if err != nil || e.redact.Reach() == 0 {

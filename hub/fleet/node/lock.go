@@ -15,7 +15,7 @@ import (
 // User is who holds a lock, drains a node or runs a command.
 type User struct {
 	ID, Name string
-	// Address and UserAgent are where they called from, for the audit.
+	// Address and UserAgent are those of the call, for the audit.
 	Address, UserAgent string
 }
 
@@ -35,9 +35,8 @@ func record(tx *event.Tx, node db.Node, by User, action, reason string, after ma
 	})
 }
 
-// HeldLocks returns an organisation's held locks by node. Admission reads them
-// under its own lock, which taking one holds too: between them no task starts
-// on a node that somebody has just taken.
+// HeldLocks returns an organisation's held locks by node. Admission reads them under its
+// own lock, which taking one locks too: no task starts on a node after it was locked.
 func HeldLocks(ctx context.Context, q *db.Queries, orgID string) (map[string]*db.NodeLock, error) {
 	rows, err := q.HeldNodeLocks(ctx, orgID)
 	if err != nil {
@@ -61,7 +60,7 @@ func heldLock(ctx context.Context, q *db.Queries, orgID, nodeID string) (*db.Nod
 	return &row, nil
 }
 
-// LockedBy says who holds a lock, in words.
+// LockedBy returns a text about the holder of a lock.
 func LockedBy(nodeName string, l *db.NodeLock) string {
 	return fmt.Sprintf("node %s is locked by %s: %s", nodeName, l.UserName, l.Reason)
 }
@@ -72,9 +71,9 @@ func locked(n db.Node, l *db.NodeLock) *fault.Error {
 		WithFix("wait for them, or see who holds what: deckhand node locks")
 }
 
-// Lock takes a node for a person until they release it, and answers how many
-// tasks are in progress there; those that were admitted to it and have not begun
-// wait in the queue again. Repeating it answers the lock as it is.
+// Lock locks a node for a person until they release it, and returns how many tasks are in
+// progress there; tasks that were admitted to it and have not begun go back to the queue.
+// If the caller holds the lock already, it is returned unchanged.
 func (n *Nodes) Lock(ctx context.Context, node db.Node, by User, reason string) (lock db.NodeLock, active int64, err error) {
 	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {
 		if err := tx.LockAdmission(ctx, node.OrgID); err != nil {
@@ -95,8 +94,8 @@ func (n *Nodes) Lock(ctx context.Context, node db.Node, by User, reason string) 
 	return lock, active, err
 }
 
-// takeLock takes a free lock, or answers the caller's own, and which of the two
-// it was. A lock that another command took is nobody's to share.
+// takeLock takes a free lock, or returns the caller's own, and reports which of the two.
+// A lock that a command took cannot be shared.
 func takeLock(ctx context.Context, q *db.Queries, node db.Node, by User, reason string, execID *string) (lock db.NodeLock, taken bool, err error) {
 	if node.RevokedAt != nil {
 		return db.NodeLock{}, false, fault.New(fault.Precondition, "node %s was revoked", node.Name).WithObject(node.ID)
@@ -136,9 +135,8 @@ func LockForExec(ctx context.Context, q *db.Queries, node db.Node, by User, reas
 	return lock, takeBack(ctx, q, node, LockedBy(node.Name, &lock))
 }
 
-// Unlock releases a node's lock. Somebody else's, or one under which a command
-// runs, is released by force only; who did it is recorded. It answers whether
-// there was one.
+// Unlock releases a node's lock. Another user's lock, or one under which a command runs,
+// is released only with force, which is audited. It reports whether there was a lock.
 func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) (bool, error) {
 	released := false
 	err := n.recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -182,8 +180,8 @@ func (n *Nodes) Locks(ctx context.Context, orgID, nodeID string, released bool, 
 	return rows, next, nil
 }
 
-// Drain keeps new tasks off a node and answers how many are in progress there;
-// those that were admitted to it and have not begun wait in the queue again.
+// Drain stops new tasks from starting on a node and returns how many are in progress
+// there; tasks that were admitted to it and have not begun go back to the queue.
 func (n *Nodes) Drain(ctx context.Context, node db.Node, by User, reason string) (active int64, err error) {
 	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {
 		if err := tx.LockAdmission(ctx, node.OrgID); err != nil {
@@ -225,8 +223,7 @@ func activeOn(ctx context.Context, q *db.Queries, node db.Node) (int64, error) {
 	return active, nil
 }
 
-// Blocked says why no task may start on a node that is connected; "" when one
-// may.
+// Blocked returns why no task may start on a connected node; "" if one may.
 func Blocked(n db.Node, held *db.NodeLock) string {
 	switch {
 	case held != nil:

@@ -1,6 +1,6 @@
-// Package node is the hub's record of its machines: who they are, which
-// replica holds their link, and the join tokens that enrol them. It is what
-// the edge and the enroller ask; the machines themselves run package
+// Package node stores the hub's nodes: their identity, which replica has their link,
+// their locks and drains, and the join tokens that enrol them. Nodes is its service; it
+// implements the stores of packages edge and enroll. The machines themselves run package
 // node/daemon.
 package node
 
@@ -43,9 +43,9 @@ var (
 	_ enroll.JoinStore = (*Nodes)(nil)
 )
 
-// New creates Nodes. staleAfter is how long a link counts as live after it was
-// last heard: its replica may have died without saying so. What nodes say in
-// words goes through the redactor.
+// New creates Nodes. staleAfter is how long a link counts as live after its last
+// heartbeat: its replica may have died without closing it. Texts that nodes report are
+// redacted.
 func New(s *store.Store, recorder *event.Recorder, mask *redact.Redactor, staleAfter time.Duration) *Nodes {
 	return &Nodes{store: s, recorder: recorder, redact: mask, staleAfter: staleAfter}
 }
@@ -141,7 +141,7 @@ func recordEnrolment(tx *event.Tx, token db.LockJoinTokenRow, before, row db.Nod
 	})
 }
 
-// nodeOfKey returns the node of a key, the zero one when there is none.
+// nodeOfKey returns the node with a key, the zero value if there is none.
 func nodeOfKey(ctx context.Context, q *db.Queries, orgID, fingerprint string) (db.Node, error) {
 	row, err := q.NodeByFingerprint(ctx, fingerprint)
 	switch {
@@ -156,8 +156,8 @@ func nodeOfKey(ctx context.Context, q *db.Queries, orgID, fingerprint string) (d
 	return row, nil
 }
 
-// register makes the node of a key, or has the one that there is be what it says
-// now. What the token's maker says of the machine beats what it says itself.
+// register creates the node of a key, or updates the existing one with what it reports.
+// The token's settings take precedence over the machine's report.
 func register(ctx context.Context, q *db.Queries, token db.LockJoinTokenRow, before db.Node, r enroll.Redemption) (db.Node, error) {
 	labels := r.Labels
 	if labels == nil {
@@ -188,8 +188,8 @@ func register(ctx context.Context, q *db.Queries, token db.LockJoinTokenRow, bef
 	return row, nil
 }
 
-// RecordRenewal writes down that a node had its certificate renewed after it had
-// lapsed; see enroll.JoinStore.
+// RecordRenewal audits that a node's certificate was renewed after it had expired; see
+// enroll.JoinStore.
 func (n *Nodes) RecordRenewal(ctx context.Context, node ca.Node, from enroll.From) error {
 	return n.recorder.Tx(ctx, func(tx *event.Tx) error {
 		return audit.Append(tx, audit.Entry{
@@ -230,7 +230,7 @@ func (n *Nodes) OpenSession(ctx context.Context, node ca.Node, replica string) (
 	return epoch, err
 }
 
-// UpdateHello records what the node said of itself.
+// UpdateHello stores what the node reported about itself.
 func (n *Nodes) UpdateHello(ctx context.Context, nodeID string, _ int64, hello *nodev1.SessionResponse_Hello) error {
 	labels := hello.GetLabels()
 	if labels == nil {
@@ -259,7 +259,7 @@ func (n *Nodes) UpdateHello(ctx context.Context, nodeID string, _ int64, hello *
 	})
 }
 
-// Touch records that the nodes of these sessions were heard; see edge.NodeStore.
+// Touch records a heartbeat of the nodes of these sessions; see edge.NodeStore.
 func (n *Nodes) Touch(ctx context.Context, sessions []edge.Session) (map[string]error, error) {
 	params := db.TouchNodeSessionsParams{NodeIds: make([]string, len(sessions)), Epochs: make([]int64, len(sessions))}
 	for i, s := range sessions {
@@ -283,9 +283,9 @@ func (n *Nodes) Touch(ctx context.Context, sessions []edge.Session) (map[string]
 	return over, nil
 }
 
-// SetPressure records why nothing new may start on the node, "" for nothing, and
-// answers the organisation in which tasks may be affected, "" when nothing has
-// changed. What was admitted to it and has not begun waits again.
+// SetPressure stores why nothing new may start on the node, "" for nothing, and returns
+// the organisation whose tasks may be affected, "" if nothing has changed. Tasks that
+// were admitted to it and have not begun go back to the queue.
 func (n *Nodes) SetPressure(ctx context.Context, nodeID string, epoch int64, why string) (orgID string, err error) {
 	err = n.store.Tx(ctx, func(q *db.Queries) error {
 		row, err := q.NodeByID(ctx, nodeID)
@@ -293,7 +293,7 @@ func (n *Nodes) SetPressure(ctx context.Context, nodeID string, epoch int64, why
 			return fmt.Errorf("load node %s: %w", nodeID, err)
 		}
 		why = words(n.redact.Org(row.OrgID), why, maxWords)
-		// Nothing is admitted to it meanwhile.
+		// Nothing is admitted to it until the commit.
 		if err := q.LockAdmission(ctx, row.OrgID); err != nil {
 			return fmt.Errorf("lock admission: %w", err)
 		}
@@ -314,14 +314,14 @@ func (n *Nodes) SetPressure(ctx context.Context, nodeID string, epoch int64, why
 	return orgID, err
 }
 
-// maxWords bounds what a node may say of itself in words, in characters.
+// maxWords is the longest text in characters that a node may report about itself.
 const (
 	maxWords = 200
-	// maxDescription bounds what it says of a skill.
+	// maxDescription is the longest description of a skill.
 	maxDescription = 1024
 )
 
-// words makes what a node says fit to be stored and shown.
+// words redacts and cuts a text that a node reports, so that it can be stored and shown.
 func words(mask *redact.Redactor, text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -345,7 +345,7 @@ func (n *Nodes) CloseSession(ctx context.Context, nodeID string, epoch int64) er
 type Record struct {
 	Node      db.Node
 	Connected bool
-	// Lock is the lock that is held; nil for none.
+	// Lock is the current lock; nil for none.
 	Lock *db.NodeLock
 }
 

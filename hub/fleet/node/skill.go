@@ -14,7 +14,7 @@ type Skill struct {
 	Description string `json:"description,omitempty"`
 	// Path is its SKILL.md in a jail.
 	Path string `json:"path,omitempty"`
-	// Problem says why agents are not shown it; empty for one that is in order.
+	// Problem is why agents do not get the skill; empty for a valid one.
 	Problem string `json:"problem,omitempty"`
 }
 

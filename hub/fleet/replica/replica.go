@@ -1,10 +1,10 @@
-// Package replica is the record of the hub processes that run, each with the
-// address at which the others reach its edge, so that a call for a node is
-// forwarded to the one that holds the node's link.
+// Package replica stores the hub processes that run, each with the address at which the
+// others reach its edge, so that a call for a node is forwarded to the one that has the
+// node's link. Replica registers this process and locates others.
 //
-// A process touches its row every few seconds and deletes it when it stops. One
-// that died is known by a row that was not touched: calls to its nodes answer
-// that the node is not connected until the node has dialled another.
+// A process updates its row every few seconds and deletes it when it stops. A row that
+// was not updated belongs to a process that died: calls to its nodes fail with "not
+// connected" until the node has dialled another replica.
 package replica
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/version"
 )
 
-// Config says who this process is.
+// Config describes this process.
 type Config struct {
 	Store *store.Store
 	// ID names this process among all that ever were.
@@ -53,7 +53,7 @@ func New(cfg Config) *Replica { return &Replica{cfg: cfg} }
 // storeTimeout bounds each write of the row.
 const storeTimeout = 10 * time.Second
 
-// Start makes the process known, and answers when it is.
+// Start registers the process, and returns when it is registered.
 func (r *Replica) Start(ctx context.Context) error {
 	if err := r.touch(ctx); err != nil {
 		return err

@@ -1,7 +1,8 @@
-// Package access says from which networks an organisation's calls may come. A
-// call has to be within every rule that is about it, and so has a login. Who has
-// locked everybody out goes to the hub's own machine: what comes over its
-// loopback with a token of its data folder, through no proxy, is never refused.
+// Package access restricts the networks from which an organisation's calls may come.
+// Lists stores the rules and checks calls. A call has to satisfy every rule that applies
+// to it, and so has a login. An administrator who has locked everyone out uses the hub's
+// own machine: a call over loopback with a token of the data folder, through no proxy, is
+// never refused.
 package access
 
 import (
@@ -100,7 +101,7 @@ func (l *Lists) Check(ctx context.Context, id auth.Identity, procedure string, f
 // loginProcedure is what a login is checked as, however it is made.
 const loginProcedure = "/deckhand.v1.SessionService/CreateSession"
 
-// Login is Check of somebody who logs in.
+// Login is Check for a user who logs in.
 func (l *Lists) Login(ctx context.Context, id auth.Identity, address string) error {
 	return l.Check(ctx, id, loginProcedure, auth.AddressOf(address))
 }
@@ -119,11 +120,11 @@ func (l *Lists) List(ctx context.Context, orgID, page string, size int32) ([]db.
 	return rows, next, nil
 }
 
-// setter is the procedure that undoes a rule: whoever can call it is not locked
+// setter is the procedure that changes a rule: a caller who may call it is not locked
 // out.
 const setter = "/deckhand.v1.AccessService/SetAccessRule"
 
-// Set has the calls that what names come from some networks only.
+// Set restricts the calls that what names to some networks.
 func (l *Lists) Set(ctx context.Context, id auth.Identity, what string, networks []string, force bool, by event.Actor) error {
 	if !known(what) {
 		return fault.New(fault.Invalid, "what is %q, which is no procedure of users", what).

@@ -1,9 +1,10 @@
-// Package auth says who calls and what they may call. Every procedure has a
-// rule; one without is refused. A token is sent as "Authorization: Bearer" and
-// known by its hash only.
+// Package auth authenticates callers and decides which procedures they may call. Door
+// admits a request, Guards checks it, Tokens stores the hashes of tokens, and every
+// procedure has a Rule; a procedure without one is refused. A token is sent as
+// "Authorization: Bearer".
 //
-// Which organisation's rows a caller sees is not decided here: every query
-// names the identity's organisation.
+// Which organisation's rows a caller sees is not decided here: every query names the
+// identity's organisation.
 package auth
 
 import (
@@ -38,7 +39,7 @@ type Identity struct {
 	UserID   string
 	UserName string
 	Role     string
-	// Local says that the token is one that a hub keeps in its data folder.
+	// Local reports that the token is one that a hub keeps in its data folder.
 	Local bool
 	// SessionID is set where the call came with a session's cookie.
 	SessionID string
@@ -47,7 +48,7 @@ type Identity struct {
 	Scope Scope
 	// ExpiresAt is when the token or the session ends; nil for never.
 	ExpiresAt *time.Time
-	// Address and UserAgent say where the call came from.
+	// Address and UserAgent are those of the call.
 	Address, UserAgent string
 }
 
@@ -83,9 +84,9 @@ const (
 	touchAfter = time.Hour
 )
 
-// LoginWithin is how often people of an identity provider have to log in there,
-// where their organisation says nothing else: what the provider has taken from
-// somebody, their tokens and sessions have for no longer than that.
+// LoginWithin is how often users of an identity provider have to log in there, unless
+// their organisation sets another interval: it limits how long their tokens and sessions
+// keep rights that the provider has revoked.
 const LoginWithin = 30 * 24 * time.Hour
 
 // theHub is who has made the tokens of a data folder; no user can have that name.
@@ -111,8 +112,8 @@ func NewSecret(kind Kind) string {
 	return ident.Secret("dhu")
 }
 
-// Create stores a token and answers it; it is not shown again. A zero ttl
-// never expires. For kind User, userID says whose it is.
+// Create stores a token and returns it; it is not shown again. A zero ttl never expires.
+// For kind User, userID is its owner.
 func (t *Tokens) Create(ctx context.Context, orgID string, kind Kind, userID, name string, ttl time.Duration) (string, error) {
 	secret := NewSecret(kind)
 	params := db.CreateTokenParams{
@@ -137,7 +138,7 @@ func (t *Tokens) Revoke(ctx context.Context, orgID string, kind Kind, name strin
 	return t.store.RevokeTokens(ctx, db.RevokeTokensParams{OrgID: orgID, Kind: string(kind), Name: name})
 }
 
-// Identify returns whose token a request's Authorization header carries.
+// Identify returns the owner of the token in a request's Authorization header.
 func (t *Tokens) Identify(ctx context.Context, header string) (Identity, error) {
 	scheme, secret, _ := strings.Cut(header, " ")
 	if secret = strings.TrimSpace(secret); !strings.EqualFold(scheme, "Bearer") || secret == "" {

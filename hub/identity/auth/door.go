@@ -16,8 +16,8 @@ const (
 	// PublicBytes is how long a request may be that anybody may make, as it is
 	// sent and as it is once it is unpacked.
 	PublicBytes = 64 << 10
-	// bodyBegin is how long a body may take to begin, and bodyRate how many bytes
-	// of it have to come in a second from then on.
+	// bodyBegin is how long a body may take to begin, and bodyRate how many bytes of it
+	// must arrive each second from then on.
 	bodyBegin = 30 * time.Second
 	bodyRate  = 16 << 10
 	// bodyRoom is how many bytes the bodies in progress may have together, and
@@ -41,9 +41,9 @@ var unhindered = map[string]bool{
 	deckhandv1connect.AgentServicePauseAgentProcedure:      true,
 }
 
-// Door stands before all procedures: it admits a caller by a request's headers
-// and only then has its body read, within bounds of size, of time, and of the
-// memory that the bodies in progress take together.
+// Door is the handler in front of all procedures: it admits a caller by a request's
+// headers, and only then lets its body be read, within limits of size, of time, and of
+// the total memory of the bodies in progress.
 type Door struct {
 	Guards
 
@@ -56,7 +56,7 @@ type Door struct {
 	room                   *fair.Room
 	turns                  *fair.Turns
 	streams, organisations *fair.Lanes
-	// streaming says of each procedure who streams.
+	// streaming says for each procedure which side streams.
 	streaming map[string]streaming
 }
 
@@ -115,8 +115,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.Next.ServeHTTP(w, r)
 }
 
-// turnBody is a body whose call waits for its turn when all of it has come, or so
-// much that reading is work as well. It is for one goroutine.
+// turnBody is a body whose call waits for its turn once all of it has arrived, or so much
+// that reading it is work as well. It is for one goroutine.
 type turnBody struct {
 	io.ReadCloser
 
@@ -140,7 +140,7 @@ func (b *turnBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stream has a stream begin within the bounds of its caller and organisation.
+// stream lets a stream begin within the limits of its caller and organisation.
 func (d *Door) stream(ctx context.Context, caller string) (leave func(), err error) {
 	refuse := func(n int, whose string) error {
 		return fault.New(fault.Exhausted, "%d streams are open already %s", n, whose).WithCode(fault.RateLimited).

@@ -13,11 +13,11 @@ import (
 
 // Sessions knows whose sessions there are.
 type Sessions interface {
-	// Identify returns whose session a cookie's value is of.
+	// Identify returns the owner of the session with a cookie's value.
 	Identify(ctx context.Context, secret string) (Identity, error)
 }
 
-// Access says from where calls may come.
+// Access decides from which networks calls may come.
 type Access interface {
 	// Check refuses a caller's call of a procedure from an address.
 	Check(ctx context.Context, id Identity, procedure string, from netip.Addr) error
@@ -37,8 +37,8 @@ func (g Guards) Admit(procedure string, r *http.Request) (context.Context, error
 	return g.admit(r.Context(), procedure, r.RemoteAddr, r.Header)
 }
 
-// identify returns who calls. Tokens and sessions that there are not cost a look at
-// the database each: an address may try so many.
+// identify returns the identity of a caller. Unknown tokens and sessions cost a query
+// each, so the number of attempts per address is limited.
 func (g Guards) identify(ctx context.Context, peer string, header http.Header) (Identity, error) {
 	bearer, secret := header.Get("Authorization"), cookie(header)
 	if bearer == "" && secret == "" {
@@ -104,8 +104,8 @@ func (g Guards) from(ctx context.Context, id Identity, procedure, peer string, h
 	return g.Access.Check(ctx, id, procedure, from)
 }
 
-// forwarded reports whether a proxy says that it has passed a call on. One that
-// says nothing is told by the token: only the data folder's own exempts.
+// forwarded reports whether a proxy declares that it has passed a call on. A proxy that
+// does not declare it gains nothing: only tokens of the data folder are exempt.
 func forwarded(h http.Header) bool {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
 		if h.Get(name) != "" {
@@ -115,8 +115,8 @@ func forwarded(h http.Header) bool {
 	return false
 }
 
-// Interceptor refuses a call that no Door has admitted to the procedure: it stands
-// behind one, in case that a procedure is served in another way.
+// Interceptor refuses a call that no Door has admitted to the procedure: a second check,
+// in case that a procedure is served in another way.
 func Interceptor() connect.Interceptor { return admitted{} }
 
 type admitted struct{}
@@ -150,7 +150,7 @@ func (a admitted) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 		}
 		err := next(ctx, conn)
 		if why := fault.As(context.Cause(ctx)); why != nil {
-			return why // the caller's rights have ended meanwhile
+			return why // the caller's rights have ended by now
 		}
 		return err
 	}

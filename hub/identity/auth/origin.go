@@ -12,7 +12,7 @@ import (
 // CookieName is the cookie that holds a session.
 const CookieName = "deckhand_session"
 
-// cookie returns what a request's session cookie holds; empty for none.
+// cookie returns the value of a request's session cookie; empty for none.
 func cookie(header http.Header) string {
 	found, err := (&http.Request{Header: header}).Cookie(CookieName)
 	if err != nil {
@@ -21,12 +21,12 @@ func cookie(header http.Header) string {
 	return found.Value
 }
 
-// SameOrigin refuses what a browser sends for another site's page with this
-// hub's cookie, or to log somebody in: forged requests. What has a token in its
-// header no browser sends by itself.
+// SameOrigin refuses cross-site request forgery: requests that a browser sends for
+// another site's page with this hub's cookie, or to log a user in. A browser never sends
+// a token in a header by itself.
 //
-// Browsers say where a request comes from (Sec-Fetch-Site, Origin) with every
-// one that may change something; one with a cookie that does not say is refused.
+// Browsers state the origin (Sec-Fetch-Site, Origin) with every request that may change
+// something; one with a cookie that does not state it is refused.
 func SameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	errors := connect.NewErrorWriter()

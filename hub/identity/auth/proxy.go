@@ -34,9 +34,9 @@ func within(addr netip.Addr, networks []netip.Prefix) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// TrustProxies takes a request that comes from one of the proxies for one of whoever
-// the proxy had it from: the last address in X-Forwarded-For that is no
-// proxy's. Nobody else's word counts.
+// TrustProxies sets the client address of requests that arrive through a trusted proxy:
+// the last X-Forwarded-For address that is not a proxy. The header is ignored for other
+// peers.
 func TrustProxies(proxies []netip.Prefix, next http.Handler) http.Handler {
 	if len(proxies) == 0 {
 		return next

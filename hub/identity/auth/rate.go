@@ -22,17 +22,17 @@ const (
 	// an address may ask for a second, and failuresAtOnce in one.
 	failures       = 10
 	failuresAtOnce = 200
-	// A bucket is forgotten after a minute, by which time it would be full again:
-	// a caller that never stops has one burst a minute besides.
+	// Buckets expire after one minute, when they would be full again. A client that never
+	// pauses therefore gets one extra burst per minute.
 	rateKept    = time.Minute
 	rateBuckets = 1 << 16
 	// networkBits of an IPv6 address are a network's; the rest one host may choose.
 	networkBits = 64
 )
 
-// Rates bounds how many calls come from one token, and from one address with
-// whatever token or none. Each hub counts its own. Workers' calls are not
-// counted: their leases bound them, and one that had to wait would lose its own.
+// Rates limits how many calls come from one token, and from one address with any token or
+// none. Each hub counts its own. Workers' calls are not counted: their leases limit them,
+// and a worker that had to wait would lose its leases.
 type Rates struct {
 	perSecond          int
 	byToken, byNetwork *expirable.LRU[string, *rate.Limiter]
@@ -105,8 +105,8 @@ func (r *Rates) take(of *expirable.LRU[string, *rate.Limiter], key string, perSe
 		WithFix("wait a second, and call less often").WithRetryAfter(time.Second)
 }
 
-// AddressOf returns the address of a peer, without its port; not valid for what
-// is none.
+// AddressOf returns the address of a peer, without its port; invalid if the text is not
+// an address.
 func AddressOf(peer string) netip.Addr {
 	if host, _, err := net.SplitHostPort(peer); err == nil {
 		peer = host

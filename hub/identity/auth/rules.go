@@ -7,14 +7,14 @@ import (
 	c "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
-// Rule says who may call a procedure.
+// Rule defines who may call a procedure.
 type Rule struct {
 	// Public procedures authenticate in their own way.
 	Public bool
 	Kind   Kind
 	// Role is the least role of a user.
 	Role string
-	// Operator procedures are of Operators only.
+	// Operator restricts the procedure to Operators.
 	Operator bool
 }
 
@@ -90,7 +90,7 @@ var rules = map[string]Rule{
 	c.PolicyServiceApplyPolicyProcedure:    {Kind: User, Role: "admin"},
 	c.PolicyServiceTestPolicyProcedure:     {Kind: User, Role: "viewer"},
 	c.PolicyServiceListAllowRulesProcedure: {Kind: User, Role: "viewer"},
-	// Other people's calls are in what it answers.
+	// The response contains other users' calls.
 	c.PolicyServiceReplayPolicyProcedure: {Kind: User, Role: "admin"},
 	// One's own rules, or any as an administrator: hub/policy checks.
 	c.PolicyServiceRevokeAllowRuleProcedure: {Kind: User, Role: "basic"},
@@ -139,8 +139,8 @@ var rules = map[string]Rule{
 	c.TriggerServiceGetDeliveryProcedure:         {Kind: User, Role: "advanced"},
 	c.TriggerServiceReplayDeliveryProcedure:      {Kind: User, Role: "advanced"},
 
-	// What happens to everybody's tasks leaves the house: an administrator says
-	// whereto. A URL may be a secret.
+	// Destinations send data about everyone's tasks out of the installation: an
+	// administrator decides where. A URL may be a secret.
 	c.DestinationServiceCreateDestinationProcedure:       {Kind: User, Role: "admin"},
 	c.DestinationServiceUpdateDestinationProcedure:       {Kind: User, Role: "admin"},
 	c.DestinationServiceGetDestinationProcedure:          {Kind: User, Role: "admin"},

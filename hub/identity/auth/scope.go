@@ -77,8 +77,8 @@ func (id *Identity) Narrow(stored json.RawMessage) error {
 	return nil
 }
 
-// sessionService is what every token may call: it only says who calls, logs
-// out, and makes logins with the same rights.
+// sessionService is the service that every token may call: it only returns the caller's
+// identity, logs out, and creates sessions with the same rights.
 const sessionService = "SessionService"
 
 // reads are how the names of procedures begin that change nothing.

@@ -13,14 +13,13 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// lookEvery is how often it is looked at whether the caller of a stream may go
-// on. Tokens and sessions are remembered for as long, so that of all streams of
-// one caller one asks the database.
+// lookEvery is the interval at which the rights of a stream's caller are checked. Tokens
+// and sessions are cached for as long, so that the streams of one caller share one query.
 const lookEvery = 2 * time.Second
 
-// Keep returns a context of an admitted call that ends, with the reason as its
-// cause, when the caller may not make the call any more: their token, session,
-// role or scope, or an access rule, has changed. Call stop when the call is over.
+// Keep returns a context for an admitted call. It ends, with the reason as its cause,
+// when the caller may no longer make the call: their token, session, role or scope, or an
+// access rule, has changed. Call stop when the call is over.
 func (g Guards) Keep(ctx context.Context, procedure string, r *http.Request) (kept context.Context, stop func()) {
 	rule, _ := RuleOf(procedure)
 	if rule.Public {
@@ -46,8 +45,8 @@ func (g Guards) Keep(ctx context.Context, procedure string, r *http.Request) (ke
 	return kept, func() { end(nil) }
 }
 
-// stands refuses a caller who may not make a call any more. What cannot be looked
-// at now is looked at the next time.
+// stands refuses a caller who may no longer make a call. If the rights cannot be read,
+// they are checked at the next interval.
 func (g Guards) stands(ctx context.Context, before Identity, procedure string, rule Rule, r *http.Request) error {
 	now, err := g.identify(ctx, r.RemoteAddr, r.Header)
 	switch {

@@ -20,10 +20,10 @@ const (
 )
 
 // logout ends the sessions of a login that has ended at the provider, which posts a
-// signed logout token (OpenID Connect Back-Channel Logout 1.0, section 2.5). The
-// response is 200 where that has come to nothing, too: sessions may be over already.
+// signed logout token (OpenID Connect Back-Channel Logout 1.0, section 2.5). The response
+// is also 200 if there was nothing to end: sessions may be over already.
 //
-// A token that is sent again ends nothing that was begun since it was made.
+// A token that is sent again does not end sessions that were created after it was issued.
 func (l *Login) logout(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogout)
 	if err := l.endSessions(r); err != nil {
@@ -79,7 +79,7 @@ func (l *Login) logoutToken(ctx context.Context, raw string) (*gooidc.LogoutToke
 	return token, nil
 }
 
-// refuseLogout answers as section 2.8 of the specification has it.
+// refuseLogout responds as section 2.8 of the specification requires.
 func (l *Login) refuseLogout(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
 	switch e := fault.As(err); {

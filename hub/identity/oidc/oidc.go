@@ -1,16 +1,15 @@
-// Package oidc logs people in at the organisation's OpenID Connect provider: the
-// authorisation code flow with PKCE, state and nonce (OpenID Connect Core 1.0,
-// RFC 7636).
+// Package oidc logs people in with the organisation's OpenID Connect provider: the
+// authorisation code flow with PKCE, state and nonce (OpenID Connect Core 1.0, RFC 7636).
+// Login is its HTTP handler.
 //
-// What a login needs to go on is in a sealed cookie of its browser, so that any
-// hub can end what another began, and nobody can have somebody else's browser
-// end theirs. A subject of the provider is one user from then on.
-// The groups that the provider names say which role they have, at every login.
-// Somebody who is there already under the same name, and is not of the provider,
-// is not taken over.
+// The state of a login is in an encrypted cookie of its browser, so that any hub can
+// finish what another began, and no one can make another person's browser finish a login.
+// A subject of the provider stays one user. The groups that the provider reports
+// determine the role, at every login. An existing user of the same name who does not come
+// from the provider is not taken over: the login is refused.
 //
-// A logout at the provider ends the sessions that came from it, where the provider
-// tells the hub of it (OpenID Connect Back-Channel Logout 1.0).
+// A logout at the provider ends the sessions that came from it, if the provider notifies
+// the hub (OpenID Connect Back-Channel Logout 1.0).
 package oidc
 
 import (
@@ -53,7 +52,7 @@ const (
 	defaultGroup = "groups"
 )
 
-// Config says who the provider is.
+// Config describes the provider.
 type Config struct {
 	// Issuer is its URL; empty for no such login.
 	Issuer       string
@@ -167,7 +166,7 @@ func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mux.ServeHTTP(w, r)
 }
 
-// status tells the login page whether to offer it.
+// status tells the login page whether to offer the login.
 func (l *Login) status(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	// Who has gone does not read it.
@@ -194,7 +193,7 @@ func (l *Login) ask() (*gooidc.Provider, *oauth2.Config, error) {
 	}, nil
 }
 
-// flow is what a login needs to go on.
+// flow is the state of a login.
 type flow struct {
 	State    string    `json:"state"`
 	Nonce    string    `json:"nonce"`
@@ -254,7 +253,7 @@ func (l *Login) flowOf(r *http.Request) (flow, error) {
 }
 
 func (l *Login) end(w http.ResponseWriter, r *http.Request) {
-	l.setFlow(w, "", -1) // it serves once, whatever comes of it
+	l.setFlow(w, "", -1) // it is valid once, whatever the result
 	cookie, err := l.login(r)
 	if err != nil {
 		if e := fault.As(err); e != nil && e.Kind == fault.Denied {
@@ -269,11 +268,11 @@ func (l *Login) end(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, l.path+"/", http.StatusSeeOther)
 }
 
-// claims are what the provider says of somebody.
+// claims are the provider's claims about a person.
 type claims struct {
 	Username string `json:"preferred_username"`
 	Email    string `json:"email"`
-	// Verified is false where an address is only said to be theirs.
+	// Verified is false if the provider has not verified the address.
 	Verified bool `json:"email_verified"`
 	// SID names the login there, which a logout names again.
 	SID string `json:"sid"`
@@ -295,7 +294,7 @@ func (l *Login) login(r *http.Request) (*http.Cookie, error) {
 	ctx := gooidc.ClientContext(r.Context(), l.client)
 	token, err := ask.Exchange(ctx, code, oauth2.VerifierOption(f.Verifier))
 	if err != nil {
-		// What the provider says may quote the code.
+		// The provider's text may quote the code.
 		l.log.Warn("the OIDC provider does not take a code", "issuer", l.cfg.Issuer)
 		return nil, refused("the provider does not know the code any more")
 	}
@@ -331,7 +330,7 @@ func (l *Login) login(r *http.Request) (*http.Cookie, error) {
 		return nil, err
 	}
 	if len(who.SID) > maxSID {
-		who.SID = "" // its end is not told apart from that of their other logins
+		who.SID = "" // too long to store: this login ends only together with the others
 	}
 	secret, err := l.sessions.ByProvider(ctx, u, who.SID, from)
 	if err != nil {
@@ -342,7 +341,7 @@ func (l *Login) login(r *http.Request) (*http.Cookie, error) {
 	}, nil
 }
 
-// role returns the highest role that somebody's groups have; empty for none.
+// role returns the highest role that a person's groups have; empty for none.
 func (l *Login) role(claim json.RawMessage) string {
 	var groups []string
 	if json.Unmarshal(claim, &groups) != nil {
@@ -374,7 +373,7 @@ func (c claims) name() (string, error) {
 	return name, nil
 }
 
-// refuse answers a page of one line.
+// refuse responds with a page of one line.
 func (l *Login) refuse(w http.ResponseWriter, err error) {
 	e := fault.As(err)
 	if e == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// Jail is what one jail would have, or may have at most. In a ceiling 0 is none.
+// Jail is the default size of a jail, or the largest one. In the latter 0 means no limit.
 type Jail struct {
 	CPUMillis, MemoryBytes, PIDs, WorkspaceBytes int64
 }

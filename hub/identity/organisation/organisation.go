@@ -1,5 +1,6 @@
-// Package organisation makes organisations. Each has its own users, agents,
-// nodes, keys and record, and sees nothing of another one's.
+// Package organisation creates organisations. Service creates one in a single
+// transaction; a name that exists is refused. Each organisation has its own users,
+// agents, nodes, keys and audit log, and sees nothing of another one's.
 package organisation
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// DefaultAdmin is an organisation's first administrator, where nobody names one.
+// DefaultAdmin is the default name of an organisation's first administrator.
 const DefaultAdmin = "admin"
 
 // Service keeps organisations.
@@ -31,8 +32,8 @@ func New(s *store.Store, recorder *event.Recorder) *Service { return &Service{s,
 // another one's users mean nothing there.
 var operator = event.Actor{Kind: "hub", ID: "operator"}
 
-// Create makes an organisation with an administrator, and answers the token of
-// that one. It is on record in both, by's and the new one.
+// Create creates an organisation with an administrator, and returns the administrator's
+// token. It is audited in both organisations, the creator's and the new one.
 func (s *Service) Create(ctx context.Context, name, admin string, byOrg string, by event.Actor) (org db.Organisation, token string, err error) {
 	if admin == "" {
 		admin = DefaultAdmin

@@ -13,10 +13,10 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// Logins that fail are counted in the database, so that it does not help to
-// try each hub: those from an address, and those to an account from an address.
-// Nobody elsewhere keeps an account's owner out: where many have failed from
-// everywhere together, each further one is only made to wait.
+// Failed logins are counted in the database, so that trying each hub does not help: those
+// from an address, and those to an account from an address. No one elsewhere can lock an
+// account's owner out: after many failures from all addresses together, each further
+// attempt is only delayed.
 const (
 	attemptSpan = 10 * time.Minute
 	perAddress  = 30
@@ -34,8 +34,7 @@ type counted struct {
 	everywhere       []byte // the account's from all addresses
 }
 
-// count counts an attempt before it is looked at, and refuses it when there
-// were too many.
+// count counts an attempt before the password is checked, and refuses it after too many.
 func (s *Sessions) count(ctx context.Context, address, account string) (counted, error) {
 	c := counted{store: s.cfg.Store, address: ident.Hash("address " + auth.RateKey(address))}
 	if err := s.within(ctx, c.address, perAddress, "from your address"); err != nil {
@@ -81,8 +80,8 @@ func (c counted) forgive(ctx context.Context) {
 	}
 }
 
-// Guess counts a password that somebody who is logged in says is theirs, as a
-// login is counted; right takes it back.
+// Guess counts an attempt of a logged-in user to enter their password, like a login;
+// right takes the count back.
 func (s *Sessions) Guess(ctx context.Context, id auth.Identity) (right func(), err error) {
 	c := counted{store: s.cfg.Store, account: ident.Hash("password of " + id.UserID)}
 	if err := s.within(ctx, c.account, perAccount, "to set a password"); err != nil {

@@ -13,10 +13,10 @@ import (
 // Logout is a login that has ended at an identity provider.
 type Logout struct {
 	OrgID, Issuer string
-	// Subject is the provider's name for the person, and SID that for the login. One
-	// of them may be empty: without SID all logins of the person have ended.
+	// Subject is the provider's id of the person, and SID that of the login. One of them
+	// may be empty: without SID all logins of the person have ended.
 	Subject, SID string
-	// At is when it ended. Sessions that were made later stand.
+	// At is when it ended. Sessions that were created later stay.
 	At time.Time
 }
 

@@ -1,13 +1,13 @@
-// Package session logs people in. A session is a secret in a cookie, of which
-// the hub keeps the hash; it ends when it is idle, at a fixed time, by logging
-// out, with the token that it was made with, or with its user:
+// Package session logs people in. Sessions is its service. A session is a secret in a
+// cookie, of which the hub stores the hash; it ends when it is idle, at a fixed time, by
+// logging out, with the token that it was made with, or with its user:
 //
-//	stands --- not used for Idle, or older than Lifetime ---> over
-//	stands --- logged out, password changed ---> ended
-//	stands --- its token revoked, its user disabled ---> refused
+//	active --- not used for Idle, or older than Lifetime ---> over
+//	active --- logged out, password changed ---> ended
+//	active --- its token revoked, its user disabled ---> refused
 //
-// Every hub of an installation knows all sessions. One that has just seen a
-// session takes it for good for two seconds more.
+// Every hub of an installation accepts all sessions. A hub caches a session for two
+// seconds, and accepts it for that long after its end.
 package session
 
 import (
@@ -39,7 +39,7 @@ const (
 
 	// touchAfter is how exactly is known when a session was last used.
 	touchAfter = time.Minute
-	// keepEnded is how long after its end a session is kept for people to look at.
+	// keepEnded is how long after its end a session is kept for display.
 	keepEnded   = 30 * 24 * time.Hour
 	rememberFor = 2 * time.Second
 	remembered  = 4096
@@ -54,7 +54,7 @@ type Config struct {
 	Recorder *event.Recorder
 	Tokens   *auth.Tokens
 	Users    *user.Users
-	// Allow refuses who may not log in from where they are; nil for nobody.
+	// Allow refuses users who may not log in from their address; nil refuses no one.
 	Allow func(ctx context.Context, id auth.Identity, address string) error
 	// Idle is for how long a session may go unused; 0 for 12 h.
 	Idle time.Duration
@@ -83,18 +83,17 @@ func New(cfg Config) *Sessions {
 	return &Sessions{cfg: cfg, found: expirable.NewLRU[string, auth.Identity](remembered, nil, rememberFor)}
 }
 
-// From is where somebody logs in from.
+// From is the origin of a login.
 type From struct{ Address, UserAgent string }
 
-// wrong is what everybody hears whose login is not good, whatever is wrong with
-// it.
+// wrong is the error of every failed login, whatever its cause.
 func wrong(what string) error {
 	return fault.New(fault.Unauthenticated, "the login is refused: %s", what).
 		WithFix("on the hub's own machine, `deckhand open` makes a link that logs in")
 }
 
-// ByToken logs in with a user's API token. The session has the token's scope
-// and ends with it. It answers the cookie's value.
+// ByToken logs in with a user's API token. The session has the token's scope and ends
+// with it. It returns the cookie's value.
 func (s *Sessions) ByToken(ctx context.Context, token string, from From) (string, db.GetSessionRow, error) {
 	return s.login(ctx, from, "", func() (draft, error) {
 		id, err := s.cfg.Tokens.Lookup(ctx, token)
@@ -109,9 +108,9 @@ func (s *Sessions) ByToken(ctx context.Context, token string, from From) (string
 	})
 }
 
-// ByPassword logs in with a name and a password. Who is not there, has no
-// password or is disabled hears the same, after as long, as who gives a wrong
-// one.
+// ByPassword logs in with a name and a password. A user who does not exist, has no
+// password or is disabled gets the same error, after the same time, as one with a wrong
+// password.
 func (s *Sessions) ByPassword(ctx context.Context, organisation, name, password string, from From) (string, db.GetSessionRow, error) {
 	if organisation == "" {
 		organisation = DefaultOrganisation
@@ -144,9 +143,8 @@ func (s *Sessions) ByCode(ctx context.Context, code string, from From) (string, 
 	})
 }
 
-// ByProvider logs in somebody whom the organisation's identity provider vouches
-// for. sid is what that calls their login there; empty where it does not say. It
-// returns the cookie's value.
+// ByProvider logs in a user whom the organisation's identity provider vouches for. sid is
+// the provider's id of the login; empty if there is none. It returns the cookie's value.
 func (s *Sessions) ByProvider(ctx context.Context, u db.User, sid string, from From) (string, error) {
 	secret, _, err := s.create(ctx, draft{method: "oidc", org: u.OrgID, user: u.ID, name: u.Name, sid: sid, scope: auth.Scope{}.Encode()}, from)
 	return secret, err
@@ -203,9 +201,9 @@ func (s *Sessions) create(ctx context.Context, d draft, from From) (string, db.G
 	return secret, row, err
 }
 
-// Refused puts a login on record that failed: with the organisation where that is
-// known, and else with the operators' own. method is how it was tried, and name
-// who tried it, as far as is known.
+// Refused audits a failed login: in its organisation if that is known, and in the
+// operators' own otherwise. method is how it was tried, and name who tried it, as far as
+// is known.
 func (s *Sessions) Refused(ctx context.Context, orgID, method, why, name string, from From) error {
 	if orgID == "" {
 		orgID = auth.Operators
@@ -241,7 +239,7 @@ func (s *Sessions) refusedPassword(ctx context.Context, organisation, name strin
 	return s.Refused(ctx, org.ID, "password", "name or password is wrong", name, from)
 }
 
-// Identify returns whose session a cookie's value is of.
+// Identify returns the owner of the session with a cookie's value.
 func (s *Sessions) Identify(ctx context.Context, secret string) (auth.Identity, error) {
 	hash := ident.Hash(secret)
 	if id, ok := s.found.Get(string(hash)); ok {
@@ -272,7 +270,7 @@ func (s *Sessions) Identify(ctx context.Context, secret string) (auth.Identity, 
 	return id, nil
 }
 
-// Forget has every session looked up again: somebody's rights have changed.
+// Forget empties the cache of sessions: a user's rights have changed.
 func (s *Sessions) Forget() { s.found.Purge() }
 
 // Get returns a session.
@@ -284,8 +282,8 @@ func (s *Sessions) Get(ctx context.Context, orgID, id string) (db.GetSessionRow,
 	return row, err
 }
 
-// List returns a page of a user's sessions that stand, newest first, and the next
-// page's token.
+// List returns a page of a user's active sessions, newest first, and the next page's
+// token.
 func (s *Sessions) List(ctx context.Context, orgID, userID, page string, size int32) ([]db.ListSessionsRow, string, error) {
 	p := db.ListSessionsParams{OrgID: orgID, UserID: userID, Idle: s.cfg.Idle, MaxRows: size + 1}
 	if page != "" {

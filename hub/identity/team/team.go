@@ -1,6 +1,6 @@
-// Package team is groups of users. Whoever is in a team has at least its role:
-// a user may what the highest of their own role and those of their teams may
-// (effective_role in the database).
+// Package team manages groups of users. Teams is its service. A member of a team has at
+// least its role: a user's effective role is the highest of their own and those of their
+// teams (effective_role in the database).
 package team
 
 import (
@@ -58,7 +58,7 @@ func (t *Teams) List(ctx context.Context, orgID, page string, size int32) ([]db.
 	return rows, next, nil
 }
 
-// Create makes a team of nobody.
+// Create creates an empty team.
 func (t *Teams) Create(ctx context.Context, orgID, name, role string, by event.Actor) (string, error) {
 	id := ident.New("team")
 	return id, t.change(ctx, audit.Entry{
@@ -126,7 +126,7 @@ func (t *Teams) Remove(ctx context.Context, orgID, id, userID string, by event.A
 	})
 }
 
-// change makes one, and puts it on record where it changed something.
+// change changes one, with an audit entry if it changed anything.
 func (t *Teams) change(ctx context.Context, e audit.Entry, fn func(tx *event.Tx) (bool, error)) error {
 	e.ObjectKind = "team"
 	return t.users.Guarded(ctx, e.OrgID, func(tx *event.Tx) error {

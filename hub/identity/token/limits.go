@@ -12,11 +12,11 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Limits are how long people's tokens may be used, whatever they say themselves.
-// hub/identity/auth holds them to it. A worker's token, and one that a hub keeps in its data
-// folder, has none.
+// Limits are how long people's tokens may be used, whatever the tokens' own expiry.
+// Package hub/identity/auth enforces them. A worker's token, and one that a hub keeps in
+// its data folder, has no limits.
 type Limits struct {
-	// MaxTTL is the age at which a token ends; 0 for none.
+	// MaxTTL is the age at which a token expires; 0 for none.
 	MaxTTL time.Duration
 	// LoginWithin is how often people of the identity provider have to log in there;
 	// 0 for auth.LoginWithin.

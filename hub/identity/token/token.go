@@ -1,5 +1,6 @@
-// Package token keeps API tokens: makes, lists and revokes them. Who may use one
-// is hub/identity/auth's. The hub keeps the hash of a token only.
+// Package token creates, lists and revokes API tokens. Service does so for an
+// organisation; package hub/identity/auth checks tokens. The hub stores only the hash of
+// a token.
 package token
 
 import (
@@ -33,7 +34,7 @@ type Draft struct {
 	OrgID string
 	Kind  auth.Kind
 	Name  string
-	// UserID is whose it is; empty for a worker's.
+	// UserID is its owner; empty for a worker's.
 	UserID string
 	Scope  auth.Scope
 	// TTL is 0 for one that does not expire.
@@ -41,7 +42,7 @@ type Draft struct {
 	By  event.Actor
 }
 
-// Create makes a token, and answers its id and the token itself.
+// Create creates a token, and returns its id and the token itself.
 func (s *Service) Create(ctx context.Context, d Draft) (id, secret string, err error) {
 	if err := d.Scope.Check(); err != nil {
 		return "", "", err
@@ -124,7 +125,7 @@ func (s *Service) Revoke(ctx context.Context, orgID, userID, ref string, by even
 	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
 		row, err := tx.RevokeToken(ctx, db.RevokeTokenParams{OrgID: orgID, ID: id})
 		if store.IsNotFound(err) {
-			return nil // somebody else just did
+			return nil // another call just did
 		}
 		if err != nil {
 			return fmt.Errorf("revoke token %s: %w", id, err)

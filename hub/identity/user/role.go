@@ -16,9 +16,9 @@ const (
 	rememberedRoles = 4096
 )
 
-// Role returns what somebody may just now, read with q where it is not in memory:
-// the highest of their own role and their teams', "" when they are disabled. Of
-// somebody who is no user it is unless, which is what was said of them.
+// Role returns the current role of a user, read with q if it is not cached: the highest
+// of their own role and their teams', "" if they are disabled. For a name that is not a
+// user, it returns unless.
 func (u *Users) Role(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error) {
 	key := orgID + "/" + name
 	if role, ok := u.roles.Get(key); ok {

@@ -1,6 +1,6 @@
-// Package user is the people of an organisation: their names, roles and
-// passwords. A password is kept as bcrypt's hash of it, and looked at for as
-// long, with the same answer, whether or not there is such a user.
+// Package user manages the users of an organisation: their names, roles and passwords.
+// Users is its service. A password is stored as a bcrypt hash. Checking one takes as
+// long, and fails in the same way, whether or not the user exists.
 package user
 
 import (
@@ -27,8 +27,8 @@ const (
 	// minPassword is in characters; maxPassword is in bytes, and bcrypt's.
 	minPassword = 12
 	maxPassword = 72
-	// nobody's password is compared where there is no user: the hash, at
-	// passwordCost, of a password that was thrown away.
+	// nobody is the hash that a password is compared with if the user does not exist: the
+	// hash, at passwordCost, of a random password that was discarded.
 	nobody = "$2a$12$.XvX5fpxMEVa9lA405CIG.ocQBqKT6xWNWl/TcVCGDW1LArnKPAuW"
 )
 
@@ -36,18 +36,17 @@ const (
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
-	// Changed, if set, is called when somebody's rights have changed.
+	// Changed, if set, is called when a user's rights have changed.
 	Changed func()
 }
 
 // Users keeps people.
 type Users struct {
 	cfg Config
-	// hashing bounds how many passwords are looked at at once: each keeps a
-	// processor busy.
+	// hashing limits how many passwords are hashed at once: each occupies a processor.
 	hashing chan struct{}
-	// guesses are turns of each account, so that whoever tries one all the time
-	// takes one processor at most, and leaves it to others in between.
+	// guesses queues the hashes of each account, so that repeated attempts on one account
+	// occupy one processor at most, and yield it to others in between.
 	guesses *fair.Lanes
 	// roles are those of the last moment, by organisation and name.
 	roles *expirable.LRU[string, string]
@@ -88,8 +87,7 @@ func (u *Users) List(ctx context.Context, orgID, after string, limit int32) ([]d
 	return u.cfg.Store.ListUsers(ctx, db.ListUsersParams{OrgID: orgID, AfterName: after, MaxRows: limit})
 }
 
-// Create makes a user, who cannot log in before they have a token or a
-// password.
+// Create creates a user, who cannot log in before they have a token or a password.
 func (u *Users) Create(ctx context.Context, orgID, name, role string, by event.Actor) (string, error) {
 	id := ident.New("user")
 	err := u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -107,18 +105,17 @@ func (u *Users) Create(ctx context.Context, orgID, name, role string, by event.A
 	return id, err
 }
 
-// Federation is what an identity provider says of somebody.
+// Federation is what an identity provider reports about a person.
 type Federation struct {
 	OrgID, Issuer, Subject, Name, Role string
 }
 
-// provider is who makes and changes users as an identity provider says.
+// provider is the actor of changes that come from an identity provider.
 var provider = event.Actor{Kind: "hub", ID: "oidc"}
 
-// Federated returns the user whom an identity provider vouches for, made where
-// there is none yet, and with the role that the provider gives. Who is here
-// under that name already, and is not the provider's, is nobody of the
-// provider's.
+// Federated returns the user that an identity provider vouches for. It creates the user
+// if there is none yet, and sets the role that the provider reports. An existing user of
+// that name who does not come from the provider is not linked: the login is refused.
 func (u *Users) Federated(ctx context.Context, f Federation) (db.User, error) {
 	find := func() (db.User, error) {
 		return u.cfg.Store.UserOfOIDC(ctx, db.UserOfOIDCParams{OrgID: f.OrgID, OidcIssuer: f.Issuer, OidcSubject: f.Subject})
@@ -205,8 +202,8 @@ func (u *Users) Update(ctx context.Context, orgID, id string, c Change, by event
 	})
 }
 
-// Guarded runs a change of people's rights, one of an organisation at a time. It
-// is refused where nobody would be left who is an administrator.
+// Guarded runs a change of users' rights, one at a time in an organisation. It is refused
+// if no administrator would be left.
 func (u *Users) Guarded(ctx context.Context, orgID string, fn func(tx *event.Tx) error) error {
 	err := u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		if err := tx.LockPeople(ctx, orgID); err != nil {
@@ -226,8 +223,8 @@ func (u *Users) Guarded(ctx context.Context, orgID string, fn func(tx *event.Tx)
 	return err
 }
 
-// hash waits for a processor to look at a password with. An account's own wait
-// for each other first; account is empty for a login, which is counted by address.
+// hash waits for a processor to hash a password with. The hashes of one account wait for
+// each other first; account is empty for a login, which is counted by address.
 func (u *Users) hash(ctx context.Context, account string, fn func() error) error {
 	if account != "" {
 		done, err := u.guesses.Take(ctx, account)
@@ -249,7 +246,7 @@ func (u *Users) hash(ctx context.Context, account string, fn func() error) error
 // before.
 type PasswordChange struct {
 	OrgID, UserID, Password string
-	// Keep is the session that goes on; empty for none.
+	// Keep is the session that stays; empty for none.
 	Keep string
 	// RevokeTokens ends the user's API tokens, too.
 	RevokeTokens bool
@@ -294,8 +291,8 @@ func (u *Users) SetPassword(ctx context.Context, c PasswordChange) error {
 	})
 }
 
-// CheckPassword refuses whoever does not know a user's password; where there is
-// none, everybody does.
+// CheckPassword returns an error unless the password is the user's. It fails for a user
+// without a password.
 func (u *Users) CheckPassword(ctx context.Context, orgID, userID, password string) error {
 	row, err := u.Get(ctx, orgID, userID)
 	if err != nil || row.User.PasswordHash == "" {

@@ -24,7 +24,7 @@ type reserve struct {
 	poor *balance
 }
 
-// settle is what came of a call.
+// settle is the settlement of a call.
 type settle struct {
 	id   string
 	cost Cost
@@ -32,15 +32,15 @@ type settle struct {
 	near []balance
 }
 
-// balance is an account as it stands while a batch is reckoned.
+// balance is the current state of an account while a batch is processed.
 type balance struct {
 	key
 
 	spent, reserved int64
-	// limit is the one that held last, and warned the one that was warned of;
-	// negative for none.
+	// limit is the latest limit, and warned the one that a warning was sent for; negative
+	// for none.
 	limit, warned int64
-	// isSet says that people have set a limit, which is set.
+	// isSet reports that people have set a limit, which is set.
 	isSet bool
 	set   int64
 }
@@ -156,8 +156,8 @@ func orNone(limit *int64) int64 {
 	return *limit
 }
 
-// reckon sets the worst case aside in all accounts, or in none: then it answers
-// the first that has too little left.
+// reckon reserves the worst case in all accounts, or in none: then it returns the first
+// account that has too little left.
 func (r *reserve) reckon(balances map[key]*balance) *balance {
 	var poor *balance
 	for _, a := range r.accounts {

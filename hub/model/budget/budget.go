@@ -1,24 +1,23 @@
-// Package budget keeps spending under its limits by reservation. Before a call
-// of a model its worst case is set aside in every account that it draws on:
-// the task's and those of the tasks above it, its lineage's, its user's and its
-// organisation's, by day, by month and for all time. All of it or none. When
-// the call is over the true cost takes its place.
+// Package budget keeps spending under its limits by reservation. Ledger reserves the
+// worst case of a model call in every account that it draws on: those of the task and the
+// tasks above it, its lineage, its user and its organisation, by day, by month and for
+// all time. It reserves in all of them or in none. When the call is over, Settle replaces
+// the reservation by the true cost.
 //
-// An organisation's changes go one after the other, on the row of its account
-// for all time, so that no number of calls at once passes a limit. A hub sends
-// those that wait together in one transaction, which is what makes them many a
-// second.
+// An organisation's changes are applied one after the other, on the row of its account
+// for all time, so that concurrent calls never exceed a limit. A hub sends the waiting
+// changes together in one transaction, which allows many a second.
 //
-// How the cost is known (the basis of a call):
+// The basis of a call says how its cost is known:
 //
-//	reserved   the call is under way
-//	reported   the provider said what it used
-//	bounded    the answer broke off, or said nothing of its use: what is known of
+//	reserved   the call is in progress
+//	reported   the provider reported what it used
+//	bounded    the response broke off, or did not report its use: what is known of
 //	           it, and for the rest the most that it can have been
-//	unsent     the provider never had it, or refused it: nothing
-//	lost       the caller died: all that was set aside
+//	unsent     the provider never received it, or refused it: nothing
+//	lost       the caller died: the whole reservation
 //
-// When the hub dies with calls in progress, the sweeper finds them lost once the
+// When the hub dies with calls in progress, the sweeper settles them as lost once the
 // longest time that a call may take is over. Until then they count as spent.
 package budget
 
@@ -41,7 +40,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// Scope says what an account is of.
+// Scope is the kind of object that an account belongs to.
 type Scope string
 
 // The scopes.
@@ -52,7 +51,7 @@ const (
 	Organisation Scope = "organisation"
 )
 
-// Every says how often an account begins anew.
+// Every is the period of an account.
 type Every string
 
 // The periods, in UTC.
@@ -77,7 +76,7 @@ func (e Every) Of(t time.Time) string {
 // dollar is in micros.
 const dollar = 1_000_000
 
-// Where nobody has set another limit.
+// The limits that apply if no other was set.
 const (
 	DefaultDay   = 50 * dollar
 	DefaultMonth = 500 * dollar
@@ -130,7 +129,7 @@ func New(cfg Config) *Ledger {
 	return &Ledger{cfg: cfg, waiting: map[string][]*change{}}
 }
 
-// Wait answers when nothing is being stored any more.
+// Wait returns when all changes are stored.
 func (l *Ledger) Wait() { l.work.Wait() }
 
 // Call is one call that is about to be made.
@@ -165,8 +164,7 @@ func (l *Ledger) Reserve(ctx context.Context, call Call) (*Reservation, error) {
 	return r, nil
 }
 
-// account names one that a call draws on, and the limit that it has where
-// nobody has set one; negative for none.
+// account names one that a call draws on, and its default limit; negative for none.
 type account struct {
 	key
 
@@ -215,7 +213,7 @@ func (l *Ledger) accounts(ctx context.Context, t db.Task) ([]account, error) {
 // dollars shows micros as people read them.
 func dollars(micros int64) string { return fmt.Sprintf("%.2f USD", float64(micros)/dollar) }
 
-// refused says which account has too little left.
+// refused returns the error that names the account with too little left.
 func refused(b balance, worst int64) error {
 	whose := string(b.scope) + " " + b.object
 	set := fmt.Sprintf("deckhand budget set %s %s USD", b.scope, b.object)
@@ -238,18 +236,18 @@ func refused(b balance, worst int64) error {
 		WithCode(fault.BudgetLimit).WithFix("raise it (%s), then resume the task", set).WithObject(b.object)
 }
 
-// Cost is what came of a call.
+// Cost is the settled cost of a call.
 type Cost struct {
 	Basis  Basis
 	Usage  price.Usage
 	Micros int64
 }
 
-// settleTime bounds a settlement and what it tells.
+// settleTime limits a settlement and the notifications that it sends.
 const settleTime = 30 * time.Second
 
-// Settle puts the true cost of a call instead of what was set aside. It
-// does not end with ctx. When it fails the reservation stands, and is found lost.
+// Settle replaces a call's reservation by its true cost. It does not end with ctx. If it
+// fails, the reservation stays, and is settled as lost.
 func (l *Ledger) Settle(ctx context.Context, r *Reservation, cost Cost) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
@@ -260,7 +258,7 @@ func (l *Ledger) Settle(ctx context.Context, r *Reservation, cost Cost) error {
 	return l.warn(ctx, r, c.settle.near)
 }
 
-// warn tells of accounts that came near their limit.
+// warn sends notifications about accounts that came near their limit.
 func (l *Ledger) warn(ctx context.Context, r *Reservation, near []balance) error {
 	if len(near) == 0 {
 		return nil
@@ -278,7 +276,7 @@ func (l *Ledger) warn(ctx context.Context, r *Reservation, near []balance) error
 	})
 }
 
-// release undoes a reservation that nobody waits for any more.
+// release undoes a reservation whose caller has gone.
 func (l *Ledger) release(r *Reservation) {
 	if err := l.Settle(context.Background(), r, Cost{Basis: Unsent}); err != nil {
 		l.cfg.Log.Warn("cannot give a reservation back", "call_id", r.ID, "error", err)
@@ -287,7 +285,7 @@ func (l *Ledger) release(r *Reservation) {
 
 const sweepBatch = 200
 
-// Sweep settles calls that were lost and answers how many.
+// Sweep settles calls that were lost and returns how many.
 func (l *Ledger) Sweep(ctx context.Context) (int, error) {
 	rows, err := l.cfg.Store.LostModelCalls(ctx, sweepBatch)
 	if err != nil {

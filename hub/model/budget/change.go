@@ -22,8 +22,8 @@ const (
 	applyTime   = 20 * time.Second
 )
 
-// change has a change stored together with those of the same organisation that
-// wait at the same moment. What came of it is in the change.
+// change stores a change together with those of the same organisation that wait at the
+// same moment. The result is in the change.
 func (l *Ledger) change(ctx context.Context, orgID string, c *change) error {
 	c.done = make(chan struct{})
 	l.mu.Lock()

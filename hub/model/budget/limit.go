@@ -20,7 +20,7 @@ type Name struct {
 	Every    Every
 }
 
-// Budget is a limit, and what of it is spent in the period that is now.
+// Budget is a limit, and how much of it is spent in the current period.
 type Budget struct {
 	Name
 
@@ -31,7 +31,7 @@ type Budget struct {
 	SetBy string
 }
 
-// byDefault is the limit where nobody has set one. A task's own is in its
+// byDefault returns the limit that applies if none was set. A task's own is in its
 // persona, and a lineage has that of its first task: both have the task's id.
 func (l *Ledger) byDefault(ctx context.Context, orgID string, n Name) (int64, error) {
 	switch n.Scope {
@@ -129,8 +129,8 @@ func (l *Ledger) List(ctx context.Context, orgID, page string, size int32) ([]Bu
 	return out, next, nil
 }
 
-// Set sets a limit: micro-dollars, or a negative one for none. nil gives it its
-// default back. It holds from the next call on.
+// Set sets a limit: micro-dollars, or a negative one for none. nil restores the default.
+// It applies from the next call on.
 func (l *Ledger) Set(ctx context.Context, orgID string, n Name, limit *int64, by event.Actor) (Budget, error) {
 	before, err := l.Get(ctx, orgID, n)
 	if err != nil {

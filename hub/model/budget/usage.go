@@ -12,11 +12,11 @@ import (
 type Report struct {
 	Rows  []db.UsageReportRow
 	Total db.UsageReportRow
-	// Forecast is of the month that is now.
+	// Forecast is for the current month.
 	Forecast Forecast
 }
 
-// Asked says what a report is of.
+// Asked selects what a report covers.
 type Asked struct {
 	OrgID string
 	// By is agent, user, model, task, day or month.
@@ -75,7 +75,7 @@ func (l *Ledger) Report(ctx context.Context, a Asked) (Report, error) {
 	return out, nil
 }
 
-// Forecast says what a month is going to cost when it goes on as in the last week.
+// Forecast estimates the cost of a month from that of the last week.
 type Forecast struct {
 	// Month is for example 2026-11, in UTC.
 	Month string
@@ -99,8 +99,8 @@ func forecastFrom(now time.Time) time.Time {
 	return month
 }
 
-// forecast goes on with the mean of the last whole days since calls began, of
-// seven at most; with none, with what this day is at so far.
+// forecast extrapolates the mean of the last whole days since calls began, of seven at
+// most; without a whole day, the cost of this day so far.
 func forecast(now time.Time, perDay map[string]int64, limit int64) Forecast {
 	now = now.UTC()
 	out := Forecast{Month: Month.Of(now), Limit: limit}

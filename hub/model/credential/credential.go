@@ -1,7 +1,8 @@
-// Package credential is how an organisation reaches its model providers: a base
-// URL and a key that is sealed at rest, tested with the provider before it is
-// stored, and gone when it is disconnected. A key leaves this package towards
-// the relay only. Losing the keyset file loses the keys: connect them again.
+// Package credential stores how an organisation reaches its model providers: a base URL
+// and a key that is encrypted at rest, tested with the provider before it is stored, and
+// deleted when the provider is disconnected. Credentials is its service. A key leaves
+// this package only towards the relay. If the keyset is lost, the keys are lost: connect
+// the providers again.
 package credential
 
 import (
@@ -42,7 +43,7 @@ type Config struct {
 	Preset map[string]Access
 	// Admit, if set, is called after a commit that may let a task start.
 	Admit func(orgID string)
-	// Guard says where an organisation's servers may be.
+	// Guard limits the networks in which an organisation's servers may be.
 	Guard dialguard.Guard
 }
 
@@ -55,7 +56,7 @@ type Access struct {
 	// ConnectedAt names the key or token that Refuse is about, by when it came;
 	// zero for a preset.
 	ConnectedAt time.Time
-	// Login says that Key is a token of a login.
+	// Login reports that Key is a token of a login.
 	Login bool
 }
 
@@ -89,7 +90,7 @@ type Connection struct {
 	Key     config.Secret
 	// Login is what to connect with instead of a key, or nil.
 	Login *Login
-	// ExpiresAt is when the key ends, where that is known.
+	// ExpiresAt is when the key expires, if that is known.
 	ExpiresAt *time.Time
 	By        event.Actor
 }
@@ -237,7 +238,7 @@ func (c *Credentials) test(ctx context.Context, a Access) error {
 	defer res.Body.Close()
 	switch {
 	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden,
-		a.Provider.Format == provider.Gemini && res.StatusCode == http.StatusBadRequest: // so it answers a wrong key
+		a.Provider.Format == provider.Gemini && res.StatusCode == http.StatusBadRequest: // Gemini's status for a wrong key
 		return fault.New(fault.Precondition, "%s refuses the key (HTTP %d)", a.Provider.Name, res.StatusCode).
 			WithCode(fault.CredentialInvalid).WithFix("give a key that is valid")
 	case res.StatusCode == http.StatusNotFound:
@@ -252,8 +253,8 @@ func (c *Credentials) test(ctx context.Context, a Access) error {
 	return nil
 }
 
-// refusedAddress says that an address is in a network that is none of an
-// organisation's business.
+// refusedAddress returns the error for an address in a network that organisations may not
+// use.
 func refusedAddress(field string, err error) *fault.Error {
 	var of *net.OpError
 	if errors.As(err, &of) {
@@ -302,7 +303,7 @@ func (c *Credentials) Engine(ctx context.Context, orgID string) (websearch.Engin
 		WithFix("deckhand provider connect NAME, with one of %s", strings.Join(provider.Engines(), ", "))
 }
 
-// NotConnected is the refusal of a provider that nobody has connected.
+// NotConnected returns the refusal for a provider that is not connected.
 func NotConnected(name string) *fault.Error {
 	return fault.New(fault.Precondition, "provider %s is not connected", name).
 		WithCode(fault.NoCredentials).WithFix("deckhand provider connect %s", name)
@@ -320,8 +321,8 @@ func (c *Credentials) Access(ctx context.Context, orgID, name string) (Access, e
 	return c.Open(ctx, orgID, name, &row)
 }
 
-// Open is Access of a stored credential; nil where there is none. The token of a
-// login is renewed where that is due.
+// Open returns the access of a stored credential; nil if there is none. The token of a
+// login is renewed when that is due.
 func (c *Credentials) Open(ctx context.Context, orgID, name string, row *db.Credential) (Access, error) {
 	p, ok := provider.Of(name)
 	switch preset, has := c.cfg.Preset[name]; {
@@ -401,7 +402,7 @@ func (c *Credentials) Usable(ctx context.Context, q *db.Queries, orgID, name str
 // Use is an organisation's use of a credential.
 type Use struct{ OrgID, Provider string }
 
-// Disconnected returns those that are connected no more, in one look.
+// Disconnected returns those that are no longer connected, in one query.
 func (c *Credentials) Disconnected(ctx context.Context, uses []Use) ([]Use, error) {
 	var params db.ConnectedProvidersParams
 	for _, u := range uses {

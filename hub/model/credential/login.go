@@ -37,7 +37,7 @@ type Login struct {
 // that is shorter.
 const early = 5 * time.Minute
 
-// unsaid is how long a token is taken to live whose server does not say.
+// unsaid is the assumed lifetime of a token whose server does not state one.
 const unsaid = time.Hour
 
 // tokens is what is sealed of a login.
@@ -63,7 +63,7 @@ func (t tokens) values() []string {
 func (t tokens) config(redirect string) *oauth2.Config {
 	return &oauth2.Config{
 		ClientID: t.ClientID, ClientSecret: t.ClientSecret, RedirectURL: redirect,
-		// Said, or the library would send a code twice to find out.
+		// Set explicitly, or the library would send a code twice to find out.
 		Endpoint: oauth2.Endpoint{TokenURL: t.TokenURL, AuthStyle: oauth2.AuthStyleInParams},
 	}
 }
@@ -127,14 +127,14 @@ func (c *Credentials) login(ctx context.Context, p provider.Provider, in Login) 
 	return t, expires, nil
 }
 
-// tokenContext has the token endpoint asked with what connects elsewhere, which
-// follows no redirect: it would take secrets there.
+// tokenContext returns a context in which the token endpoint is called with the client
+// for providers. It follows no redirect, which would send secrets elsewhere.
 func (c *Credentials) tokenContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, oauth2.HTTPClient, c.client)
 }
 
-// tokenFault says why there is no token. What the server wrote besides its code
-// is not repeated: it may quote what it was sent, which is sent.
+// tokenFault returns the error for a missing token. The server's text besides its code is
+// left out: it may quote the secrets that were sent.
 func tokenFault(name string, err error, sent ...string) *fault.Error {
 	var said *oauth2.RetrieveError
 	if errors.Is(err, dialguard.ErrRefused) {
@@ -187,8 +187,8 @@ func due(row *db.Credential) bool {
 	return !row.ExpiresAt.After(time.Now().Add(before))
 }
 
-// current returns a login's token, and renews it before where that is due. Where
-// that cannot be done for now, the one that there is serves until its end.
+// current returns a login's token, and renews it first when that is due. If renewing
+// fails temporarily, the existing token is used until it expires.
 func (c *Credentials) current(ctx context.Context, row *db.Credential) (*db.Credential, config.Secret, error) {
 	if due(row) {
 		name := row.Provider
@@ -201,15 +201,15 @@ func (c *Credentials) current(ctx context.Context, row *db.Credential) (*db.Cred
 		}
 	}
 	if !row.Login {
-		return row, "", nil // a key has taken its place meanwhile
+		return row, "", nil // a key has replaced it by now
 	}
 	t, err := c.openLogin(row.Sealed, row.OrgID, row.Provider, row.BaseUrl)
 	return row, config.Secret(t.Access), err
 }
 
-// renew renews a login's token unless somebody else just has: the row is locked
-// meanwhile, so that of all hubs one does. Once begun it is not broken off with
-// the call that wanted it, since a refresh token may serve only once.
+// renew refreshes a login's token unless another hub already did. A row lock ensures that
+// only one hub refreshes it. Once begun it is not cancelled with the call that needed it,
+// since a refresh token may work only once.
 func (c *Credentials) renew(ctx context.Context, orgID, name string) (*db.Credential, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
@@ -257,8 +257,8 @@ func (c *Credentials) renew(ctx context.Context, orgID, name string) (*db.Creden
 	return &row, err
 }
 
-// endLogin notes that the provider refuses a login, and forgets its refresh
-// token, which is of no use any more.
+// endLogin records that the provider refuses a login, and deletes its refresh token,
+// which is useless from then on.
 func (c *Credentials) endLogin(ctx context.Context, tx *event.Tx, row *db.Credential, t tokens, why *fault.Error) error {
 	t.Refresh = ""
 	sealed, err := c.sealLogin(t, row.OrgID, row.Provider, row.BaseUrl)

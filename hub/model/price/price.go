@@ -1,4 +1,6 @@
-// Package price says what model calls cost.
+// Package price computes what model calls cost. A Table has the Model prices of the
+// release and of the operator; a model without a price is reported as not found and
+// cannot be called.
 package price
 
 import (
@@ -16,13 +18,13 @@ type Model struct {
 // lists.
 type Table map[string]Model
 
-// Shipped is the table that comes with this release. Where a provider prices
-// long prompts higher, the higher price stands: a budget must hold for both.
+// Shipped returns the table that comes with this release. If a provider charges more for
+// long prompts, the table has the higher price: a budget must suffice for both.
 func Shipped() Table {
 	sonnet := Model{Input: 3, Output: 15, CacheRead: 0.30, CacheWrite: 3.75}
 	opus := Model{Input: 15, Output: 75, CacheRead: 1.50, CacheWrite: 18.75}
 	return Table{
-		// A scripted replay calls nobody.
+		// A scripted replay calls no provider.
 		"script/scripted":             {},
 		"anthropic/claude-opus-4-5":   {Input: 5, Output: 25, CacheRead: 0.50, CacheWrite: 6.25},
 		"anthropic/claude-opus-4-1":   opus,
@@ -72,8 +74,8 @@ type Usage struct {
 	Input, Output, CacheRead, CacheWrite int64
 }
 
-// Of returns a model's price. A dated name such as claude-sonnet-4-5-20250929
-// has the price of the name without its date.
+// Of returns a model's price. A dated name such as claude-sonnet-4-5-20250929 has the
+// price of the name without its date.
 func (t Table) Of(name, model string) (Model, bool) {
 	if m, ok := t[name+"/"+model]; ok {
 		return m, true

@@ -1,10 +1,10 @@
-// Package websearch asks the search engines that an organisation has connected:
-// SearXNG, Brave, Exa and SerpAPI. A key goes from here to the engine inside of
-// TLS, through whatever connects: see hub/tool's web_search, which connects by a
-// node's way out.
+// Package websearch queries the web search engines that an organisation has connected:
+// SearXNG, Brave, Exa and SerpAPI. Engine is one of them. The key is sent to the engine
+// inside of TLS, over the connection that the caller provides: hub/tool's web_search
+// connects through a node.
 //
-// An answer is bounded, and what is in it is text of strangers: markup and
-// characters that cannot be seen are taken out.
+// Responses are limited in size and untrusted: markup and invisible characters are
+// removed. Errors never contain the key.
 package websearch
 
 import (
@@ -48,7 +48,7 @@ type Query struct {
 type Result struct {
 	// Title, and URL, which begins with http:// or https://.
 	Title, URL string
-	// Text is what the engine quotes of it; empty where it quotes nothing.
+	// Text is the engine's excerpt; empty if it has none.
 	Text string
 	// Date is when it was published, as the engine writes it; mostly empty.
 	Date string
@@ -63,7 +63,7 @@ const (
 	quoted = 500
 )
 
-// hit is a result in any engine's own words.
+// hit is a result in the format of any of the engines.
 type hit struct {
 	Title       string   `json:"title"`
 	URL         string   `json:"url"`
@@ -84,7 +84,7 @@ type found struct {
 	Web     struct {
 		Results []hit `json:"results"`
 	} `json:"web"`
-	// Error is SerpAPI's, which it answers for no results, too.
+	// Error is SerpAPI's error, which it also sends for no results.
 	Error string `json:"error"`
 }
 
@@ -101,7 +101,7 @@ func Search(ctx context.Context, client *http.Client, e Engine, q Query) ([]Resu
 		if e := fault.As(err); e != nil {
 			return nil, e // of whatever connects
 		}
-		// The error of net/http has the whole address in it, and so perhaps the key.
+		// The error of net/http contains the whole URL, and so perhaps the key.
 		var at *url.Error
 		if errors.As(err, &at) {
 			err = at.Err
@@ -166,13 +166,14 @@ func (e Engine) request(ctx context.Context, q Query) (*http.Request, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, method, e.BaseURL+at, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("its address cannot be read") // and may have the key in it
+		return nil, errors.New("its address cannot be read") // it may contain the key
 	}
 	req.Header = header
 	return req, nil
 }
 
-// refused is an engine's error. Its words may repeat the key: they are left out.
+// refused returns the error for an engine's refusal. The engine's text may repeat the
+// key, so it is left out.
 func (e Engine) refused(status int) error {
 	name := e.Provider.Name
 	switch {

@@ -1,13 +1,13 @@
-// Package audit is the record of who changed what: people's moves of tasks,
-// checkpoints, holds and kills, answers in the inbox, changes of workspaces,
-// agents, nodes, their locks and commands, drains of nodes and workers. Each
-// entry is stored in the transaction of the change it tells of, with secrets
-// masked, and the database refuses to change or delete one. A Sealer puts them into
-// a chain with signed heads (internal/auditlog).
+// Package audit records who changed what: people's changes of tasks, checkpoints, holds
+// and kills, decisions in the inbox, changes of workspaces, agents, nodes, their locks
+// and commands, drains of nodes and workers. Append stores an Entry in the transaction of
+// the change, with secrets masked; if that fails, so does the change. The database
+// refuses to change or delete an entry. A Sealer adds entries to a chain with signed
+// heads (internal/auditlog).
 //
-// What workers and the hub do to a task in its ordinary course is not written
-// here but in the task's events, which are append-only too: an entry of its own
-// for each would double what a run writes.
+// What workers and the hub do to a task in normal operation is recorded in the task's
+// events only, which are append-only too: an additional entry for each would double what
+// a run writes.
 package audit
 
 import (
@@ -29,7 +29,7 @@ type Entry struct {
 	Action string
 	// ObjectKind and ObjectID name what was changed: task, node, agent, hold.
 	ObjectKind, ObjectID string
-	// Before and After are what changed of it.
+	// Before and After are the values before and after the change.
 	Before, After map[string]any
 	Reason        string
 }
@@ -80,7 +80,7 @@ func encode(m map[string]any) (json.RawMessage, error) {
 // Filter picks entries; empty fields pick all.
 type Filter struct {
 	ObjectID, ActorID, Action, Severity string
-	// Before is the id of the entry below which to go on; 0 begins anew.
+	// Before is the id of the entry below which to continue; 0 starts at the newest.
 	Before int64
 	Max    int32
 }

@@ -20,9 +20,9 @@ const (
 	exportEntries = 2000
 )
 
-// Export writes an organisation's entries behind a position, as far as they are
-// sealed, in the form of internal/auditlog. after has to be 0 or the position of
-// a head; the nearest one below it is taken.
+// Export writes an organisation's entries after a position, as far as they are sealed, in
+// the format of internal/auditlog. after is 0 or the position of a head; otherwise the
+// nearest head below it is used.
 func Export(ctx context.Context, s *store.Store, key ed25519.PrivateKey, orgID string, after int64, to io.Writer) error {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok {
@@ -65,7 +65,7 @@ type export struct {
 	hash                      auditlog.Hash
 }
 
-// line writes a line; the first error is the writer's, and Flush answers it.
+// line writes a line; an error is kept by the writer, and Flush returns it.
 func (x *export) line(line []byte) {
 	_, _ = x.out.Write(line)
 	_ = x.out.WriteByte('\n')
@@ -87,7 +87,7 @@ func (x *export) heads(ctx context.Context, until int64) error {
 				return fmt.Errorf("read entries: %w", err)
 			}
 			if len(rows) == 0 {
-				break // Verify says which are missing
+				break // Verify reports the missing ones
 			}
 			for _, row := range rows {
 				line, err := entry(row.Position, row.AuditEntry).Line()

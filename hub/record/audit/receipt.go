@@ -23,8 +23,8 @@ type eventLine struct {
 	Payload   json.RawMessage `json:"payload"`
 }
 
-// Receipt returns what a task's run was made of, as far as the database has it;
-// what its jail is, and what it may reach, the caller adds. It is not signed yet.
+// Receipt returns the receipt of a task's run, as far as the database has it; the caller
+// adds the jail's specification and egress. It is not signed yet.
 func Receipt(ctx context.Context, s *store.Store, row db.GetTaskRow) (auditlog.Receipt, error) {
 	t := row.Task
 	r := auditlog.Receipt{

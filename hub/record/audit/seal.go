@@ -30,12 +30,11 @@ const (
 type Secrets interface {
 	// LoadSecret returns a secret's value; fault.NotFound when there is none.
 	LoadSecret(ctx context.Context, name string) ([]byte, error)
-	// CreateSecret stores a value unless the name is taken, and answers what is
-	// stored afterwards.
+	// CreateSecret stores a value unless the name is taken, and returns the stored value.
 	CreateSecret(ctx context.Context, name string, value []byte) ([]byte, error)
 }
 
-// OpenKey returns the installation's key, which is made when there is none.
+// OpenKey returns the installation's key, which is created if there is none.
 func OpenKey(ctx context.Context, s Secrets) (ed25519.PrivateKey, error) {
 	seed, err := s.LoadSecret(ctx, KeyName)
 	if fault.Is(err, fault.NotFound) {
@@ -53,7 +52,7 @@ func OpenKey(ctx context.Context, s Secrets) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// SealerConfig says what a Sealer works with.
+// SealerConfig holds the dependencies of a Sealer.
 type SealerConfig struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -66,9 +65,9 @@ type SealerConfig struct {
 	Log   hclog.Logger
 }
 
-// Sealer puts entries into their organisations' chains, and signs them. The
-// leader runs it; two at once are kept apart by the numbers of the heads, which
-// one of them only can take.
+// Sealer adds entries to their organisations' chains, and signs them. The leader runs it;
+// two at once cannot conflict, because only one of them can store a head with the next
+// number.
 type Sealer struct {
 	lifecycle.Runner
 
@@ -104,7 +103,7 @@ func (s *Sealer) Start(ctx context.Context) error {
 	})
 }
 
-// Seal seals all there is, and answers how many entries those were.
+// Seal seals all pending entries, and returns how many those were.
 func (s *Sealer) Seal(ctx context.Context) (int, error) {
 	orgs, err := s.cfg.Store.UnsealedOrganisations(ctx)
 	if err != nil {

@@ -2,7 +2,7 @@ package audit
 
 import "strings"
 
-// How much an entry matters. High ones are told to destinations.
+// The severity of an entry. High ones are sent to destinations.
 const (
 	Low    = "low"
 	Medium = "medium"

@@ -1,9 +1,9 @@
-// Package event is the append-only history of tasks: numbered per task from 1
-// without gaps, written in the transaction that changes the state, and watched
-// in commit order.
+// Package event is the append-only history of tasks: events are numbered per task from 1
+// without gaps, and written in the transaction that changes the state. Recorder appends
+// them, and Watcher reads them in commit order.
 //
-// PostgreSQL holds the events; the bus only hints that there is something to
-// read, so losing it costs a watcher at most the poll interval.
+// PostgreSQL stores the events; the bus only hints that there is something to read, so
+// losing it delays a watcher by at most the poll interval.
 package event
 
 import (
@@ -41,15 +41,15 @@ type Draft struct {
 	Payload map[string]any
 }
 
-// RecorderConfig says what a Recorder works with.
+// RecorderConfig holds the dependencies of a Recorder.
 type RecorderConfig struct {
 	Store  *store.Store
 	Redact *redact.Redactor
 	// Notify is called after a commit for every task that got events. None of
 	// these may block.
 	Notify func(orgID, taskID string)
-	// Stored, if set, is told after the commit of each batch of events of one
-	// task, as they were given and not masked: it may count them.
+	// OnStored, if set, is called after the commit of each batch of events of one task,
+	// with the events as passed and not masked, to count them.
 	OnStored func(drafts []Draft)
 	// Ended is called after the commit that brought a task to a final state.
 	Ended func(t db.Task)
@@ -88,9 +88,9 @@ type Tx struct {
 	after    []func()
 }
 
-// Tx runs fn in one transaction. When it is committed, watchers are told and
-// the functions given to AfterCommit run, in order. Where fn returns an Outside,
-// it is called again.
+// Tx runs fn in one transaction. After the commit, watchers are notified and the
+// functions passed to AfterCommit run, in order. If fn returns an Outside, it is called
+// again.
 func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
 	return r.TxLocked(ctx, func(*db.Queries) error { return nil }, fn)
 }
@@ -124,8 +124,8 @@ func (o *Outside) Error() string {
 	return "something must be done first that cannot be done within the transaction"
 }
 
-// Keep returns what is kept under a key, and makes it the first time. It outlasts
-// the transaction where that begins again; see Outside.
+// Keep returns the value that is kept under a key, and creates it the first time. It
+// survives the restart of a transaction; see Outside.
 func Keep[V any](tx *Tx, key any, made func() V) V {
 	if v, ok := tx.kept[key].(V); ok {
 		return v
@@ -169,15 +169,13 @@ func (r *Recorder) once(ctx context.Context, kept map[any]any, lock func(ahead *
 	return nil
 }
 
-// Ended says that the transaction brings a task to a final state.
+// Ended records that the transaction brings a task to a final state.
 func (tx *Tx) Ended(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Ended(t) }) }
 
-// Parked says that the transaction lets a task begin to wait for a person, or
-// end to.
+// Parked records that in the transaction a task begins or ends to wait for a person.
 func (tx *Tx) Parked(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Parked(t) }) }
 
-// Family says that the transaction moves a task, which may have others above or
-// below it.
+// Family records that the transaction moves a task, which may have a parent or subtasks.
 func (tx *Tx) Family(t db.Task) {
 	if t.ParentID != nil || t.Subtasks > 0 {
 		tx.AfterCommit(func() { tx.recorder.cfg.Family(t) })
@@ -207,9 +205,9 @@ type LeaseRef struct {
 	Batch int64
 }
 
-// AppendLeased numbers and stores events of a leased task in one round trip. It
-// answers the last number, 0 for a batch that was stored before, and held false
-// when the lease has ended.
+// AppendLeased numbers and stores events of a leased task in one round trip. It returns
+// the last number, 0 for a batch that was stored before, and held false if the lease has
+// ended.
 func (r *Recorder) AppendLeased(ctx context.Context, h LeaseRef, drafts ...Draft) (seq int64, held bool, err error) {
 	types, payloads, err := r.encode(h.OrgID, h.TaskID, drafts)
 	if err != nil {
@@ -231,9 +229,9 @@ func (r *Recorder) AppendLeased(ctx context.Context, h LeaseRef, drafts ...Draft
 	return seq, true, nil
 }
 
-// AppendWith has a statement of its own store events together with what they tell of:
-// store is given their types and their payloads as masked JSON, and watchers are
-// told when it answers no error.
+// AppendWith stores events with a statement of the caller, together with the change that
+// they describe: store gets their types and their payloads as masked JSON, and watchers
+// are notified if it returns no error.
 func (r *Recorder) AppendWith(orgID, taskID string, store func(types, payloads []string) error, drafts ...Draft) error {
 	types, payloads, err := r.encode(orgID, taskID, drafts)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Prune deletes the events of at most limit tasks that ended longer ago than
-// keep, each task's whole history in one transaction, and answers how many tasks
-// there were. Where the last of them was is kept, so that a watch can tell that
-// it has missed something.
+// Prune deletes the events of at most limit tasks that ended longer ago than keep, each
+// task's whole history in one transaction, and returns how many tasks there were. The
+// position of the last event is kept, so that a watch can detect that it has missed
+// something.
 func Prune(ctx context.Context, s *store.Store, keep time.Duration, limit int32) (int32, error) {
 	rows, err := s.PrunableTasks(ctx, db.PrunableTasksParams{OlderThan: keep, MaxRows: limit})
 	if err != nil {

@@ -45,13 +45,13 @@ func (c Cursor) String() string {
 
 func (c Cursor) before(d Cursor) bool { return c.xid < d.xid || (c.xid == d.xid && c.id < d.id) }
 
-// Hints tells that there may be something to read.
+// Hints signals that there may be something to read.
 type Hints interface {
 	SubscribeEvents(orgID string, fn func(taskID string)) (stop func(), err error)
 	SubscribeThinking(orgID, taskID string, fn func(piece []byte)) (stop func(), err error)
 }
 
-// WatcherConfig says what a Watcher works with.
+// WatcherConfig holds the dependencies of a Watcher.
 type WatcherConfig struct {
 	Store *store.Store
 	Hints Hints
@@ -59,11 +59,11 @@ type WatcherConfig struct {
 	Poll time.Duration
 	// Heartbeat is how long nothing may be sent.
 	Heartbeat time.Duration
-	// SlowAfter is how long a caller may take to make room for one item; 0 for
-	// 10 s. One that takes longer is told to come back: see Run.
+	// SlowAfter is how long a caller may block on one item; 0 for 10 s. The watch of a
+	// slower caller ends: see Run.
 	SlowAfter time.Duration
-	// Sent, if set, is told of each event that was sent to whom follows, and how
-	// long after it was written.
+	// OnSent, if set, is called for each event that was sent to a follower, with the time
+	// since it was written.
 	OnSent func(lag time.Duration)
 }
 
@@ -71,7 +71,7 @@ type WatcherConfig struct {
 type Watcher struct {
 	cfg  WatcherConfig
 	open atomic.Int64
-	// reads are of what comes after a cursor.
+	// reads are queries for what follows a cursor.
 	reads coalesce.Group[string, []*Stored]
 }
 
@@ -94,7 +94,7 @@ type Watch struct {
 	OrgID string
 	// TaskIDs are the tasks to watch; none for the whole organisation.
 	TaskIDs []string
-	// Types are of the events to send; none for all.
+	// Types are the types of events to send; none for all.
 	Types []string
 	// Detailed are tasks of which events of every type are sent, and thinking
 	// too where the whole organisation is watched.
@@ -123,8 +123,8 @@ type Stored struct {
 	made any
 }
 
-// Once returns what make makes of the event, which is made once for all who
-// share it.
+// Once returns the result of make for the event, which is called once for all watches
+// that share it.
 func (s *Stored) Once(make func() any) any {
 	s.once.Do(func() { s.made = make() })
 	return s.made
@@ -143,16 +143,15 @@ const (
 	minGap = 10 * time.Millisecond
 )
 
-// Run sends what is stored after the cursor, then, when following, what is
-// live, in commit order, with no gap and no repeat. It ends when all watched
-// tasks have ended, when send fails, or with ctx.
+// Run sends what is stored after the cursor, then, when following, what is live, in
+// commit order, with no gap and no repeat. It ends when all watched tasks have ended,
+// when send fails, or with ctx.
 //
-// send is called by one goroutine; a slow one slows only this watch, since each
-// reads the database for itself, together with those who stand at the same place,
-// and holds one batch. It does hold memory and a
-// connection for that, so a caller that takes longer than SlowAfter for one item
-// ends with fault.WatchSlow, and goes on from its cursor when it likes. A cursor
-// from before what retention has deleted ends with fault.CursorExpired.
+// send is called by one goroutine; a slow one slows only this watch, since each watch
+// reads the database itself, sharing the query with those at the same position, and keeps
+// one batch. It uses memory and a connection meanwhile, so a caller that takes longer
+// than SlowAfter for one item gets fault.WatchSlow, and may continue from its cursor
+// later. A cursor from before what retention has deleted ends with fault.CursorExpired.
 func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error {
 	w.open.Add(1)
 	defer w.open.Add(-1)
@@ -270,7 +269,7 @@ func (w *Watcher) timed(q Watch, send func(Item) error) (timed func(Item) error,
 	}, func() { watchdog.Stop() }
 }
 
-// slow is what a watch is told whose caller did not read for so long.
+// slow returns the error for a watch whose caller did not read for so long.
 func slow(took time.Duration) error {
 	return fault.New(fault.Aborted, "the watch read nothing for %s, and holds memory of the hub for what it does not read",
 		took.Round(time.Second)).
@@ -356,8 +355,8 @@ func stored[R db.EventsAfterRow | db.TaskEventsAfterRow](rows []R) []*Stored {
 	return out
 }
 
-// Now returns the cursor after all that can be read now. Transactions that still
-// run come after it, also those that began before others that have ended.
+// Now returns the cursor after everything that can be read now. Transactions that are
+// still running come after it, including those that began before others that have ended.
 func (w *Watcher) Now(ctx context.Context) (Cursor, error) {
 	horizon, err := w.cfg.Store.EventHorizon(ctx)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package metrics counts what a hub does, for Prometheus. Almost all of it is
-// read off events that were committed, so that a count tells of what is on
-// record and of nothing else; what stands in the database is asked for when it
-// is scraped. Every hub answers the same for the latter: take the maximum over
-// hubs, and sum only what this process did.
+// Package metrics exports what a hub does to Prometheus. Metrics counts almost everything
+// from events that were committed, so that a count covers only what is stored; the state
+// of the database is queried when it is scraped. Every hub exports the same values for
+// the latter: take the maximum over hubs, and sum only the counters of processes. If a
+// query fails, its values are missing from the scrape.
 //
-// No label holds what somebody may choose freely: states, outcomes, tools of
+// No label has a value that users choose freely: labels are states, outcomes, tools of
 // the registry, and "other".
 package metrics
 
@@ -21,9 +21,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 )
 
-// Config says what Metrics are told by.
+// Config holds the dependencies of Metrics.
 type Config struct {
-	// Registry is where all of them are registered.
+	// Registry registers all metrics.
 	Registry prometheus.Registerer
 	// Tools are the registry's: any other name counts as "other".
 	Tools []string
@@ -31,7 +31,7 @@ type Config struct {
 	States, Open []string
 	// InboxKinds are the kinds of inbox items.
 	InboxKinds []string
-	// Queries read what stands in the database.
+	// Queries read the state of the database.
 	Queries *db.Queries
 	// Pool returns how the pool of connections does.
 	Pool func() *pgxpool.Stat
@@ -139,8 +139,8 @@ func (m *Metrics) Notice(kind, state string) { m.notices.WithLabelValues(kind, s
 // Webhook counts an answer to a sender.
 func (m *Metrics) Webhook(status int) { m.webhooks.WithLabelValues(strconv.Itoa(status)).Inc() }
 
-// Events counts what was stored of one task. It is told after the commit, and
-// only adds.
+// Events counts the stored events of one task. It is called after the commit, and only
+// adds.
 func (m *Metrics) Events(drafts []event.Draft) {
 	m.events.Add(float64(len(drafts)))
 	for _, d := range drafts {
@@ -229,7 +229,7 @@ func (m *Metrics) Link(connected bool) {
 	m.linkChanges.WithLabelValues(to).Inc()
 }
 
-// Forwarded counts a call that another hub had a part in.
+// Forwarded counts a call that another hub forwarded, or that was forwarded to one.
 func (m *Metrics) Forwarded(direction string, err error) {
 	outcome := "ok"
 	if err != nil {

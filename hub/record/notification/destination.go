@@ -27,7 +27,7 @@ import (
 const (
 	stateEnabled  = "enabled"
 	stateDisabled = "disabled"
-	// maxDestinations is of an organisation.
+	// maxDestinations is how many destinations an organisation may have.
 	maxDestinations = 50
 	leastKey        = 16
 	madeKey         = 32
@@ -37,7 +37,7 @@ const (
 type Draft struct {
 	OrgID, Name string
 	Spec        *deckhandv1.DestinationSpec
-	// Secret is empty for a webhook's that is made here, and for none.
+	// Secret is empty for a webhook, whose secret is created here, and for none.
 	Secret   string
 	Disabled bool
 	By       event.Actor
@@ -56,7 +56,7 @@ func kindOf(spec *deckhandv1.DestinationSpec) string {
 	return kindNATS
 }
 
-// Create stores a destination, and answers the secret of a webhook.
+// Create stores a destination, and returns the secret of a webhook.
 func (s *Service) Create(ctx context.Context, d Draft) (row db.Destination, secret string, err error) {
 	if err := check(d.Spec); err != nil {
 		return row, "", err
@@ -132,7 +132,7 @@ func (s *Service) seal(orgID, id string, secret sealed) (data []byte, hint strin
 	return data, hint, err
 }
 
-// check says what is wrong with a spec.
+// check returns what is wrong with a spec.
 func check(spec *deckhandv1.DestinationSpec) error {
 	if _, err := chosen(spec); err != nil {
 		return err
@@ -176,7 +176,7 @@ func checkEmail(m *deckhandv1.EmailDestination) error {
 	return nil
 }
 
-// checkSecret says what is wrong with a secret.
+// checkSecret returns what is wrong with a secret.
 func checkSecret(spec *deckhandv1.DestinationSpec, secret string) error {
 	if strings.ContainsFunc(secret, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return fault.New(fault.Invalid, "secret holds line ends or characters that none has").WithFix("copy it again, whole and alone")
@@ -271,8 +271,8 @@ func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1
 	})
 }
 
-// Rotate gives a webhook another secret, and answers it. For as long as keep
-// says messages are signed with the one before too.
+// Rotate replaces a webhook's secret, and returns the new one. For keep, messages are
+// signed with the previous one too.
 func (s *Service) Rotate(ctx context.Context, orgID, id string, keep time.Duration, by event.Actor) (secret string, err error) {
 	err = s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
 		if row.Kind != kindWebhook {
@@ -298,8 +298,7 @@ func (s *Service) Rotate(ctx context.Context, orgID, id string, keep time.Durati
 	return secret, err
 }
 
-// Enable has a destination told of what happens from now on, and sends what was
-// pending.
+// Enable starts to send notifications to a destination, including those that are pending.
 func (s *Service) Enable(ctx context.Context, orgID, id string, by event.Actor) error {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
 		if row.State == stateEnabled {
@@ -313,7 +312,7 @@ func (s *Service) Enable(ctx context.Context, orgID, id string, by event.Actor) 
 	})
 }
 
-// Disable has a destination told of nothing; what is pending stays.
+// Disable stops sending notifications to a destination; pending ones are kept.
 func (s *Service) Disable(ctx context.Context, orgID, id, reason string, by event.Actor) error {
 	why := "disabled by " + by.ID
 	if reason = oneLine(s.cfg.Redact.Org(orgID).String(reason), maxSummary); reason != "" {
@@ -443,8 +442,8 @@ func (s *Service) Notices(ctx context.Context, orgID string, f Filter) ([]db.Lis
 	return rows, store.PageToken(last.CreatedAt, last.ID), nil
 }
 
-// Redrive has dead notices sent again: one, or, with an empty id, all of a
-// destination. It answers how many.
+// Redrive sends dead notifications again: one, or, with an empty id, all of a
+// destination. It returns how many.
 func (s *Service) Redrive(ctx context.Context, orgID, id, destinationID string, by event.Actor) (n int64, err error) {
 	if id != "" {
 		row, err := s.Notice(ctx, orgID, id)

@@ -11,11 +11,11 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/literal"
 )
 
-// CloudEvent is what is told, in the JSON of CloudEvents 1.0 (structured mode,
-// github.com/cloudevents/spec, json-format.md).
+// CloudEvent is the message that is sent, in the JSON of CloudEvents 1.0 (structured
+// mode, github.com/cloudevents/spec, json-format.md).
 type CloudEvent struct {
 	SpecVersion string `json:"specversion"`
-	// ID is the same however often and to whomever it is told.
+	// ID is the same for every attempt and every destination.
 	ID     string `json:"id"`
 	Source string `json:"source"`
 	Type   string `json:"type"`
@@ -23,12 +23,12 @@ type CloudEvent struct {
 	Subject         string    `json:"subject,omitempty"`
 	Time            time.Time `json:"time"`
 	DataContentType string    `json:"datacontenttype"`
-	// CorrelationID is an extension: what belongs to one task has the same.
+	// CorrelationID is an extension: all events of one task have the same.
 	CorrelationID string `json:"correlationid,omitempty"`
 	Data          Data   `json:"data"`
 }
 
-// Data is what an event says.
+// Data is the content of an event.
 type Data struct {
 	// Summary is one line for people. It quotes what agents and strangers wrote.
 	Summary string `json:"summary"`
@@ -47,7 +47,7 @@ type Data struct {
 	RetryCount  *int32 `json:"retry_count,omitempty"`
 	// Details is the event's payload; see docs/events.md.
 	Details map[string]any `json:"details,omitempty"`
-	// Truncated says that the payload was too large to be sent.
+	// Truncated reports that the payload was too large to be sent.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
@@ -68,7 +68,7 @@ const maxBody = 512 << 10
 
 func source(orgID string) string { return "/organisations/" + orgID }
 
-// tell returns an event of a task as it is told under a type.
+// tell returns the message for an event of a task under a type.
 func tell(orgID, kind string, row db.EventsToTellRow, payload map[string]any) CloudEvent {
 	e := CloudEvent{
 		SpecVersion: "1.0", ID: fmt.Sprintf("%s.%d", row.TaskID, row.Seq), Source: source(orgID), Type: kind, Subject: row.TaskID,

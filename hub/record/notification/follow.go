@@ -12,8 +12,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
-// followBatch is how many events are looked at at once; those that are told are
-// held in memory.
+// followBatch is how many events are read at once; those that are sent are held in
+// memory.
 const followBatch = 500
 
 // Follower reads on in the histories of tasks. The leader runs it; a
@@ -61,7 +61,7 @@ func (s *Service) Follow(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// errMoved says that a destination is not where it was.
+// errMoved reports that a destination's position has changed.
 var errMoved = errors.New("another hub was here, or the destination was disabled")
 
 // follow reads all there is for one.
@@ -70,7 +70,7 @@ func (s *Service) follow(ctx context.Context, row db.Destination) error {
 	if err != nil {
 		return err
 	}
-	// An empty list would be told as none at all.
+	// An empty list would mean no restriction.
 	types := append(d.choice.sources(), "")
 	xid, id := row.AfterXid, row.AfterID
 	for ctx.Err() == nil {
@@ -121,7 +121,7 @@ func (s *Service) follow(ctx context.Context, row db.Destination) error {
 	return ctx.Err()
 }
 
-// each calls fn with what is told of each event.
+// each calls fn with the messages of each event.
 func (d *destination) each(events []db.EventsToTellRow, fn func(CloudEvent) error) error {
 	for _, row := range events {
 		if !row.Wanted || !d.about(row.AgentName) {
@@ -144,7 +144,7 @@ func (d *destination) collect(out *owed, events []db.EventsToTellRow) error {
 	return d.each(events, func(e CloudEvent) error { return out.add(d.ID, e) })
 }
 
-// publish sends events on NATS, and answers when its server has them.
+// publish sends events on NATS, and returns when its server has them.
 func (s *Service) publish(ctx context.Context, d *destination, events []db.EventsToTellRow) error {
 	some := false
 	err := d.each(events, func(e CloudEvent) error {

@@ -11,7 +11,7 @@ import (
 
 // This file says what can be told, and under which types.
 
-// Types that tell of no event of a task.
+// Types of events that belong to no task.
 const (
 	typeTest           = "deckhand.test"
 	TriggerTripped     = "trigger.tripped"
@@ -46,12 +46,12 @@ const (
 // stored are the types that a task's history has.
 var stored = eventkind.Names()
 
-// alias is a type under which an event is told besides its own.
+// alias is an additional type under which an event is sent.
 type alias struct {
 	name string
 	// from is the event's own type.
 	from string
-	// when, if set, is what its payload must say.
+	// when, if set, is the condition on its payload.
 	when func(payload map[string]any) bool
 }
 
@@ -79,7 +79,7 @@ var aliases = []alias{
 	{name: "audit.agent.action", from: toolDenied},
 }
 
-// elsewhere are told of other things than tasks.
+// elsewhere are the types of events that belong to no task.
 var elsewhere = []string{TriggerTripped, DeliveryFailed, AuditHigh}
 
 // groups are short for what people ask for.
@@ -103,10 +103,10 @@ var groups = map[string][]string{
 // Groups returns their names.
 func Groups() []string { return slices.Sorted(maps.Keys(groups)) }
 
-// people are the groups that are told where nobody says what.
+// people are the default groups for people.
 var people = []string{"approvals", "questions", "failures", "budgets", "escalations", "security"}
 
-// all are all types that are told.
+// all returns all types that are sent.
 func all() []string {
 	out := slices.Concat(stored, elsewhere)
 	for _, t := range aliases {
@@ -116,10 +116,10 @@ func all() []string {
 	return slices.Compact(out)
 }
 
-// choice is which types are told.
+// choice is the set of types that a destination gets.
 type choice map[string]bool
 
-// choose reads what a spec says. An element that chooses nothing is an error.
+// choose parses a spec's events. An element that matches no type is an error.
 func choose(patterns []string) (choice, error) {
 	out := choice{}
 	for _, p := range patterns {
@@ -160,7 +160,7 @@ func (c choice) sources() []string {
 	return slices.Compact(out)
 }
 
-// of returns under which types an event is told.
+// of returns the types under which an event is sent.
 func (c choice) of(own string, payload map[string]any) []string {
 	var out []string
 	if c[own] {

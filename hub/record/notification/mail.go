@@ -52,8 +52,8 @@ func (s *Service) mail(ctx context.Context, m *deckhandv1.EmailDestination, pass
 	options = append(options, mail.WithPort(port), mail.WithDialContextFunc(func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err == nil {
-			// The library gives each command a time of its own: all together have
-			// no more than the sending.
+			// The library gives each command its own timeout: all together get the time
+			// of the sending.
 			context.AfterFunc(sending, func() { _ = conn.Close() })
 		}
 		return conn, err

@@ -1,21 +1,22 @@
-// Package notification sends word of what happens to people and other systems: to
-// webhooks, to Slack, by mail, and on NATS.
+// Package notification sends notifications about events to people and other systems: to
+// webhooks, to Slack, by mail, and on NATS. Service stores destinations and sends to
+// them.
 //
-// What happens is in the histories of tasks already, so that whoever makes it
-// happen does nothing for it. The leader reads on from a destination's place in
-// the commit order, and stores the notices that are owed in the transaction that
-// moves the place: no event is left out, and one that is read twice is owed once.
-// What is about no task is owed by the transaction that makes it happen. Any hub
-// sends what is due:
+// The events of tasks are in their histories already, so the code that causes them needs
+// no extra step. The leader reads the histories from each destination's position in the
+// commit order, and stores the notifications to send in the transaction that advances the
+// position: no event is left out, and one that is read twice is stored once. For an event
+// that belongs to no task, the transaction that causes it stores the notification. Any
+// hub sends what is due:
 //
-//	pending --- the receiver took it ---> delivered
+//	pending --- the receiver accepted it ---> delivered
 //	pending --- it did not, for a day, or is gone ---> dead
 //	dead --- a person redrives it ---> pending
 //
-// Each is sent at least once, under an id that stays: a hub that dies between
-// sending and storing that it did has it sent again. There is no order; events
-// have times, and numbers within their task. NATS gets events as the leader reads
-// them, in order, and keeps nothing for those who do not listen.
+// Each is sent at least once, under an id that stays: if a hub dies after sending and
+// before storing that, it is sent again. There is no order; events have times, and
+// numbers within their task. NATS gets events as the leader reads them, in order, and
+// keeps nothing for those that are not subscribed.
 package notification
 
 import (
@@ -53,7 +54,7 @@ const (
 	defaultTimeout   = 15 * time.Second
 )
 
-// Bus is where events go on NATS.
+// Bus publishes events on NATS.
 type Bus interface {
 	// PublishLifecycle sends an event, and does not wait.
 	PublishLifecycle(orgID, kind string, data []byte) error
@@ -72,13 +73,14 @@ type Config struct {
 	Allow []netip.Prefix
 	// Resolver is nil for the system's.
 	Resolver *net.Resolver
-	// Sweep is how often is looked for what to tell and to send; 0 for 0.5 s.
+	// Sweep is the interval at which events and due notifications are looked for; 0 for
+	// 0.5 s.
 	Sweep time.Duration
 	// Timeout bounds one sending; 0 for 15 s.
 	Timeout time.Duration
 	// GiveUp is for how long a notice is tried; 0 for a day.
 	GiveUp time.Duration
-	// Retry says when a notice is sent again; the zero value for 10 s to an hour.
+	// Retry is when a notification is sent again; the zero value for 10 s to an hour.
 	Retry backoff.Policy
 	// Retention is how long notices are kept that are done with; 0 for 30 days.
 	Retention time.Duration
@@ -179,7 +181,7 @@ func chosen(spec *deckhandv1.DestinationSpec) (choice, error) {
 	return choose(patterns)
 }
 
-// about reports whether a destination is told of an agent.
+// about reports whether a destination gets the events of an agent.
 func (d *destination) about(agent string) bool { return len(d.agents) == 0 || d.agents[agent] }
 
 // secret returns a destination's secret as it was sealed.
@@ -261,11 +263,12 @@ type Event struct {
 	// Object is the id of what it is about.
 	Object, AgentID, AgentName string
 	Details                    map[string]any
-	// Once, if set, names what is told of once only, however often it happens.
+	// Once, if set, is the key of an event that is announced only once, however often it
+	// occurs.
 	Once string
 }
 
-// Announce has a happening told, if the transaction commits.
+// Announce stores the notifications of an event, if the transaction commits.
 func (s *Service) Announce(ctx context.Context, tx *event.Tx, h Event) error {
 	rows, err := tx.DestinationsOf(ctx, h.OrgID)
 	if err != nil {

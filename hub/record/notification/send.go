@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// slots is how many notices a hub sends at once, and each how many of them
-	// to the same destination: one that hangs keeps the others waiting for less.
+	// slots is how many notifications a hub sends at once, and each how many of them to
+	// the same destination: a destination that hangs delays the others less.
 	slots = 64
 	each  = 4
-	// maxAnswer and maxError bound what is read of an answer and kept of it.
+	// maxAnswer and maxError limit what is read of a response and stored of it.
 	maxAnswer = 4 << 10
 	maxError  = 300
 	// longestWait bounds what a receiver may ask for.
@@ -86,10 +86,10 @@ func (s *Service) Start(ctx context.Context) error {
 	})
 }
 
-// lease is how long a notice may be taken without word of it.
+// lease is how long a notification may be claimed without a result.
 func (s *Service) lease() time.Duration { return 4 * s.cfg.Timeout }
 
-// claim takes notices that are due, and answers how many.
+// claim claims notifications that are due, and returns how many.
 func (s *Service) claim(ctx context.Context, most int, take func(db.ClaimNoticesRow)) (int, error) {
 	if most <= 0 {
 		return 0, nil
@@ -131,7 +131,7 @@ type outcome struct {
 	err    error // nil when the receiver took it
 	// after is how long the receiver wants to be left alone.
 	after time.Duration
-	// gone says that it wants nothing ever again.
+	// gone reports that the receiver wants no more notifications.
 	gone bool
 }
 
@@ -236,7 +236,7 @@ func (s *Service) settle(ctx context.Context, d db.Destination, id string, attem
 	return nil
 }
 
-// Test sends a notice to a destination once, and answers its id.
+// Test sends a notification to a destination once, and returns its id.
 func (s *Service) Test(ctx context.Context, orgID, id string, by event.Actor) (string, error) {
 	row, err := s.Get(ctx, orgID, id)
 	if err != nil {
@@ -266,11 +266,11 @@ func (s *Service) Test(ctx context.Context, orgID, id string, by event.Actor) (s
 	if got.err != nil {
 		state = dead
 	}
-	// Also when the caller has gone meanwhile.
+	// Also if the caller has disconnected.
 	return notice, s.settle(context.WithoutCancel(ctx), row, notice, 1, got, state, 0, begun)
 }
 
-// answered makes an error of what a receiver said.
+// answered returns the error for a receiver's response.
 func answered(status int, text []byte) error {
 	if said := strings.TrimSpace(string(text)); said != "" {
 		return fmt.Errorf("it answered %d: %s", status, said)
@@ -278,7 +278,7 @@ func answered(status int, text []byte) error {
 	return fmt.Errorf("it answered %d", status)
 }
 
-// plainly takes what an error has of a URL out of it: that may be a secret.
+// plainly removes URLs from an error: they may be secret.
 func plainly(err error, secrets ...string) error {
 	text := err.Error()
 	for _, secret := range secrets {

@@ -27,8 +27,8 @@ const (
 	idleTime   = time.Minute
 )
 
-// client returns a client that connects where it may, follows no redirect, and
-// goes through no proxy.
+// client returns a client that connects only to permitted networks, follows no redirect,
+// and uses no proxy.
 func (s *Service) client() *http.Client {
 	return &http.Client{
 		Transport: s.guard.Transport(func(t *http.Transport) {
@@ -62,7 +62,7 @@ func (s *Service) post(ctx context.Context, target, contentType string, body []b
 	}
 	// Not read to its end: the connection is closed if there is more.
 	defer res.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // what there is of it
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // the part that was received
 	out := outcome{status: res.StatusCode}
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:

@@ -26,10 +26,10 @@ const (
 	workerPrefix  = "worker."
 )
 
-// Access is what a worker needs to hear its pool's wake-ups.
+// Access is what a worker needs to receive its pool's wake-ups.
 type Access struct {
-	// URL is empty when the server is heard in-process only: hand the worker
-	// the Server itself then (nats.InProcessServer).
+	// URL is empty if the server is only reachable in-process: pass the worker the Server
+	// itself then (nats.InProcessServer).
 	URL      string
 	Username string
 	// Password is a secret.
@@ -62,7 +62,7 @@ func token(what, name string) error {
 	return nil
 }
 
-// poolSubjects are all that a worker may publish to: to look at its pool's
+// poolSubjects are all subjects that a worker may publish to: to read its pool's
 // consumer, to pull from it, and to acknowledge.
 func poolSubjects(pool string) [3]string {
 	consumer := Stream + "." + consumerName(pool)

@@ -20,7 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
-// Config says which NATS server to use: the embedded one, or one by URL.
+// Config selects the NATS server: the embedded one, or one by URL.
 type Config struct {
 	// Server is the embedded server; the URLs are ignored when it is set.
 	Server *Server
@@ -31,8 +31,8 @@ type Config struct {
 	// EventsURL is the same server with the user of the events account; URL
 	// when empty.
 	EventsURL config.Secret `koanf:"nats-events-url"`
-	// WorkerURL is what workers are told: the same server with the user of
-	// workers. When empty it is URL without its user, never with it.
+	// WorkerURL is the URL that workers get: the same server with the user of workers. If
+	// empty, it is URL without its user, never with it.
 	WorkerURL config.Secret `koanf:"nats-worker-url"`
 	// Authority vouches for the servers of tls:// URLs, as PEM; empty for those
 	// that the system trusts.
@@ -44,7 +44,7 @@ type Config struct {
 	Log hclog.Logger
 }
 
-// Wakeup says that an attempt of a task may be claimed. As JSON it is
+// Wakeup reports that an attempt of a task may be claimed. As JSON it is
 // {"task_id":"…","attempt":1}.
 type Wakeup struct {
 	TaskID  string `json:"task_id"`
@@ -52,8 +52,8 @@ type Wakeup struct {
 }
 
 const (
-	// maxAge ends wake-ups that nobody took; the sweeper publishes again what
-	// still waits.
+	// maxAge is when unclaimed wake-ups expire; the sweeper publishes again for tasks
+	// that still wait.
 	maxAge = 15 * time.Minute
 	// ackWait is how long a worker has to claim what it pulled.
 	ackWait = 15 * time.Second
@@ -265,8 +265,8 @@ func (b *Bus) ensureConsumer(ctx context.Context, pool string) error {
 	return nil
 }
 
-// Publish wakes one worker of the pool ("" for the default one) and answers
-// when the server has the wake-up.
+// Publish wakes one worker of the pool ("" for the default one) and returns when the
+// server has the wake-up.
 func (b *Bus) Publish(ctx context.Context, pool string, w Wakeup) error {
 	if pool == "" {
 		pool = DefaultPool
@@ -292,8 +292,8 @@ func (b *Bus) Publish(ctx context.Context, pool string, w Wakeup) error {
 	return nil
 }
 
-// WorkerAccess returns how a worker hears its pool ("" for the default one),
-// whose consumer is made if it is absent.
+// WorkerAccess returns how a worker receives its pool's wake-ups ("" for the default
+// pool). It creates the pool's consumer if there is none.
 func (b *Bus) WorkerAccess(ctx context.Context, pool, workerID string) (Access, error) {
 	if pool == "" {
 		pool = DefaultPool

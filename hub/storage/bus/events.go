@@ -13,8 +13,8 @@ import (
 // flushTimeout bounds the wait for an unreachable server.
 const flushTimeout = 2 * time.Second
 
-// PublishEvent tells every hub that a task of an organisation has new events.
-// It does not wait: what it says is in the database already.
+// PublishEvent notifies every hub that a task of an organisation has new events. It does
+// not wait: the events are in the database already.
 func (b *Bus) PublishEvent(orgID, taskID string) error {
 	if err := tokens(orgID, taskID); err != nil {
 		return err
@@ -52,9 +52,9 @@ func (b *Bus) SubscribeThinking(orgID, taskID string, fn func(piece []byte)) (st
 	return b.subscribe(thinkingSubject(orgID, taskID), func(m *nats.Msg) { fn(m.Data) })
 }
 
-// PublishLifecycle sends an event of an organisation to those that listen in the
-// events account, and does not wait: see FlushEvents. The kind is a path of
-// words with dots between them.
+// PublishLifecycle sends an event of an organisation to the subscribers of the events
+// account, and does not wait: see FlushEvents. The kind is a path of words with dots
+// between them.
 func (b *Bus) PublishLifecycle(orgID, kind string, data []byte) error {
 	if err := token("organisation", orgID); err != nil {
 		return err
@@ -72,9 +72,9 @@ func (b *Bus) FlushEvents(ctx context.Context) error {
 	return wrap("publish events", b.events.FlushWithContext(ctx))
 }
 
-// subscribe returns once the server knows of the subscription, so that nothing
-// published afterwards, by anyone, is missed. While the server cannot be
-// reached the subscription stands all the same, and begins when it can.
+// subscribe returns once the server has the subscription, so that nothing published
+// afterwards is missed. If the server cannot be reached, the subscription begins when it
+// can.
 func (b *Bus) subscribe(subject string, handler nats.MsgHandler) (func(), error) {
 	sub, err := b.events.Subscribe(subject, handler)
 	if err != nil {

@@ -21,12 +21,12 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
-// ServerConfig says how the embedded server is reached.
+// ServerConfig configures the embedded server.
 type ServerConfig struct {
-	// Listen is a TCP address such as 127.0.0.1:4222 (port 0 for a free one);
-	// empty for none, where only this process reaches the server.
+	// Listen is a TCP address such as 127.0.0.1:4222 (port 0 for a free one); empty if
+	// only this process reaches the server.
 	Listen string
-	// Host is what workers are told to dial; empty for the host of Listen.
+	// Host is the host that workers dial; empty for the host of Listen.
 	Host string
 	// TLS, when set, is how the server speaks over TCP, and no other way. In the
 	// process itself it is not needed.
@@ -136,7 +136,7 @@ func (s *Server) storeDir() (string, error) {
 
 func (s *Server) serve(dir string) (*server.Server, error) {
 	if s.cfg.Listen != "" {
-		// The server itself would say no more than that it is not ready.
+		// The server itself would only report that it is not ready.
 		probe, err := net.Listen("tcp", net.JoinHostPort(s.host, strconv.Itoa(max(s.port, 0))))
 		if err != nil {
 			return nil, err

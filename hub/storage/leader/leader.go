@@ -1,24 +1,24 @@
-// Package leader runs on one hub what must run on one only: sweepers, expiry,
-// retention.
+// Package leader runs services on exactly one hub: sweepers, expiry, retention. Elector
+// is its type.
 //
-// The leader is who holds a PostgreSQL advisory lock, on a connection that
-// serves for nothing else. There is no lease and no clock to agree on: the lock
-// goes with its session, and the session with the leader.
+// The leader is the hub that holds a PostgreSQL advisory lock, on a connection that is
+// used for nothing else. There is no lease and no clock to agree on: the lock ends with
+// its session, and the session with the leader.
 //
 //	candidate --- lock taken ---> leader: services start
 //	leader --- connection lost, or silent for CheckTimeout ---> services stop --> candidate
-//	leader --- stopped ---> services stop, lock given back ---> (end)
+//	leader --- stopped ---> services stop, lock released ---> (end)
 //
-// What when the leader
-//   - is killed: its kernel closes the connection, and the next candidate has
-//     the lock at its next try, within Retry;
-//   - hangs, or its machine or network is gone: the server ends the session when
-//     nothing was heard on it for SessionTimeout, and frees the lock; the
+// What happens if the leader
+//   - is killed: its kernel closes the connection, and the next candidate gets
+//     the lock at its next attempt, within Retry;
+//   - hangs, or its machine or network fails: the server ends the session when
+//     nothing arrived on it for SessionTimeout, and releases the lock; the
 //     leader's own check fails within Check + CheckTimeout, which is less, so that
-//     its services have been told to stop before another's start.
+//     its services have been stopped before another's start.
 //
-// A service may still finish what it was doing then: every write of it is one
-// transaction that would be harmless if done twice.
+// A service may still finish what it was doing then: each of its writes is one
+// transaction that is harmless if repeated.
 package leader
 
 import (
@@ -47,16 +47,16 @@ const (
 	connectTimeout        = 5 * time.Second
 )
 
-// Config says where the lock is and how often to look.
+// Config says where the lock is and how often to check it.
 type Config struct {
 	// DatabaseURL names the database. A pooler before it must keep sessions
 	// apart.
 	DatabaseURL string
 	Log         hclog.Logger
-	// Check is how often the leader makes sure of its session, and a candidate
-	// tries to become one: 0 for 2 s. CheckTimeout bounds the answer: 0 for 3 s.
-	// SessionTimeout is when the server ends a session on which nothing was heard:
-	// 0 for 9 s; it must be more than the other two together.
+	// Check is the interval at which the leader checks its session, and a candidate tries
+	// to become leader: 0 for 2 s. CheckTimeout limits a check: 0 for 3 s. SessionTimeout
+	// is when the server ends a session on which nothing arrived: 0 for 9 s; it must be
+	// more than the other two together.
 	Check, CheckTimeout, SessionTimeout time.Duration
 }
 
@@ -102,7 +102,7 @@ func (e *Elector) Add(name string, s lifecycle.Service) {
 // Leading reports whether this process leads.
 func (e *Elector) Leading() bool { return e.leading.Load() }
 
-// Start begins to stand for election. It does not wait for the outcome.
+// Start starts the election. It does not wait for the outcome.
 func (e *Elector) Start(ctx context.Context) error { return e.Run(ctx, e.loop) }
 
 func (e *Elector) loop(ctx context.Context) error {
@@ -123,8 +123,8 @@ func (e *Elector) loop(ctx context.Context) error {
 	}
 }
 
-// term holds one connection: it tries for the lock until it has it, and leads
-// until the connection breaks. It answers an error of the connection.
+// term uses one connection: it tries to take the lock until it has it, and leads until
+// the connection breaks. It returns the connection's error.
 func (e *Elector) term(ctx context.Context) error {
 	pool, err := pgxpool.ParseConfig(e.cfg.DatabaseURL) // takes a pool's settings out of the URL
 	if err != nil {
@@ -166,7 +166,7 @@ func (e *Elector) ask(ctx context.Context, conn *pgx.Conn, into *bool, sql strin
 	return conn.QueryRow(ctx, sql, args...).Scan(into)
 }
 
-// lead runs the services until the session or ctx ends, or one of them does.
+// lead runs the services until the session or ctx ends, or one of them ends.
 func (e *Elector) lead(ctx context.Context, conn *pgx.Conn) error {
 	e.cfg.Log.Info("this hub leads")
 	e.leading.Store(true)

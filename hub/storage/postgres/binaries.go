@@ -28,7 +28,7 @@ func findBinaries(dir string, want int) (binaries, error) {
 	if dir != "" {
 		dirs = []string{dir}
 	} else {
-		// The error is of a malformed pattern only.
+		// The only error is a malformed pattern.
 		dirs, _ = filepath.Glob("/usr/lib/postgresql/*/bin")
 		if path, err := exec.LookPath("postgres"); err == nil {
 			if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -77,7 +77,7 @@ func majorOf(dir string) int {
 	return major
 }
 
-// clusterMajor returns the version that made a cluster, or 0 for none.
+// clusterMajor returns the version that created a cluster, or 0 for none.
 func clusterMajor(pgdata string) int {
 	text, err := os.ReadFile(filepath.Join(pgdata, "PG_VERSION"))
 	if err != nil {

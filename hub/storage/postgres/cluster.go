@@ -62,7 +62,7 @@ func (c *Cluster) initdb(ctx context.Context) error {
 	return nil
 }
 
-// writeSettings writes what every start sets anew.
+// writeSettings writes the settings, at every start.
 func (c *Cluster) writeSettings() error {
 	onOff := map[bool]string{true: "on", false: "off"}
 	settings := [][2]string{

@@ -87,7 +87,8 @@ func (o owner) writeFile(path, text string) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// mustReach says which folder on the way to path, if any, keeps the owner out.
+// mustReach returns an error that names the folder on the way to path, if any, that the
+// owner cannot enter.
 func (o owner) mustReach(path string) error {
 	if o.credential == nil {
 		return nil
@@ -118,9 +119,9 @@ func (o owner) mustReach(path string) error {
 	}
 }
 
-// makeSocketDir returns the folder of the cluster's socket: below the data
-// folder, or, where that path is too long for a socket, a short one that
-// follows from it, so that the next start looks in the same place.
+// makeSocketDir returns the folder of the cluster's socket: below the data folder, or, if
+// that path is too long for a socket, a short one that is derived from it, so that the
+// next start uses the same.
 func makeSocketDir(dataDir string, o owner) (string, error) {
 	dir := filepath.Join(dataDir, "run")
 	if len(dir) > maxSocketDir {
@@ -137,7 +138,7 @@ func makeSocketDir(dataDir string, o owner) (string, error) {
 	if err := o.makeDir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", fmt.Errorf("make the folder of PostgreSQL's socket: %w", err)
 	}
-	// In a folder that others may write to, somebody else could have made it.
+	// In a folder that others may write to, another user could have created it.
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return "", fmt.Errorf("make the folder of PostgreSQL's socket: %w", err)

@@ -1,11 +1,12 @@
-// Package postgres is the private PostgreSQL cluster of `deckhand up` and of
-// the tests: the machine's own PostgreSQL binaries on a folder of ours, heard
-// on a Unix socket only, where the kernel says who connects (peer
-// authentication), so that there is no password to keep.
+// Package postgres runs the private PostgreSQL cluster of `deckhand up` and of the tests.
+// Cluster uses the machine's own PostgreSQL binaries on its own folder. It listens on a
+// Unix socket only, where the kernel authenticates the user (peer authentication), so
+// that there is no password to store.
 //
-// The cluster is made on the first start. It survives the death of the process
-// that started it; the next start adopts it. Started by root, it runs as the
-// user postgres, since PostgreSQL refuses to run as root.
+// The cluster is created on the first start. It survives the death of the process that
+// started it; the next start adopts it. Started by root, it runs as the user postgres,
+// since PostgreSQL refuses to run as root. If the server does not start, Start returns
+// an error with the last lines of its output.
 package postgres
 
 import (
@@ -34,10 +35,10 @@ const Role = "deckhand"
 // superuser owns the cluster; only this package connects as it.
 const superuser = "postgres"
 
-// Config says where the cluster lives.
+// Config says where the cluster is stored.
 type Config struct {
-	// DataDir holds the cluster, its pid file, its log and its socket. It is
-	// made when absent. Whoever starts the cluster holds a lock on it.
+	// DataDir has the cluster, its pid file, its log and its socket. It is created if
+	// absent. The process that starts the cluster locks it.
 	DataDir string
 	// BinDir holds initdb and postgres. Empty: the newest that Debian's
 	// packages or PATH have, or the one of the cluster's own version.
@@ -96,8 +97,8 @@ func (c Config) Complete(context.Context) (*Cluster, error) {
 	return cluster, nil
 }
 
-// Start implements lifecycle.Service: it makes the cluster if there is none,
-// adopts or starts it, and answers when it takes connections.
+// Start implements lifecycle.Service: it creates the cluster if there is none, adopts or
+// starts it, and returns when it accepts connections.
 func (c *Cluster) Start(ctx context.Context) error {
 	if err := c.Prepare(ctx); err != nil {
 		return err
@@ -105,8 +106,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	return c.Process.Start(ctx)
 }
 
-// Prepare makes the cluster if there is none and writes its settings. Start
-// does it too.
+// Prepare creates the cluster if there is none and writes its settings. Start calls it.
 func (c *Cluster) Prepare(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(c.pgdata(), "PG_VERSION")); errors.Is(err, os.ErrNotExist) {
 		if err := c.initdb(ctx); err != nil {
@@ -163,7 +163,7 @@ func (c *Cluster) EnsureDatabase(ctx context.Context, name string) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
-	// duplicate_database; unique_violation when somebody else makes it now.
+	// duplicate_database; unique_violation if another process creates it now.
 	if err != nil && !hasState(err, "42P04", "23505") {
 		return fmt.Errorf("make database %s: %w", name, err)
 	}

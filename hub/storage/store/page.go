@@ -68,8 +68,8 @@ func ParseNumberToken(token string) (int32, error) {
 	return int32(n), nil
 }
 
-// StandingToken names a place in a list that has what stands before what is over, and
-// either by time and id: behind that row.
+// StandingToken returns the page token of a list that has active rows before those that
+// are over, and each by time and id: the position after that row.
 func StandingToken(standing bool, at time.Time, id string) string {
 	return PageToken(at, strconv.FormatBool(standing)+" "+id)
 }

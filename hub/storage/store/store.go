@@ -1,9 +1,9 @@
-// Package store is the hub's PostgreSQL: the one source of truth. Queries live
-// in queries/*.sql and are generated into db by sqlc; the schema and its
-// invariants live in migrations/*.sql.
+// Package store is the hub's PostgreSQL database: the one source of truth. Store runs
+// queries and transactions. Queries are in queries/*.sql and generated into db by sqlc;
+// the schema and its invariants are in migrations/*.sql.
 //
-// Losing the connection loses nothing: every change is one transaction, and
-// what was not committed did not happen.
+// Losing the connection loses nothing: every change is one transaction, and what was not
+// committed did not happen.
 package store
 
 import (
@@ -55,8 +55,8 @@ type Store struct {
 	schema int64
 }
 
-// maxConns is how many connections a hub opens at most, unless the URL says so
-// with pool_max_conns. Its transactions wait for the disk, not for a processor.
+// maxConns is how many connections a hub opens at most, unless the URL sets
+// pool_max_conns. Its transactions wait for the disk, not for a processor.
 const maxConns = 32
 
 // Open connects to the database at url and brings its schema up to date. Many
@@ -71,8 +71,8 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if !strings.Contains(url, "pool_max_conns") {
 		cfg.MaxConns = maxConns
 	}
-	// The hub's statements are short and always the same: planning them anew
-	// costs more than running them.
+	// The hub's statements are short and always the same: planning them each time costs
+	// more than running them.
 	for name, value := range map[string]string{"plan_cache_mode": "force_generic_plan", "jit": "off"} {
 		if cfg.ConnConfig.RuntimeParams[name] == "" {
 			cfg.ConnConfig.RuntimeParams[name] = value
@@ -105,8 +105,8 @@ func connectFault(cfg *pgx.ConnConfig, err error) error {
 		WithFix("check database-url and that PostgreSQL runs there").WithCause(err)
 }
 
-// Current reports whether the database answers and has the schema of this release,
-// or a later one's: releases beside each other share a database.
+// Current reports whether the database responds and has the schema of this release, or a
+// later one's: hubs of two releases may share a database during an update.
 func (s *Store) Current(ctx context.Context) error {
 	version, err := s.SchemaVersion(ctx)
 	if err != nil {
@@ -118,8 +118,8 @@ func (s *Store) Current(ctx context.Context) error {
 	return nil
 }
 
-// restoredAgain is how many events are looked at again for each destination
-// after a restore: order by id is not quite the order of commits.
+// restoredAgain is how many events are read again for each destination after a restore:
+// the order by id differs slightly from the order of commits.
 const restoredAgain = 10_000
 
 func (s *Store) migrate(ctx context.Context) error {
@@ -188,7 +188,7 @@ func Prefix(kind, ref string) string {
 		random = ref
 	}
 	if len(random) < minPrefix {
-		return "" // matches nothing but an empty id, of which there is none
+		return "" // matches only an empty id, which does not exist
 	}
 	return likeEscaper.Replace(kind+"_"+random) + "%"
 }
@@ -196,7 +196,7 @@ func Prefix(kind, ref string) string {
 // Match is a row of the Find queries.
 type Match struct {
 	ID string
-	// Exact says that the reference was the whole id or name.
+	// Exact reports that the reference was the whole id or name.
 	Exact bool
 }
 

@@ -17,12 +17,11 @@ func (s *Store) Tx(ctx context.Context, fn func(q *db.Queries) error) error {
 	return s.TxThen(ctx, func(q, _ *db.Queries) error { return fn(q) })
 }
 
-// TxThen is Tx with last besides, which takes statements that are sent together
-// with COMMIT. Their errors fail the transaction; their results are not seen.
+// TxThen is Tx with last in addition, which queues statements that are sent together with
+// COMMIT. Their errors fail the transaction; their results are discarded.
 //
-// A transaction of the hub is short, and most of its time is spent between hub
-// and database. So BEGIN travels with the first statement, and COMMIT with the
-// last ones.
+// A transaction of the hub is short, and most of its time is spent between hub and
+// database. So BEGIN is sent with the first statement, and COMMIT with the last ones.
 func (s *Store) TxThen(ctx context.Context, fn func(q, last *db.Queries) error) error {
 	return s.tx(ctx, nil, fn)
 }
@@ -57,8 +56,8 @@ func (s *Store) tx(ctx context.Context, ahead []statement, fn func(q, last *db.Q
 	return err
 }
 
-// pipeline sends statements on one connection, BEGIN and those that go ahead
-// with the first of them.
+// pipeline sends statements on one connection, with BEGIN and the queued ones before the
+// first of them.
 type pipeline struct {
 	conn  *pgxpool.Conn
 	ahead []statement
@@ -67,7 +66,7 @@ type pipeline struct {
 
 var _ db.DBTX = (*pipeline)(nil)
 
-// first sends BEGIN, what goes ahead and a statement, and answers where the
+// first sends BEGIN, the queued statements and a statement, and returns where the
 // statement's result is read next.
 func (p *pipeline) first(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	p.begun = true
@@ -151,7 +150,7 @@ func (p *pipeline) commit(ctx context.Context, last []statement) error {
 	if err = firstOf(err, results.Close()); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	// An aborted transaction answers COMMIT with a rollback.
+	// The response to COMMIT of an aborted transaction is a rollback.
 	if tag.String() != "COMMIT" {
 		return pgx.ErrTxCommitRollback
 	}
@@ -159,8 +158,8 @@ func (p *pipeline) commit(ctx context.Context, last []statement) error {
 	return nil
 }
 
-// rollback ends the transaction. Where that fails the connection is closed, and
-// the database does it.
+// rollback ends the transaction. If that fails the connection is closed, and the database
+// rolls back.
 func (p *pipeline) rollback(ctx context.Context) {
 	if !p.begun {
 		return

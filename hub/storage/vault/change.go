@@ -30,7 +30,7 @@ func (v *Vault) Renewed(stored []byte) ([]byte, error) {
 	})
 }
 
-// Retired returns a stored keyset without the keys that seal no more.
+// Retired returns a stored keyset without the keys that no longer encrypt.
 func (v *Vault) Retired(stored []byte) ([]byte, error) {
 	return v.changed(stored, func(m *keyset.Manager, handle *keyset.Handle) error {
 		info := handle.KeysetInfo()

@@ -18,14 +18,14 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Root is the key that encrypts the keys that seal. All hubs of an installation
-// have the same.
+// Root is the root key, which encrypts the data keys. All hubs of an installation have
+// the same.
 type Root struct {
 	tink.AEAD
 
-	// handle is of a root that is at hand itself; nil for one in a KMS.
+	// handle is the root key itself; nil for one in a KMS.
 	handle *keyset.Handle
-	// file is where it was read; empty for one that is not a file.
+	// file is the file that it was read from; empty for one that is not a file.
 	file string
 	// where names its place to an operator.
 	where string

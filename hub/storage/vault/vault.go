@@ -1,17 +1,16 @@
-// Package vault seals what must not be readable at rest: AES-256-GCM under a
-// Tink keyset. The keyset is in the database, encrypted with a root key that a
-// URI names and that seals nothing else, so that all hubs share the keyset and
-// none of them can lose it alone. What is
-// sealed for one object cannot be opened as another's: the object's id is
-// bound in as associated data.
+// Package vault encrypts what must not be readable at rest: AES-256-GCM under a Tink
+// keyset. Vault encrypts and decrypts; Root is the root key. The keyset is in the
+// database, encrypted with a root key that a URI names and that encrypts nothing else, so
+// that all hubs share the keyset and no single hub can lose it. What is encrypted for one
+// object cannot be decrypted as another's: the object's id is bound as associated data.
 //
-// Keys change while hubs run; see package rotation. A hub looks for newer ones
-// now and then, at once when it is to open what a key sealed that it does not
-// know, and before it seals when it has not looked for MaxAge: so none seals with a
-// key that was replaced longer ago.
+// Keys change while hubs run; see package rotation. A hub reads newer ones from time to
+// time, at once when it has to decrypt with a key that it does not know, and before it
+// encrypts if it has not read them for MaxAge: so no hub encrypts with a key that was
+// replaced longer ago.
 //
-// The root key changes, too. A hub that runs without the new one goes on with the
-// keys that it knows until those change; Unreadable tells of it before that.
+// The root key changes, too. A hub that runs without the new one continues with the keys
+// that it knows until those change; Unreadable reports this before.
 package vault
 
 import (
@@ -37,9 +36,9 @@ const MaxAge = 20 * time.Second
 
 const (
 	lookTimeout = 5 * time.Second
-	// keysFor is what the keyset is bound to where it is encrypted itself.
+	// keysFor is the associated data of the encrypted keyset itself.
 	keysFor = "deckhand keyset"
-	// PrefixSize is how many bytes at the beginning of what is sealed tell the key.
+	// PrefixSize is how many bytes at the beginning of a ciphertext identify the key.
 	// https://developers.google.com/tink/wire-format
 	PrefixSize = 5
 )
@@ -67,10 +66,10 @@ type Vault struct {
 type Unreadable struct {
 	// Missing names the root key that would.
 	Missing string
-	// Stale reports that the keys in it are not those that this hub knows: it can
-	// seal no more, and not open what others seal.
+	// Stale reports that the stored keys are not those that this hub knows: it can no
+	// longer encrypt, nor decrypt what others encrypt.
 	Stale bool
-	// Err says what to do about it.
+	// Err is the error, with what to do about it.
 	Err error
 }
 
@@ -84,8 +83,8 @@ type keys struct {
 	looked  time.Time
 }
 
-// Open returns a vault whose keyset is a file, made when there is none. It is for
-// one process, without a database.
+// Open returns a vault whose keyset is a file, created if there is none. It is for one
+// process, without a database.
 func Open(path string) (*Vault, error) {
 	root, err := openFile(path)
 	if err != nil {
@@ -132,7 +131,7 @@ func (r Root) encrypt(handle *keyset.Handle) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// decrypt reads the keyset. A root whose file was replaced meanwhile is read again.
+// decrypt decrypts the keyset. If the root's file was replaced, it is read again.
 func (v *Vault) decrypt(sealed []byte) (*keyset.Handle, error) {
 	root := *v.root.Load()
 	handle, err := root.decrypt(sealed)
@@ -195,8 +194,8 @@ func (v *Vault) load(ctx context.Context) error {
 	return nil
 }
 
-// Refresh looks for newer keys. Where the same keys are encrypted with a root key
-// that this hub does not have, it goes on with those it knows: see Unreadable.
+// Refresh reads newer keys. If the same keys are encrypted with a root key that this hub
+// does not have, it continues with those it knows: see Unreadable.
 func (v *Vault) Refresh(ctx context.Context) error {
 	v.look.Lock()
 	defer v.look.Unlock()

@@ -1,9 +1,9 @@
-// Package mcp keeps what the MCP servers of agents offer. The tools that a
-// server offers first are agreed to with the persona that names it. From then on
-// a definition that changes, or a tool that comes, is of no use until a person
-// has agreed to it: the model goes on seeing what was agreed on, and a call of
-// it waits in the inbox. deckhand-skill compares the definition right before
-// each call, so that none is made of a tool that is not what was agreed on.
+// Package mcp stores the tools that the MCP servers of agents offer. The tools that a
+// server offers first are accepted with the persona that names the server. From then on a
+// changed definition, or a new tool, cannot be used until a person has accepted it: the
+// model keeps the accepted definition, and a call waits in the inbox. deckhand-skill
+// compares the definition right before each call, and refuses a call whose definition is
+// not the accepted one.
 package mcp
 
 import (
@@ -58,8 +58,8 @@ func Offered(ctx context.Context, tx *event.Tx, t db.Task, server *persona.MCPSe
 	return nil
 }
 
-// Changed takes up what became of one tool: its definition now, or nil where the
-// server does not offer it any more.
+// Changed records the current definition of one tool, or nil if the server no longer
+// offers it.
 func Changed(ctx context.Context, tx *event.Tx, t db.Task, name string, now *tool.Definition) error {
 	row, err := tx.MCPTool(ctx, db.MCPToolParams{OrgID: t.OrgID, AgentID: t.AgentID, Name: name})
 	if err != nil {
@@ -109,7 +109,7 @@ func offer(ctx context.Context, tx *event.Tx, t db.Task, row db.McpTool, now *to
 		definition := string(data)
 		params.Definition, params.Digest = &definition, &now.Digest
 	case row.Agreed == nil:
-		// Nobody has agreed to it: what it was stays, for the record.
+		// It was not accepted: the previous definition stays, for the record.
 		params.Definition, params.Digest = row.Offered, row.OfferedDigest
 	}
 	changed, err := tx.OfferMCPTool(ctx, params)
@@ -134,18 +134,18 @@ func tell(tx *event.Tx, t db.Task, name, server, what string) error {
 // ToolStatus is the state of an MCP server's tool for an agent.
 type ToolStatus struct {
 	Server *persona.MCPServer
-	// Tool is the server's own name of it.
+	// Tool is the server's name for it.
 	Tool string
-	// Record is what the model is told of it.
+	// Record is what the model gets.
 	Record *deckhandv1.Tool
-	// Digest is that of the definition that a call of it would be bound to: the
-	// agreed one, or the one that a person has to agree to.
+	// Digest is that of the definition that a call would be bound to: the accepted one,
+	// or the one that a person has to accept.
 	Digest string
-	// Ask says why a person has to agree first; empty where nobody has to. Was and
-	// Is are the definitions, Was empty for one that is new.
+	// Ask is why a person has to accept the tool first; empty if that is not needed. Was
+	// and Is are the definitions, Was empty for a new tool.
 	Ask     string
 	Was, Is string
-	// Gone says that the server does not offer it any more.
+	// Gone reports that the server no longer offers it.
 	Gone bool
 }
 
@@ -201,7 +201,7 @@ func toolStatus(row db.McpTool, p *persona.Persona) (*ToolStatus, error) {
 	}
 	var definition tool.Definition
 	if s.Was == "" {
-		// What nobody has agreed to says nothing to the model.
+		// A definition that was not accepted is not shown to the model.
 		definition = tool.Definition{
 			Name: row.Tool, InputSchema: json.RawMessage(`{"type":"object"}`),
 			Description: "This tool is new on its MCP server, and nobody has agreed to it yet. A call of it waits for a person.",
@@ -214,8 +214,8 @@ func toolStatus(row db.McpTool, p *persona.Persona) (*ToolStatus, error) {
 	return s, err
 }
 
-// Agree notes that somebody agreed to the definition with that digest, which
-// the tool's server must still offer.
+// Agree records that the definition with that digest was accepted; the tool's server must
+// still offer it.
 func Agree(ctx context.Context, q *db.Queries, t db.Task, name, digest, by string) error {
 	n, err := q.AgreeMCPTool(ctx, db.AgreeMCPToolParams{OrgID: t.OrgID, AgentID: t.AgentID, Name: name, Digest: &digest, AgreedBy: by})
 	if err != nil {

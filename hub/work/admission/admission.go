@@ -1,13 +1,12 @@
-// Package admission decides which queued tasks may start, in the order of
-// package queue, and publishes a wake-up for each. It runs in any hub under a
-// transaction-scoped lock per organisation, so that no cap is raced, and
-// stores why a task is not starting.
+// Package admission decides which queued tasks may start, in the order of package queue,
+// and publishes a wake-up for each. Admission is its service. It runs in any hub under a
+// transaction-scoped lock per organisation, so that no limit is exceeded by a race, and
+// stores why a task does not start.
 //
-// It lets no more tasks go ahead than workers will soon have slots for: what is
-// admitted has left the queue, and nobody can put anything before it.
+// It admits no more tasks than workers will soon have slots for: an admitted task has
+// left the queue, and no other can be put before it.
 //
-// A wake-up may be lost with the bus; Republish sends those again that nobody
-// has claimed.
+// If a wake-up is lost with the bus, Republish sends it again until the task is claimed.
 package admission
 
 import (
@@ -36,21 +35,21 @@ type Config struct {
 	Agents   *agent.Service
 	// Wake publishes a wake-up to a pool's workers.
 	Wake func(ctx context.Context, pool string, w bus.Wakeup) error
-	// StaleAfter is how long a node counts as connected after it was heard.
+	// StaleAfter is how long a node counts as connected after its last heartbeat.
 	StaleAfter time.Duration
 	// MaxActive caps an organisation's tasks that hold a slot, MaxPerUser those
 	// of one of its users.
 	MaxActive, MaxPerUser int
-	// WorkerStale is how long a worker counts as there after it was heard.
+	// WorkerStale is how long a worker counts as connected after its last call.
 	WorkerStale time.Duration
-	// Sweep is how often everything is looked at again, whatever was kicked.
+	// Sweep is the interval at which all queues are checked, independent of kicks.
 	Sweep time.Duration
 	// Usable refuses a model that an organisation cannot call; nil for none.
 	Usable func(ctx context.Context, q *db.Queries, orgID, provider, model string) error
-	// Plans says how many runs an organisation has.
+	// Plans returns how many runs an organisation has left.
 	Plans *quota.Service
-	// Decided, if set, is told after the commit how many tasks that were looked at
-	// may start and how many wait.
+	// OnDecision, if set, is called after the commit with the number of considered tasks
+	// that may start and that wait.
 	OnDecision func(admitted, waiting int)
 	// ClaimTimeout is how long a wake-up may stay unclaimed.
 	ClaimTimeout time.Duration
@@ -62,7 +61,7 @@ type Admission struct {
 	lifecycle.Runner
 
 	cfg   Config
-	kicks chan string // organisations to look at
+	kicks chan string // organisations to check
 }
 
 // New creates an Admission.
@@ -73,8 +72,8 @@ func New(cfg Config) *Admission {
 	return &Admission{cfg: cfg, kicks: make(chan string, 4096)}
 }
 
-// Kick asks for a look at an organisation's queue soon. It never blocks: when
-// too many wait already, the sweep will find it.
+// Kick requests a check of an organisation's queue soon. It never blocks: if too many
+// requests wait already, the sweep covers it.
 func (a *Admission) Kick(orgID string) {
 	select {
 	case a.kicks <- orgID:
@@ -125,8 +124,8 @@ func (a *Admission) loop(ctx context.Context) error {
 }
 
 const (
-	// perShare bounds how many tasks of one share an admission considers at a
-	// time. Where those that cannot start fill that, it goes on behind them.
+	// perShare is how many tasks of one share an admission considers at a time. If tasks
+	// that cannot start fill that, it continues behind them.
 	perShare = 200
 	// near is how far behind such tasks it goes at each end of a task, and far
 	// how far in a sweep.
@@ -138,8 +137,8 @@ const (
 // rest why it does not.
 func (a *Admission) Admit(ctx context.Context, orgID string) error { return a.admit(ctx, orgID, true) }
 
-// admit is Admit. Where nothing can start, and reasons are not asked for, it
-// does not look at the queue: that happens at every end of a task.
+// admit is Admit. If nothing can start, and reasons are not requested, it does not read
+// the queue: this is the case at every end of a task.
 func (a *Admission) admit(ctx context.Context, orgID string, reasons bool) error {
 	return a.cfg.Recorder.TxLocked(ctx, func(ahead *db.Queries) error { return ahead.LockAdmission(ctx, orgID) }, func(tx *event.Tx) error {
 		r, err := a.look(ctx, tx, orgID)
@@ -212,8 +211,8 @@ type wake struct {
 	wakeup bus.Wakeup
 }
 
-// wake publishes wake-ups. A failure is not lost: the sweep publishes again
-// what nobody claims.
+// wake publishes wake-ups. A failure is not lost: the sweep publishes again for tasks
+// that no worker has claimed.
 func (a *Admission) wake(ctx context.Context, wakes []wake) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -235,7 +234,7 @@ func WakePool(orgID, pool string) string { return orgID + "-" + pool }
 // republish bounds how many wake-ups one sweep sends again.
 const republish = 500
 
-// Republish sends the wake-ups again that nobody has claimed in time.
+// Republish sends the wake-ups again of tasks that no worker has claimed in time.
 func (a *Admission) Republish(ctx context.Context) error {
 	tasks, err := a.cfg.Queries.UnclaimedTasks(ctx, db.UnclaimedTasksParams{OlderThan: a.cfg.ClaimTimeout, MaxRows: republish})
 	if err != nil {

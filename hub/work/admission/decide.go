@@ -31,30 +31,30 @@ type round struct {
 	holds  hold.Set
 	plan   *quota.Usage
 
-	served   map[string]time.Time // shares that had a turn, and when
+	served   map[string]time.Time // when a share had its turn, for those that had one
 	taken    []string             // tasks that start
 	wakes    []wake
 	homeless map[string]bool // agents for which there is no node, or no model
-	// unusable says, of each model that was looked at, why it cannot be called.
+	// unusable maps each model that was checked to why it cannot be called.
 	unusable map[string]string
 }
 
-// pool is what there is of a pool's workers.
+// pool describes the workers of a pool.
 type pool struct {
 	workers, able int
 	slots         int
 	// room is how many more tasks may go ahead.
 	room int
-	// trouble says of one worker why it takes nothing.
+	// trouble is why one worker takes no tasks.
 	trouble string
 }
 
-// ahead is how many tasks may be admitted beyond the free slots of a pool, so
-// that a worker that has a slot again finds the next one at once.
+// ahead returns how many tasks may be admitted beyond the free slots of a pool, so that a
+// worker with a free slot finds the next task at once.
 func ahead(slots int) int { return max(2, slots/4) }
 
-// unheard is how many tasks may be admitted to a pool whose workers were not
-// heard lately.
+// unheard is how many tasks may be admitted to a pool whose workers did not call
+// recently.
 const unheard = 16
 
 // look reads what is in progress.
@@ -200,7 +200,7 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 	return chosen, "", nil
 }
 
-// model says why a task's model cannot be called; empty when it can.
+// model returns why a task's model cannot be called; empty if it can.
 func (r *round) model(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (string, error) {
 	if r.cfg.Usable == nil {
 		return "", nil
@@ -233,7 +233,7 @@ func (r *round) model(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (s
 	return why, nil
 }
 
-// wait says why a pool takes nothing; empty when it does.
+// wait returns why a pool takes no tasks; empty if it does.
 func (p *pool) wait(name string) string {
 	switch {
 	case p.room > 0:
@@ -301,7 +301,7 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 	return "", "no node matches the persona's nodes; enrol one (deckhand node token) or change the persona", nil
 }
 
-// closed says why nothing may start on a node; empty when it may.
+// closed returns why nothing may start on a node; empty if it may.
 func (r *round) closed(n db.Node) string {
 	if h := r.holds.Node(n.ID); h != nil {
 		return hold.Describe(h)

@@ -66,8 +66,7 @@ func (r *round) learnt() int {
 	return n
 }
 
-// beyond returns the tasks behind those that cannot start, as far as it is told
-// to look.
+// beyond returns the tasks behind those that cannot start, up to reach.
 func (r *round) beyond(ctx context.Context, tx *event.Tx, reach int32) ([]db.QueuedTasksRow, error) {
 	p := db.QueuedTasksBeyondParams{
 		OrgID: r.orgID, PerShare: perShare, Look: reach, AgentStatuses: agent.Still, Taken: append([]string{}, r.taken...),

@@ -7,11 +7,11 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
-// user is the task that keeps a jail from others, and how, in words.
+// user is the task that keeps a jail from others, and a text about how.
 type user struct {
 	task, how string
-	// waits says that it waits for others: those that it waits for may use the
-	// workspace meanwhile.
+	// waits reports that the task waits for others, which may use the workspace until
+	// then.
 	waits bool
 }
 
@@ -21,8 +21,8 @@ const (
 	beingKilled    = "what task %s left running in the workspace has not been seen to end; waits for its node to say so"
 )
 
-// busyJails returns who keeps each jail that is not free. A task that keeps its
-// own does not stand in its own way.
+// busyJails returns the user of each jail that is not free. A task is not blocked by the
+// jail that it uses itself.
 func busyJails(ctx context.Context, q *db.Queries, orgID string, active []db.ActiveTasksRow) (map[string]user, error) {
 	kept, err := q.KeptJails(ctx, orgID)
 	if err != nil {

@@ -1,5 +1,7 @@
-// Package agent keeps agents: personas in versions, bound to nodes. A version
-// is never changed once stored, so that a task can say which one it ran with.
+// Package agent stores agents: personas in versions, bound to nodes. Service applies
+// persona files and reads agents and their versions. A stored version is immutable, so
+// that a task can name the one that it ran with. Applying the same file again changes
+// nothing.
 package agent
 
 import (
@@ -38,8 +40,8 @@ type Service struct {
 	versions *lru.Cache[string, db.AgentVersion]
 }
 
-// NewService creates a Service; known says which tools and providers a persona
-// may name.
+// NewService creates a Service; known lists the tools and providers that a persona may
+// name.
 func NewService(s *store.Store, recorder *event.Recorder, known persona.Vocabulary) *Service {
 	parsed, err1 := lru.New[string, *persona.Persona](parsedPersonas)
 	versions, err2 := lru.New[string, db.AgentVersion](knownVersions)
@@ -59,7 +61,7 @@ type File struct {
 	Along []string
 }
 
-// Changes that Apply answers.
+// The changes that Apply returns.
 const (
 	Created   = "created"
 	Updated   = "updated"
@@ -84,9 +86,9 @@ type Applier struct {
 	Role string
 }
 
-// Apply stores a persona file and answers the agent and what changed. The
-// agent is made when its name is new; a version is added when the content
-// differs from the newest one's.
+// Apply stores a persona file and returns the agent and what changed. It creates the
+// agent if its name is new, and adds a version if the content differs from the newest
+// one's.
 func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, dryRun bool) (db.GetAgentRow, string, error) {
 	p, err := s.Parse(f)
 	if err != nil {
@@ -189,7 +191,7 @@ func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
 	return store.One("agent", ref, rows, err)
 }
 
-// ByName returns the id of the agent that has just that name; empty for none.
+// ByName returns the id of the agent that has exactly this name; empty if there is none.
 func (s *Service) ByName(ctx context.Context, orgID, name string) (string, error) {
 	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{OrgID: orgID, Ref: name, Prefix: name})
 	if err != nil {
@@ -215,8 +217,8 @@ func (s *Service) Version(ctx context.Context, orgID, id string, version int32) 
 	return s.VersionIn(ctx, s.store.Queries, orgID, id, version)
 }
 
-// VersionIn is Version, read with q where it is not in memory: inside a
-// transaction, give that transaction's.
+// VersionIn is Version, read with q if it is not cached: inside a transaction, pass that
+// transaction's.
 func (s *Service) VersionIn(ctx context.Context, q *db.Queries, orgID, id string, version int32) (db.AgentVersion, error) {
 	key := fmt.Sprintf("%s/%d", id, version)
 	if v, ok := s.versions.Get(key); ok && v.OrgID == orgID {
@@ -233,9 +235,8 @@ func (s *Service) VersionIn(ctx context.Context, q *db.Queries, orgID, id string
 	return v, nil
 }
 
-// PersonaOf returns the parsed form of an agent's version, read with q where it
-// is not in memory: inside a transaction, give that transaction's. It must not
-// be changed.
+// PersonaOf returns the parsed form of an agent's version, read with q if it is not
+// cached: inside a transaction, pass that transaction's. The result must not be modified.
 func (s *Service) PersonaOf(ctx context.Context, q *db.Queries, orgID, id string, version int32) (*persona.Persona, error) {
 	v, err := s.VersionIn(ctx, q, orgID, id, version)
 	if err != nil {

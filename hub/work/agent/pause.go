@@ -19,12 +19,12 @@ const (
 	Disabled       = "disabled"
 )
 
-// Pause keeps new tasks of an agent from starting, until somebody resumes it.
-// What is in progress goes on; what was admitted and is not claimed yet waits in
-// the queue again. Pausing it again changes the reason.
+// Pause stops new tasks of an agent from starting until it is resumed. Running tasks
+// continue; tasks that were admitted and not claimed yet go back to the queue. Pausing
+// again changes the reason.
 func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.Actor) error {
 	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
-		// Between this and the commit nobody admits.
+		// From here until the commit no task is admitted.
 		if err := tx.LockAdmission(ctx, orgID); err != nil {
 			return fmt.Errorf("lock admission of %s: %w", orgID, err)
 		}
@@ -89,8 +89,7 @@ func Suspend(ctx context.Context, tx *event.Tx, t db.Task, why string) error {
 	}})
 }
 
-// WaitReason says why a task of an agent in a status does not start; empty when it
-// may.
+// WaitReason returns why a task of an agent in a status does not start; empty if it may.
 func WaitReason(name, status, why string) string {
 	text := fmt.Sprintf("agent %s is %s", name, status)
 	switch status {

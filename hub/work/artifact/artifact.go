@@ -1,21 +1,21 @@
-// Package artifact brings files of one workspace into another, also on another
-// node: what a handoff names, what an agent copies between the jails that it has
-// on its nodes, and what people send.
+// Package artifact copies files of one workspace into another, also on another node: what
+// a handoff names, what an agent copies between its jails on several nodes, and what
+// people send. Artifacts is its service; a Collection describes files at their source.
 //
-// What is to go is described at the source, with the digest of each file
-// (Collect). It is copied at once (Send), or promised to a task in the
-// transaction that stores that task (Promise) and copied before the task begins
-// (Deliver). Contents flow from node to node through the hub, which keeps none
-// of them; a file appears whole, once its digest is right, or not at all.
+// Collect describes the files, with the digest of each. They are copied at once (Send),
+// or promised to a task in the transaction that stores that task (Promise) and copied
+// before the task begins (Deliver). Contents flow from node to node through the hub,
+// which stores none of them; a file appears whole, once its digest is verified, or not at
+// all.
 //
-// A file that changed since it was promised is not copied: the task is told that
-// it is missing. Nothing that is at the target is replaced unless that is asked
-// for, or it is what was copied there before. Where either node is away, nothing
-// is lost: a second request continues where the first stopped.
+// A file that changed since it was promised is not copied: the task gets a note that it
+// is missing. A file at the target is replaced only on request, or if it is unchanged
+// since it was last copied there. If either node is offline, nothing is lost: a second
+// request continues where the first stopped.
 //
-// What is shared is copied as well, so that it stays what was handed over
-// whatever its source does, but the target can only read it: the node makes the
-// folder and all in it root's. It is so on the same node and on another.
+// Shared files are copied as well, so that later changes at the source do not affect
+// them, but the target can only read them: the node makes the folder and its contents
+// owned by root, on the same node and on another.
 package artifact
 
 import (
@@ -53,7 +53,7 @@ type Config struct {
 	Nodes    *node.Nodes
 	// Node returns the live link to a node.
 	Node func(nodeID string) (machine.Link, error)
-	// JailOf returns what a task's jail is made of.
+	// JailOf returns the specification of a task's jail.
 	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
@@ -94,12 +94,11 @@ const giveFiles = "give files to other workspaces"
 // Place is a workspace.
 type Place struct {
 	NodeID string
-	// Jail is what its jail is made of; of a source only the id is read.
+	// Jail is the specification of its jail; of a source only the id is read.
 	Jail *nodev1.JailSpec
 }
 
-// PlaceOf returns the workspace that a task works in; one that has not begun has
-// none.
+// PlaceOf returns the workspace of a task; a task that has not begun has none.
 func (a *Artifacts) PlaceOf(ctx context.Context, t db.Task) (Place, error) {
 	if t.NodeID == nil {
 		return Place{}, fault.New(fault.Precondition, "task %s has no workspace yet", t.ID).WithObject(t.ID).WithFix("it is made when the task starts")
@@ -112,15 +111,15 @@ func (a *Artifacts) PlaceOf(ctx context.Context, t db.Task) (Place, error) {
 type Collection struct {
 	OrgID string
 	From  Place
-	// TaskID is the task that it is from; empty for none.
+	// TaskID is the task that the files come from; empty for none.
 	TaskID  string
 	Entries []*nodev1.UploadEntry
-	// Skipped cannot be copied: sockets, pipes, and names that are not UTF-8,
-	// quoted, or have a secret in them.
+	// Skipped are paths that cannot be copied: sockets, pipes, and names that are not
+	// UTF-8, quoted, or contain a secret.
 	Skipped []string
 	// Missing are the paths and patterns that nothing is at.
 	Missing []string
-	// Shared says that the target is to read them and cannot change them.
+	// Shared reports that the target may read the files and not change them.
 	Shared bool
 }
 
@@ -162,7 +161,7 @@ func (c *Collection) Complete() error {
 		WithFix("name paths below the workspace, or patterns as src/**/*.go")
 }
 
-// Collect describes what paths and patterns are of at a source.
+// Collect describes the files at a source that paths and patterns match.
 func (a *Artifacts) Collect(ctx context.Context, orgID, taskID string, from Place, paths []string) (*Collection, error) {
 	link, err := a.node(ctx, from.NodeID, nodelink.Artifacts, giveFiles)
 	if err != nil {

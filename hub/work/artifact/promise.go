@@ -20,9 +20,9 @@ import (
 // shownPaths is how many paths an event has.
 const shownPaths = 20
 
-// Promise has a task begin with a collection in a folder of its workspace, its
-// paths kept. The transaction is the one that stores the task; by is who hands
-// the files over.
+// Promise promises a task a collection, for a folder of its workspace; paths are kept.
+// The transaction is the one that stores the task; by is the agent or user that hands the
+// files over.
 func (a *Artifacts) Promise(ctx context.Context, tx *event.Tx, c *Collection, to db.Task, folder string, by event.Actor) error {
 	folder, err := cleanFolder(folder)
 	if err != nil {
@@ -87,7 +87,7 @@ func (a *Artifacts) Done(ctx context.Context, tx *event.Tx, c *Collection, to Pl
 		return fmt.Errorf("store the end of transfer %s: %w", row.ID, err)
 	}
 	if by.Kind != event.User {
-		return nil // its step says so
+		return nil // the call is recorded as a step
 	}
 	return audit.Append(tx, audit.Entry{
 		OrgID: c.OrgID, By: by, Action: "workspace.sent", ObjectKind: "jail", ObjectID: to.Jail.GetJailId(),
@@ -102,9 +102,9 @@ func (a *Artifacts) Done(ctx context.Context, tx *event.Tx, c *Collection, to Pl
 // waited for.
 const giveUpAfter = time.Hour
 
-// Deliver copies what a task was promised, before it begins. Repeating it is
-// harmless. Files that have changed since they were promised are left out, and
-// the task's agent is told.
+// Deliver copies the files that a task was promised, before it begins. It is idempotent.
+// Files that have changed since they were promised are left out, and the task's agent is
+// told.
 func (a *Artifacts) Deliver(ctx context.Context, t db.Task) error {
 	if t.ArtifactCount == 0 {
 		return nil
@@ -137,7 +137,7 @@ func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.Art
 	same, missing, err := a.stillThere(ctx, c)
 	why := "had changed or gone before you began"
 	if fault.Is(err, fault.Unavailable) && a.cfg.Now().Sub(row.CreatedAt) > giveUpAfter {
-		// The task goes on without them.
+		// The task continues without them.
 		missing, err, why = c.Paths(len(c.Entries)), nil, "could not be fetched, since the machine that they are on was away for an hour"
 	}
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.Art
 		sent, err = a.Send(ctx, c, to, Options{Folder: row.Folder, OperationID: workspace.InputsOf(t.ID)})
 	}
 	if e := fault.As(err); e != nil && e.Code == fault.FileConflict {
-		// It is the task's reason: it says what to do.
+		// It becomes the task's reason, so it says what to do.
 		return fault.New(e.Kind, "%s; move what is there away, or have the files put into another folder", e.Message).
 			WithCode(e.Code).WithFix("%s", e.Fix).WithObject(t.ID).WithCause(err)
 	}
@@ -173,7 +173,7 @@ func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.Art
 			OrgID: row.OrgID, ID: row.ID, State: state, ToNodeID: &to.NodeID, Missing: missing,
 		})
 		if store.IsNotFound(err) {
-			return nil // somebody else stored it
+			return nil // another call stored it
 		}
 		if err != nil {
 			return fmt.Errorf("store the end of transfer %s: %w", row.ID, err)

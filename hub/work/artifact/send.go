@@ -20,7 +20,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Options say how a collection is put into a workspace.
+// Options control how a collection is copied into a workspace.
 type Options struct {
 	// Folder of the target that it goes into, its paths kept; empty for the
 	// workspace itself.
@@ -31,7 +31,7 @@ type Options struct {
 	OperationID string
 }
 
-// Sent is what came of a transfer.
+// Sent is the result of a transfer.
 type Sent struct {
 	Files, Unchanged int
 	Bytes            int64
@@ -42,8 +42,8 @@ type Sent struct {
 // compareFrom is the size from which a file that broke off is gone on with.
 const compareFrom = 1 << 20
 
-// Send copies a collection into a workspace, whose jail is made where it is not
-// there. Where files are in the way, nothing is copied.
+// Send copies a collection into a workspace, whose jail is created if it does not exist.
+// If files are in the way, nothing is copied.
 func (a *Artifacts) Send(ctx context.Context, c *Collection, to Place, o Options) (Sent, error) {
 	var sent Sent
 	folder, err := cleanFolder(o.Folder)
@@ -148,8 +148,8 @@ func (a *Artifacts) toSend(ctx context.Context, c *Collection, target machine.Li
 	return out, nil
 }
 
-// before returns the digests of what was last copied into a workspace, by path:
-// what is still so there nobody has worked on.
+// before returns the digests of the files that were last copied into a workspace, by
+// path: a file that still has this digest was not edited.
 func (a *Artifacts) before(ctx context.Context, orgID string, to Place) (map[string]string, error) {
 	rows, err := a.cfg.Store.LastArtifactsAt(ctx, db.LastArtifactsAtParams{OrgID: orgID, ToNodeID: &to.NodeID, ToJailID: to.Jail.GetJailId()})
 	if err != nil {
@@ -171,7 +171,7 @@ func (a *Artifacts) before(ctx context.Context, orgID string, to Place) (map[str
 	return out, nil
 }
 
-// resume has large files go on where an earlier transfer broke off.
+// resume continues large files where an earlier transfer was interrupted.
 func resume(ctx context.Context, target machine.Link, jailID, folder string, entries []*nodev1.UploadEntry) error {
 	var large []*nodev1.UploadEntry
 	for _, e := range entries {
@@ -191,7 +191,7 @@ func resume(ctx context.Context, target machine.Link, jailID, folder string, ent
 	return nil
 }
 
-// carry has contents flow from one node to the other.
+// carry streams contents from one node to the other.
 func carry(ctx context.Context, source, target machine.Link, from string, begin *nodev1.UploadFilesRequest_Begin, entries []*nodev1.UploadEntry) (*nodev1.UploadFilesResponse, error) {
 	to := begin.GetJailId()
 	ctx, cancel := context.WithCancel(ctx)
@@ -216,7 +216,8 @@ func carry(ctx context.Context, source, target machine.Link, from string, begin 
 			err = pass(ctx, source, from, part, out.Send)
 		}
 	}
-	// What the source said goes before what the target makes of it.
+	// An error of the source takes precedence over the error that it causes at the
+	// target.
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("copy files from %s: %w", from, fault.FromGRPC(err))
 	}
@@ -252,7 +253,7 @@ func pass(ctx context.Context, source machine.Link, jailID string, files []*node
 		} else if next == len(files) {
 			return fault.New(fault.Internal, "the node sent more files than it was asked for")
 		} else {
-			// What was asked for, whatever the node says that it is.
+			// The requested entry, whatever the node reports it to be.
 			err = send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: files[next]}})
 			next++
 		}

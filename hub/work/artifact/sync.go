@@ -12,9 +12,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// Sync copies files between a task's workspace and the jail that its agent has
-// on another of its nodes, as a step's call. The jail there is made where it is
-// not.
+// Sync copies files between a task's workspace and the jail of its agent on another of
+// its nodes, for a step. That jail is created if it does not exist.
 func (a *Artifacts) Sync(ctx context.Context, t db.Task, p *persona.Persona, stepID string, s tool.SyncRequest) (tool.SyncResult, error) {
 	home, err := a.PlaceOf(ctx, t)
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package attempt takes what a worker reports of the task it holds: events,
-// finished turns, checkpoints and the end of its loop. Each report is one
-// transaction that holds the lease; a stale one changes nothing.
+// Package attempt stores what a worker reports of the task that it holds: events,
+// finished turns, checkpoints and the end of its loop. Reports is its service. Each
+// report is one transaction that verifies the lease; a report with a stale lease changes
+// nothing and returns an error, and a repeated one is stored once.
 package attempt
 
 import (
@@ -38,8 +39,8 @@ type Config struct {
 	Price func(ctx context.Context, q *db.Queries, orgID, provider, model string) (price.Model, error)
 	// Propose decides calls of a turn in the transaction that stores it.
 	Propose func(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32) ([]db.Step, error)
-	// Review opens the review of a run that is done, in the transaction that ends
-	// it. completed is what its event would say, which comes when it is accepted.
+	// Review opens the review of a run that is done, in the transaction that ends it.
+	// completed is the payload of its event, which is recorded when the run is accepted.
 	Review func(ctx context.Context, tx *event.Tx, t db.Task, summary string, completed map[string]any) error
 	// Stop ends the running command of a step, best effort.
 	Stop func(step db.Step, by string)
@@ -64,8 +65,8 @@ func (r *Reports) held(ctx context.Context, orgID string, le lease.Lease, fn fun
 	})
 }
 
-// Events appends events and answers the last one's number. A batch that is
-// numbered is stored once, however often it comes; 0 numbers none.
+// Events appends events and returns the last one's number. A numbered batch is stored
+// once, however often it is sent; 0 means not numbered.
 func (r *Reports) Events(ctx context.Context, orgID string, le lease.Lease, batch int64, drafts []event.Draft) (int64, error) {
 	seq, held, err := r.cfg.Recorder.AppendLeased(ctx, event.LeaseRef{
 		OrgID: orgID, TaskID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), Batch: batch,
@@ -76,9 +77,9 @@ func (r *Reports) Events(ctx context.Context, orgID string, le lease.Lease, batc
 	return seq, err
 }
 
-// Turn stores a finished turn with its use and cost, and answers it. A turn that was stored before is answered as it was
-// stored, and nothing is counted twice. Those of its calls that indices name are
-// decided in the same transaction, and their steps answered.
+// Turn stores a finished turn with its use and cost, and returns it. A turn that was
+// stored before is returned as it was stored, and nothing is counted twice. The calls
+// that indices name are decided in the same transaction, and their steps returned.
 func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *deckhandv1.Turn, drafts []event.Draft, indices []int32) (*deckhandv1.Turn, []db.Step, error) {
 	if turn.GetUsage() == nil {
 		turn.Usage = &deckhandv1.Usage{}
@@ -168,15 +169,15 @@ func (r *Reports) count(ctx context.Context, tx *event.Tx, t db.Task, turn *deck
 	return usage, nil
 }
 
-// noTurn is that of calls whose answers became none.
+// noTurn is the turn number of calls whose responses became no turn.
 const noTurn = 0
 
 // uncounted bounds how many tasks one count takes on.
 const uncounted = 200
 
-// CountLate adds what calls cost that were settled after their task had ended,
-// such as those that a kill has cut off, and answers of how many tasks there
-// were any. Any number of hubs may do so at once.
+// CountLate adds the cost of calls that were settled after their task had ended, such as
+// those that a kill cut off, and returns the number of tasks with such calls. Any number
+// of hubs may call it at once.
 func (r *Reports) CountLate(ctx context.Context) (int, error) {
 	rows, err := r.cfg.Store.UncountedTasks(ctx, uncounted)
 	if err != nil {
@@ -219,8 +220,8 @@ func bindRest(ctx context.Context, tx *event.Tx, t db.Task) error {
 	})
 }
 
-// encode returns a turn as masked JSON, for readers, and sealed as it is, for
-// the run to go on from.
+// encode returns a turn as masked JSON, for readers, and encrypted without masking, for
+// the next attempt.
 func (r *Reports) encode(orgID, taskID string, turn *deckhandv1.Turn) (masked, sealed []byte, err error) {
 	data, err := protojson.Marshal(turn)
 	if err != nil {
@@ -260,8 +261,8 @@ type Checkpoint struct {
 	Progress float64
 }
 
-// Checkpoint stores a boundary, with the events that close the iteration, and
-// answers what people have said meanwhile. Repeating it is harmless.
+// Checkpoint stores a checkpoint, with the events that close the iteration, and returns
+// the messages that have arrived since. It is idempotent.
 func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, b Checkpoint, drafts []event.Draft) ([]db.TaskMessage, error) {
 	var told []db.TaskMessage
 	err := r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
@@ -282,7 +283,7 @@ func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, 
 	return told, err
 }
 
-// checkpoint stores a boundary and says whether it is a new one.
+// checkpoint stores a checkpoint and reports whether it is a new one.
 func (r *Reports) checkpoint(ctx context.Context, tx *event.Tx, t db.Task, b Checkpoint) (bool, error) {
 	params, err := r.checkpointParams(t, b)
 	if err != nil {
@@ -321,16 +322,15 @@ type Outcome struct {
 	Events       []event.Draft
 	// Checkpoint is that of the iteration that ended the run; nil when none did.
 	Boundary *Checkpoint
-	// Transient says of a failure that trying again may help, not sooner than
-	// RetryAfter.
+	// Transient reports that a retry may succeed, after RetryAfter.
 	Transient  bool
 	RetryAfter time.Duration
-	// Limit is the one that ended the run; empty for none.
+	// Limit is the limit that ended the run; empty for none.
 	Limit string
 }
 
-// continueRun has a task whose agent has ended its run go on, because somebody spoke
-// meanwhile: the next attempt hears it.
+// continueRun requeues a task whose agent has ended its run, because a message arrived
+// before: the next attempt receives it.
 func (r *Reports) continueRun(ctx context.Context, tx *event.Tx, t db.Task, end Outcome, by event.Actor) error {
 	events, _ := withoutEnd(end.Events)
 	if err := tx.Append(t.OrgID, t.ID, by, events...); err != nil {
@@ -341,7 +341,7 @@ func (r *Reports) continueRun(ctx context.Context, tx *event.Tx, t db.Task, end 
 	return err
 }
 
-// withoutEnd returns events without that of the run's end, and what that says.
+// withoutEnd returns the events without that of the run's end, and that event's payload.
 func withoutEnd(events []event.Draft) (rest []event.Draft, completed map[string]any) {
 	for _, d := range events {
 		if d.Type == "execution_completed" {
@@ -353,8 +353,8 @@ func withoutEnd(events []event.Draft) (rest []event.Draft, completed map[string]
 	return rest, completed
 }
 
-// keepLast keeps the last checkpoint of a task that failed for somebody to look
-// at and go on from.
+// keepLast keeps the last checkpoint of a failed task, so that the task can be inspected
+// and resumed.
 func keepLast(ctx context.Context, tx *event.Tx, t db.Task) error {
 	_, err := tx.KeepCheckpoint(ctx, db.KeepCheckpointParams{
 		OrgID: t.OrgID, TaskID: t.ID, Iteration: t.Iteration, Reason: "error", KeepFor: task.MaxCheckpointTime,
@@ -413,7 +413,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			}
 		}
 		if end.State == task.Failed && end.Transient {
-			// The run goes on later, and finds its steps as they are.
+			// The run continues later, and finds its steps unchanged.
 			if err := tx.Append(orgID, t.ID, by, end.Events...); err != nil {
 				return err
 			}
@@ -438,7 +438,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			err = r.cfg.Review(ctx, tx, t, result.Summary, completed)
 		}
 		if err == nil && end.State == task.Paused && end.RetryAfter > 0 {
-			// It goes on then, unless somebody has it go on sooner.
+			// It continues then, unless a person resumes it earlier.
 			err = tx.SetTaskTimer(ctx, db.SetTaskTimerParams{OrgID: t.OrgID, ID: t.ID, Wait: end.RetryAfter, Reason: reason})
 		}
 		if err != nil || !open {
@@ -448,8 +448,8 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 	})
 }
 
-// reviewed says that nothing of a task's run leaves its workspace before a person
-// has accepted it.
+// reviewed reports whether the results of a task's run stay in its workspace until a
+// person has accepted it.
 func (r *Reports) reviewed(ctx context.Context, tx *event.Tx, t db.Task) (bool, error) {
 	p, err := r.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -459,8 +459,8 @@ func (r *Reports) reviewed(ctx context.Context, tx *event.Tx, t db.Task) (bool, 
 	return err == nil && p.Mode == persona.Review, err
 }
 
-// cancelOpen ends the steps of a run that ended before them: nothing of it goes
-// on when the next one starts.
+// cancelOpen ends the steps that a run left open: none of them continues when the next
+// run starts.
 func (r *Reports) cancelOpen(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) error {
 	open, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: "the run ended"})
 	if err != nil {

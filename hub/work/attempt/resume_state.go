@@ -10,17 +10,18 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// ResumeState is what a run goes on from.
+// ResumeState is the state from which a run continues.
 type ResumeState struct {
 	Turns    []*deckhandv1.Turn
 	Steps    []db.Step
 	Messages []db.TaskMessage
-	// Checkpoint is the newest; nil for none.
+	// Checkpoint is the newest one; nil for none.
 	Checkpoint *db.Checkpoint
 }
 
-// Past returns what earlier attempts left. A task that goes on from a checkpoint
-// of another has that one's turns and steps up to there as its own first ones.
+// Past returns the state that earlier attempts left. A task that was resumed from a
+// checkpoint of another has the other's turns and steps up to there as its own first
+// ones.
 func (r *Reports) Past(ctx context.Context, t db.Task) (ResumeState, error) {
 	s := r.cfg.Store
 	var past ResumeState
@@ -31,7 +32,7 @@ func (r *Reports) Past(ctx context.Context, t db.Task) (ResumeState, error) {
 	case !store.IsNotFound(err):
 		return past, fmt.Errorf("load checkpoint of %s: %w", t.ID, err)
 	}
-	// From the task back to the first of those that it goes on from.
+	// From the task back to the first of those that it was resumed from.
 	for upTo := int32(math.MaxInt32); ; {
 		if err := r.prepend(ctx, &past, t, upTo); err != nil {
 			return past, err
@@ -70,8 +71,8 @@ func (r *Reports) prepend(ctx context.Context, past *ResumeState, t db.Task, upT
 	if err != nil {
 		return fmt.Errorf("load steps of %s: %w", t.ID, err)
 	}
-	// What was said after the turn that another task goes on from is not part
-	// of that one's past.
+	// Messages sent after the turn that a task was resumed from are not part of its
+	// history.
 	messages, err := s.BoundMessages(ctx, db.BoundMessagesParams{OrgID: t.OrgID, TaskID: t.ID, UpTo: upTo})
 	if err != nil {
 		return fmt.Errorf("load messages to %s: %w", t.ID, err)

@@ -16,7 +16,7 @@ import (
 // nudge, or as one of many that failed in a row.
 func (r *Reports) judge(ctx context.Context, tx *event.Tx, t db.Task, end Outcome) error {
 	if o, err := task.OverrideOf(t); err != nil || o.Chat {
-		return err // what is only said tells nothing of the agent's work
+		return err // a chat reveals nothing about the agent's work
 	}
 	if end.State == task.Succeeded {
 		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {

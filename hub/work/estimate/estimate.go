@@ -1,6 +1,6 @@
-// Package estimate says what runs of the past tell: what the next one is likely
-// to take, and how many went how. It reads only; where the database does not
-// answer, it does not either.
+// Package estimate computes statistics of past runs: what the next run is likely to take,
+// and how runs ended. History computes them. It only reads; if the database fails, it
+// returns the error.
 package estimate
 
 import (
@@ -46,9 +46,9 @@ type Range[T ~int64] struct{ Middle, High T }
 
 // Estimate is what runs took.
 type Estimate struct {
-	// Runs is how many it is of; 0 for no history.
+	// Runs is the number of runs that the estimate is based on; 0 for no history.
 	Runs int32
-	// Basis says of which.
+	// Basis describes which runs.
 	Basis string
 	// Of a whole run. Cost is in micro-dollars.
 	Duration Range[time.Duration]
@@ -60,7 +60,7 @@ type Estimate struct {
 // NoHistory is the basis of an estimate that cannot be made.
 const NoHistory = "no history"
 
-// Before estimates a run of an agent that has not begun.
+// Before returns the estimate for a run of an agent that has not begun.
 func (h *History) Before(ctx context.Context, orgID, agentID string) (Estimate, error) {
 	rows, err := h.past(ctx, orgID, agentID)
 	if err != nil {
@@ -106,9 +106,9 @@ type far struct {
 	cost      int64
 }
 
-// estimate takes the runs that went on for at least as long. What this one has
-// taken so far is certain; each iteration that they had more, it takes as long and
-// costs as much as one of its own so far.
+// estimate uses the runs that took at least as many iterations. What this run has used so
+// far is certain; for each iteration that they had more, it is assumed to take as long
+// and cost as much as one of its own so far.
 func estimate(rows []db.RunsOfAgentRow, at far) Estimate {
 	var seconds, costs []float64
 	for _, r := range rows {
@@ -143,8 +143,8 @@ func estimate(rows []db.RunsOfAgentRow, at far) Estimate {
 
 const middle, high = 0.5, 0.9
 
-// percentile returns that of sorted figures, between two of them in proportion,
-// as PostgreSQL's percentile_cont.
+// percentile returns a percentile of sorted figures, interpolated between two of them, as
+// PostgreSQL's percentile_cont does.
 func percentile(sorted []float64, p float64) float64 {
 	place := p * float64(len(sorted)-1)
 	low := int(place)
@@ -154,7 +154,7 @@ func percentile(sorted []float64, p float64) float64 {
 	return sorted[low] + (place-float64(low))*(sorted[low+1]-sorted[low])
 }
 
-// Asked says what statistics are of.
+// Asked selects what statistics are computed of.
 type Asked struct {
 	OrgID string
 	// By is agent, tool, outcome, day or month.

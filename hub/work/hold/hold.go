@@ -1,9 +1,9 @@
-// Package hold is what the kill switch leaves standing: while a hold stands on
-// an agent, a trigger, a node, a lineage or the whole organisation, no task in
-// its scope is admitted and none is made; those that there were have been
-// cancelled, so that no lease is left by which a step could be started.
+// Package hold stores holds. While a hold is active on an agent, a trigger, a node, a
+// lineage or the whole organisation, no task in its scope is admitted or created; those
+// that existed were cancelled (package kill), so that no lease is left with which a step
+// could be started. A Set holds an organisation's active holds.
 //
-// Nothing releases a hold but a person. It is a row, so it outlives every hub.
+// Only a person releases a hold. It is a row, so it survives every hub.
 package hold
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Scope is what a hold stands on.
+// Scope is the kind of object that a hold is on.
 type Scope string
 
 // The scopes.
@@ -26,11 +26,11 @@ const (
 	Organisation Scope = "organisation"
 )
 
-// Set is an organisation's holds that stand.
+// Set is an organisation's active holds.
 type Set []db.Hold
 
-// Of returns the holds that stand. Admission reads them under its own lock,
-// which making one holds too: between them no task slips through.
+// Of returns the active holds. Admission reads them under its own lock, which making a
+// hold takes too: no task slips through between the two.
 func Of(ctx context.Context, q *db.Queries, orgID string) (Set, error) {
 	rows, err := q.StandingHolds(ctx, orgID)
 	if err != nil {
@@ -39,7 +39,7 @@ func Of(ctx context.Context, q *db.Queries, orgID string) (Set, error) {
 	return rows, nil
 }
 
-// Task is what of a task holds look at.
+// Task contains the fields of a task that a hold can match.
 type Task struct{ AgentID, TriggerID, LineageID string }
 
 // Task returns the hold that keeps a task from starting anywhere, or nil.
@@ -76,7 +76,7 @@ func (s Set) Node(id string) *db.Hold {
 	return nil
 }
 
-// Describe says who holds what, why, and how it is released.
+// Describe returns who made a hold on what, why, and how it is released.
 func Describe(h *db.Hold) string { return what(h) + "; " + release(h) }
 
 func what(h *db.Hold) string {

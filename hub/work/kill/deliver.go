@@ -16,22 +16,22 @@ import (
 const (
 	// atOnce is how many orders are given at the same time.
 	atOnce = 128
-	// silence is how long a node that was told something may answer nothing
-	// before it counts as cut off: its link is missed later than that.
+	// silence is how long a node may leave a request unanswered before it counts as cut
+	// off: a lost link is detected later than that.
 	silence = 5 * time.Second
 )
 
-// errSilent ends the orders to a node that answers nothing.
+// errSilent cancels the orders to a node that does not respond.
 var errSilent = errors.New("the node answers nothing")
 
 // errand is what is asked of one node.
 type errand struct {
-	// ctx ends, for errSilent, when the node answers nothing.
+	// ctx is cancelled with errSilent when the node does not respond.
 	ctx   context.Context
 	heard atomic.Bool
 }
 
-// carryOut tells all nodes at once.
+// carryOut sends the orders to all nodes at once.
 func (s *Switch) carryOut(ctx context.Context, orders []db.KillOrder) []Killed {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -55,8 +55,8 @@ func (s *Switch) carryOut(ctx context.Context, orders []db.KillOrder) []Killed {
 	return out
 }
 
-// listen finds out whether a node answers at all: a link that was cut a moment
-// ago looks as it did before, and a kill that takes its time is no sign of one.
+// listen finds out whether a node responds at all: a link that was just cut looks as
+// before, and a kill may legitimately take long.
 func (s *Switch) listen(ctx context.Context, order db.KillOrder) *errand {
 	e := &errand{}
 	ctx, end := context.WithCancelCause(ctx)
@@ -66,9 +66,9 @@ func (s *Switch) listen(ctx context.Context, order db.KillOrder) *errand {
 		defer cancel()
 		node, err := s.cfg.Node(order.NodeID)
 		if err != nil {
-			return // the orders are told so too
+			return // the orders get the same error
 		}
-		// Nothing has the order's name: to say that is an answer.
+		// No exec has the order's id: even NotFound is a response.
 		_, _ = node.Exec().GetExec(asked, &nodev1.GetExecRequest{ExecId: order.ID})
 		if asked.Err() != nil && !e.heard.Load() {
 			end(errSilent)
@@ -77,7 +77,7 @@ func (s *Switch) listen(ctx context.Context, order db.KillOrder) *errand {
 	return e
 }
 
-// do has a node kill what an order names, and answers what came of it.
+// do makes a node kill what an order names, and returns the result.
 func (s *Switch) do(e *errand, order db.KillOrder) Killed {
 	k := Killed{TaskID: order.TaskID, NodeID: order.NodeID, Outcome: Confirmed}
 	asked, cancel := context.WithTimeout(e.ctx, s.cfg.Timeout)
@@ -114,9 +114,8 @@ func (s *Switch) do(e *errand, order db.KillOrder) Killed {
 	return k
 }
 
-// stopsBy returns when a node that is cut off has stopped an order's commands.
-// Of one that has just gone silent, what it heard last of the hub may be as late
-// as this.
+// stopsBy returns when a node that is cut off will have stopped an order's commands. A
+// node that has just become silent may have heard from the hub until now.
 func (s *Switch) stopsBy(ctx context.Context, order db.KillOrder, silent bool) (time.Time, error) {
 	grace, err := s.cfg.OfflineGrace(ctx, order.OrgID, order.TaskID)
 	if err != nil {

@@ -1,19 +1,18 @@
-// Package kill is the kill switch. One transaction makes the hold, cancels every
-// task in the scope with its steps, and stores what the nodes are to kill; then
-// all nodes concerned are told at once, and each answers when it has looked and
-// nothing is left.
+// Package kill is the kill switch. Switch kills tasks and makes holds. One transaction
+// makes the hold, cancels every task in the scope with its steps, and stores what the
+// nodes are to kill. Then the orders are sent to all nodes concerned at once; each
+// responds when it has verified that no process is left.
 //
-// What keeps a step from slipping through: a step is started under its task's
-// lease, in a transaction that locks the task's row, and a cancelled task has no
-// lease. One that was started at the same instant, in any hub, was started
-// before and is among those to kill; its node never starts an id that it was
-// told to kill before it came. Admission reads holds under the organisation's
-// lock, which making one takes too. So a hub needs to know nothing of another.
+// No step slips through: a step is started under its task's lease, in a transaction that
+// locks the task's row, and a cancelled task has no lease. A step that was started at the
+// same instant, in any hub, was started before and is among those to kill; its node never
+// starts an exec id that it was ordered to kill before. Admission reads holds under the
+// organisation's lock, which making a hold takes too. Hubs therefore need not know of
+// each other.
 //
-// An order stays in the database until it is confirmed. It is given again when
-// its node connects and from time to time, whichever hub is left; until then
-// nothing else is admitted into that jail. Cut off, a node stops its commands by
-// their offline grace.
+// An order stays in the database until it is confirmed. It is sent again when its node
+// connects and from time to time, by any hub; until then no other task is admitted into
+// that jail. A node that is cut off stops its commands after their offline grace.
 package kill
 
 import (
@@ -35,7 +34,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Task is the scope of one task, on which no hold stands: it has ended for good.
+// Task is the scope of one task. No hold is made on it: the task has ended for good.
 const Task hold.Scope = "task"
 
 // Node is the way to a machine.
@@ -52,12 +51,12 @@ type Config struct {
 	Node func(nodeID string) (Node, error)
 	// Admit is called after a commit that may let a task start.
 	Admit func(orgID string)
-	// Ended is told of each killed task when its node was asked, successfully or
-	// not: its jail need not go on.
+	// Ended is called for each killed task after its node was asked, successfully or not:
+	// its jail is no longer needed.
 	Ended func(t db.Task)
 	// Timeout bounds how long a node is waited for.
 	Timeout time.Duration
-	// OfflineGrace returns how long a task's commands go on while their node is
+	// OfflineGrace returns how long a task's commands keep running while their node is
 	// cut off.
 	OfflineGrace func(ctx context.Context, orgID, taskID string) (time.Duration, error)
 	Log          hclog.Logger
@@ -69,11 +68,11 @@ type Switch struct{ cfg Config }
 // New creates a Switch.
 func New(cfg Config) *Switch { return &Switch{cfg} }
 
-// Order is what somebody wants killed.
+// Order is a request to kill a scope.
 type Order struct {
 	OrgID string
 	Scope hold.Scope
-	// ObjectID is what the scope is of; the organisation's id for all of it.
+	// ObjectID identifies the scope's object; the organisation's id for all of it.
 	ObjectID string
 	Reason   string
 	By       event.Actor
@@ -88,7 +87,7 @@ const (
 	Confirmed Outcome = "confirmed"
 	// StopsBy: the node is cut off, and stops them by a time.
 	StopsBy Outcome = "stops_by"
-	// Pending: the node was told, and has not done it yet.
+	// Pending: the order was sent to the node, which has not confirmed it yet.
 	Pending Outcome = "pending"
 )
 
@@ -102,8 +101,8 @@ type Killed struct {
 	Detail string
 }
 
-// Kill ends everything in a scope and answers what became of each task. Ordered
-// again, it asks again of those nodes that have not confirmed.
+// Kill ends everything in a scope and returns the result for each task. Repeated, it
+// sends the orders again to the nodes that have not confirmed.
 func (s *Switch) Kill(ctx context.Context, o Order) (*db.Hold, []Killed, error) {
 	var stands *db.Hold
 	var orders []db.KillOrder
@@ -135,7 +134,7 @@ func (s *Switch) Kill(ctx context.Context, o Order) (*db.Hold, []Killed, error) 
 	return stands, killed, nil
 }
 
-// hold makes the hold, or answers the one that stands.
+// hold makes the hold, or returns the active one.
 func (s *Switch) hold(ctx context.Context, tx *event.Tx, o Order) (*db.Hold, error) {
 	if o.Scope == Task {
 		return nil, nil
@@ -159,9 +158,9 @@ func (s *Switch) hold(ctx context.Context, tx *event.Tx, o Order) (*db.Hold, err
 	})
 }
 
-// cancel ends the scope's tasks and stores an order for each that may have left
-// something running. It answers those that it ended as they stood before; idle
-// are those that had nothing yet.
+// cancel ends the scope's tasks and stores an order for each that may have left something
+// running. It returns the tasks in their state before; idle are those that had not run
+// anything.
 func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db.KillOrder, ended, idle []db.Task, err error) {
 	family := []string{o.ObjectID}
 	if o.Scope == Task {
@@ -253,7 +252,7 @@ func scoped(o Order, scope hold.Scope) string {
 	return ""
 }
 
-// left returns a task that has ended, if something of it may be left.
+// left returns a task that has ended, if something of it may still run.
 func (s *Switch) left(ctx context.Context, tx *event.Tx, o Order) ([]db.Task, error) {
 	t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: o.OrgID, ID: o.ObjectID})
 	if err != nil {

@@ -42,8 +42,8 @@ func (s *Switch) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// Holds returns a page of an organisation's holds, those that stand first, and the next
-// page's token; with released those of the past too.
+// Holds returns a page of an organisation's holds, active ones first, and the next page's
+// token; with released, also those that were released.
 func (s *Switch) Holds(ctx context.Context, orgID string, released bool, page string, size int32) ([]db.Hold, string, error) {
 	p := db.ListHoldsParams{OrgID: orgID, Released: released, MaxRows: size + 1}
 	if page != "" {

@@ -1,8 +1,10 @@
-// Package lease is a worker's hold on a task. A claim is a compare-and-swap in
-// PostgreSQL that gives a secret token; every write a worker makes carries
-// (task, attempt, token) and is refused once the lease has ended on the
-// database's clock. Leases are renewed in batches; those of a worker that died
-// end by themselves, and the sweeper puts their tasks back into the queue.
+// Package lease manages the leases by which workers own tasks. Leases claims, renews,
+// checks and sweeps them.
+//
+// A claim is a compare-and-swap in PostgreSQL that returns a secret token. Every write of
+// a worker carries (task, attempt, token) and is refused once the lease has ended on the
+// database's clock. A worker renews its leases in batches. If a worker dies, its leases
+// expire, and the sweeper puts their tasks back into the queue.
 package lease
 
 import (
@@ -41,8 +43,8 @@ type Config struct {
 	// Jailed reports whether a task has anything to do on its node. One that has
 	// not runs as soon as it is claimed.
 	Jailed func(ctx context.Context, q *db.Queries, t db.Task) (bool, error)
-	// Became, if set, is told what became of how many leases: "renewed", "refused"
-	// at a renewal, "lost" to the sweeper.
+	// OnChange, if set, is called with an outcome and the number of leases that had it:
+	// "renewed", "refused" at a renewal, or "lost" to the sweeper.
 	OnChange func(what string, n int)
 }
 
@@ -60,9 +62,9 @@ func New(cfg Config) *Leases {
 // TTL is how long a lease lasts without renewal.
 func (l *Leases) TTL() time.Duration { return l.cfg.TTL }
 
-// Claim takes an admitted task of one of pools, or of any with none of them, for
-// a worker. It returns nil when there is nothing to claim: the wake-up was stale,
-// or another worker was first.
+// Claim takes an admitted task of one of pools, or of any pool if pools is empty, for a
+// worker. It returns nil if there is nothing to claim: the wake-up was stale, or another
+// worker was first.
 func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, attempt int32, pools ...string) (*Lease, *db.Task, error) {
 	token := ident.Secret("dhl")
 	var claimed *db.Task
@@ -119,7 +121,7 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 	return &Lease{TaskID: claimed.ID, Attempt: claimed.Attempt, Token: token}, claimed, nil
 }
 
-// touch notes that a worker lives and whether it can take more, and answers
+// touch records that a worker is alive and whether it can take more tasks, and returns
 // whether it may.
 func (l *Leases) touch(ctx context.Context, orgID, workerID, pressure string) (draining bool, err error) {
 	row, err := l.cfg.Store.TouchWorker(ctx, db.TouchWorkerParams{OrgID: orgID, ID: workerID, Pressure: pressure})
@@ -168,12 +170,12 @@ func unregistered(workerID string) error {
 type Renewal struct {
 	TaskID string
 	Held   bool
-	// Reason says why a lease is gone: the task's state, or "lost".
+	// Reason is why a lease has ended: the task's state, or "lost".
 	Reason string
 }
 
-// Renew renews all of a worker's leases in one statement. Pressure is why the
-// worker takes nothing new, empty when it does; draining says that it may not.
+// Renew renews all of a worker's leases in one statement. pressure is why the worker
+// takes no new tasks, empty if it does; draining reports that it may not take any.
 func (l *Leases) Renew(ctx context.Context, orgID, workerID, pressure string, leases []Lease) (out []Renewal, draining bool, err error) {
 	if draining, err = l.touch(ctx, orgID, workerID, pressure); err != nil || len(leases) == 0 {
 		return nil, draining, err
@@ -250,7 +252,7 @@ func (l *Leases) Check(ctx context.Context, le Lease) (db.Task, error) {
 	return t, err
 }
 
-// Call is Check, with what a call of one provider takes besides.
+// Call is Check with the data that a call of a model provider needs.
 func (l *Leases) Call(ctx context.Context, le Lease, provider string) (db.GetLeasedCallRow, error) {
 	row, err := l.cfg.Store.GetLeasedCall(ctx, db.GetLeasedCallParams{
 		ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), Provider: provider,
@@ -311,8 +313,8 @@ const maxWorkerLosses = 5
 // sweepBatch bounds what one sweep takes on.
 const sweepBatch = 500
 
-// Sweep puts the tasks of ended leases back into the queue and answers how
-// many there were. Any number of hubs may sweep at once.
+// Sweep requeues the tasks of expired leases and returns how many there were. Any number
+// of hubs may sweep at once.
 func (l *Leases) Sweep(ctx context.Context) (int, error) {
 	expired, err := l.cfg.Store.ExpiredLeases(ctx, sweepBatch)
 	if err != nil {
@@ -325,7 +327,7 @@ func (l *Leases) Sweep(ctx context.Context) (int, error) {
 		err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 			t, err := tx.LockExpiredLease(ctx, db.LockExpiredLeaseParams{OrgID: row.OrgID, ID: row.ID})
 			if store.IsNotFound(err) {
-				return nil // renewed, ended or swept meanwhile
+				return nil // renewed, ended or swept by now
 			}
 			if err != nil {
 				return fmt.Errorf("lock task %s: %w", row.ID, err)

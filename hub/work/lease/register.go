@@ -24,8 +24,8 @@ type Worker struct {
 	Version string
 }
 
-// Register makes a worker known and returns its id. An earlier registration is
-// taken up again only if it was of one of pools; with none of them, of any.
+// Register registers a worker and returns its id. An earlier registration is reused only
+// if it belonged to one of the given pools; without pools, if it belonged to any.
 func (l *Leases) Register(ctx context.Context, orgID string, w Worker, pools ...string) (string, error) {
 	id := w.ID
 	if id != "" {
@@ -49,11 +49,11 @@ func (l *Leases) Register(ctx context.Context, orgID string, w Worker, pools ...
 	return id, nil
 }
 
-// WorkerStale is how long a worker counts as there after it was heard.
+// WorkerStale is how long a worker counts as connected after its last call.
 func WorkerStale(ttl time.Duration) time.Duration { return max(2*ttl, time.Minute) }
 
-// Workers returns a page by name of the workers that were heard lately, and the next
-// page's token.
+// Workers returns a page by name of the workers that called recently, and the next page's
+// token.
 func (l *Leases) Workers(ctx context.Context, orgID, page string, size int32) ([]db.LiveWorkersRow, string, error) {
 	name, id, err := store.ParseNameToken(page)
 	if err != nil {
@@ -69,7 +69,7 @@ func (l *Leases) Workers(ctx context.Context, orgID, page string, size int32) ([
 	return rows, next, nil
 }
 
-// Drain keeps new tasks off a worker; those it has go on.
+// Drain stops new tasks from going to a worker; its current ones continue.
 func (l *Leases) Drain(ctx context.Context, orgID, ref string, by event.Actor, reason string) (db.LiveWorkersRow, error) {
 	entry := audit.Entry{By: by, Action: "worker.drained", Reason: reason}
 	return l.change(ctx, orgID, ref, entry, func(q *db.Queries, id string) (int64, error) {
@@ -85,8 +85,8 @@ func (l *Leases) Undrain(ctx context.Context, orgID, ref string, by event.Actor)
 	})
 }
 
-// change does something to the worker that ref names, with an audit entry if it
-// changes anything, and answers the worker.
+// change changes the worker that ref identifies, with an audit entry if anything changed,
+// and returns the worker.
 func (l *Leases) change(
 	ctx context.Context, orgID, ref string, entry audit.Entry, do func(q *db.Queries, id string) (int64, error),
 ) (db.LiveWorkersRow, error) {

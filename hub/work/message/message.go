@@ -1,11 +1,10 @@
-// Package message is what people say to a task's agent. A message waits until
-// the loop comes to the end of an iteration, or an attempt begins; then it is
-// bound in the database to the turn after which the model gets it, so that
-// every attempt at the task asks the model the same.
+// Package message stores the messages that people send to a task's agent. A message waits
+// until the loop reaches the end of an iteration, or an attempt begins; Bind then binds
+// it to the turn after which the model gets it, so that every attempt at the task sends
+// the model the same input.
 //
-// A worker that dies with a message loses nothing: the next one is given all
-// that were bound. What a person says is stored with secrets masked, and so the
-// model gets it.
+// If a worker dies, no message is lost: the next attempt gets all that were bound. A
+// message is stored with secrets masked, and the model gets it in that form.
 package message
 
 import (
@@ -19,8 +18,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// Say stores a message for a task whose row the transaction has locked. One that
-// is said again under its key is answered as it was, with fresh false.
+// Say stores a message for a task whose row the transaction has locked. A message that is
+// sent again with its key is returned as it was stored, with fresh false.
 func Say(ctx context.Context, tx *event.Tx, t db.Task, text, key string, by event.Actor) (m db.TaskMessage, fresh bool, err error) {
 	text = tx.Redact(t.OrgID).String(text)
 	p := db.CreateMessageParams{ID: ident.New("msg"), OrgID: t.OrgID, TaskID: t.ID, Content: text, SaidBy: by.ID}
@@ -46,8 +45,8 @@ func Say(ctx context.Context, tx *event.Tx, t db.Task, text, key string, by even
 	}})
 }
 
-// Bind gives a task's waiting messages to the model after a turn and answers
-// all that it gets there. The transaction has locked the task's row.
+// Bind binds a task's waiting messages to a turn and returns all messages that the model
+// gets after that turn. The transaction has locked the task's row.
 func Bind(ctx context.Context, tx *event.Tx, t db.Task, afterTurn int32) ([]db.TaskMessage, error) {
 	if t.MessagesWaiting == 0 {
 		return nil, nil

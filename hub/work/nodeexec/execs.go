@@ -32,12 +32,12 @@ type Config struct {
 	Redact   *redact.Redactor
 	// Node returns the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (machine.Link, error)
-	// JailOf returns what the jail of a task is made of; of the task only
-	// organisation, agent, version and jail are looked at.
+	// JailOf returns the specification of a task's jail. It reads only the organisation,
+	// agent, version and jail of the task.
 	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)
 	// Recorded is called when the end of a command is on record.
 	Recorded func(nodeID, execID string)
-	// Admit is called when a lock was given back.
+	// Admit is called when a lock was released.
 	Admit func(orgID string)
 	Log   hclog.Logger
 }
@@ -92,8 +92,8 @@ func (e *Execs) Start(ctx context.Context) error {
 	})
 }
 
-// Connected tells that a node's link is up here: commands on it that another
-// hub followed are followed here from now on. It never blocks.
+// Connected is called when a node's link is up in this hub, which from now on follows the
+// node's commands that another hub followed. It never blocks.
 func (e *Execs) Connected(nodeID string) {
 	e.mu.Lock()
 	e.connected = append(e.connected, nodeID)
@@ -148,10 +148,10 @@ func (e *Execs) List(ctx context.Context, v task.Viewer, nodeID string, live boo
 	return rows, store.PageToken(last.CreatedAt, last.ID), nil
 }
 
-// elsewhere is how often a command is looked at that another hub follows.
+// elsewhere is the interval at which a command is read that another hub follows.
 const elsewhere = 500 * time.Millisecond
 
-// Wait returns a command when it has ended, or after d as it stands.
+// Wait returns a command when it has ended, or in its current state after d.
 func (e *Execs) Wait(ctx context.Context, orgID, id string, d time.Duration) (db.GetNodeExecRow, error) {
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
@@ -177,8 +177,8 @@ func (e *Execs) Wait(ctx context.Context, orgID, id string, d time.Duration) (db
 	}
 }
 
-// Kill ends a command with its whole tree, and answers it as it then stands.
-// Why may be empty.
+// Kill ends a command with its whole process tree, and returns its state afterwards. why
+// may be empty.
 func (e *Execs) Kill(ctx context.Context, orgID, id string, by node.User, why string) (db.GetNodeExecRow, error) {
 	row, err := e.Get(ctx, orgID, id)
 	if err != nil || row.NodeExec.State == "ended" {

@@ -34,9 +34,8 @@ const (
 
 var retries = backoff.Policy{Base: 200 * time.Millisecond, Max: 10 * time.Second}
 
-// reserve takes a command to be followed here, so that nobody else does before
-// it was sent. The answered function must be called once: with the row to
-// follow it, with nil to leave it.
+// reserve reserves a command for this hub's follower before it is sent. The returned
+// function must be called once: with the row to follow it, with nil to release it.
 func (e *Execs) reserve(id string) (func(*db.NodeExec), error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,9 +73,8 @@ func (e *Execs) adopt(ctx context.Context, nodeIDs []string) error {
 	return e.adoptRows(rows)
 }
 
-// AdoptAll follows here what nobody may be following: commands that have not
-// ended, of hubs that may have died. Following one twice does no harm: its end
-// is written once.
+// AdoptAll follows commands that have not ended and may have lost their follower, because
+// a hub died. Following one twice is harmless: its end is stored once.
 func (e *Execs) AdoptAll(ctx context.Context) error {
 	rows, err := e.cfg.Store.OldLiveNodeExecs(ctx, adoptAfter)
 	if err != nil {
@@ -153,8 +151,8 @@ func (e *Execs) ask(ctx context.Context, row db.NodeExec) (reason string, end *n
 	return endReason(res.GetExec().GetEndReason()), res.GetExec(), nil
 }
 
-// hasEnded says that there is nothing more to follow: another hub has written the
-// end, or the node was revoked and nobody will ever know it.
+// hasEnded reports that there is nothing to follow any more: another hub has stored the
+// end, or the node was revoked, so that the end stays unknown.
 func (e *Execs) hasEnded(ctx context.Context, row db.NodeExec) (bool, error) {
 	now, err := e.Get(ctx, row.OrgID, row.ID)
 	if err != nil || now.NodeExec.State == "ended" {
@@ -172,8 +170,7 @@ func endReason(r nodev1.EndReason) string {
 	return strings.ToLower(strings.TrimPrefix(r.String(), "END_REASON_"))
 }
 
-// recordEnd writes a command's end and gives back the lock that it took. Repeating
-// it changes nothing.
+// recordEnd stores a command's end and releases the lock that it took. It is idempotent.
 func (e *Execs) recordEnd(ctx context.Context, row db.NodeExec, reason string, end *nodev1.Exec) error {
 	var released int64
 	err := e.cfg.Store.Tx(ctx, func(q *db.Queries) error {
@@ -198,8 +195,8 @@ func (e *Execs) recordEnd(ctx context.Context, row db.NodeExec, reason string, e
 	return nil
 }
 
-// Source answers where the log is of what ref names: a person's command, or a
-// step. host says that it ran on the machine itself.
+// Source is the place of the log of a person's command, or of a step. host reports that
+// the command ran on the machine itself.
 type Source struct {
 	ExecID string
 	NodeID string

@@ -27,8 +27,8 @@ const (
 	Host = "host"
 )
 
-// HostJail is the jail id under which a node runs commands on the machine
-// itself, and hostRootfs what such a jail is made of (JailSpec.rootfs).
+// HostJail is the jail id under which a node runs commands on the machine itself, and
+// hostRootfs the rootfs of such a jail (JailSpec.rootfs).
 const (
 	HostJail   = "host"
 	hostRootfs = "machine"
@@ -62,7 +62,7 @@ type Request struct {
 	Pty *nodev1.Pty
 }
 
-// Submit stores a command, has it started and answers its row.
+// Submit stores a command, starts it and returns its row.
 func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error) {
 	jail, err := e.resolveJail(ctx, r)
 	if err != nil {
@@ -95,7 +95,7 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 	switch {
 	case err == nil:
 		if err := e.cfg.Store.StartNodeExec(ctx, db.StartNodeExecParams{OrgID: r.OrgID, ID: row.ID}); err != nil {
-			// The follower writes the end, which says the same.
+			// The follower stores the end, which implies the start.
 			e.cfg.Log.Warn("cannot record that a command started", "exec_id", row.ID, "error", err)
 		}
 		row.State = "running"
@@ -216,8 +216,7 @@ func (e *Execs) seal(spec *nodev1.ExecSpec) ([]byte, error) {
 	return e.cfg.Vault.Seal(data, spec.GetExecId())
 }
 
-// send asks the node to start a command, making its jail where it is not
-// running.
+// send asks the node to start a command, creating its jail if it is not running.
 func (e *Execs) send(ctx context.Context, link machine.Link, jail *nodev1.JailSpec, spec *nodev1.ExecSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
@@ -227,8 +226,8 @@ func (e *Execs) send(ctx context.Context, link machine.Link, jail *nodev1.JailSp
 	}
 	_, err := link.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
 	if fault.Is(fault.FromGRPC(err), fault.Exhausted) && spec.GetSnapshot() {
-		// The node has no room to keep what a command changes. Somebody has to be
-		// able to make some.
+		// The node has no space to keep what a command changes. People must still be able
+		// to free some.
 		spec.Snapshot = false
 		_, err = link.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
 	}
@@ -257,7 +256,7 @@ func shortened(s string) string {
 	return s
 }
 
-// shown is what may be told of an error.
+// shown returns the part of an error that may be shown.
 func shown(err error) string {
 	if e := fault.As(err); e != nil && e.Kind != fault.Internal {
 		return e.Error()

@@ -1,14 +1,14 @@
-// Package queue is the order of a queue: priority first, then fair between the
-// people who filled it, then place.
+// Package queue computes the order of a queue: priority first, then fair between the
+// users who filled it, then place.
 //
-// Among tasks of one priority the next turn is of the share (a person) that has
-// the fewest tasks in progress; of several with as few, of the one whose last
-// turn is the longest ago. So a user who fills the queue delays others by one task
-// each, and nobody starves. The share with the empty name goes first: a person
-// with the right to do so put its tasks at the front.
+// Among tasks of one priority the next turn belongs to the share (a user) with the fewest
+// tasks in progress, and among several of these to the one whose last turn is the longest
+// ago. A user who submits many tasks therefore delays every other user by at most one
+// task, and no user is starved. The share with the empty name goes first: its tasks were
+// moved to the front by a user with the right to do so.
 //
-// The package is a pure function of what it is given. What it is given is read
-// from PostgreSQL by its callers: admission, and those who tell a task's place.
+// The package consists of pure functions and cannot fail. Its callers read the input from
+// PostgreSQL: admission, and the computation of a task's position.
 package queue
 
 import (
@@ -26,7 +26,7 @@ type Entry struct {
 	Priority int32
 }
 
-// Turn is where a share stands before the first of its tasks is taken.
+// Turn is the state of a share before its first task is taken.
 type Turn struct {
 	// Active is how many of its tasks are in progress.
 	Active int
@@ -34,9 +34,9 @@ type Turn struct {
 	Served time.Time
 }
 
-// Walk visits tasks in their order. Those of one share and priority come in the
-// order given; visit says whether it took the task, which uses its share's
-// turn. A task that is not taken uses none: the share's next one is visited.
+// Walk visits tasks in their order. Tasks of one share and priority come in the order
+// given. visit reports whether it took the task, which uses up its share's turn. A task
+// that is not taken uses none: the share's next one is visited.
 func Walk[T any](tasks []T, entry func(T) Entry, turns map[string]Turn, visit func(T) (took bool, err error)) error {
 	byPriority := map[int32]map[string]*lane[T]{}
 	for i, task := range tasks {
@@ -96,17 +96,18 @@ type lane[T any] struct {
 	standing *standing
 }
 
-// standing is where a share stands now.
+// standing is the current state of a share.
 type standing struct {
 	active int
 	served time.Time
-	// taken numbers the walk's turns from 1; 0 for a share that had none in it.
+	// taken is the number of the walk's turn that the share had, from 1; 0 if it had
+	// none.
 	taken int
 }
 
 func newStanding(t Turn) *standing { return &standing{active: t.Active, served: t.Served} }
 
-// compare orders lanes by who has the next turn.
+// compare orders lanes by which has the next turn.
 func compare[T any](a, b *lane[T]) int {
 	if a.share == Front || b.share == Front {
 		return cmp.Compare(a.share, b.share) // "" is before every other

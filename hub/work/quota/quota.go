@@ -1,12 +1,12 @@
-// Package quota is what an organisation may have: how many runs a month, how long
-// each may work, which categories of tools, which models, and how many calls a
-// minute. An organisation that nobody has put on a plan is on self-hosted, which
-// limits nothing.
+// Package quota manages the quotas of subscription plans: how many runs a month, how long
+// each may work, which categories of tools, which models, and how many calls a minute.
+// Service returns an organisation's Subscription and Usage. An organisation without a
+// plan is on self-hosted, which limits nothing.
 //
-// A run is a task that starts, regardless of who submitted it; it is counted once, in the
-// transaction that admits it, and so no number of hubs starts more than there
-// are. A task that finds none left waits in the queue: nothing is lost, and it
-// starts with the next month or another plan.
+// A run is a task that starts, regardless of who submitted it. It is counted once, in the
+// transaction that admits it, so that any number of hubs together never exceed the quota.
+// A task that finds no run left waits in the queue: it starts in the next month, or after
+// a change of plan.
 package quota
 
 import (
@@ -25,13 +25,13 @@ type Plan struct {
 	Name string
 	// Runs a month, in UTC; Unlimited for no end.
 	Runs int64
-	// ActiveTime is the longest that a run may work, waiting not counted; 0 for
-	// what its persona says.
+	// ActiveTime is the longest time that a run may work, without waiting; 0 for the
+	// persona's limit.
 	ActiveTime time.Duration
-	// Tools is the most harmful category of them.
+	// Tools is the highest category of tools that is allowed.
 	Tools deckhandv1.ToolCategory
-	// RollsOver says that what is left of a month's runs is added to the next
-	// month's: once, and no more than a month has.
+	// RollsOver reports that the runs left over from a month are added to the next one:
+	// once, and at most as many as a month has.
 	RollsOver bool
 }
 
@@ -44,7 +44,7 @@ const (
 	SelfHosted   = "self-hosted"
 )
 
-// plans are all of them.
+// plans are all plans.
 var plans = []Plan{
 	{Name: Free, Runs: 50, ActiveTime: 5 * time.Minute, Tools: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE},
 	{Name: Starter, Runs: 500, ActiveTime: 10 * time.Minute, Tools: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE},

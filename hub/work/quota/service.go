@@ -68,8 +68,7 @@ type Subscription struct {
 	at     time.Time // when it was read
 }
 
-// Subscription returns what an organisation may have, read with q where it is not in
-// memory.
+// Subscription returns an organisation's quotas, read with q if they are not cached.
 func (s *Service) Subscription(ctx context.Context, q *db.Queries, orgID string) (*Subscription, error) {
 	s.mu.Lock()
 	h := s.known[orgID]
@@ -115,7 +114,7 @@ func (s *Service) forget(orgID string) {
 	s.mu.Unlock()
 }
 
-// compile returns what matches any of the patterns; nil for none.
+// compile returns an expression that matches any of the patterns; nil without patterns.
 func compile(patterns []string) (*regexp.Regexp, error) {
 	if len(patterns) == 0 {
 		return nil, nil
@@ -175,8 +174,8 @@ func (s *Service) Set(ctx context.Context, orgID, name string, runs *int64, by e
 	})
 }
 
-// SetModels says which models an organisation may call: PROVIDER/MODEL, where *
-// stands for any letters; none for all of them.
+// SetModels sets which models an organisation may call: PROVIDER/MODEL, where * matches
+// any characters; none for all models.
 func (s *Service) SetModels(ctx context.Context, orgID string, patterns []string, by event.Actor) error {
 	for _, p := range patterns {
 		name, model, _ := strings.Cut(p, "/")
@@ -199,7 +198,7 @@ func (s *Service) SetModels(ctx context.Context, orgID string, patterns []string
 
 func unprintable(r rune) bool { return r <= ' ' || r > '~' }
 
-// SetCallRate says how many calls a minute a provider gets; 0 for any.
+// SetCallRate limits the calls a minute to a provider; 0 for no limit.
 func (s *Service) SetCallRate(ctx context.Context, orgID, name string, calls int32, by event.Actor) error {
 	if p, ok := provider.Of(name); !ok || p.Format.Searches() {
 		return fault.New(fault.Invalid, "provider %.60q is not one of models", name).WithFix("use one of %s", strings.Join(provider.Connectable(), ", "))

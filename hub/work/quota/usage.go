@@ -16,12 +16,12 @@ type Usage struct {
 
 	// Period is the month, for example 2026-11.
 	Period string
-	// Used counts the runs that began in it, Carried those that were left of the
+	// Used counts the runs that began in the month, Carried those left over from the
 	// month before.
 	Used, Carried int64
 	ResetsAt      time.Time
 
-	taken int64 // runs that began since, and are to be counted
+	taken int64 // runs that began since and have yet to be counted
 }
 
 // Allowed is how many runs the month has; Unlimited for no end.
@@ -40,7 +40,7 @@ func (s *Usage) Remaining() int64 {
 	return max(0, s.Allowed()-s.Used)
 }
 
-// WaitReason says why no run may begin; empty when one may.
+// WaitReason returns why no run may begin; empty if one may.
 func (s *Usage) WaitReason() string {
 	if s.Remaining() != 0 {
 		return ""
@@ -49,7 +49,7 @@ func (s *Usage) WaitReason() string {
 		s.Allowed(), s.Name, s.Period, s.ResetsAt.Format("2 January"))
 }
 
-// warnAt is the share of a month's runs at which people are told, as of budgets.
+// warnAt is the share of a month's runs at which a notification is sent, as for budgets.
 const warnAt = 0.8
 
 // Consume counts a run that starts, and returns the warnings that follow from it.
@@ -69,7 +69,7 @@ func (s *Usage) Consume() []event.Draft {
 	return nil
 }
 
-// Store has the runs counted that were taken, when the transaction commits.
+// Store counts the runs that were taken when the transaction commits.
 func (s *Usage) Store(tx *event.Tx, orgID string) {
 	if s.taken == 0 {
 		return
@@ -83,9 +83,9 @@ func (s *Usage) Store(tx *event.Tx, orgID string) {
 	})
 }
 
-// Usage returns where an organisation stands, read with q. Whoever takes runs
-// of it holds the organisation's lock of admission. Without counts, a plan that
-// has no end of runs is not looked up.
+// Usage returns an organisation's usage in the current month, read with q. The caller
+// must hold the organisation's admission lock if it is going to consume runs. Without
+// counts, an unlimited plan is not looked up.
 func (s *Service) Usage(ctx context.Context, q *db.Queries, orgID string, counts bool) (*Usage, error) {
 	h, err := s.Subscription(ctx, q, orgID)
 	if err != nil {

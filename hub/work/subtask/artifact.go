@@ -16,11 +16,10 @@ import (
 // mount is where a jail sees its workspace.
 const mount = "/workspace"
 
-// artifacts returns what has the target begin with the files that a manifest
-// names, and says in the manifest where the target finds them: copies in its
-// working_dir, and what it may only read in its shared_dir. Those that are not
-// there, since the run deleted them, are left out. A manifest that names no files
-// means its folder, where that is not the whole workspace.
+// artifacts returns a function that promises the target the files that a manifest names,
+// and updates the manifest with where the target finds them: copies in its working_dir,
+// and read-only files in its shared_dir. Files that the run has deleted are left out. A
+// manifest that names no files stands for its folder, unless that is the whole workspace.
 func (s *Service) artifacts(ctx context.Context, t db.Task, m *tool.Manifest) (task.WithTask, *fault.Error, error) {
 	dir := below(m.Artifacts.WorkingDir)
 	copied, shared := m.Artifacts.FilesChanged, m.Artifacts.FilesShared
@@ -69,7 +68,7 @@ func (s *Service) artifacts(ctx context.Context, t db.Task, m *tool.Manifest) (t
 	}, nil, nil
 }
 
-// collect describes what names of a manifest are of; nil for nothing.
+// collect describes the files that names of a manifest match; nil for none.
 func (s *Service) collect(ctx context.Context, t db.Task, dir string, named []string) (*artifact.Collection, *fault.Error, error) {
 	if len(named) == 0 {
 		return nil, nil, nil

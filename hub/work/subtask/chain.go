@@ -13,8 +13,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// chain is a task and what it came of, upwards: through whoever handed it its
-// work, and otherwise through its parent.
+// chain is a task and its ancestors: the task that handed its work over to it, and
+// otherwise its parent.
 type chain []db.TaskChainRow
 
 // longest is how many tasks may come of each other.
@@ -42,9 +42,8 @@ func (c chain) parents() chain {
 	return out
 }
 
-// circle refuses work for an agent that waits for it further up, or has had it
-// as often as it may. A subtask for the agent itself is none: it stops at the
-// depth.
+// circle refuses a subtask for an agent that waits for it further up, or that had it as
+// often as allowed. A subtask for the agent itself is no circle: the depth limits it.
 func (c chain) circle(own *persona.Persona, targetID string, work tool.SubtaskSpec) *fault.Error {
 	if len(c) >= longest {
 		return fault.New(fault.Precondition, "more than %d tasks came of each other", longest).WithCode(fault.CircularDelegation).
@@ -83,9 +82,8 @@ func (c chain) circle(own *persona.Persona, targetID string, work tool.SubtaskSp
 // walls are the trust levels, weakest walls last.
 var walls = []persona.Trust{persona.Untrusted, persona.Verified, persona.Trusted}
 
-// exceeds says in which way a persona may do more than another that gives it
-// work; "" for in none. What a role allows need not be looked at: both run for
-// the same user.
+// exceeds returns in which way a persona may do more than the one that gives it work; ""
+// if it does not. Roles need not be compared: both run for the same user.
 func exceeds(giver, taker *persona.Persona, tools *tool.Registry) string {
 	if slices.Index(walls, taker.Trust) > slices.Index(walls, giver.Trust) {
 		return fmt.Sprintf("its jail is for %s code, and this one's for %s", taker.Trust, giver.Trust)

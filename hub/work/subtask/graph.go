@@ -16,10 +16,10 @@ type Edge struct {
 	// From and To are agents' names; the same for subtasks of an agent's own.
 	From, To string
 	Kind     EdgeKind
-	// Permitted says that the newest version of From's persona lists To.
+	// Permitted reports that the newest version of From's persona lists To.
 	Permitted bool
-	// Tasks is how many were given, and Live how many of them have not ended; of
-	// Waiting, From's run waits for the end.
+	// Tasks is how many were created, and Live how many of them have not ended; for
+	// Waiting of them, From's run waits.
 	Tasks, Live, Waiting int64
 	// Tokens and CostMicros are what they used themselves.
 	Tokens, CostMicros int64

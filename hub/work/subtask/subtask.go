@@ -1,22 +1,23 @@
-// Package subtask is work that agents give to each other: subtasks, which the
-// one that gives them waits for, and handoffs, which end its run.
+// Package subtask creates the tasks that agents give each other: subtasks, for which
+// their parent waits, and handoffs, which end the run of the agent that hands over.
+// Service creates them and continues those that wait.
 //
-// A subtask is a task of its own, with the parent's user, role, trigger and
-// lineage, so that it may do no more and spends from the same budget. It is made
-// in the transaction that has the parent's step wait for it, and the step makes
-// no second one. The parent waits like one that has asked a question: its worker
-// yields, and it holds neither lease nor slot. When the subtask has ended, its
-// step is granted, and the parent is queued once all that it waits for have.
+// A subtask is a task with the parent's user, role, trigger and lineage, so that it may
+// do no more and spends from the same budget. It is created in the transaction that makes
+// the parent's step wait for it, and a step creates at most one. The parent waits as it
+// does for a reply to a question: its worker yields, and it has neither lease nor slot.
+// When the subtask has ended, its step is granted, and the parent is queued once all
+// subtasks that it waits for have ended.
 //
-// A handoff makes a task that depends on the one that hands over: it starts when
-// that run has succeeded, and is cancelled when it has not. Where a parent waits
-// for the source, it waits for the target from then on.
+// A handoff creates a task that depends on the source: it starts when the source has
+// succeeded, and is cancelled otherwise. If a parent waits for the source, it waits for
+// the target from then on.
 //
-// Nothing of this is kept in memory. After a commit that moves one of a family,
-// and from time to time, a hub looks for parents whose subtasks have ended and
-// for subtasks whose parent has. So a process that dies in between delays it by one sweep.
-// A child's transaction never locks its parent's row: locks go from the older
-// task to the newer.
+// Nothing of this is kept in memory. After a commit that moves a task with a parent or
+// subtasks, and from time to time, a hub looks for parents whose subtasks have ended and
+// for subtasks whose parent has. A process that dies in between therefore delays the
+// family by one sweep. A child's transaction never locks its parent's row: locks go from
+// the older task to the newer.
 package subtask
 
 import (
@@ -54,7 +55,7 @@ type Config struct {
 	Artifacts *artifact.Artifacts
 	// Admit is called after a commit that may let a task start.
 	Admit func(orgID string)
-	// Sweep is how often families are looked at without a cause.
+	// Sweep is the interval at which families are checked without a cause.
 	Sweep time.Duration
 	Log   hclog.Logger
 }
@@ -68,7 +69,7 @@ type Service struct {
 	kick chan struct{}
 
 	mu sync.Mutex
-	// stale are parents whose reason may say something old.
+	// stale are parents whose reason may be outdated.
 	stale map[parent]bool
 }
 
@@ -83,7 +84,7 @@ func New(cfg Config) *Service {
 type Request struct {
 	work  tool.SubtaskSpec
 	draft *task.Draft
-	// refused is why it cannot be: nil where it may.
+	// refused is why the task cannot be created: nil if it can.
 	refused *fault.Error
 	handoff string
 }
@@ -134,8 +135,8 @@ func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work to
 	return r, err
 }
 
-// inherited is the mode that work has which a task gives away; "" for that of
-// whoever does it.
+// inherited returns the execution mode that a subtask inherits from its parent, or "" if
+// its agent's own mode applies.
 func inherited(mode persona.Mode) persona.Mode {
 	if mode == persona.Review {
 		return mode
@@ -143,8 +144,8 @@ func inherited(mode persona.Mode) persona.Mode {
 	return ""
 }
 
-// Make makes the task that a call wants, or answers why it may not be. The
-// caller's row is locked.
+// Make creates the task that a call requests, or returns why it may not. The caller's
+// task row is locked.
 func (s *Service) Make(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, r *Request) (db.GetTaskRow, *fault.Error, error) {
 	var row db.GetTaskRow
 	if r.refused != nil {
@@ -175,8 +176,8 @@ func (s *Service) Make(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	return row, nil, tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: payload})
 }
 
-// ChildOf returns the task that a step had made, or whoever that one handed its work
-// on to, and whether there is one. ended says that it has.
+// ChildOf returns the task that a step created, or the last one that its work was handed
+// off to, and whether there is one. ended reports that it has ended.
 func (s *Service) ChildOf(ctx context.Context, q *db.Queries, step db.Step) (given tool.ChildTask, ended, found bool, err error) {
 	row, err := q.NewestOfStep(ctx, db.NewestOfStepParams{OrgID: step.OrgID, StepID: step.ID})
 	if store.IsNotFound(err) {
@@ -209,7 +210,7 @@ func (s *Service) SubtreeUsage(ctx context.Context, q *db.Queries, t db.Task) (d
 	return sum, nil
 }
 
-// WaitReason says in words what calls of a task wait for; "" for nothing.
+// WaitReason returns a text about what calls of a task wait for; "" for nothing.
 func WaitReason(ctx context.Context, q *db.Queries, orgID, taskID string) (string, error) {
 	rows, err := q.AwaitedTasks(ctx, db.AwaitedTasksParams{OrgID: orgID, TaskID: taskID})
 	if err != nil {
@@ -218,7 +219,7 @@ func WaitReason(ctx context.Context, q *db.Queries, orgID, taskID string) (strin
 	if len(rows) == 0 {
 		return "", nil
 	}
-	// The one that somebody must do something about is the one to name.
+	// A subtask that needs a person is the one to name.
 	named := rows[0]
 	for _, row := range rows {
 		switch task.State(row.State) {
@@ -295,7 +296,7 @@ func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int3
 func (s *Service) limits(ctx context.Context, q *db.Queries, t db.Task, chain chain, work tool.SubtaskSpec) (*fault.Error, error) {
 	above := chain.parents()
 	if work.Manifest != nil {
-		above = above[1:] // the target stands where the source stood
+		above = above[1:] // the target takes the source's place
 	}
 	if len(above) == 0 {
 		return nil, nil

@@ -16,8 +16,8 @@ import (
 // sweepBatch bounds what one look takes on.
 const sweepBatch = 500
 
-// Moved is told after a commit that moved a task with others above or below it.
-// It does not block.
+// Moved is called after a commit that moved a task with a parent or subtasks. It does not
+// block.
 func (s *Service) Moved(t db.Task) {
 	if t.ParentID != nil {
 		s.mu.Lock()
@@ -49,8 +49,8 @@ func (s *Service) Start(ctx context.Context) error {
 	})
 }
 
-// Sweep has parents go on whose subtasks have ended, and ends subtasks whose
-// parent has. Any number of hubs may do so at once.
+// Sweep continues parents whose subtasks have ended, and ends subtasks whose parent has.
+// Any number of hubs may call it at once.
 func (s *Service) Sweep(ctx context.Context) error {
 	answered, err := s.cfg.Store.AnsweredParents(ctx, sweepBatch)
 	if err != nil {

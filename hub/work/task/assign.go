@@ -13,8 +13,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// Assignee is who is to do a task: an agent, a person, or nobody yet. A task of
-// an agent that a person must decide on has both.
+// Assignee is the agent or person that a task is assigned to; empty for neither. A task
+// of an agent that a person must decide on has both.
 type Assignee struct {
 	AgentID string
 	// Human is a user's name.
@@ -28,7 +28,7 @@ type runs struct {
 	scope, jail                    string
 }
 
-// runsOn returns what a task of an agent runs with; of none: nothing.
+// runsOn returns what a task of an agent runs with; nothing without an agent.
 func (s *Service) runsOn(ctx context.Context, orgID, agentID, taskID string) (runs, error) {
 	if agentID == "" {
 		return runs{scope: string(persona.ScopeTask)}, nil
@@ -67,10 +67,9 @@ func (s *Service) FindUser(ctx context.Context, orgID, name string) (string, err
 	return u.Name, nil
 }
 
-// Assign hands a task to somebody. One that has not started goes to an agent,
-// which queues it, to a person, or to nobody; one that has can only be given to
-// a person to decide on. What the task may do is what both its submitter and
-// whoever hands it on may.
+// Assign assigns a task. One that has not started goes to an agent, which queues it, to a
+// person, or to neither; one that has started can only be assigned to a person to decide
+// on. The task is limited by the roles of both its submitter and the assigning user.
 func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by event.Actor, role string) error {
 	given, err := s.runsOn(ctx, orgID, to.AgentID, id)
 	if err != nil {
@@ -80,7 +79,7 @@ func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by 
 		return err
 	}
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		// A queued task must not be admitted meanwhile.
+		// A queued task must not be admitted at the same time.
 		if err := tx.LockAdmission(ctx, orgID); err != nil {
 			return fmt.Errorf("lock admission: %w", err)
 		}

@@ -48,10 +48,9 @@ func (s *Service) Cancel(ctx context.Context, orgID, id, reason string, by event
 	return s.Get(ctx, orgID, id)
 }
 
-// CancelAll ends tasks that have not ended and whose rows the transaction has
-// locked, with their attempts and open steps, in a few statements however many
-// there are. It answers the steps; what runs of the tasks, and their jails, are
-// the caller's to end.
+// CancelAll ends tasks that have not ended and whose rows the transaction has locked,
+// with their attempts and open steps, in a constant number of statements. It returns the
+// steps; the caller must end the tasks' processes and jails.
 func CancelAll(ctx context.Context, tx *event.Tx, orgID string, live []db.Task, why string, code fault.Code, by event.Actor) ([]db.Step, error) {
 	if len(live) == 0 {
 		return nil, nil
@@ -95,8 +94,7 @@ func CancelAll(ctx context.Context, tx *event.Tx, orgID string, live []db.Task, 
 	return steps, nil
 }
 
-// tell appends what tells of a move: the event, and the audit entry where a
-// person made it.
+// tell appends the event of a transition, and the audit entry if a person made it.
 func tell(tx *event.Tx, t db.Task, to State, reason string, by event.Actor) error {
 	if by.Kind == event.User {
 		if err := audit.Append(tx, audit.Entry{

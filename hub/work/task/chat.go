@@ -10,8 +10,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// This file keeps chats: tasks whose agent answers and does nothing else. Each
-// answer is a task of its own, and those of one conversation share their lineage.
+// A chat consists of tasks whose agent replies without using tools. Each reply is a task,
+// and those of one conversation share their lineage.
 
 // maxSaid and maxSaidText bound the conversation that a chat takes along, in
 // messages and in characters of each: as SubmitTask does.
@@ -36,8 +36,7 @@ func checkChat(sub Submission) error {
 	return nil
 }
 
-// Reply has a chat go on with what was said up to the answer of another, by its
-// id.
+// Reply continues a chat after the reply of another task, given by its id.
 func (s *Service) Reply(ctx context.Context, sub Submission, to string) (Submission, error) {
 	row, err := s.Get(ctx, sub.OrgID, to)
 	if err != nil {
@@ -75,7 +74,7 @@ func (s *Service) Reply(ctx context.Context, sub Submission, to string) (Submiss
 	return sub, nil
 }
 
-// apart has a task use a workspace of its own, and so wait for no other.
+// apart gives a task its own workspace, so that it waits for no other task.
 func (r *runs) apart(taskID string) {
 	r.scope, r.jail = string(persona.ScopeTask), "jail_"+strings.TrimPrefix(taskID, "task_")
 }

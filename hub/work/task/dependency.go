@@ -10,8 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// This file is about tasks that wait for others. A task waits only for tasks
-// that were there before it, so there are no circles.
+// A task depends only on tasks that existed before it, so there are no cycles.
 
 // lockDependencies locks the tasks that a new one is to wait for, so that none
 // ends unseen before the new one is stored.
@@ -75,9 +74,8 @@ func storeDependencies(ctx context.Context, tx *event.Tx, t db.Task, after []db.
 	return tx.CountDependent(ctx, db.CountDependentParams{OrgID: t.OrgID, Ids: open})
 }
 
-// settleDependents goes on with those that waited for a task that has ended:
-// they are queued when nothing else keeps them, and cancelled when the task did
-// not succeed, since what they wait for will not come.
+// settleDependents handles the tasks that depend on a task that has ended: they are
+// queued if nothing else blocks them, and cancelled if the task did not succeed.
 func settleDependents(ctx context.Context, tx *event.Tx, ended db.Task) error {
 	ids, err := tx.Dependents(ctx, db.DependentsParams{OrgID: ended.OrgID, DependsOn: ended.ID})
 	if err != nil {
@@ -104,7 +102,7 @@ func settleDependents(ctx context.Context, tx *event.Tx, ended db.Task) error {
 	return nil
 }
 
-// settle queues a pending task when nothing keeps it, and says else what does.
+// settle queues a pending task if nothing blocks it, and otherwise updates its reason.
 func settle(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) error {
 	rows, err := tx.Dependencies(ctx, db.DependenciesParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
-// attemptOutcomes says what became of the attempt when a task leaves starting
-// or running for that state; every other state means that it finished.
+// attemptOutcomes maps the state for which a task leaves starting or running to the
+// outcome of its attempt; for every other state the attempt is finished.
 var attemptOutcomes = map[State]string{Cancelled: "cancelled"}
 
 // Move changes the state of a task whose row the transaction has locked, ends
@@ -28,22 +28,22 @@ func Move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string,
 // Result is what a run left.
 type Result struct {
 	Summary, ErrorCode, ErrorMessage string
-	// Done says that the goal was reached: progress is 1.
+	// Done reports that the goal was reached: progress is 1.
 	Done bool
-	// Iteration is the last one that was finished, 0 for none; Progress is 0 to 1.
+	// Iteration is the last finished iteration, 0 for none; Progress is 0 to 1.
 	Iteration int32
 	Progress  float64
 }
 
-// End is Move where the agent's run ends, and stores what it left. It says
-// whether steps of it have not ended.
+// End is Move for the end of an agent's run, and stores the run's result. It reports
+// whether steps of the task have not ended.
 func End(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string, r Result, actor event.Actor) (open bool, err error) {
 	moved, err := move(ctx, tx, t, to, reason, "finished", &r, actor)
 	return moved.HasOpenSteps, err
 }
 
-// Run has a task that the transaction has claimed go on to running. The row is
-// not read back: it costs no round trip.
+// Run moves a task that the transaction has claimed to running. The row is not read back,
+// to save a round trip.
 func Run(tx *event.Tx, t db.Task, actor event.Actor) (db.Task, error) {
 	if from := State(t.State); !from.May(Running) {
 		return t, refuse(t.ID, from, Running)
@@ -56,8 +56,8 @@ func Run(tx *event.Tx, t db.Task, actor event.Actor) (db.Task, error) {
 	return moved, tell(tx, t, Running, "", actor)
 }
 
-// Requeue hands a leased task back to the queue; outcome says what became of
-// the attempt: "released" or "lost".
+// Requeue puts a leased task back into the queue; outcome is that of the attempt:
+// "released" or "lost".
 func Requeue(ctx context.Context, tx *event.Tx, t db.Task, reason, outcome string, actor event.Actor) (db.Task, error) {
 	moved, err := move(ctx, tx, t, Queued, reason, outcome, nil, actor)
 	return moved.Task, err

@@ -11,15 +11,16 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// Override is what a task runs with instead of what its persona says: set by
-// the person who retries it, and by the hub where its jail had too little memory. Zero fields leave the persona's.
+// Override replaces settings of a task's persona. It is set by a person who retries the
+// task, and by the hub if the task's jail had too little memory. Zero fields keep the
+// persona's settings.
 type Override struct {
 	// MemoryBytes is the jail's memory.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
-	// MemoryRaisedAt is when the hub raised MemoryBytes last, after a command was
-	// killed for want of it.
+	// MemoryRaisedAt is when the hub last raised MemoryBytes, after a command was killed
+	// for exceeding it.
 	MemoryRaisedAt time.Time `json:"memory_raised_at,omitzero"`
-	// NodeID is where it must run.
+	// NodeID is the node that must run the task.
 	NodeID string `json:"node_id,omitempty"`
 	// Provider and Model go together. SQL reads them by these names.
 	Provider string `json:"provider,omitempty"`
@@ -92,9 +93,9 @@ func (o Override) Check() error {
 	return nil
 }
 
-// EffectivePersona returns what a task is of its persona: its mode is the task's own,
-// where it has one, and a chat has no tools but those that every agent has, no
-// servers, nobody to give work to, and nothing to review.
+// EffectivePersona returns the persona with the task's overrides applied: the task's mode
+// replaces the persona's if it has one, and a chat has only the tools that every agent
+// has, no MCP servers, no subtasks and no review.
 func EffectivePersona(t db.Task, p *persona.Persona) (*persona.Persona, error) {
 	o, err := OverrideOf(t)
 	if err != nil || !o.Chat && o.Mode == "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// locked runs fn in a transaction that has the task's row locked, and answers
-// the task as it stands afterwards.
+// locked runs fn in a transaction that has locked the task's row, and returns the task in
+// its state afterwards.
 func (s *Service) locked(ctx context.Context, orgID, id string, fn func(tx *event.Tx, t db.Task) error) (db.GetTaskRow, error) {
 	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: id})
@@ -29,8 +29,8 @@ func (s *Service) locked(ctx context.Context, orgID, id string, fn func(tx *even
 	return s.Get(ctx, orgID, id)
 }
 
-// Pause has nothing of a task go on. Its lease ends; what it started stays
-// started, and is frozen where it stands. Pausing a paused task is harmless.
+// Pause stops a task until it is resumed. Its lease ends, and its running commands are
+// frozen. Pausing a paused task has no effect.
 func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.Actor) (db.GetTaskRow, error) {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
 		why := said("paused by "+by.ID, tx.Redact(orgID).String(reason)) + "; go on with: deckhand task resume " + id
@@ -38,7 +38,7 @@ func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.
 		case Paused:
 			return nil
 		case Starting:
-			// It is nobody's for a moment: its worker stops at its next call.
+			// Without a lease for a moment: its worker stops at its next call.
 			var err error
 			if t, err = Requeue(ctx, tx, t, why, "released", by); err != nil {
 				return err
@@ -57,8 +57,7 @@ func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.
 	})
 }
 
-// PauseNext has a task pause when its model has chosen the next tool call,
-// before that runs.
+// PauseNext pauses a task when its model has chosen the next tool call, before that runs.
 func (s *Service) PauseNext(ctx context.Context, orgID, id, reason string, by event.Actor) (db.GetTaskRow, error) {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
 		switch from := State(t.State); {
@@ -89,7 +88,7 @@ func PausedBefore(t db.Task, stepID, tool string) string {
 	return fmt.Sprintf("paused before step %s (%s), as asked by %s; have it run with: deckhand task resume %s", stepID, tool, t.PauseNext, t.ID)
 }
 
-// said adds a reason to who did something.
+// said appends a reason to the text about who did something.
 func said(who, reason string) string {
 	if reason == "" {
 		return who
@@ -97,9 +96,8 @@ func said(who, reason string) string {
 	return who + ": " + reason
 }
 
-// Resume lets a paused task go on, and takes back a pause that has not come
-// yet. Resuming one that goes on already is harmless. Limits are what its run may
-// use from here on.
+// Resume resumes a paused task, and revokes a pause that is only requested. Resuming a
+// task that is not paused has no effect. limits are what its run may use from here on.
 func (s *Service) Resume(ctx context.Context, orgID, id string, limits Limits, by event.Actor) (db.GetTaskRow, error) {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
 		if err := lift(ctx, tx, t, limits, by); err != nil {
@@ -148,8 +146,8 @@ func lift(ctx context.Context, tx *event.Tx, t db.Task, limits Limits, by event.
 	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.LimitsLifted, Payload: map[string]any{"limits": after.Limits, "by": by.ID}})
 }
 
-// ActiveTask returns the task that an agent is at: the one of those that have begun and
-// not ended that began last; nil for an idle agent.
+// ActiveTask returns the task that an agent is working on: the one that began last of
+// those that have begun and not ended; nil for an idle agent.
 func (s *Service) ActiveTask(ctx context.Context, orgID, agentID string) (*db.Task, error) {
 	t, err := s.cfg.Store.TaskOfAgent(ctx, db.TaskOfAgentParams{OrgID: orgID, AgentID: agentID})
 	if store.IsNotFound(err) {
@@ -161,8 +159,8 @@ func (s *Service) ActiveTask(ctx context.Context, orgID, agentID string) (*db.Ta
 	return &t, nil
 }
 
-// SendMessage gives a task's agent a message. A paused task goes on with it, and one
-// that waits to be accepted does more.
+// SendMessage sends a task's agent a message. It resumes a paused task, and starts
+// another attempt of one that waits for its review.
 func (s *Service) SendMessage(ctx context.Context, orgID, id, text, key string, by event.Actor) (db.GetTaskRow, db.TaskMessage, error) {
 	var m db.TaskMessage
 	row, err := s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {

@@ -14,19 +14,18 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// QueuePosition is where a task stands in its organisation's queue.
+// QueuePosition is the position of a task in its organisation's queue.
 type QueuePosition struct {
-	// Place counts from 1; 0 for a task that is too far behind to tell, or not
-	// waiting there.
+	// Place counts from 1; 0 for a task that is not queued, or too far back.
 	Place int32
-	// Wait is how long it is likely to wait; negative where nobody knows.
+	// Wait is the estimated waiting time; negative if it is unknown.
 	Wait time.Duration
-	// Basis says what Wait was reckoned from.
+	// Basis describes what Wait was estimated from.
 	Basis string
 }
 
 const (
-	// countPerShare is how far back places are told.
+	// countPerShare is up to which position places are computed.
 	countPerShare = 1000
 	// paceSample is from how many of the last tasks a pace is taken, and
 	// paceFor how long it is taken for good.
@@ -35,7 +34,7 @@ const (
 	rememberedPaces = 1024
 )
 
-// Standings returns where those of the tasks stand that are in the queue.
+// Standings returns the positions of those of the tasks that are queued.
 func (s *Service) Standings(ctx context.Context, orgID string, tasks ...db.Task) (map[string]QueuePosition, error) {
 	wanted := map[string]bool{}
 	for _, t := range tasks {
@@ -71,8 +70,8 @@ type places struct {
 	active int32            // tasks in progress
 }
 
-// places looks at the queue. Those who ask at the same time share a look: each
-// submission asks.
+// places computes the queue's order. Concurrent callers share one computation, since each
+// submission calls it.
 func (s *Service) places(ctx context.Context, orgID string) (places, error) {
 	rows, err := s.cfg.Store.QueuePlaces(ctx, db.QueuePlacesParams{OrgID: orgID, PerShare: countPerShare})
 	if err != nil {

@@ -21,8 +21,8 @@ type RetryOptions struct {
 	IdempotencyKey string
 	By             event.Actor
 	Role           string
-	// Workspace, when it is set, is called for a task that goes on from an
-	// iteration of origin, and answers what is stored with it for its workspace.
+	// Workspace, if set, is called for a task that is resumed from an iteration of
+	// origin. It returns the function that stores the restore of its workspace.
 	Workspace func(ctx context.Context, origin db.Task, iteration int32) (WithTask, error)
 }
 
@@ -86,8 +86,7 @@ func (s *Service) Retry(ctx context.Context, orgID, id string, again RetryOption
 	return s.Submit(ctx, sub)
 }
 
-// MayRun refuses to have a task go on with a model that its organisation cannot
-// call.
+// MayRun refuses to run a task with a model that its organisation cannot call.
 func (s *Service) MayRun(ctx context.Context, orgID, id string, with Override) error {
 	if err := with.Check(); err != nil {
 		return err
@@ -100,7 +99,7 @@ func (s *Service) MayRun(ctx context.Context, orgID, id string, with Override) e
 	return s.usable(ctx, orgID, row.AgentName, name, model)
 }
 
-// copyArtifacts has a task begin with the files that another was promised.
+// copyArtifacts copies the artifacts that another task was promised to a new task.
 func copyArtifacts(ctx context.Context, tx *event.Tx, origin string, t db.Task) error {
 	rows, err := tx.ArtifactsTo(ctx, db.ArtifactsToParams{OrgID: t.OrgID, ToTaskID: &origin})
 	if err != nil {
@@ -207,10 +206,9 @@ func (s *Service) CheckpointOf(ctx context.Context, orgID, id string, iteration 
 	return row, checkpoint, nil
 }
 
-// ResumeFrom submits a new task that goes on from a checkpoint of another: 0 is
-// the newest. The turns and steps up to there are read from the origin, where
-// they happened; only the checkpoint is copied. What becomes of the workspace is
-// again's to say.
+// ResumeFrom submits a new task that is resumed from a checkpoint of another; iteration 0
+// is the newest. The turns and steps up to there are read from the origin; only the
+// checkpoint is copied. The retry options decide about the workspace.
 func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, iteration int32, text string, again RetryOptions) (db.GetTaskRow, error) {
 	if err := again.check(); err != nil {
 		return db.GetTaskRow{}, err

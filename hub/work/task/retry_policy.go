@@ -18,7 +18,7 @@ import (
 // Failure is the end of a run that trying again may mend.
 type Failure struct {
 	Code, Message string
-	// After is how long to wait at least, where the refusal said so.
+	// After is the shortest time to wait, if the refusal named one.
 	After time.Duration
 }
 
@@ -49,7 +49,7 @@ func Fail(ctx context.Context, tx *event.Tx, t db.Task, f Failure, by event.Acto
 	}
 	to := Waiting
 	if State(t.State) == Starting {
-		to = Queued // it is not looked at before its time
+		to = Queued // it is not considered before its time
 	}
 	if _, err := Move(ctx, tx, t, to, reason, by); err != nil {
 		return err
@@ -60,8 +60,8 @@ func Fail(ctx context.Context, tx *event.Tx, t db.Task, f Failure, by event.Acto
 	return nil
 }
 
-// Escalate gives a task to a person: its submitter, unless it is
-// somebody's already. The reason says what the matter is and what can be done.
+// Escalate assigns a task to a person: its submitter, unless it is assigned to a person
+// already. The reason describes the problem and what can be done.
 func Escalate(ctx context.Context, tx *event.Tx, t db.Task, cause, code string, by event.Actor) error {
 	if err := tx.NameAssignee(ctx, db.NameAssigneeParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 		return fmt.Errorf("name who is to decide on %s: %w", t.ID, err)
@@ -93,11 +93,11 @@ func Escalate(ctx context.Context, tx *event.Tx, t db.Task, cause, code string, 
 	}})
 }
 
-// dueBatch bounds how many tasks one look at the timers takes on.
+// dueBatch is how many tasks one sweep of the timers handles.
 const dueBatch = 500
 
-// Due queues the tasks whose timer has run out and answers how many there were.
-// Any number of hubs may do so at once.
+// Due queues the tasks whose timer has run out and returns how many there were. Any
+// number of hubs may call it at once.
 func (s *Service) Due(ctx context.Context) (int, error) {
 	due, err := s.cfg.Store.DueTasks(ctx, dueBatch)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Service) Due(ctx context.Context) (int, error) {
 		if err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 			t, err := tx.LockDueTask(ctx, db.LockDueTaskParams{OrgID: row.OrgID, ID: row.ID})
 			if store.IsNotFound(err) {
-				return nil // moved meanwhile
+				return nil // moved by now
 			}
 			if err != nil {
 				return fmt.Errorf("lock task %s: %w", row.ID, err)

@@ -61,7 +61,7 @@ type Input struct {
 // maxInputBytes bounds all inputs of a task together.
 const maxInputBytes = 32 << 20
 
-// Message is a part of what was said before a task.
+// Message is a message of a conversation before a task.
 type Message struct {
 	Role string `json:"role"`
 	Text string `json:"text"`
@@ -70,12 +70,14 @@ type Message struct {
 // Submission is a task as it is asked for.
 type Submission struct {
 	OrgID string
-	// AgentID is the agent that does it; empty for a person, or for nobody yet.
+	// AgentID is the agent that does the task; empty for a person, or if it is not
+	// assigned.
 	AgentID string
-	// Human is the user who is to do it; empty for an agent or nobody.
+	// Human is the user who is to do the task; empty for an agent, or if it is not
+	// assigned.
 	Human string
 	Goal  string
-	// Context and Conversation are what the agent should know besides the goal.
+	// Context and Conversation are additional input for the agent.
 	Context      string
 	Conversation []Message
 	// After are the tasks that must succeed first.
@@ -86,17 +88,16 @@ type Submission struct {
 	IdempotencyKey string
 	By             event.Actor
 	Role           string
-	// For is the user that it runs for, where By is none; empty for By.
+	// For is the user whom the task runs for if By is not a user; empty for By.
 	For string
 	// TriggerID is what fired it; empty for a person's own.
 	TriggerID string
-	// Origin is the task that this one retries or goes on from; it has the
-	// origin's lineage then.
+	// Origin is the task that this one retries or is resumed from; both share a lineage.
 	Origin   *db.Task
 	Override Override
-	// Parent gave the task with the step ParentStep, and waits for it. Source
-	// handed its work over with Manifest. Either has the task run for the user
-	// that it runs for itself, and share its lineage.
+	// Parent created the task with the step ParentStep, and waits for it. Source handed
+	// its work over with Manifest. With either, the task runs for the same user and
+	// shares the lineage.
 	Parent     *db.Task
 	ParentStep string
 	Source     *db.Task
@@ -105,7 +106,7 @@ type Submission struct {
 	// for nothing.
 	With WithTask
 
-	// resumedAt is the iteration of the origin's that it goes on from.
+	// resumedAt is the iteration of the origin that the task is resumed from.
 	resumedAt int32
 	// also is done in the transaction that stores the task.
 	also func(tx *event.Tx, t db.Task) error
@@ -114,9 +115,9 @@ type Submission struct {
 // ManualTrigger is the trigger of tasks that people submit.
 const ManualTrigger = "manual"
 
-// Submit stores a task: queued, or pending while it waits for other tasks or for
-// somebody to do it. A submission repeated with its idempotency key
-// answers the first task. While a hold stands it is refused.
+// Submit stores a task: queued, or pending while it waits for other tasks or is not
+// assigned. A submission that is repeated with its idempotency key returns the first
+// task. While a hold is active on the task's scope, submission is refused.
 func (s *Service) Submit(ctx context.Context, sub Submission) (row db.GetTaskRow, err error) {
 	d, err := s.Draft(ctx, sub)
 	if err != nil {
@@ -157,7 +158,7 @@ func (s *Service) Draft(ctx context.Context, sub Submission) (*Draft, error) {
 // usable refuses a task whose agent could not ask its model.
 func (s *Service) usable(ctx context.Context, orgID, agentName, provider, model string) error {
 	if provider == "" || s.cfg.Usable == nil {
-		return nil // nobody's, or a person's
+		return nil // not assigned, or assigned to a person
 	}
 	err := s.cfg.Usable(ctx, s.cfg.Store.Queries, orgID, provider, model)
 	if e := fault.As(err); e != nil && e.Kind == fault.Precondition {
@@ -211,7 +212,7 @@ func (d *Draft) Store(ctx context.Context, tx *event.Tx) (db.GetTaskRow, error) 
 	return row, tx.Append(sub.OrgID, t.ID, sub.By, event.Draft{Type: eventkind.TaskSubmitted, Payload: d.payload(row)})
 }
 
-// payload is what the event of the submission says.
+// payload returns the payload of the submission's event.
 func (d *Draft) payload(row db.GetTaskRow) map[string]any {
 	sub := d.sub
 	payload := map[string]any{
@@ -276,7 +277,7 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 	params.Title = cmp.Or(params.Title, titleOf(params.Goal))
 	params.Priority = cmp.Or(params.Priority, 5)
 	if sub.resumedAt > 0 && with.scope == string(persona.ScopeTask) && sub.Origin.WorkspaceScope == with.scope {
-		// It goes on with the files that are there.
+		// It continues with the existing files.
 		params.JailID, params.NodeID = sub.Origin.JailID, sub.Origin.NodeID
 	}
 	if sub.IdempotencyKey != "" {
@@ -285,7 +286,7 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 	return params, with, nil
 }
 
-// kin has a task be what the one that it comes of is.
+// kin copies to the task what it inherits from its origin, parent or source.
 func (sub *Submission) kin(params *db.CreateTaskParams) {
 	from := sub.Parent
 	if from != nil {
@@ -305,7 +306,7 @@ func (sub *Submission) kin(params *db.CreateTaskParams) {
 	params.CorrelationID, params.Traceparent = from.CorrelationID, from.Traceparent
 }
 
-// notCreated returns the task that has the idempotency key, or the refusal of a
+// notCreated returns the task that has the idempotency key, or the refusal because of a
 // hold.
 func notCreated(ctx context.Context, tx *event.Tx, p db.CreateTaskParams) (db.GetTaskRow, error) {
 	if p.IdempotencyKey != nil {
@@ -371,14 +372,15 @@ func titleOf(goal string) string {
 	return line
 }
 
-// Viewer is who looks at tasks. They see those that they have submitted, that
-// are given to them or that an agent of theirs does, and what is given to nobody
-// yet. To them others are not there. The zero Viewer sees nothing.
+// Viewer is the user on whose behalf tasks are read. They see the tasks that they
+// submitted, that are assigned to them, that an agent of theirs does, and that are not
+// assigned. Other tasks do not exist for them. The zero Viewer sees nothing.
 type Viewer struct {
 	OrgID string
 	// Name is the user's; without one nothing is seen unless All is set.
 	Name string
-	// All says that every task of the organisation is seen: an administrator's view.
+	// All reports that the viewer sees every task of the organisation, as administrators
+	// do.
 	All bool
 }
 
@@ -417,7 +419,7 @@ type Filter struct {
 	States    []State
 	PageSize  int32
 	PageToken string
-	// Query are words, each of which is in the title, the goal or the summary.
+	// Query are words, each of which must occur in the title, the goal or the summary.
 	Query string
 	// CreatedFrom and CreatedBefore bound when it was made; nil for no bound.
 	CreatedFrom, CreatedBefore *time.Time

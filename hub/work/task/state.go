@@ -1,8 +1,9 @@
-// Package task is one run of an agent towards one goal: its states and the
-// moves between them, its submission, its lookup and its cancellation.
+// Package task manages tasks: one run of an agent towards one goal each. It defines the
+// states and the transitions between them, and Service submits, finds, pauses, resumes,
+// assigns, retries and cancels tasks.
 //
-// The moves are the table below. The database holds the same table and refuses
-// anything else, so that no code path can go round it.
+// The transitions are in the table below. The database has the same table and refuses any
+// other transition, so that no code path can bypass it.
 package task
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// State is where a task stands.
+// State is the state of a task.
 type State string
 
 // The states.
@@ -32,7 +33,7 @@ const (
 	Cancelled        State = "cancelled"
 )
 
-// transitions says from each state which others a task may go to.
+// transitions maps each state to the states that a task may move to from it.
 var transitions = map[State][]State{
 	// To succeeded: a person did it by hand.
 	Pending:  {Queued, Succeeded, Cancelled},
@@ -54,7 +55,7 @@ var transitions = map[State][]State{
 	Cancelled:        nil,
 }
 
-// Transitions returns a copy of the table: every state, and where it may go.
+// Transitions returns a copy of the table: every state, and its possible next states.
 func Transitions() map[State][]State {
 	out := make(map[State][]State, len(transitions))
 	for from, to := range transitions {
@@ -81,8 +82,8 @@ func OpenStates() []string {
 // Final reports whether the state never changes again.
 func (s State) Final() bool { return len(transitions[s]) == 0 }
 
-// Parked reports whether nothing of the task goes on before a person says so: it
-// holds no slot, and what runs in its workspace is frozen.
+// Parked reports whether the task makes no progress until a person acts: it has no slot,
+// and the processes in its workspace are frozen.
 func (s State) Parked() bool { return s == Paused || s == AwaitingApproval || s == NeedsInput }
 
 // May reports whether a task in state s may move to another state.

@@ -29,8 +29,7 @@ func (s *Service) locked(ctx context.Context, orgID, id string, fn func(tx *even
 	})
 }
 
-// Update puts another spec instead of a trigger's own, unless its agent's
-// persona says what it does.
+// Update replaces a trigger's spec, unless its agent's persona declares it.
 func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1.TriggerSpec, by event.Actor) error {
 	return s.update(ctx, orgID, id, clone(spec), false, by)
 }
@@ -60,7 +59,7 @@ func (s *Service) update(ctx context.Context, orgID, id string, spec *deckhandv1
 		}
 		params := db.UpdateTriggerParams{OrgID: orgID, ID: id, SlotAt: row.SlotAt, NextAt: row.NextAt, CreatedBy: row.CreatedBy}
 		if declared {
-			// It does what this version says, with the rights of who says it.
+			// It runs this version, with the rights of the user who stores it.
 			params.CreatedBy = by.ID
 		}
 		if params.Spec, err = encode(spec); err != nil {
@@ -142,8 +141,8 @@ func (s *Service) Delete(ctx context.Context, orgID, id string, by event.Actor) 
 	})
 }
 
-// Rotate gives a webhook another secret, and answers it. The one before counts
-// for as long as keep says.
+// Rotate replaces a webhook's secret, and returns the new one. The previous one stays
+// valid for keep.
 func (s *Service) Rotate(ctx context.Context, orgID, id, given string, keep time.Duration, by event.Actor) (secret string, err error) {
 	err = s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Trigger) error {
 		if Kind(row.Kind) != Webhook {

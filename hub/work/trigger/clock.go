@@ -33,9 +33,9 @@ const (
 )
 
 // Clock fires schedules and loops. The leader runs it; the rows' locks and the
-// deliveries' keys keep two of them apart while one takes over. Time is the
-// database's: one that is set back fires no slot again, since a trigger's next
-// slot only moves on.
+// deliveries' keys keep two leaders apart during a takeover. Time is the database's:
+// setting its clock back fires no slot again, since a trigger's next slot only moves
+// forward.
 type Clock struct {
 	lifecycle.Runner
 
@@ -68,7 +68,7 @@ func (c *Clock) Start(ctx context.Context) error {
 	})
 }
 
-// Tick fires all that is due, and answers how long until the next is.
+// Tick fires everything that is due, and returns the time until the next slot.
 func (s *Service) Tick(ctx context.Context) (time.Duration, error) {
 	n, err := s.fire(ctx)
 	if err == nil && n == dueBatch {
@@ -101,7 +101,7 @@ func (s *Service) Tick(ctx context.Context) (time.Duration, error) {
 	return wait, nil
 }
 
-// fire fires a batch of triggers, and answers how many were due.
+// fire fires a batch of triggers, and returns how many were due.
 func (s *Service) fire(ctx context.Context) (n int, err error) {
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		rows, err := tx.LockDueTriggers(ctx, dueBatch)
@@ -153,7 +153,7 @@ func (s *Service) fire(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// due adds what a schedule fires now, and answers its next slot.
+// due adds what a schedule fires now, and returns its next slot.
 func (c *compiled) due(fired *db.FireSlotsParams, t db.Trigger, now time.Time) time.Time {
 	cron := c.spec.GetCron()
 	slot := *t.SlotAt
@@ -161,7 +161,7 @@ func (c *compiled) due(fired *db.FireSlotsParams, t db.Trigger, now time.Time) t
 		add(fired, t, "cron", slotKey(slot), "accepted", "", slot)
 		return c.every.Next(slot)
 	}
-	// Nobody was there for it, nor perhaps for those after it.
+	// No hub ran at that time, nor perhaps at the slots after it.
 	missed := cron.GetMissed()
 	most := 1
 	if missed == "all" {
@@ -195,7 +195,7 @@ func add(f *db.FireSlotsParams, t db.Trigger, source, key, state, reason string,
 	f.Reasons, f.Slots = append(f.Reasons, reason), append(f.Slots, slot)
 }
 
-// restLoops sets when loops go on whose run has ended.
+// restLoops sets when loops continue whose run has ended.
 func (s *Service) restLoops(ctx context.Context) error {
 	rows, err := s.cfg.Store.RestingLoops(ctx, loopBatch)
 	if err != nil {

@@ -35,7 +35,7 @@ func specOf(t persona.Trigger) (*deckhandv1.TriggerSpec, error) {
 	return spec, err
 }
 
-// CheckDeclared says what is wrong with a trigger that a persona names.
+// CheckDeclared returns what is wrong with a trigger that a persona declares.
 func CheckDeclared(p *persona.Persona, t persona.Trigger) error {
 	spec, err := specOf(t)
 	if err != nil {
@@ -44,7 +44,7 @@ func CheckDeclared(p *persona.Persona, t persona.Trigger) error {
 	return lint(p, spec)
 }
 
-// Changes that Declare answers.
+// The changes that Declare returns.
 const (
 	Created   = "created"
 	Updated   = "updated"
@@ -83,9 +83,9 @@ func (s *Service) Clash(ctx context.Context, orgID, agentID string, p *persona.P
 	return nil
 }
 
-// Declare brings an agent's triggers into the form that its persona says, and
-// answers what it did. Those that people made stay as they are; and so does
-// whether one is enabled. Repeated, it does nothing.
+// Declare updates an agent's triggers to what its persona declares, and returns what it
+// did. Triggers that people created are not changed, and neither is whether one is
+// enabled. It is idempotent.
 func (s *Service) Declare(ctx context.Context, orgID, agentID string, p *persona.Persona, by event.Actor) ([]Declared, error) {
 	if err := s.Clash(ctx, orgID, agentID, p); err != nil {
 		return nil, err

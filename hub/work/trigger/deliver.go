@@ -27,14 +27,14 @@ import (
 const (
 	// handlers is how many deliveries a hub handles at once.
 	handlers = 4
-	// siftBatch is how many are taken at once, and siftBody of how many bytes at
-	// most each is held in memory meanwhile.
+	// siftBatch is how many deliveries are locked at once, and siftBody how many bytes of
+	// each are held in memory at most.
 	siftBatch = 64
 	siftBody  = 256 << 10
 	// siftEach is how many of one organisation.
 	siftEach = 16
-	// noticed is how long an organisation's expressions may take without a rest
-	// of it, and rest how many times as long that is, at most longestRest.
+	// noticed is how long an organisation's expressions may take without a rest after
+	// them, and rest how many times as long that rest is, at most longestRest.
 	noticed     = 20 * time.Millisecond
 	rest        = 4
 	longestRest = 10 * time.Second
@@ -44,7 +44,7 @@ const (
 	filteredOut = "the filter leaves it out"
 	// again is when a delivery that no hub could handle is tried again.
 	again = 15 * time.Second
-	// lookAgain is when one that waits for a run is looked at without a cause.
+	// lookAgain is when a delivery that waits for a run is read again without a cause.
 	lookAgain = 30 * time.Second
 	// maxWaiting bounds those that wait for the same run.
 	maxWaiting = 100
@@ -55,7 +55,7 @@ const (
 // Start begins to handle deliveries.
 func (s *Service) Start(ctx context.Context) error { return s.Run(ctx, s.loop) }
 
-// Kick has a hub look for deliveries.
+// Kick makes a hub look for deliveries.
 func (s *Service) Kick() {
 	select {
 	case s.kick <- struct{}{}:
@@ -81,8 +81,8 @@ func (s *Service) loop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.kick:
-			// What comes in a crowd is handled in one: the answers to its senders
-			// need the processor and the disk too.
+			// Deliveries that arrive together are handled together: responding to their
+			// senders needs the processor and the disk too.
 			if backoff.Wait(ctx, gather-time.Since(begun)) != nil {
 				return nil
 			}
@@ -91,15 +91,14 @@ func (s *Service) loop(ctx context.Context) error {
 	}
 }
 
-// errReplace says which task has to end before a delivery is handled.
+// errReplace names the task that has to end before a delivery is handled.
 type errReplace struct{ taskID string }
 
 func (e errReplace) Error() string { return "task " + e.taskID + " is replaced" }
 
-// next handles the deliveries that have waited longest, and says whether there
-// were any. One alone has its task made in the transaction that takes it. Of many,
-// those that the filter leaves out are settled together, and the others handled
-// one by one.
+// next handles the deliveries that have waited longest, and reports whether there were
+// any. A single one gets its task in the transaction that locks it. Of many, those that
+// the filter rejects are settled together, and the others are handled one by one.
 func (s *Service) next(ctx context.Context) (some bool, err error) {
 	var batch []db.LockDueDeliveriesRow
 	var alone db.Delivery
@@ -141,8 +140,7 @@ func (s *Service) next(ctx context.Context) (some bool, err error) {
 }
 
 // sift settles those deliveries of a locked batch that the filter of their trigger
-// leaves out, and answers the others. Whatever else there is to a delivery, and
-// be it an error, is for handle to see.
+// rejects, and returns the others. handle deals with everything else, including errors.
 func (s *Service) sift(ctx context.Context, tx *event.Tx, batch []db.LockDueDeliveriesRow) (rest []db.LockDueDeliveriesRow, err error) {
 	known := map[string]*compiled{}
 	p := db.FilterDeliveriesParams{Reason: filteredOut}
@@ -157,7 +155,7 @@ func (s *Service) sift(ctx context.Context, tx *event.Tx, batch []db.LockDueDeli
 				return nil, fmt.Errorf("load trigger %s: %w", d.TriggerID, err)
 			}
 			if err == nil && row.Trigger.State == stateEnabled {
-				c, _ = s.compile(row.Trigger) // nil where it cannot be
+				c, _ = s.compile(row.Trigger) // nil if it does not compile
 			}
 			known[d.TriggerID] = c
 		}
@@ -192,7 +190,7 @@ func (s *Service) one(ctx context.Context, orgID, id string) (bool, error) {
 	return s.handled(ctx, d, err)
 }
 
-// handled sees to what came of a delivery's transaction.
+// handled deals with the result of a delivery's transaction.
 func (s *Service) handled(ctx context.Context, d db.Delivery, err error) (some bool, _ error) {
 	var replace errReplace
 	switch {
@@ -201,7 +199,7 @@ func (s *Service) handled(ctx context.Context, d db.Delivery, err error) (some b
 	case errors.As(err, &replace):
 		_, err = s.cfg.Tasks.Cancel(ctx, d.OrgID, replace.taskID, "delivery "+d.ID+" takes its place", event.Hub)
 		if fault.Is(err, fault.Precondition) {
-			err = nil // it has ended meanwhile
+			err = nil // it has ended by now
 		}
 		if err == nil {
 			return true, nil
@@ -234,8 +232,8 @@ func (s *Service) settle(tx *event.Tx, d db.Delivery, state, reason, prompt, fli
 	tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.SettleDelivery(ctx, p) })
 }
 
-// fail settles a delivery that starts nothing though it should, and has that told:
-// once an hour of each trigger, since one that is broken breaks at each delivery.
+// fail settles a delivery that should start a task and cannot, and sends a notification:
+// once an hour per trigger, since a broken one fails at each delivery.
 func (s *Service) fail(ctx context.Context, tx *event.Tx, t db.Trigger, d db.Delivery, why, prompt, flight string) error {
 	s.settle(tx, d, "failed", why, prompt, flight, nil)
 	return s.announce(ctx, tx, t, notification.DeliveryFailed, d.ID, why, t.ID+"."+notification.DeliveryFailed+"."+d.ReceivedAt.UTC().Format("2006-01-02T15"))
@@ -298,8 +296,8 @@ func (s *Service) handle(ctx context.Context, tx *event.Tx, d db.Delivery) error
 	return s.begin(ctx, tx, c, t, d, out.Prompt, flight)
 }
 
-// run maps a delivery. An organisation whose expressions take long rests for a
-// multiple of that time, so that those of others are handled meanwhile.
+// run maps a delivery. An organisation whose expressions take long rests for a multiple
+// of that time, so that deliveries of others are handled.
 func (s *Service) run(ctx context.Context, c *compiled, d db.Delivery) (mapping.Output, error) {
 	began := time.Now()
 	out, err := c.run(ctx, d)
@@ -343,13 +341,13 @@ func (c *compiled) run(ctx context.Context, d db.Delivery) (mapping.Output, erro
 	}
 	out, err := program.Run(ctx, in)
 	if d.Goal != "" {
-		out.Prompt = d.Goal // a person's own words
+		out.Prompt = d.Goal // text that a person entered
 	}
 	return out, err
 }
 
-// spent returns why a trigger has to stop: its spend breaker, or a loop's limit;
-// empty where it may go on.
+// spent returns why a trigger has to stop: its spend breaker, or a loop's limit; empty if
+// it may continue.
 func (s *Service) spent(ctx context.Context, tx *event.Tx, c *compiled, t db.Trigger) (string, error) {
 	if Kind(t.Kind) == Loop {
 		l := c.spec.GetLoop()
@@ -388,7 +386,8 @@ func loopBudget(l *deckhandv1.LoopSpec) int64 {
 
 func usd(micros int64) float64 { return float64(micros) / 1e6 }
 
-// clear sees to what a delivery may not run beside. free says that it may start.
+// clear handles runs that a delivery may not overlap with. free reports that it may
+// start.
 func (s *Service) clear(ctx context.Context, tx *event.Tx, c *compiled, d db.Delivery, out mapping.Output) (flight string, free bool, err error) {
 	policy := overlap(Kind(c.row.Kind), c.spec)
 	if Kind(c.row.Kind) == Loop {
@@ -490,7 +489,7 @@ func title(t db.Trigger, d db.Delivery) string {
 	return text
 }
 
-// wakeUp tells an agent why it runs, and what it has to look at first.
+// wakeUp returns the text that tells an agent why it runs and which data to read first.
 func wakeUp(c *compiled, t db.Trigger, d db.Delivery, prompt string) string {
 	var out strings.Builder
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -534,12 +533,12 @@ func deref(s *string) string {
 // Started reports whether a task came of a trigger.
 func Started(t db.Task) bool { return strings.HasPrefix(t.TriggerID, "trig_") }
 
-// Ended is told of a task that came of a trigger and has ended, after the commit:
-// what waited for it may begin.
+// Ended is called after the commit that ended a task of a trigger: deliveries that waited
+// for it may start.
 func (s *Service) Ended(ctx context.Context, t db.Task) {
 	n, err := s.cfg.Store.WakeDeliveries(ctx, db.WakeDeliveriesParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
-		// They are looked at again without a cause.
+		// They are read again later in any case.
 		s.cfg.Log.Info("cannot wake what waits for a task", "task_id", t.ID, "error", err)
 	}
 	if n > 0 {

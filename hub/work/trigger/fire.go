@@ -19,11 +19,11 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// This file is what people do with deliveries: make one by hand, try one, replay
-// one, list them.
+// Below is what people do with deliveries: create one by hand, test one, replay one, list
+// them.
 
-// Fire starts a run by hand. Repeated with its idempotency key it answers the
-// first one.
+// Fire creates a delivery by hand. Repeated with its idempotency key it returns the first
+// one.
 func (s *Service) Fire(ctx context.Context, orgID, id, goal, idempotencyKey string, by event.Actor) (string, error) {
 	delivery := ident.New("dlv")
 	key := "manual:" + delivery
@@ -59,7 +59,7 @@ func notEnabled(row db.Trigger) error {
 		WithFix("deckhand trigger enable %s", row.Name).WithObject(row.ID)
 }
 
-// Replay has a delivery come in once more, and answers the new one's id.
+// Replay creates a copy of a delivery, and returns the new one's id.
 func (s *Service) Replay(ctx context.Context, orgID, id string, by event.Actor) (string, error) {
 	first, err := s.Delivery(ctx, orgID, id)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Service) Replay(ctx context.Context, orgID, id string, by event.Actor) 
 
 // Trial is a payload to try.
 type Trial struct {
-	// DeliveryID is of whatever trigger; empty for Body and Headers.
+	// DeliveryID is a delivery of any trigger; empty for Body and Headers.
 	DeliveryID string
 	Body       []byte
 	Headers    map[string]string
@@ -107,7 +107,7 @@ type Verdict struct {
 	mapping.Output
 }
 
-// Test says what would become of a payload, and starts nothing.
+// Test returns what a payload would lead to, and starts nothing.
 func (s *Service) Test(ctx context.Context, orgID, id string, trial Trial) (Verdict, error) {
 	row, err := s.Get(ctx, orgID, id)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 	Manual  Kind = "manual"
 )
 
-// What happens while the run before goes on.
+// What a trigger does while its previous run has not ended.
 const (
 	overlapAllow   = "allow"
 	overlapSkip    = "skip"
@@ -56,7 +56,7 @@ const (
 	RetentionDays = 30
 )
 
-// payloadGoal is what a webhook's agent is told where nobody says what.
+// payloadGoal is the default goal of a webhook trigger.
 const payloadGoal = "A webhook has come in. Act on it as your instructions say.\n\n{{ payload }}"
 
 // compiled is a trigger ready for use. It does not change.
@@ -144,7 +144,7 @@ func (c *compiled) pause() time.Duration {
 	return defaultPause
 }
 
-// pauses returns within which a run may say how long it is until the next one.
+// pauses returns the limits within which a run may choose the time until the next one.
 func (c *compiled) pauses() (least, most time.Duration) {
 	l := c.spec.GetLoop()
 	least, most = min(defaultLeastPause, c.pause()), max(defaultMostPause, c.pause())
@@ -210,11 +210,11 @@ func checkWebhook(kind Kind, spec *deckhandv1.TriggerSpec) error {
 	return nil
 }
 
-// lint refuses an agent that could wait for ever with nobody there.
+// lint refuses an agent that could wait for a person without limit.
 //
-// Approvals and questions always have a time-out, and an action then (see
-// persona.Approvals); what has none is a run that pauses at a limit until an
-// administrator lets it have more.
+// Approvals and questions always have a timeout, and an action then (see
+// persona.Approvals); a run that pauses at a limit until an administrator raises it has
+// none.
 func lint(p *persona.Persona, spec *deckhandv1.TriggerSpec) error {
 	if spec.GetAttended() {
 		return nil

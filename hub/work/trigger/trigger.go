@@ -1,21 +1,22 @@
-// Package trigger has agents start without a person. A firing, whatever caused
-// it, is a delivery: a row that is committed before anybody is told that it was
-// taken, and that any hub turns into a task, in one transaction with the row.
+// Package trigger starts agents without a person. Service stores triggers and their
+// deliveries; Clock fires schedules and loops. Each firing is a delivery: a row that is
+// committed before its sender gets a response, and that any hub turns into a task, in one
+// transaction with the row.
 //
 //	accepted --- filter, overlap or missed-run policy ---> filtered
-//	accepted --- cannot be mapped, or its task not be made ---> failed
-//	accepted --- its task is made ---> started
+//	accepted --- mapping or creation of the task fails ---> failed
+//	accepted --- its task is created ---> started
 //	(sent again) ---> duplicate
 //
-// A webhook's delivery is unique by its sender's id, a schedule's by its slot, so
-// that senders may repeat themselves and hubs may take each other's place. What
-// of a trigger a hub has in memory counts only while its revision is the
-// database's: the statement that stores a delivery looks.
+// A webhook's delivery is unique by its sender's id, a schedule's by its slot, so that
+// senders may repeat requests and hubs may replace each other. A cached trigger is used
+// only while its revision is the database's: the statement that stores a delivery
+// verifies that.
 //
-// When a hub dies between commit and answer, the sender sends again and is told of
-// a duplicate. When it dies between commit and task, another hub's look, at most a
-// second later, makes the task. When it dies as the leader, the next one fires the
-// slots that nobody has fired.
+// If a hub dies between commit and response, the sender sends again and is told of a
+// duplicate. If it dies between commit and task, another hub creates the task at most a
+// second later. If it dies as the leader, the next leader fires the slots that were not
+// fired.
 package trigger
 
 import (
@@ -66,7 +67,7 @@ type Config struct {
 	Turns *fair.Turns
 	// Sweep is how often deliveries are looked for without a cause.
 	Sweep time.Duration
-	// Announce has a happening told to destinations, if the transaction commits.
+	// Announce sends a notification to destinations if the transaction commits.
 	Announce func(ctx context.Context, tx *event.Tx, h notification.Event) error
 	// OnDelivery and Answered, if set, count: what became of a delivery, and with
 	// what status a sender was answered.
@@ -129,8 +130,7 @@ func New(cfg Config) *Service {
 	}
 }
 
-// compile returns a trigger ready for use, from memory where that is of its
-// revision.
+// compile returns a trigger ready for use, from the cache if it has the same revision.
 func (s *Service) compile(row db.Trigger) (*compiled, error) {
 	if c, ok := s.known.Get(row.ID); ok && c.row.Revision == row.Revision {
 		return c, nil
@@ -163,7 +163,7 @@ func (s *Service) compile(row db.Trigger) (*compiled, error) {
 	return c, nil
 }
 
-// learn has a secret masked for the organisation that has stored it.
+// learn registers a secret for redaction in the organisation that has stored it.
 func (s *Service) learn(orgID, id, secret string) { s.cfg.Redact.Org(orgID).Learn(Source(id), secret) }
 
 // Source names a trigger among the sources of an organisation's secrets.
@@ -183,17 +183,17 @@ type Draft struct {
 	OrgID, Name, AgentID string
 	Kind                 Kind
 	Spec                 *deckhandv1.TriggerSpec
-	// Preset fills in what Spec leaves out; empty for none.
+	// Preset provides what Spec leaves out; empty for none.
 	Preset string
 	// Secret is empty for one that is made here.
 	Secret   string
 	Disabled bool
-	// Declared says that a persona names it.
+	// Declared reports that a persona declares the trigger.
 	Declared bool
 	By       event.Actor
 }
 
-// Create stores a trigger, and answers what its senders are to be given.
+// Create stores a trigger, and returns the secret for its senders.
 func (s *Service) Create(ctx context.Context, d Draft) (row db.GetTriggerRow, secret string, err error) {
 	spec := clone(d.Spec)
 	if d.Kind == Webhook && spec.Webhook == nil {
@@ -381,7 +381,7 @@ func (s *Service) NextRuns(row db.Trigger, many int) []time.Time {
 // Spec returns what a stored trigger does.
 func Spec(row db.Trigger) (*deckhandv1.TriggerSpec, error) { return readSpec(row.Spec) }
 
-// Held returns the words of the hold that keeps a trigger from firing; empty for
+// Held returns the description of the hold that keeps a trigger from firing; empty for
 // none.
 func Held(standing hold.Set, row db.Trigger) string {
 	if h := standing.Task(hold.Task{AgentID: row.AgentID, TriggerID: row.ID}); h != nil {

@@ -32,8 +32,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// This file takes webhooks. What is sent is read whole, within bounds of size
-// and time, and verified before anything looks at it.
+// A webhook's request is read whole, within limits of size and time, and verified before
+// anything else reads it.
 
 const (
 	// Prefix is where webhooks are, below the hub's URL; the trigger's id follows.
@@ -67,8 +67,8 @@ func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status: status, why: fmt.Sprintf(format, args...)}
 }
 
-// ServeHTTP takes POST /webhooks/{id}: 202 for what was stored, 200 for what had
-// been stored before.
+// ServeHTTP handles POST /webhooks/{id}: 202 for a delivery that was stored, 200 for one
+// that had been stored before.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, answer, err := s.take(w, r)
 	var no *refusal
@@ -83,7 +83,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		status, answer = http.StatusServiceUnavailable, map[string]string{"error": "the hub cannot store it now: send it again"}
 	case err != nil:
-		return // nobody is there any more
+		return // the client is gone
 	}
 	s.cfg.OnResponse(status)
 	w.Header().Set("Content-Type", "application/json")
@@ -126,8 +126,8 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (int, map[string]
 	} else if err != nil {
 		return 0, nil, err
 	}
-	// Once more with what the database says, where what is in memory is old: its
-	// secret may have been changed, or the trigger disabled.
+	// A second time with the database's row, if the cached one is outdated: its secret
+	// may have been changed, or the trigger disabled.
 	for fresh := false; ; fresh = true {
 		status, answer, err := s.accept(r, c, body)
 		var no *refusal
@@ -165,8 +165,8 @@ func (s *Service) lookup(ctx context.Context, id string, fresh bool) (*compiled,
 	return s.compile(row)
 }
 
-// key returns what tells a delivery apart. Where an expression says so, those of
-// one organisation take turns.
+// key returns what distinguishes a delivery. If an expression computes it, those of one
+// organisation run one after another.
 func (s *Service) key(r *http.Request, c *compiled, headers map[string]string, name string, body []byte, now time.Time) (string, error) {
 	if c.spec.GetWebhook().GetDedupeKey() != "" {
 		done, err := s.lanes.Take(r.Context(), c.row.OrgID)
@@ -187,7 +187,7 @@ func busy() *refusal {
 	return no
 }
 
-// read reads a body within its bounds, and returns what gives back its room.
+// read reads a body within its limits, and returns a function that releases its memory.
 func (s *Service) read(w http.ResponseWriter, r *http.Request, c *compiled, most int64) (body []byte, left func(), err error) {
 	bounded := fair.NewBody(w, r, fair.Bounds{Begin: bodyTimeout, Room: s.room},
 		"organisation "+c.row.OrgID, "address "+auth.RateKey(r.RemoteAddr))
@@ -217,7 +217,7 @@ func (s *Service) read(w http.ResponseWriter, r *http.Request, c *compiled, most
 	return nil, left, refuse(http.StatusBadRequest, "the body cannot be read")
 }
 
-// errStale says that a trigger is not as it is in memory.
+// errStale reports that a trigger differs from the cached one.
 var errStale = errors.New("the trigger has changed")
 
 // accept verifies and stores what was sent.
@@ -321,7 +321,7 @@ func (s *Service) limit(c *compiled) error {
 	return no
 }
 
-// key returns what tells a delivery apart from others.
+// key returns what distinguishes a delivery from others.
 func (c *compiled) key(ctx context.Context, h http.Header, kept map[string]string, name string, body []byte, now time.Time) string {
 	w := c.spec.GetWebhook()
 	header := w.GetDedupeHeader()

@@ -13,7 +13,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// ExecRequest says what is to be taken back of a person's command.
+// ExecRequest selects what is to be undone of a person's command.
 type ExecRequest struct {
 	Exec       db.NodeExec
 	OnConflict nodev1.OnConflict
@@ -23,9 +23,9 @@ type ExecRequest struct {
 	By          event.Actor
 }
 
-// UndoExec takes back what a person's command or terminal changed in a
-// workspace, or says what that would do. It can be taken back as long as a
-// task's changes, from its end on.
+// UndoExec undoes what a person's command or terminal changed in a workspace, or
+// describes what that would do. It is possible from its end on, as long as for a task's
+// changes.
 func (w *Workspaces) UndoExec(ctx context.Context, req ExecRequest) (UndoResult, error) {
 	e := req.Exec
 	refuse := func(format string, args ...any) *fault.Error {
@@ -79,7 +79,7 @@ func (w *Workspaces) UndoExec(ctx context.Context, req ExecRequest) (UndoResult,
 	if err != nil {
 		return out, fmt.Errorf("store an undo of %s: %w", e.ID, err)
 	}
-	// Whoever asked may go: what was begun is brought to its end.
+	// The caller may disconnect: a started undo is completed.
 	out.Node, err = w.carryOut(context.WithoutCancel(ctx), node, row)
 	if err == nil && out.Node.GetApplied() {
 		out.ID = row.ID

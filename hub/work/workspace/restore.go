@@ -21,8 +21,8 @@ import (
 // under.
 func InputsOf(taskID string) string { return "input_" + taskID }
 
-// StateAfter returns the state that a change left its workspace in, and the
-// record it is of; nil where that is not known.
+// StateAfter returns the state in which a change left its workspace, and the record that
+// holds it; nil if it is not known.
 func StateAfter(c *nodev1.WorkspaceChange) (record string, state *int64) {
 	if c == nil || c.GetError() != "" || c.GetRecord() == "" {
 		return "", nil
@@ -30,15 +30,15 @@ func StateAfter(c *nodev1.WorkspaceChange) (record string, state *int64) {
 	return c.GetRecord(), &c.After
 }
 
-// Restore is the workspace of a checkpoint, which a task that goes on from
-// there begins with.
+// Restore is the workspace of a checkpoint, with which a task that is resumed from there
+// begins.
 type Restore struct {
 	OrgID, LineageID string
 	NodeID, JailID   string
 	// Record and State name it on the node.
 	Record string
 	State  int64
-	// Overwrite says that what others changed since may be lost.
+	// Overwrite reports that later changes of others may be lost.
 	Overwrite bool
 
 	// Seen is what giving it back would change now.
@@ -48,9 +48,9 @@ type Restore struct {
 	Others []string
 }
 
-// At returns the workspace of a task's checkpoint, with what giving it back
-// would change now; nil when no task of its line had changed anything until
-// now, so that there is nothing to give back.
+// At returns the workspace of a task's checkpoint, with what restoring it would change
+// now; nil if no task of the lineage has changed anything since, so that there is nothing
+// to restore.
 func (w *Workspaces) At(ctx context.Context, t db.Task, iteration int32, overwrite bool) (*Restore, error) {
 	r, err := w.find(ctx, t, iteration)
 	if r == nil || err != nil {
@@ -64,9 +64,9 @@ func (w *Workspaces) At(ctx context.Context, t db.Task, iteration int32, overwri
 	return r, w.see(ctx, r, node)
 }
 
-// find looks for the checkpoint's workspace from the task back to those that it
-// goes on from. The workspace that no step had touched by then is that which
-// the first step found.
+// find searches for the checkpoint's workspace from the task back to those that it was
+// resumed from. A workspace that no step had changed by then is the one that the first
+// step found.
 func (w *Workspaces) find(ctx context.Context, t db.Task, iteration int32) (*Restore, error) {
 	var first *Restore
 	for {
@@ -119,7 +119,7 @@ func (w *Workspaces) see(ctx context.Context, r *Restore, node machine.Link) err
 	return nil
 }
 
-// gone says clearly that a checkpoint's workspace is not to be had any more.
+// gone returns the error for a checkpoint whose workspace is not available any more.
 func gone(jailID string, err error) error {
 	if e := fault.As(err); e != nil && e.Kind == fault.NotFound {
 		return fault.New(fault.Precondition, "the workspace of that checkpoint is not kept any more: %s", e.Message).
@@ -129,8 +129,8 @@ func gone(jailID string, err error) error {
 	return fmt.Errorf("look at the workspace of %s: %w", jailID, err)
 }
 
-// Refused returns why a workspace is not given back to a task that runs on a
-// node, "" for where the workspace is; nil when it can be.
+// Refused returns why a workspace cannot be restored for a task that runs on a node, ""
+// for the node that has the workspace; nil if it can.
 func (r *Restore) Refused(nodeID string) error {
 	refuse := func(format string, args ...any) *fault.Error {
 		return fault.New(fault.Precondition, format, args...).WithCode(fault.ResumeFailed).WithObject(r.JailID)
@@ -164,7 +164,7 @@ func some(texts []string) string {
 	return out
 }
 
-// Store has a new task begin with the workspace, in the transaction that stores
+// Store records that a new task begins with the workspace, in the transaction that stores
 // the task.
 func (r *Restore) Store(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) error {
 	if t.JailID != r.JailID {
@@ -188,9 +188,9 @@ func (r *Restore) Store(ctx context.Context, tx *event.Tx, t db.Task, by event.A
 // at again.
 const restoreTries = 5
 
-// Restore gives back the workspace that a task is to begin with, once. Nobody
-// else's task works there: admission sees to that. Where others changed it since
-// the task was submitted it is refused, as it would have been then.
+// Restore restores the workspace that a task begins with, once. Admission ensures that no
+// other task uses it. If others changed it since the task was submitted, it is refused,
+// as it would have been at submission.
 func (w *Workspaces) Restore(ctx context.Context, t db.Task, node machine.Link) error {
 	row, err := w.cfg.Store.PendingRestore(ctx, db.PendingRestoreParams{OrgID: t.OrgID, TaskID: &t.ID})
 	if store.IsNotFound(err) {
@@ -216,7 +216,7 @@ func (w *Workspaces) Restore(ctx context.Context, t db.Task, node machine.Link) 
 		})
 		err = fault.FromGRPC(err)
 		if fault.Is(err, fault.Aborted) && try < restoreTries {
-			continue // it changed since it was looked at
+			continue // it changed since it was read
 		}
 		if err != nil {
 			return gone(r.JailID, err)
@@ -229,7 +229,7 @@ func (w *Workspaces) Restore(ctx context.Context, t db.Task, node machine.Link) 
 	}
 }
 
-// restored stores that a task's workspace was given back.
+// restored records that a task's workspace was restored.
 func (w *Workspaces) restored(ctx context.Context, tx *event.Tx, row db.Undo, res *nodev1.UndoChangesResponse) error {
 	if err := tx.MarkRestored(ctx, db.MarkRestoredParams{
 		OrgID: row.OrgID, NodeID: row.NodeID, JailID: row.JailID, UndoID: &row.ID, ChangeIds: res.GetBy(),

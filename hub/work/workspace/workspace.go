@@ -1,12 +1,12 @@
-// Package workspace knows which files the steps of tasks changed, and takes
-// those changes back. What changed is found and kept by the node (its
-// node/snapshot); the hub stores the fact with the step, and every undo with
-// who asked for it and the digests of what was found and what was given back.
-// So are those of people's commands and terminals, which have no task.
+// Package workspace records which files the steps of tasks changed, and undoes those
+// changes. Workspaces is its service. The node finds and keeps the changes (its
+// node/snapshot); the hub stores the fact with the step, and every undo with who
+// requested it and the digests of the files before and after. The same holds for people's
+// commands and terminals, which have no task.
 //
-// An undo is stored before the node is asked, under an id that the node does
-// once. A hub that dies in between leaves it pending; whoever asks about the
-// task next has it settled first.
+// An undo is stored before the node is asked, under an id that the node executes once. A
+// hub that dies in between leaves it pending; the next request about the task completes
+// it first.
 package workspace
 
 import (
@@ -67,7 +67,7 @@ func New(cfg Config) *Workspaces {
 	return &Workspaces{cfg}
 }
 
-// Recorded is one path as it is stored: its change in words.
+// Recorded is one changed path as it is stored, with its kind of change.
 type Recorded struct {
 	Path   string `json:"path"`
 	Quoted bool   `json:"quoted,omitempty"`
@@ -100,8 +100,7 @@ func Describe(c *nodev1.FileChange, mask *redact.Redactor) Recorded {
 	}
 }
 
-// printable returns a path as it can be shown, and whether it had to be quoted
-// for that.
+// printable returns a path as it can be shown, and whether it had to be quoted.
 func printable(name []byte) (string, bool) {
 	text := string(name)
 	if utf8.ValidString(text) && strings.IndexFunc(text, unicode.IsControl) < 0 {
@@ -110,8 +109,8 @@ func printable(name []byte) (string, bool) {
 	return strconv.Quote(text), true
 }
 
-// Said is what the event of a step's end tells of a change: how many files, and
-// what was not kept.
+// Said returns what the event of a step's end contains about a change: how many files,
+// and what was not kept.
 func Said(change *nodev1.WorkspaceChange) map[string]any {
 	said := map[string]any{"files": change.GetFiles(), "state": change.GetAfter()}
 	if change.GetError() != "" {
@@ -126,8 +125,9 @@ func Said(change *nodev1.WorkspaceChange) map[string]any {
 	return said
 }
 
-// Record stores what a step changed in its workspace, or in its agent's on
-// another node, in the transaction that ends it, and answers what the step's event says of it; nil when there is nothing to say.
+// Record stores what a step changed in its workspace, or in its agent's workspace on
+// another node, in the transaction that ends it. It returns what the step's event
+// contains about it; nil for nothing.
 func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, change *nodev1.WorkspaceChange) (map[string]any, error) {
 	if change == nil || nodeID == nil {
 		return nil, nil
@@ -191,14 +191,14 @@ func (w *Workspaces) ChangesAfter(ctx context.Context, t db.Task, after, limit i
 type Span struct {
 	// Until is when it ends; zero while the task has not ended, or for ever.
 	Until time.Time
-	// Left of it; meaningless when Until is zero.
+	// Left is how much of the record is left; meaningless if Until is zero.
 	Left time.Duration
 }
 
 // Open reports whether the span has not ended.
 func (s Span) Open() bool { return s.Until.IsZero() || s.Left > 0 }
 
-// span is the one that begins at an end; nil for none yet.
+// span returns the span that begins at an end; nil for none yet.
 func (w *Workspaces) span(ctx context.Context, orgID string, end *time.Time) (Span, error) {
 	if end == nil {
 		return Span{}, nil
@@ -218,7 +218,7 @@ func (w *Workspaces) span(ctx context.Context, orgID string, end *time.Time) (Sp
 	return Span{Until: until, Left: max(0, until.Sub(w.cfg.Now()))}, nil
 }
 
-// Request says what is to be taken back of a task.
+// Request selects what is to be undone of a task.
 type Request struct {
 	Task db.Task
 	// StepIDs are whole ids; none for the last ones, or all.
@@ -232,14 +232,14 @@ type Request struct {
 	By          event.Actor
 }
 
-// UndoResult is what came of it.
+// UndoResult is the result of an undo.
 type UndoResult struct {
 	ID      string
 	StepIDs []string
 	Node    *nodev1.UndoChangesResponse
 	Span    Span
-	// Irreversible are those of the steps, and of the task's steps after the
-	// first of them, of which something is not taken back.
+	// Irreversible are those of the steps, and of the task's steps after the first of
+	// them, whose effects cannot be undone completely.
 	Irreversible []db.StepsThatUsedRow
 }
 
@@ -248,7 +248,7 @@ var conflictWords = map[nodev1.OnConflict]string{
 	nodev1.OnConflict_ON_CONFLICT_SKIP: "skip", nodev1.OnConflict_ON_CONFLICT_OVERWRITE: "overwrite",
 }
 
-// Undo takes back what steps of a task changed, or says what that would do.
+// Undo undoes what steps of a task changed, or describes what that would do.
 func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) {
 	t := req.Task
 	if err := w.settle(ctx, t); err != nil {
@@ -292,7 +292,7 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) 
 	if err != nil {
 		return out, fmt.Errorf("store an undo of %s: %w", t.ID, err)
 	}
-	// Whoever asked may go: what was begun is brought to its end.
+	// The caller may disconnect: a started undo is completed.
 	out.Node, err = w.carryOut(context.WithoutCancel(ctx), node, row)
 	if err == nil && out.Node.GetApplied() {
 		out.ID = row.ID
@@ -352,11 +352,11 @@ func (w *Workspaces) settle(ctx context.Context, t db.Task) error {
 	return w.carryOn(ctx, rows)
 }
 
-// carryOn brings undos to their end that somebody began and left.
+// carryOn completes undos that were started and not finished.
 func (w *Workspaces) carryOn(ctx context.Context, rows []db.Undo) error {
 	for _, row := range rows {
 		if w.cfg.Now().Sub(row.CreatedAt) < settleAfter {
-			continue // somebody is at it
+			continue // another call is working on it
 		}
 		node, err := w.cfg.Node(row.NodeID)
 		if err != nil {
@@ -372,7 +372,7 @@ func (w *Workspaces) carryOn(ctx context.Context, rows []db.Undo) error {
 // settleAfter is how old a pending undo is before others look after it.
 const settleAfter = time.Minute
 
-// carryOut has a stored undo done and stores what came of it.
+// carryOut executes a stored undo and stores its result.
 func (w *Workspaces) carryOut(ctx context.Context, node machine.Link, row db.Undo) (*nodev1.UndoChangesResponse, error) {
 	how := nodev1.OnConflict_ON_CONFLICT_REFUSE
 	for value, word := range conflictWords {
@@ -419,7 +419,7 @@ func (w *Workspaces) finish(ctx context.Context, row db.Undo, res *nodev1.UndoCh
 			OriginalDigest: res.GetOriginalDigest(), RestoredDigest: res.GetRestoredDigest(),
 		})
 		if store.IsNotFound(err) {
-			return nil // somebody else stored it
+			return nil // another call stored it
 		}
 		if err != nil {
 			return fmt.Errorf("store the end of undo %s: %w", row.ID, err)

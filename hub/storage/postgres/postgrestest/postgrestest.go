@@ -1,10 +1,10 @@
-// Package postgrestest gives tests databases of a real PostgreSQL server.
+// Package postgrestest provides tests with databases of a real PostgreSQL server.
 //
-// The server is the one that DECKHAND_TEST_DATABASE_URL names, whose user may
-// make databases, or else a private cluster for this test process. A guard
-// process ends that cluster and removes it as soon as the test process has
-// ended, however it ended, so that no TestMain is needed and no goroutine is
-// left for a leak check to find.
+// The server is the one that DECKHAND_TEST_DATABASE_URL names, whose user may create
+// databases, or else a private cluster for this test process. A guard process stops that
+// cluster and removes it as soon as the test process has ended, for whatever reason, so
+// that no TestMain is needed and no goroutine is left for a leak check to find. A failure
+// to provide a database fails the test.
 package postgrestest
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// EnvURL names the shared server: a URL of a database of it, as a user with
-// the right to make databases.
+// EnvURL is the environment variable with the URL of the shared server: of a database of
+// it, with a user who may create databases.
 const EnvURL = "DECKHAND_TEST_DATABASE_URL"
 
 // server is the one server of this test process.
@@ -65,7 +65,7 @@ func Copy(t testing.TB, template string, fill func(ctx context.Context, url stri
 	return create(t, template)
 }
 
-// templates has a *oneTemplate for each name that this process has asked for.
+// templates has a *oneTemplate for each name that this process has requested.
 var templates sync.Map
 
 type oneTemplate struct {
@@ -178,8 +178,8 @@ func admin(sql string) error {
 	}
 }
 
-// guard runs the server until its standard input ends, which is when the test
-// process has, then removes what is left of it. $0 is the folder.
+// guard runs the server until its standard input ends, that is, until the test process
+// has ended, and then removes its files. $0 is the folder.
 const guard = `"$@" >"$0/log" 2>&1 </dev/null & server=$!
 while read -r _; do :; done
 kill -QUIT "$server" && wait "$server"

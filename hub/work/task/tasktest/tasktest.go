@@ -1,6 +1,6 @@
-// Package tasktest gives tests of the queue what they need of a hub and no
-// more: a database of a real PostgreSQL, an organisation, agents, nodes and
-// workers as rows.
+// Package tasktest provides fixtures for tests of the queue, without a hub: a database in
+// a real PostgreSQL, an organisation, and agents, nodes and workers as rows. A failure to
+// create one fails the test.
 package tasktest
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
-// Org is the organisation that all of it belongs to.
+// Org is the organisation that all fixtures belong to.
 const Org = "org_test"
 
 // TTL is how long a lease lasts.
@@ -86,7 +86,7 @@ func connect(t testing.TB, url string) *Fixture {
 	return f
 }
 
-// Jailed says that every task needs its jail before it runs.
+// Jailed reports that every task needs its jail before it runs.
 func Jailed(context.Context, *db.Queries, db.Task) (bool, error) { return true, nil }
 
 // Kicks returns how often admission was asked for.
@@ -103,8 +103,8 @@ func (f *Fixture) Exec(sql string, args ...any) {
 	require.NoError(f.T, err)
 }
 
-// Agent makes an agent whose tasks have a workspace each, or one together, and
-// answers its id.
+// Agent creates an agent whose tasks have a workspace each, or share one, and returns its
+// id.
 func (f *Fixture) Agent(name string, scope persona.Scope) string {
 	f.T.Helper()
 	row, _, err := f.Agents.Apply(f.T.Context(), Org, agent.File{Name: name + ".md", Script: "turns: []\n", Markdown: fmt.Sprintf(`---
@@ -122,7 +122,7 @@ Go on.
 	return row.Agent.ID
 }
 
-// Node makes a connected node and answers its id.
+// Node creates a connected node and returns its id.
 func (f *Fixture) Node(name string) string {
 	f.T.Helper()
 	id := "node_" + name
@@ -131,7 +131,7 @@ func (f *Fixture) Node(name string) string {
 	return id
 }
 
-// Worker registers a worker and answers its id.
+// Worker registers a worker and returns its id.
 func (f *Fixture) Worker(name string, slots int32) string {
 	f.T.Helper()
 	id, err := f.Leases.Register(f.T.Context(), Org, lease.Worker{Name: name, Pool: "default", Slots: slots})
@@ -182,7 +182,7 @@ func (f *Fixture) Move(id string, to task.State) {
 	}))
 }
 
-// Run takes an admitted task to running and answers its lease.
+// Run moves an admitted task to running and returns its lease.
 func (f *Fixture) Run(workerID, id string) lease.Lease {
 	f.T.Helper()
 	le, _, err := f.Leases.Claim(f.T.Context(), Org, workerID, id, f.Task(id).Attempt+1)

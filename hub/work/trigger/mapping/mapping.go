@@ -1,7 +1,8 @@
-// Package mapping decides by CEL whether what was sent starts anything, and makes
-// of it what the agent is told. Payloads are hostile: an expression has a limit of
-// cost and of time, what it takes out of a payload stands in the prompt between
-// the marks that every agent knows as data, and no error stops a hub.
+// Package mapping evaluates the CEL expressions of triggers: a Program decides whether a
+// delivery starts a task, and makes the agent's prompt of it. Payloads are hostile: an
+// expression has a limit of cost and of time, values from a payload are put into the
+// prompt between marks that every agent treats as data, and a failure is returned as an
+// error and never stops a hub.
 package mapping
 
 import (
@@ -24,8 +25,8 @@ import (
 )
 
 const (
-	// costLimit bounds one expression, in CEL's own units: about one for each
-	// thing that is looked at.
+	// costLimit limits one expression, in CEL's own units: about one for each value that
+	// is read.
 	costLimit = 2_000_000
 	// timeLimit bounds one delivery's expressions together, however slow the
 	// machine.
@@ -34,14 +35,14 @@ const (
 	maxExpression = 4000
 	// MaxPrompt is the longest goal that a task may have, in characters.
 	MaxPrompt = 10_000
-	// maxValue is how many characters of one value stand in a prompt.
+	// maxValue is the length in characters at which a value in a prompt is cut.
 	maxValue = 4000
 	maxKey   = 200
 )
 
 // Source is what a person writes.
 type Source struct {
-	// Filter answers a bool; empty for true.
+	// Filter evaluates to a bool; empty for true.
 	Filter string
 	// Mapping are names for values.
 	Mapping map[string]string
@@ -49,7 +50,7 @@ type Source struct {
 	Goal string
 	// Flight is a text with {{ }}; empty for none.
 	Flight string
-	// Key answers what tells deliveries apart; empty for none.
+	// Key evaluates to what distinguishes deliveries; empty for none.
 	Key string
 }
 
@@ -61,7 +62,7 @@ type Input struct {
 	Event   string
 }
 
-// Output is what is made of it.
+// Output is the result of a mapping.
 type Output struct {
 	Matched bool
 	// Mapped are the mapping's values, as JSON has them.
@@ -141,7 +142,7 @@ func Compile(s Source) (*Program, error) {
 	return p, nil
 }
 
-// word finds a name that stands by itself.
+// word returns an expression that matches a name as a whole word.
 func word(name string) *regexp.Regexp {
 	return regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
 }
@@ -206,8 +207,8 @@ func (p *Program) Run(ctx context.Context, in Input) (Output, error) {
 	defer cancel()
 	vars := in.variables()
 	out := Output{Matched: true, Mapped: map[string]any{}}
-	// What a filter leaves out is left out, though a name's value could not be had
-	// of it: only the names that the filter has are worked out before.
+	// A delivery that the filter rejects is rejected even if a name's value cannot be
+	// computed: only the names that the filter uses are evaluated before.
 	mapped := map[string]any{}
 	work := func(name string) error {
 		if _, done := mapped[name]; done {
@@ -265,8 +266,7 @@ func merged(a, b map[string]any) map[string]any {
 	return out
 }
 
-// Key returns what tells a delivery apart; empty where the source has nothing for
-// it.
+// Key returns what distinguishes a delivery; empty if the source has nothing for it.
 func (p *Program) Key(ctx context.Context, in Input) (string, error) {
 	if p.key == nil {
 		return "", nil
@@ -416,7 +416,7 @@ func plain(v ref.Val, depth int) (any, error) {
 // fenceMark is what in a text could be taken for the marks themselves.
 var fenceMark = regexp.MustCompile(`(?i)<(\s*/?\s*(?:tool_output|operator_message))`)
 
-// Fence marks a value as data, with the marks that every agent is told of.
+// Fence marks a value as data, with the marks that every agent knows.
 func Fence(value string) string {
 	value = fenceMark.ReplaceAllString(bounded(value, maxValue), `<\$1`)
 	if strings.Contains(value, "\n") {
@@ -439,7 +439,7 @@ func clean(s string) string {
 	}, s)
 }
 
-// bounded cuts a text to so many characters, and says so.
+// bounded cuts a text to a number of characters, and marks the cut.
 func bounded(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

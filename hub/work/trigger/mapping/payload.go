@@ -68,8 +68,8 @@ func form(body []byte) (any, error) {
 	return out, nil
 }
 
-// readJSON reads one value. Whole numbers keep all their digits: as int64, or as text
-// where they are too large for that, and so do those that no double holds.
+// readJSON reads one value. Integers keep all their digits: as int64, or as text if they
+// are too large for that, and so do numbers that no double represents.
 func readJSON(body []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()

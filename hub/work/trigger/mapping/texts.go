@@ -18,9 +18,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/grep"
 )
 
-// This file bounds the functions on texts. CEL counts the cost of a call when it
-// has been made, and a payload and a pattern may be chosen so that one call never
-// ends or takes all memory: these look first.
+// CEL adds the cost of a call after it was made, and a payload and a pattern may be
+// chosen so that one call never ends or takes all memory. The functions on texts
+// therefore check their arguments first.
 
 const (
 	// maxText is how long a text may be that a function reads or makes, in bytes.
@@ -28,7 +28,7 @@ const (
 	// maxSteps is how many instructions of a pattern may be run in one call, each
 	// some nanoseconds.
 	maxSteps = 4_000_000
-	// stepsPerCost is how many of them cost one of costLimit.
+	// stepsPerCost is how many steps cost one unit of costLimit.
 	stepsPerCost = 10
 	// bytesPerCost is the same of bytes that are read or made.
 	bytesPerCost = 10
@@ -42,7 +42,7 @@ func texts() []cel.EnvOption {
 		cel.StdLib(cel.StdLibSubset(env.NewLibrarySubset().AddExcludedFunctions(env.NewFunction("matches")))),
 		cel.Function("matches", cel.Overload("matches_pattern", []*cel.Type{text, text}, cel.BoolType, matches),
 			cel.MemberOverload("text_matches_pattern", []*cel.Type{text, text}, cel.BoolType, matches)),
-		ext.Strings(ext.StringsVersion(0)), // later ones have format, whose cost cannot be told beforehand
+		ext.Strings(ext.StringsVersion(0)), // later versions have format, whose cost is not known beforehand
 		cel.Function("replace",
 			cel.MemberOverload("string_replace_string_string", []*cel.Type{text, text, text}, text, cel.FunctionBinding(replace)),
 			cel.MemberOverload("string_replace_string_string_int", []*cel.Type{text, text, text, cel.IntType}, text, cel.FunctionBinding(replace))),
@@ -59,7 +59,7 @@ func tooLong(function string) ref.Val {
 	return types.NewErr("%s takes and makes texts of up to %d bytes", function, maxText)
 }
 
-// pattern is a compiled regular expression, or why there is none.
+// pattern is a compiled regular expression, or why it does not compile.
 type pattern struct {
 	re  *grep.Expression
 	err ref.Val
@@ -69,7 +69,7 @@ type pattern struct {
 // many deliveries it is tried on.
 var patterns = func() *lru.Cache[string, pattern] {
 	const kept = 512
-	c, _ := lru.New[string, pattern](kept) // its only error is of a size below 1
+	c, _ := lru.New[string, pattern](kept) // the only error is for a size below 1
 	return c
 }()
 
@@ -112,8 +112,8 @@ func match(subject, of ref.Val) ref.Val {
 	return types.Bool(found)
 }
 
-// strs returns the leading texts of a call's arguments, and the number behind
-// them; -1 where there is none.
+// strs returns the leading texts of a call's arguments, and the number behind them; -1 if
+// there is none.
 func strs(args []ref.Val) (out []string, n int, ok bool) {
 	n = -1
 	for _, a := range args {
@@ -185,12 +185,12 @@ func join(args ...ref.Val) ref.Val {
 	return types.String(out.String())
 }
 
-// costs says what calls cost that read or make texts.
+// costs computes the cost of calls that read or create texts.
 type costs struct{}
 
 var _ cost.ActualCostEstimator = costs{}
 
-// CallCost returns a call's cost; nil for what CEL says itself.
+// CallCost returns a call's cost; nil for CEL's own estimate.
 func (costs) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	size := func(v ref.Val) uint64 {
 		s, _ := v.(types.String)

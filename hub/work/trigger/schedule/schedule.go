@@ -1,12 +1,12 @@
-// Package schedule says when a schedule of five fields fires, in a time zone
-// whose clocks are changed twice a year.
+// Package schedule computes when a schedule of five cron fields fires, in a time zone
+// with daylight saving time. Parse returns a Schedule or an error that says
+// what to write instead.
 //
-// A schedule that names hours (30 2 * * *) means the clock on the wall: a time
-// that the change to summer leaves out fires at the moment of the change, and one
-// that the change back brings twice fires the first time only. A schedule with a
-// star for the hour, or a step of it (*/15 * * * *), means time that passes: it
-// fires through both changes as on any other day. So do cron of Debian and
-// systemd's timers, near enough.
+// A schedule that names hours (30 2 * * *) means wall-clock time: a time that is skipped
+// by the change to summer time fires at the moment of the change, and one that occurs
+// twice at the change back fires the first time only. A schedule with a star or a step
+// for the hour (*/15 * * * *) means elapsed time: it fires through both changes as on any
+// other day. Debian's cron and systemd's timers behave nearly the same.
 package schedule
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Schedule answers times.
+// Schedule computes times.
 type Schedule struct {
 	spec  *cron.SpecSchedule
 	zone  *time.Location
@@ -77,7 +77,7 @@ func Parse(text, zone string) (*Schedule, error) {
 	return s, nil
 }
 
-// Next returns the first time after one, in UTC; zero when there is none within
+// Next returns the first time after the given one, in UTC; zero if there is none within
 // nine years.
 func (s *Schedule) Next(after time.Time) time.Time {
 	if !s.wall {
@@ -140,7 +140,7 @@ func (s *Schedule) Missed(after, until time.Time, most int) (slots []time.Time, 
 		}
 		after = next
 	}
-	// Longer ago: of those times nobody wants the oldest.
+	// Longer ago: the oldest of those times are not needed.
 	newest, _ := s.Missed(until.Add(-24*time.Hour), until, most)
 	return newest, true
 }

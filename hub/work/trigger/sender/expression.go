@@ -21,8 +21,8 @@ func asText(expression string) string {
 	return "[" + expression + "].map(x, type(x) == string ? x : '')[0]"
 }
 
-// whenList returns an expression that is then where the payload has a list of that
-// name, and otherwise elsewhere.
+// whenList returns an expression that evaluates to then if the payload has a list of that
+// name, and to otherwise if not.
 func whenList(name, then, otherwise string) string {
 	return "(has(payload." + name + ") && type(payload." + name + ") == list ? " + then + " : " + otherwise + ")"
 }

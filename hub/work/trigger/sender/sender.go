@@ -18,10 +18,10 @@ import (
 type Sender struct {
 	// Name is what triggers and personas call it; Label what people read.
 	Name, Label string
-	// How says in docs/triggers.md how its requests are verified.
+	// How describes in docs/triggers.md how its requests are verified.
 	How string
-	// Verify is how it proves itself. As names the sender whose proof it uses
-	// instead, where it has none of its own.
+	// Verify is the rule that verifies its requests. As names the sender whose rule it
+	// uses instead, if it has none.
 	Verify verify.Rule
 	As     string
 	// ID and Event are the headers that have its id of a delivery and the name of
@@ -31,12 +31,12 @@ type Sender struct {
 	// Challenge returns what the hub must return to a request that checks the URL;
 	// nil where the sender does not check it.
 	Challenge func(body []byte) (string, bool)
-	// Filter, Mapping and Goal are the defaults of its triggers. Without a goal
-	// there are none.
+	// Filter, Mapping and Goal are the defaults of its triggers. Without a goal there are
+	// no defaults.
 	Filter  string
 	Mapping map[string]string
 	Goal    string
-	// Example is a payload of it.
+	// Example is an example of its payloads.
 	Example Example
 }
 

@@ -1,11 +1,10 @@
-// Package verify tells whether a webhook came from who knows its secret. All of
-// it looks at the raw bytes of the body, compares in constant time, and fails
-// closed: what is missing, said twice or not understood is not verified.
+// Package verify verifies that a webhook was sent by a holder of its secret. A Rule
+// checks the raw bytes of the body, compares in constant time, and fails closed: what is
+// missing, repeated or not understood is not verified.
 //
-// Sources of the schemes: GitHub "Validating webhook deliveries", GitLab
-// "Webhooks: secret token", standardwebhooks.com, Slack "Verifying requests from
-// Slack", Atlassian "Securing webhooks", Stripe "Verify webhook signatures
-// manually".
+// Sources of the schemes: GitHub "Validating webhook deliveries", GitLab "Webhooks:
+// secret token", standardwebhooks.com, Slack "Verifying requests from Slack", Atlassian
+// "Securing webhooks", Stripe "Verify webhook signatures manually".
 package verify
 
 import (
@@ -72,7 +71,7 @@ type Request struct {
 	Body   []byte
 }
 
-// Errors. None says what would have been right.
+// Errors. None reveals what would have been right.
 var (
 	// ErrMissing: there is no proof where the scheme has it, or more than one.
 	ErrMissing = errors.New("the signature is missing")
@@ -82,8 +81,8 @@ var (
 	ErrOld = errors.New("the signature is too old, or of the future")
 )
 
-// Check returns nil when the request was sent by somebody who knows one of the
-// secrets. An empty secret fits nothing.
+// Check returns nil if the request was sent by a holder of one of the secrets. An empty
+// secret matches nothing.
 func (r Rule) Check(req Request, now time.Time, secrets ...string) error {
 	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return s == "" })
 	switch r.Scheme {
@@ -124,7 +123,8 @@ func plain(given, secrets []string) error {
 	}
 	fits := 0
 	for _, s := range secrets {
-		// Hashes are of one length: comparing them tells nothing of the secret's.
+		// The hashes have the same length: comparing them reveals nothing of the
+		// secret's.
 		a, b := sha256.Sum256([]byte(value)), sha256.Sum256([]byte(s))
 		fits |= subtle.ConstantTimeCompare(a[:], b[:])
 	}
@@ -143,7 +143,7 @@ func mac(h func() hash.Hash, secret []byte, parts ...[]byte) []byte {
 	return m.Sum(nil)
 }
 
-// anyFits reports whether one of the signatures is of one of the secrets.
+// anyFits reports whether one of the signatures was made with one of the secrets.
 func anyFits(h func() hash.Hash, signatures [][]byte, secrets []string, parts ...[]byte) error {
 	fits := false
 	for _, s := range secrets {
@@ -224,7 +224,7 @@ func Signature(secret, id, timestamp string, body []byte) (string, error) {
 	return "v1," + base64.StdEncoding.EncodeToString(mac(sha256.New, key, []byte(id+"."+timestamp+"."), body)), nil
 }
 
-// StandardKey returns the key that a Standard Webhooks secret stands for.
+// StandardKey returns the key that a Standard Webhooks secret encodes.
 func StandardKey(secret string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil || len(key) == 0 {
