@@ -40,8 +40,8 @@ func TestDailyWorkInABrowser(t *testing.T) {
 	tell(t, "work")
 }
 
-// tell runs one file of stories in a browser on a `deckhand up` of its own. What
-// they need done outside of the browser they ask of this test.
+// tell runs one file of stories in a browser on a separate `deckhand up`. The stories
+// request actions outside of the browser from this test.
 func tell(t *testing.T, file string) {
 	t.Helper()
 	browser, err := exec.LookPath("chromium")
@@ -62,7 +62,7 @@ func tell(t *testing.T, file string) {
 	control := httptest.NewServer(s)
 	defer control.Close()
 
-	// The log is of use when it fails; CI keeps the pictures.
+	// The log is useful if it fails; CI keeps the screenshots.
 	artefacts := os.Getenv("DECKHAND_ARTEFACTS")
 	if artefacts != "" {
 		artefacts = filepath.Join(artefacts, file)
@@ -107,8 +107,8 @@ type stories struct {
 	calls chan func()
 }
 
-// quietPort returns a port that nobody listens on, and that the kernel gives to
-// nobody by itself while the hub is away.
+// quietPort returns a port that no process listens on, and that the kernel does not
+// assign by itself while the hub is down.
 func quietPort(t *testing.T) int {
 	for range 100 {
 		port := 20_000 + rand.IntN(10_000)

@@ -1,5 +1,5 @@
-// Package console tells the stories of ui/e2e to the console in a real browser, on
-// a real `deckhand up` with the scripted model. It needs root.
+// Package console runs the stories of ui/e2e against the console in a real browser, on a
+// real `deckhand up` with the scripted model. It needs root.
 package console
 
 import (

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The Debian package installs the daemon, its unit and a configuration that is
-// the operator's, and says what to do next. It is installed into a root of its
-// own, where it touches nothing of this machine.
+// The Debian package installs the daemon, its unit and a configuration that belongs to
+// the operator, and prints what to do next. It is installed into a separate root folder,
+// where it touches nothing of this machine.
 func TestTheDebianPackage(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {

@@ -1,6 +1,5 @@
-// Package docs runs every command that the documentation gives, installs the
-// Debian package, and verifies what the command line says about bad input. It
-// needs root.
+// Package docs runs every command of the documentation, installs the Debian package, and
+// verifies the errors of the command line for bad input. It needs root.
 package docs
 
 import (

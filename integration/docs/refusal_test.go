@@ -14,8 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
-// Bad input is one clear line that says what to do, and the
-// right exit code.
+// Bad input gives one clear line that says what to do, and the right exit code.
 func TestBadInputIsOneClearLine(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)

@@ -226,8 +226,8 @@ func (r *rig) note(format string, args ...any) {
 	r.notes = append(r.notes, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// checkChaos looks at one task's commands, and answers how many ran, and of how
-// many nobody knows the end.
+// checkChaos checks one task's commands, and returns how many ran, and how many have an
+// unknown end.
 func (f *fleet) checkChaos(ticket string, one task) (ran, unknown int) {
 	t := f.t
 	require.True(t, one.State == "succeeded" || one.waits(), "%+v %+v", one, f.steps(one.ID))

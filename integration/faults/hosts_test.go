@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host is a machine of its own as far as the network goes: a network namespace
-// with one cable to the switch. A nil host is this machine itself.
+// host simulates a machine in the network: a network namespace with one cable to the
+// switch. A nil host is this machine itself.
 type host struct {
 	name    string // of the namespace
 	ip      string

@@ -19,8 +19,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// This file looks at what came of tasks, in the database, on the nodes' disks
-// and through the API.
+// The functions below read the results of tasks, in the database, on the nodes' disks and
+// through the API.
 
 // task is a row of the database.
 type task struct {
@@ -44,7 +44,7 @@ var forPerson = []string{"paused", "escalated", "awaiting_approval", "needs_inpu
 func (t task) settles() bool { return slices.Contains(final, t.State) || t.waits() }
 func (t task) waits() bool   { return slices.Contains(forPerson, t.State) }
 
-// rows reads the database, which may just be dead.
+// rows reads the database, which may have just died.
 func rows[T any](r *rig, sql string, args ...any) (out []T) {
 	r.t.Helper()
 	r.retry("read the database", func(ctx context.Context) error {
@@ -81,8 +81,8 @@ func (r *rig) steps(taskID string) []step {
 		FROM steps WHERE task_id = $1 ORDER BY number`, taskID)
 }
 
-// settle waits until each task has ended or has come to wait for a person, and
-// answers how each stood then.
+// settle waits until each task has ended or waits for a person, and returns their states
+// then.
 func (r *rig) settle(ids []string, within time.Duration) []task {
 	r.t.Helper()
 	end := time.Now().Add(within)
@@ -103,9 +103,8 @@ func (r *rig) settle(ids []string, within time.Duration) []task {
 	return out
 }
 
-// attend notes the tasks that have ended or wait for a person, and answers the
-// others. Those that wait are cancelled, as a person would: others want their
-// workspace.
+// attend records the tasks that have ended or wait for a person, and returns the others.
+// Those that wait are cancelled, as a person would: other tasks need their workspace.
 func (r *rig) attend(ids []string) (open []task) {
 	r.t.Helper()
 	for _, one := range r.tasks(ids) {
@@ -122,7 +121,7 @@ func (r *rig) attend(ids []string) (open []task) {
 	return open
 }
 
-// cancel ends a task that may just have ended.
+// cancel ends a task that may have ended already.
 func (r *rig) cancel(one task) {
 	r.t.Helper()
 	r.retry("cancel "+one.ID, func(ctx context.Context) error {

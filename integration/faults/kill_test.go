@@ -33,7 +33,7 @@ func alive(t testing.TB, argument string) (n int) {
 	for _, dir := range dirs {
 		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // it has ended by now
 		}
 		for arg := range bytes.SplitSeq(line, []byte{0}) {
 			if string(arg) == argument {

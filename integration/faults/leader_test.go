@@ -75,7 +75,7 @@ func TestTheHubThatLeadsIsKilled(t *testing.T) {
 	overWorker := r.workers[0].outage(syscall.SIGKILL)
 	defer overHub()
 	defer overWorker()
-	// Only who leads sweeps the leases that nobody renews.
+	// Only the leader sweeps the leases that are not renewed.
 	type open struct{ N int }
 	r.eventually(takeover, "the other hub to lead", func() bool {
 		return rows[open](r, "SELECT count(*)::int FROM attempts WHERE task_id = ANY($1) AND attempt = 1 AND ended_at IS NULL", lapsing)[0].N == 0

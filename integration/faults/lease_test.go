@@ -41,8 +41,7 @@ func TestLeases(t *testing.T) {
 	t.Run("a stalled worker writes nothing", r.stall)
 }
 
-// stall stops a worker for longer than its lease, and then lets it go on where
-// it was.
+// stall stops a worker for longer than its lease, and then lets it continue.
 func (r *rig) stall(t *testing.T) {
 	stall := 3 * r.leaseTTL
 	if soaking() {
@@ -62,7 +61,7 @@ func (r *rig) stall(t *testing.T) {
 		stalled.signal(syscall.SIGSTOP)
 		begin := time.Now()
 		if at != crashpoint.AfterGrant {
-			r.points.release() // it is not the worker that stands there
+			r.points.release() // another process stopped there, not the worker
 		}
 		require.Equal(t, "succeeded", r.settle([]string{id}, time.Minute)[0].State, "another worker goes on")
 		<-time.After(time.Until(begin.Add(stall)))

@@ -45,9 +45,9 @@ func (r *rig) initsOf(node int) (out []int) {
 	return out
 }
 
-// nothingIsLeft looks at what is there once every task has ended: no jail that
-// nobody uses, no goroutine of a task, no unfinished command in a ledger, no
-// file half written. It stops the roles.
+// nothingIsLeft verifies, once every task has ended, that nothing is left: no unused
+// jail, no goroutine of a task, no unfinished command in a ledger, no partly written
+// file. It stops the roles.
 func (r *rig) nothingIsLeft() {
 	r.t.Helper()
 	// The nodes stop idle jails by themselves, and with them all that was in
@@ -98,7 +98,7 @@ func entries(dir string) (names []string) {
 	return names
 }
 
-// dump ends a unit for good and answers what its goroutines were doing.
+// dump ends a unit for good and returns the stacks of its goroutines.
 func (u *unit) dump() string {
 	u.mu.Lock()
 	u.stopping = true
@@ -110,7 +110,7 @@ func (u *unit) dump() string {
 	return string(after[min(len(before), len(after)):])
 }
 
-// gone holds, at a rig's very end, that nothing of it is left on the machine.
+// gone verifies, at a rig's end, that nothing of it is left on the machine.
 func (r *rig) gone() {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	require.NoError(r.t, err)

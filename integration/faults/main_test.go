@@ -1,13 +1,11 @@
-// Package faults kills Deckhand's real processes, and their neighbours, at
-// named moments and at random, cuts the links between its hosts, and looks at
-// what came of the tasks: no command ran twice, no output is missing, every
-// task has ended or waits for a person with a reason, and nothing is left
-// behind.
+// Package faults kills Deckhand's real processes, and the services that they use, at
+// named moments and at random, cuts the links between its hosts, and verifies the tasks
+// afterwards: no command ran twice, no output is missing, every task has ended or waits
+// for a person with a reason, and nothing is left behind.
 //
-// A rig is a whole Deckhand of its own: PostgreSQL, NATS, containerd, hubs,
-// workers and nodes, each a process that is started again when it dies, as
-// systemd would do. The binaries are built with the tag crashpoints (package
-// internal/crashpoint). It needs root.
+// A rig is a separate Deckhand: PostgreSQL, NATS, containerd, hubs, workers and nodes,
+// each a process that is restarted when it dies, as systemd would do. The binaries are
+// built with the tag crashpoints (package internal/crashpoint). It needs root.
 package faults
 
 import (

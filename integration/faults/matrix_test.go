@@ -19,13 +19,13 @@ var order = []crashpoint.Point{
 	crashpoint.AfterSpawn, crashpoint.AfterExit, crashpoint.BeforeOutcome, crashpoint.AfterOutcome,
 }
 
-// victims are the rows of the matrix, in the groups that have a rig each.
-// Hubs that die within seconds of one another are met with growing pauses by
-// the nodes: there is something else in between.
+// victims are the rows of the matrix, in groups that share a rig. Nodes reconnect with
+// growing pauses to hubs that die within seconds of one another, so another victim comes
+// in between.
 var victims = [][]string{{"hub", "worker", "PostgreSQL"}, {"node daemon", "deckhand-init", "containerd", "NATS"}}
 
 const (
-	// sideBySide is how many tasks stand at the point when the process dies.
+	// sideBySide is how many tasks are at the point when the process dies.
 	sideBySide = 2
 	// kills is how often each cell is run in the full form.
 	kills = 10
@@ -50,7 +50,7 @@ func matrixOutput() string {
 	return b.String() + "end\n"
 }
 
-// cell is what came of the tasks of one cell.
+// cell is the result of the tasks of one cell.
 type cell struct{ kills, tasks, succeeded, waiting, ended, ran int }
 
 func (c cell) String() string {
@@ -97,9 +97,8 @@ func (m *matrix) String() string {
 	return b.String()
 }
 
-// Whichever process dies at whichever moment of a step, its
-// command never runs twice, its output is whole, and the task ends or waits for
-// a person who is told why.
+// Whichever process dies at whichever moment of a step, its command never runs twice, its
+// output is complete, and the task ends or waits for a person with a reason.
 func TestTheCrashMatrix(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -131,7 +130,7 @@ func newMatrixRig(t testing.TB) *rig {
 	begin := time.Now()
 	defer func() { t.Logf("all is up after %s", time.Since(begin).Round(time.Millisecond)) }()
 	r := newRig(t, 2*time.Second)
-	// An address of this machine's own that nobody else uses.
+	// An address of this machine that no other process uses.
 	ip := fmt.Sprintf("127.%d.%d.%d", 64+syscall.Getpid()>>8&63, syscall.Getpid()&255, r.number)
 	r.startNATS(nil, ip+":4222")
 	r.eventually(time.Minute, "NATS to listen", func() bool { return reachable(ip + ":4222") })
@@ -142,8 +141,8 @@ func newMatrixRig(t testing.TB) *rig {
 	return r
 }
 
-// round has tasks come to a point, kills the victim there, and looks at what
-// becomes of them.
+// round lets tasks come to a point, kills the victim there, and checks the tasks
+// afterwards.
 func (r *rig) round(victim string, at crashpoint.Point) cell {
 	r.t.Helper()
 	round := serial.Add(1)
@@ -211,7 +210,7 @@ func (r *rig) victim(name string) *unit {
 	return nil // an init: there are several
 }
 
-// check looks at one task's command, and answers how often it ran.
+// check checks one task's command, and returns how often it ran.
 func (r *rig) check(what, victim, counter string, one task) int {
 	r.t.Helper()
 	ran := r.counter(one, counter)
@@ -237,7 +236,7 @@ func (r *rig) check(what, victim, counter string, one task) int {
 		require.Zero(r.t, ran, "%s: the command was not started and ran", what)
 		require.Empty(r.t, output)
 	default:
-		// Nobody knows: a person decides.
+		// The outcome is unknown: a person decides.
 		require.True(r.t, one.waits(), "%s: %+v %+v", what, one, command)
 		require.True(r.t, strings.HasPrefix(want, output), "%s: the output is none of the command's: %.200q", what, output)
 	}

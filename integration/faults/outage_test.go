@@ -27,7 +27,7 @@ const (
 	// database, and maxDials how often that hub may try to reach it: several
 	// loops, each with its own pace.
 	maxCalls, maxDials = 10.0, 40.0
-	// maxCPU is the part of one processor that a process may use meanwhile.
+	// maxCPU is the part of one processor that a process may use during the outage.
 	maxCPU = 0.5
 )
 
@@ -126,7 +126,7 @@ func (r *outageRig) meterDatabase() {
 	})
 }
 
-// meterCalls puts a meter of requests before the hub, and answers its URL.
+// meterCalls puts a meter of requests in front of the hub, and returns its URL.
 func (r *outageRig) meterCalls(hub string) string {
 	target, err := url.Parse(hub)
 	require.NoError(r.t, err)
@@ -185,7 +185,7 @@ func (r *rig) rested(what string, ids []string, counter string) []task {
 	return settled
 }
 
-// quiet waits for a time, during which nobody may be busy with what is away.
+// quiet waits, and verifies that no process is busy with the missing service.
 func (r *outageRig) quiet(what string, during time.Duration) {
 	r.t.Helper()
 	r.calls.reset()
@@ -218,7 +218,7 @@ func TestOutages(t *testing.T) {
 	t.Parallel()
 	r := newOutageRig(t)
 
-	// Tasks go on without NATS; those that are new begin when it is back.
+	// Tasks continue without NATS; new ones begin when it is back.
 	before := r.rest(3, "before")
 	r.run(before, "before")
 	over := r.nats.outage(syscall.SIGKILL)

@@ -14,8 +14,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 )
 
-// points hears of every step that comes to a crash point, and holds those that
-// come to the armed one for the first time.
+// points receives every step that comes to a crash point, and stops those that come to
+// the armed one for the first time.
 type points struct {
 	socket string
 	// jails matches the state folders of the nodes' jails.
@@ -38,7 +38,7 @@ func newPoints(t testing.TB, dir, jails string) *points {
 	}
 	l, err := net.Listen("unix", p.socket)
 	require.NoError(t, err)
-	require.NoError(t, os.Chmod(p.socket, 0o666)) // a jail's root is somebody else here
+	require.NoError(t, os.Chmod(p.socket, 0o666)) // a jail's root is another user here
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -57,7 +57,7 @@ func newPoints(t testing.TB, dir, jails string) *points {
 	return p
 }
 
-// serve hears one step at one point.
+// serve handles one step at one point.
 func (p *points) serve(conn net.Conn) {
 	var hit crashpoint.Hit
 	line, err := bufio.NewReader(conn).ReadBytes('\n')
@@ -66,7 +66,7 @@ func (p *points) serve(conn net.Conn) {
 	}
 }
 
-// hold keeps a step where it is, or answers that it may go on.
+// hold stops a step at its point, or returns that it may continue.
 func (p *points) hold(conn net.Conn, hit crashpoint.Hit) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *points) enterJails() {
 	}
 }
 
-// arm has the next n tasks stop at a point; the channel closes when they have.
+// arm makes the next n tasks stop at a point; the channel closes when they have.
 func (p *points) arm(at crashpoint.Point, n int) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *points) arm(at crashpoint.Point, n int) <-chan struct{} {
 	return p.all
 }
 
-// release lets everything go on, and answers the tasks that were held.
+// release lets all stopped steps continue, and returns their tasks.
 func (p *points) release() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,7 +54,7 @@ type rig struct {
 	// operator is where the test's own calls come from.
 	operator *host
 
-	settled map[string]task // how tasks stood when they settled
+	settled map[string]task // the state of tasks when they settled
 	notesMu sync.Mutex
 	notes   []string // of what was done to it; guarded by notesMu
 }
@@ -119,7 +119,7 @@ func (r *rig) env(more ...string) []string {
 	return append(append(os.Environ(), "DECKHAND_PRESSURE_MAX_LOAD=off", crashpoint.Env+"="+r.points.socket, "HOME="+r.dir), more...)
 }
 
-// startHub starts a hub that is told to others as api and edge.
+// startHub starts a hub; edgeTold is the address of its edge that nodes get.
 func (r *rig) startHub(on *host, api, edge, edgeTold string) {
 	r.t.Helper()
 	n := len(r.hubs) + 1
@@ -238,7 +238,7 @@ Do what the script says.
 	})
 }
 
-// submit submits a task and answers its id.
+// submit submits a task and returns its id.
 func (r *rig) submit(agent, key string) (id string) {
 	r.t.Helper()
 	r.retry("submit to "+agent, func(ctx context.Context) error {
@@ -256,7 +256,7 @@ func (r *rig) submit(agent, key string) (id string) {
 // callTimeout bounds one call, and one look into the database.
 const callTimeout = 5 * time.Second
 
-// retry calls the hub until it answers: it may just be dead.
+// retry calls the hub until it responds: it may have just died.
 func (r *rig) retry(what string, call func(ctx context.Context) error) {
 	r.t.Helper()
 	var err error

@@ -133,9 +133,9 @@ address = %q
 
 func (r *rig) containerdState() string { return filepath.Join(r.dir, "containerd", "state") }
 
-// initOf returns the pid of a jail's init, as containerd's shim has it; 0 when
-// there is none. A jail's container has another name each time it is made, and
-// the jail's as its host name.
+// initOf returns the pid of a jail's init, as containerd's shim reports it; 0 if there is
+// none. A jail's container has another name each time it is created, and the jail's name
+// as its host name.
 func (r *rig) initOf(node int, jailID string) int {
 	bundles, err := filepath.Glob(filepath.Join(r.containerdState(), "io.containerd.runtime.v2.task", r.namespace(node), "*"))
 	require.NoError(r.t, err)
@@ -161,14 +161,14 @@ func initIn(bundle string) int {
 	if err != nil {
 		return 0
 	}
-	// A pid that was used again is somebody else's.
+	// A pid that was reused belongs to another process.
 	if exe, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err != nil || !strings.Contains(string(exe), "deckhand-init") {
 		return 0
 	}
 	return pid
 }
 
-// reachable reports whether somebody listens at an address of this machine's own
+// reachable reports whether a process listens at an address of this machine's own
 // network.
 func reachable(address string) bool {
 	conn, err := net.DialTimeout("tcp", address, time.Second)

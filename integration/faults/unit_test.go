@@ -42,7 +42,7 @@ type unit struct {
 	ended chan struct{} // closed when it will not be started again
 }
 
-// unit starts a unit of the rig. command answers its command anew for each life.
+// unit starts a unit of the rig. command returns a new command for each start.
 func (r *rig) unit(name string, term syscall.Signal, command func() *exec.Cmd) *unit {
 	r.t.Helper()
 	log, err := os.Create(filepath.Join(r.dir, name+".log"))
@@ -110,8 +110,8 @@ func (u *unit) supervise() {
 	}
 }
 
-// kill ends the process as kill -9 does, and answers when it is gone. It is
-// started again by itself.
+// kill ends the process as kill -9 does, and returns when it is gone. It is restarted
+// automatically.
 func (u *unit) kill() { u.signalAndWait(syscall.SIGKILL) }
 
 // signal sends a signal that does not end it.
@@ -135,8 +135,8 @@ func (u *unit) signalAndWait(sig syscall.Signal) {
 	}
 }
 
-// outage ends the process, and answers when it is gone. It is started again once
-// the answered function is called.
+// outage ends the process, and returns when it is gone. It is restarted once the returned
+// function is called.
 func (u *unit) outage(sig syscall.Signal) (over func()) {
 	out := make(chan struct{})
 	u.mu.Lock()

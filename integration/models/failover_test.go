@@ -26,10 +26,10 @@ func unreachable() map[string]modeltest.Answer {
 	}
 }
 
-// When a model does not answer, the next one of the persona goes
-// on in the middle of the task, whatever formats the two speak: no command runs
-// twice, nobody is shown another's thoughts, each call is paid at its own price,
-// and the history says who took over and why.
+// If a model fails, the next one of the persona continues in the middle of the task,
+// whatever formats the two use: no command runs twice, no model gets another's reasoning,
+// each call is charged at its own price, and the history shows which model took over and
+// why.
 func TestAnotherModelGoesOnInTheMiddleOfATask(t *testing.T) {
 	t.Parallel()
 	next := map[modeltest.Format]modeltest.Format{

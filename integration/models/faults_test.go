@@ -34,8 +34,7 @@ var (
 	done = block{Tool: "complete_task", ID: "call_2", Input: `{"summary": "it is done"}`}
 )
 
-// kinds are a format's own words for an error; those that have none are left
-// as they are.
+// kinds are a format's own names of errors; an error without one is left unchanged.
 var kinds = map[modeltest.Format]map[string]string{
 	modeltest.Messages: {"auth": "authentication_error", "rate": "rate_limit_error", "fault": "api_error", "busy": "overloaded_error", "long": "invalid_request_error"},
 	modeltest.Gemini:   {"auth": "UNAUTHENTICATED", "rate": "RESOURCE_EXHAUSTED", "fault": "INTERNAL", "busy": "UNAVAILABLE", "long": "INVALID_ARGUMENT"},
@@ -44,7 +43,7 @@ var kinds = map[modeltest.Format]map[string]string{
 
 const tooLong = "prompt is too long: the input token count exceeds the maximum number of tokens"
 
-// mishap is what a model does in its answers, and what comes of it.
+// mishap is a fault in a model's responses, and its expected result.
 type mishap struct {
 	answers  []modeltest.Answer
 	state    deckhandv1.TaskState
@@ -116,7 +115,7 @@ func TestWhateverAModelDoesTheTaskEndsRight(t *testing.T) {
 	}
 }
 
-// held holds a task that ended against what was to come of it.
+// held compares a task that ended with its mishap's expected result.
 func (r *rig) held(t *testing.T, id, name string, tc mishap) {
 	task := r.rested(id)
 	require.Equal(t, tc.state, task.GetState(), "%s %s", task.GetReason(), task.GetErrorMessage())
@@ -133,7 +132,7 @@ func (r *rig) held(t *testing.T, id, name string, tc mishap) {
 	require.Equal(t, spent, task.GetUsage().GetCostMicros(), "the task costs what its calls do")
 }
 
-// tell returns each task as its mishap says: a task's goal names it.
+// tell responds to each task as its mishap says: a task's goal names it.
 func tell(f modeltest.Format, all map[string]mishap) func(modeltest.Request) modeltest.Answer {
 	asked := map[string]int{}
 	return func(r modeltest.Request) modeltest.Answer {
@@ -159,7 +158,7 @@ func tell(f modeltest.Format, all map[string]mishap) func(modeltest.Request) mod
 	}
 }
 
-// goal finds the name of a mishap in what a model is told.
+// goal finds the name of a mishap in a model's input.
 func goal(text string) string {
 	_, rest, _ := strings.Cut(text, "mishap[")
 	name, _, _ := strings.Cut(rest, "]")

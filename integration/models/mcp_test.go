@@ -19,8 +19,8 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model/modeltest"
 )
 
-// gadget returns as deckhand-skill does for an MCP server with so many tools,
-// each of which answers a picture. It answers the picture too.
+// gadget acts as deckhand-skill for an MCP server with so many tools, each of which
+// returns an image. gadget returns that image too.
 func gadget(t *testing.T, tools int) (run func(*nodev1.ExecSpec) (string, bool), picture []byte) {
 	t.Helper()
 	var data bytes.Buffer
@@ -79,9 +79,9 @@ func offered(v any) []string {
 	return out
 }
 
-// In every wire format: of many tools of an MCP server a model is told the
-// names, finds one, and is told of it alone. A picture in a result reaches the
-// models that take them, and the others learn that there was one.
+// In every wire format: of many tools of an MCP server a model gets the names, finds one,
+// and gets that one alone. An image in a result reaches the models that accept images,
+// and the others learn that there was one.
 func TestAModelFindsAToolAmongMany(t *testing.T) {
 	t.Parallel()
 	for name, f := range modeltest.Formats {

@@ -16,8 +16,8 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model/modeltest"
 )
 
-// spentQuota is how each provider says that a quota is spent, and when it is
-// there again.
+// spentQuota returns each provider's response for a used-up quota, with the time when it
+// is available again.
 func spentQuota(f modeltest.Format) modeltest.Answer {
 	switch f {
 	case modeltest.Gemini:
@@ -49,8 +49,8 @@ func (r *rig) status(agent string) deckhandv1.AgentStatus {
 	return res.Msg.GetAgent().GetStatus()
 }
 
-// A quota that is spent pauses the task until the time that the provider
-// states; then it goes on by itself where it was, and costs none of its retries.
+// A used-up quota pauses the task until the time that the provider states; then it
+// resumes by itself where it was, and uses none of its retries.
 func TestASpentQuotaPausesUntilTheStatedTime(t *testing.T) {
 	t.Parallel()
 	for name, f := range modeltest.Formats {
@@ -77,10 +77,9 @@ func TestASpentQuotaPausesUntilTheStatedTime(t *testing.T) {
 	}
 }
 
-// The relay refuses a call past the task's own budget, which is its limit
-// of cost: the run pauses or stops, as its persona says, and its agent is
-// suspended. A budget of the organisation's pauses the run, and is not the
-// agent's doing.
+// The relay refuses a call that exceeds the task's own budget, its cost limit: the run
+// pauses or stops, as its persona says, and its agent is suspended. A budget of the
+// organisation pauses the run, and does not suspend the agent.
 func TestABudgetThatTheRelayKeeps(t *testing.T) {
 	t.Parallel()
 	srv := modeltest.New(t, modeltest.List(answer(work)))
@@ -113,9 +112,8 @@ func TestABudgetThatTheRelayKeeps(t *testing.T) {
 	require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.status("thrifty"))
 }
 
-// A model that does not answer is left alone by all tasks of a worker; after
-// a while one call looks whether it does, the others meanwhile go on with
-// another; when it does, all ask it again.
+// A model that fails is not called by any task of a worker; after a while one call tries
+// it, while the others continue with another model; if it succeeds, all call it again.
 func TestABreakerIsHalfOpenForOneCall(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -172,8 +170,8 @@ func TestABreakerIsHalfOpenForOneCall(t *testing.T) {
 	require.Equal(t, "anthropic", by(r.submit("tester", "go")), "it answers again")
 }
 
-// The model that a persona names for it writes the summaries, and is paid for
-// as the task's calls are; where it does not answer, the task's own model does.
+// The model that a persona names for summaries writes them, and its calls are charged
+// like the task's; if it fails, the task's own model does.
 func TestAnotherModelWritesTheSummaries(t *testing.T) {
 	t.Parallel()
 	for name, answers := range map[string]modeltest.Answer{

@@ -62,7 +62,7 @@ func (d *death) RoundTrip(req *http.Request) (*http.Response, error) {
 // ids and moments differ from run to run.
 var varies = regexp.MustCompile(`(task|step|call)_[0-9a-z]{16,}|\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// transcriptOf is what a request tells of the conversation, in any format.
+// transcriptOf returns the conversation in a request, in any format.
 func transcriptOf(t *testing.T, body map[string]any) string {
 	t.Helper()
 	for _, key := range []string{"messages", "input", "contents"} {
@@ -76,9 +76,8 @@ func transcriptOf(t *testing.T, body map[string]any) string {
 	return ""
 }
 
-// A task whose worker is killed in the middle of any phase is carried on
-// by another with the very same transcript, in every wire format, and each
-// command runs once.
+// A task whose worker is killed in the middle of any phase is continued by another with
+// the same transcript, in every wire format, and each command runs once.
 func TestAKilledWorkersTaskGoesOnWithTheSameTranscript(t *testing.T) {
 	t.Parallel()
 	for name, f := range modeltest.Formats {
@@ -89,8 +88,8 @@ func TestAKilledWorkersTaskGoesOnWithTheSameTranscript(t *testing.T) {
 	}
 }
 
-// everywhere says that each death is tried in each format; otherwise those of
-// every phase are tried in one, and in the others one of each phase.
+// everywhere makes the test try each death in each format; otherwise those of every phase
+// are tried in one format, and one of each phase in the others.
 var everywhere = os.Getenv("DECKHAND_SOAK") != ""
 
 func resumes(t *testing.T, f modeltest.Format) {
@@ -164,7 +163,7 @@ func resumes(t *testing.T, f modeltest.Format) {
 		"iterate, the end of the run is not stored": {call: "/FinishTask", nth: 1},
 		"iterate, the end of the run is stored":     {call: "/FinishTask", nth: 1, served: true},
 	} {
-		// Where the format matters is when a turn is asked for, stored or told again.
+		// The format matters when a turn is requested, stored or repeated.
 		if f != modeltest.Messages && !everywhere && (!d.served || d.nth != 2) {
 			continue
 		}

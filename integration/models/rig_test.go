@@ -1,6 +1,5 @@
-// Package models runs a hub, a worker and a simulated node against servers that
-// speak the wire formats of model APIs, and that do all that such servers do
-// when they do not do well.
+// Package models runs a hub, a worker and a simulated node against servers that implement
+// the wire formats of model APIs, including the errors and faults of such servers.
 package models
 
 import (
@@ -41,7 +40,7 @@ type rig struct {
 	mu       sync.Mutex
 	commands []string
 	output   string
-	// run has a command run in another way, where it answers true.
+	// run replaces the execution of a command if it returns true.
 	run func(spec *nodev1.ExecSpec) (output string, ran bool)
 }
 
@@ -83,7 +82,7 @@ func newHub(t *testing.T, is func(*hub.Config)) *rig {
 	return r
 }
 
-// work adds a worker, and answers it.
+// work adds a worker, and returns it.
 func (r *rig) work(is func(*worker.Config)) *worker.Worker {
 	transport := &http.Transport{}
 	r.t.Cleanup(transport.CloseIdleConnections)
@@ -103,7 +102,7 @@ func (r *rig) work(is func(*worker.Config)) *worker.Worker {
 	return w
 }
 
-// served is a provider and a model of it, by which format a test asks.
+// served is the provider and the model that a test of a format uses.
 var served = map[modeltest.Format][2]string{
 	modeltest.Messages: {"anthropic", "claude-sonnet-4-5"}, modeltest.Chat: {"qwen", "qwen-plus"},
 	modeltest.Responses: {"openai", "gpt-5"}, modeltest.Gemini: {"gemini", "gemini-2.5-flash"},
@@ -149,7 +148,7 @@ func (r *rig) submit(agent, goal string) string {
 	return res.Msg.GetTask().GetId()
 }
 
-// ran says how many commands named a word.
+// ran returns how many commands contained a word.
 func (r *rig) ran(word string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

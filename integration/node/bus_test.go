@@ -19,8 +19,8 @@ import (
 	"github.com/deckhand-sh/deckhand/worker"
 )
 
-// A bus that is reached over a network speaks TLS, for which the hub's own
-// authority vouches, and nothing else: workers are told whom to trust.
+// A bus on a network interface only accepts TLS, with a certificate of the hub's own
+// authority: workers get the authority's certificate.
 func TestTheBusSpeaksTLSOffLoopback(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)

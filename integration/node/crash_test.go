@@ -14,8 +14,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
-// A worker that dies while a command runs costs nothing: the
-// next one goes on, and the command ran exactly once.
+// A worker that dies while a command runs loses nothing: the next one continues, and the
+// command ran exactly once.
 func TestWorkerKilledWhileACommandSleeps(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
@@ -79,7 +79,7 @@ turns:
 	require.Equal(t, digest(errs.String()), digest(gotErr), "standard error is complete and in order")
 }
 
-// split tells the two streams' lines apart.
+// split separates the lines of the two streams.
 func split(log string) (out, errs string) {
 	var o, e strings.Builder
 	for line := range strings.Lines(log) {
@@ -131,7 +131,7 @@ func TestCancelEndsTheCommand(t *testing.T) {
 	require.Equal(t, "TASK_STATE_CANCELLED", f.Task(id).State)
 	steps := f.Steps(id)
 	require.Equal(t, "STEP_STATE_CANCELLED", steps[0].State)
-	// The log does not grow any more: the command is gone.
+	// The log does not grow any more: the command has ended.
 	log := f.CLI(0, "task", "logs", steps[0].ID, "--follow").Out
 	require.NotContains(t, log, "done")
 }

@@ -63,11 +63,11 @@ func (k ticker) goes() {
 	waittest.Until(k.t, time.Minute, "the jail to go on", func() bool { return k.ticks() != before })
 }
 
-// An approval is asked while the node does not answer, so that the jail
-// is being frozen when the link is cut; it is given while the node is away, and
-// the call is made once when the node is back. Then the other way round: the
-// jail is frozen, the node is away, and the jail stands until the answer can
-// reach it. Questions that nobody answered stay.
+// An approval is requested while the node does not respond, so that the jail is being
+// frozen when the link is cut; it is decided while the node is offline, and the call runs
+// once when the node is back. Then the other way round: the jail is frozen, the node goes
+// offline, and the jail stays frozen until the decision can reach it. Questions without a
+// reply stay.
 func TestAnswersThatComeWhileTheNodeIsAway(t *testing.T) {
 	t.Parallel()
 	link := newCable(t)
@@ -111,7 +111,7 @@ turns:
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	f.CLI(0, "agent", "files", "put", "asker", file)
 
-	// The second call is asked about while the node answers nothing.
+	// Approval of the second call is requested while the node does not respond.
 	waittest.Until(t, time.Minute, "the first call to end", func() bool {
 		steps := f.Steps(id)
 		return len(steps) == 1 && steps[0].State == "STEP_STATE_SUCCEEDED"
@@ -189,9 +189,8 @@ func uncached(v any) any {
 	return v
 }
 
-// A task whose call waits for leave, and that then asks a
-// question, goes on each time on another worker. The model is shown the very
-// conversation that it had, as if nobody had waited.
+// A task whose call waits for an approval, and that then asks a question, continues each
+// time on another worker. The model gets the same conversation as without a wait.
 func TestTheTranscriptIsTheSameOnTheNextWorker(t *testing.T) {
 	t.Parallel()
 	call := func(text, tool, id, input string) anthropictest.Answer {
@@ -206,7 +205,7 @@ func TestTheTranscriptIsTheSameOnTheNextWorker(t *testing.T) {
 		call("I ask.", "request_input", "toolu_3", `{"question":"Which colour?"}`),
 		call("Done.", "complete_task", "toolu_4", `{"summary":"done"}`),
 	}
-	// Two tasks have the same conversation, of which one waits.
+	// Two tasks have the same conversation, and one of them waits.
 	waits := func(r anthropictest.Request) bool { return strings.Contains(fmt.Sprint(r.Body["system"]), "You wait.") }
 	taken := map[bool]int{}
 	provider := anthropictest.New(t, func(r anthropictest.Request) anthropictest.Answer {

@@ -44,7 +44,7 @@ func newCable(t testing.TB) *cable {
 	return c
 }
 
-// set says where the cable leads, and whether it is cut.
+// set sets where the cable leads, and whether it is cut.
 func (c *cable) set(target string, cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,9 +129,9 @@ turns:
 	require.Equal(t, "ran\n", f.CLI(0, "task", "logs", steps[1].ID).Out, "it ran once")
 }
 
-// A command whose node is cut off for longer than the persona's offline
-// grace is stopped there, not before and not by anybody else. What it came to,
-// and why, arrives once when the node is back, and the task goes on from it.
+// A command whose node is cut off for longer than the persona's offline grace is stopped
+// by the node, and not before. Its result, with the reason, arrives once when the node is
+// back, and the task continues from it.
 func TestALinkThatIsCutBeyondTheOfflineGrace(t *testing.T) {
 	t.Parallel()
 	link := newCable(t)

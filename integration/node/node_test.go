@@ -103,7 +103,7 @@ func TestWhatAPersonDoesOnANode(t *testing.T) {
 	terminal(f, node)
 }
 
-// terminal opens one in the jail, as a person does, and looks at its recording.
+// terminal opens a terminal in the jail, as a person does, and reads its recording.
 func terminal(f *harness.Fleet, node string) {
 	f.T.Helper()
 	shell := f.Person(f.T.Context(), "node", "shell", node, "--agent", "keeper")

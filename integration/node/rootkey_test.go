@@ -11,8 +11,8 @@ import (
 	"github.com/deckhand-sh/deckhand/integration/harness"
 )
 
-// The root key is replaced beside a hub that runs. Afterwards the old one opens
-// the database no more, and a run that was cut short is finished by the next.
+// The root key is replaced while a hub runs. Afterwards the old one does not open the
+// database any more, and a run that was interrupted is finished by the next.
 func TestTheRootKeyIsReplacedWhileAHubRuns(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
@@ -69,7 +69,7 @@ func TestTheRootKeyIsReplacedWhileAHubRuns(t *testing.T) {
 	require.Contains(t, rotate(0), "already")
 	require.Equal(t, second, read(keyset))
 
-	// Another place, and hubs are told of it.
+	// Another location, which the hubs are started with.
 	other := "file://" + filepath.Join(t.TempDir(), "root.json")
 	require.Contains(t, rotate(0, "--new-keyset-key", other), "--keyset-key "+other)
 	refused(second)

@@ -17,9 +17,9 @@ import (
 	"github.com/deckhand-sh/deckhand/integration/harness"
 )
 
-// What a persona says of egress holds in its jail; what is refused is told to
-// the agent with the rule, and is in the step, the history and the audit. A
-// persona that is applied anew is in force with the next task, in the same jail.
+// A persona's egress rules apply in its jail; a refused connection is reported to the
+// agent with the rule, and is in the step, the history and the audit log. A persona that
+// is applied again is in force with the next task, in the same jail.
 func TestEgressIsWhatThePersonaSays(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)

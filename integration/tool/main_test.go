@@ -1,5 +1,6 @@
-// Package tool verifies tools of agents in real jails: egress, web search, MCP
-// servers, skills, and review mode, in which nothing leaves. It needs root.
+// Package tool verifies tools of agents in real jails: egress, web search, MCP servers,
+// skills, and review mode, in which calls that leave the workspace are deferred. It needs
+// root.
 package tool
 
 import (

@@ -31,8 +31,8 @@ var mcpServer = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, "server"))
 })
 
-// withMCP puts the MCP server where a jail can be shown it, and answers the front
-// matter of an agent that has it.
+// withMCP puts the MCP server where a jail can see it, and returns the front matter of an
+// agent that has it.
 func withMCP(t *testing.T, more string) (keys, program string) {
 	t.Helper()
 	data, err := mcpServer()

@@ -12,8 +12,8 @@ import (
 	"github.com/deckhand-sh/deckhand/integration/harness"
 )
 
-// Each skill runs in the jail and reads there, and what comes back is short
-// and cites where it was read; what it cannot answer it says.
+// Each skill runs in the jail and reads there, and its result is short and cites where it
+// was read; what it cannot do it reports.
 func TestSkillsReduceDataInTheJail(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
@@ -79,8 +79,8 @@ turns:
 	require.EqualValues(t, log.Len(), steps[0].Outcome["bytes_read"])
 }
 
-// The operator's own skills run in the jail, where nobody can change
-// them; each node lists its own, with what is wrong with one.
+// The operator's own skills run in the jail, where no process can change them; each node
+// lists its own, with the problem of an invalid one.
 func TestOperatorsOwnSkills(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
@@ -134,8 +134,8 @@ turns:
 	require.NotContains(t, steps[3].Observation, "broken")
 }
 
-// In a jail with little memory, a skill that may not read something, or meets
-// far more than fits, answers within its bounds and says so; the jail goes on.
+// In a jail with little memory, a skill that may not read something, or meets far more
+// than fits, returns within its limits and reports that; the jail keeps working.
 func TestSkillsSayWhatTheyMayNotReadOrHold(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)

@@ -15,9 +15,9 @@ import (
 	"github.com/deckhand-sh/deckhand/integration/harness"
 )
 
-// An agent searches by the engine that was connected, by its node's way out;
-// the key is in no place that the jail, the record or a log has. Before one is
-// connected the agent is told so, and its task goes on.
+// An agent searches with the connected engine, over its node's network; the key is in no
+// place that the jail, the record or a log has. Before an engine is connected the agent
+// gets an error that says so, and its task continues.
 func TestAnAgentSearchesTheWeb(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
@@ -30,7 +30,8 @@ func TestAnAgentSearchesTheWeb(t *testing.T) {
 		_, _ = io.WriteString(w, `{"results":[{"title":"Leases <b>explained</b>","url":"https://docs.example.com/leases","content":"A lease ends by itself."}]}`)
 	}))
 	defer engine.Close()
-	// What a command in the jail can see of it: to look for it is known as dangerous.
+	// The places where a command in the jail could see the key: searching them is known
+	// as dangerous.
 	rules := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(rules, []byte("dangerous: {credentials: allow}\n"), 0o600))
 	f.CLI(0, "policy", "apply", rules)

@@ -51,11 +51,11 @@ func canaryForms(t *testing.T) map[string]string {
 	}
 }
 
-// A canary key that is sealed in the vault comes back in the environment of
-// a jail, in a file that an agent reads, in what a model says and thinks, in a
-// tool's output, in errors, encoded, and split over the pieces of a stream. It is
-// found in no table, log, stream, metric, trace or export, and in no prompt; the
-// vault's sealed values, and what is on the node's own disk, aside.
+// A canary key that is stored encrypted comes back in the environment of a jail, in a
+// file that an agent reads, in a model's text and reasoning, in a tool's output, in
+// errors, encoded, and split over the pieces of a stream. It is found in no table, log,
+// stream, metric, trace or export, and in no prompt, except for the vault's encrypted
+// values and the node's own disk.
 func TestACanaryIsFoundNowhere(t *testing.T) {
 	t.Parallel()
 	collector, spans := newCollector(t)
@@ -208,8 +208,8 @@ Do it.
 	}
 }
 
-// newModelsFront returns the address of a provider that has a list of models
-// besides, for whoever has the key.
+// newModelsFront returns the address of a provider that also has a list of models, for
+// callers with the key.
 func newModelsFront(t *testing.T, provider *anthropictest.Server) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -250,7 +250,7 @@ func dump(t *testing.T, database string) map[string]string {
 	return out
 }
 
-// tapped returns a bus for hub and workers, and what was said on it.
+// tapped returns a bus for hub and workers, and a function that returns its traffic.
 func tapped(t *testing.T) (env []string, heard func() string) {
 	t.Helper()
 	var cfg hub.Config
@@ -341,7 +341,7 @@ func (c *collected) text(t *testing.T) string {
 	return out.String()
 }
 
-// metricsOf returns what a process says to Prometheus.
+// metricsOf returns a process's Prometheus metrics.
 func metricsOf(t *testing.T, p *harness.Process) string {
 	t.Helper()
 	_, after, found := strings.Cut(p.Output.String(), `"@message":"serving metrics"`)

@@ -1,6 +1,5 @@
-// Package trace verifies what leaves a running Deckhand about itself: traces, and
-// that a secret is in none of the logs, prompts, tables, exports and metrics. It
-// needs root.
+// Package trace verifies the telemetry of a running Deckhand: its traces, and that a
+// secret is in none of the logs, prompts, tables, exports and metrics. It needs root.
 package trace
 
 import (

@@ -43,7 +43,7 @@ func (s span) id() string     { return hex.EncodeToString(s.GetSpanId()) }
 func (s span) parent() string { return hex.EncodeToString(s.GetParentSpanId()) }
 func (s span) trace() string  { return hex.EncodeToString(s.GetTraceId()) }
 
-// attribute returns an attribute as text; "" where there is none.
+// attribute returns an attribute as text; "" if it is missing.
 func (s span) attribute(key string) string {
 	for _, a := range s.GetAttributes() {
 		if a.GetKey() != key {
@@ -57,7 +57,7 @@ func (s span) attribute(key string) string {
 	return ""
 }
 
-// newCollector is an OpenTelemetry collector, as far as OTLP/HTTP goes.
+// newCollector starts an OpenTelemetry collector that accepts OTLP/HTTP.
 func newCollector(t *testing.T) (url string, got *collected) {
 	t.Helper()
 	got = &collected{}
@@ -129,9 +129,8 @@ const tracedScript = `turns:
       - {tool: complete_task, arguments: {summary: done}}
 `
 
-// One trace leads from the call that submits a task, over the worker
-// that claims it, to the command in its jail, which is told of it; the node logs
-// its id.
+// One trace leads from the call that submits a task, over the worker that claims it, to
+// the command in its jail, which gets its id; the node logs the id.
 func TestOneTraceAcrossHubWorkerAndNode(t *testing.T) {
 	t.Parallel()
 	url, got := newCollector(t)
@@ -170,9 +169,8 @@ func TestOneTraceAcrossHubWorkerAndNode(t *testing.T) {
 	require.NotContains(t, strings.ToLower(node.Output.String()), "otlp")
 }
 
-// A model call is a span of the task's trace at the worker and, below
-// it, in the hub's relay, which says what it cost; the provider is told nothing
-// of the trace.
+// A model call is a span of the task's trace at the worker and, below it, in the hub's
+// relay, with its cost; the provider does not get the trace.
 func TestTheTraceOfAModelCall(t *testing.T) {
 	t.Parallel()
 	url, got := newCollector(t)
@@ -233,7 +231,7 @@ Do it.
 	}
 }
 
-// Where nobody collects, commands are told of no trace.
+// Without a collector, commands get no trace.
 func TestNoTraceUnlessSomebodyCollects(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)

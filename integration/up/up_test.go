@@ -93,8 +93,8 @@ turns:
         arguments: {summary: "counted"}
 `
 
-// A PostgreSQL and a containerd that die under up are started again. Meanwhile
-// callers are told to try again, and the task in hand goes on and ends once.
+// A PostgreSQL and a containerd that die under up are restarted. Until then callers get
+// an error that asks them to retry, and the current task continues and ends once.
 func TestUpStartsWhatDiesAgain(t *testing.T) {
 	t.Parallel()
 	if containerd.Running(jail.DefaultContainerd) {
@@ -129,7 +129,7 @@ func TestUpStartsWhatDiesAgain(t *testing.T) {
 	workspaces, err := filepath.Glob(filepath.Join(dir, "node", "workspaces", "*"))
 	require.NoError(t, err)
 	require.Len(t, workspaces, 1)
-	require.NoError(t, os.WriteFile(filepath.Join(workspaces[0], "go"), nil, 0o644)) //nolint:gosec // the jail's user looks at it
+	require.NoError(t, os.WriteFile(filepath.Join(workspaces[0], "go"), nil, 0o644)) //nolint:gosec // the jail's user reads it
 	waittest.Until(t, time.Minute, "the task to end", func() bool {
 		mustRun(t, up)
 		return f.Task(id).State == "TASK_STATE_SUCCEEDED"
@@ -150,7 +150,7 @@ func TestUpStartsWhatDiesAgain(t *testing.T) {
 	require.Contains(t, up.Output.String(), "signal: killed")
 }
 
-// What is missing is said in one line, with what to do.
+// A missing requirement is reported in one line, with what to do.
 func TestUpSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	if containerd.Running(jail.DefaultContainerd) {

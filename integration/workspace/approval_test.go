@@ -17,8 +17,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
-// careful is an agent whose commands need leave, and a connection to look at
-// what their questions are bound to.
+// careful applies an agent whose commands need an approval, and returns a connection to
+// read what the approvals are bound to.
 func careful(t *testing.T, f *harness.Fleet) *pgx.Conn {
 	t.Helper()
 	f.Persona("careful", `
@@ -63,8 +63,8 @@ func asked(f *harness.Fleet, db *pgx.Conn, id string) (item string) {
 	return items[0].ID
 }
 
-// A grant holds for the workspace that was asked about. When somebody
-// changed it meanwhile, the call is asked about again and not made.
+// A grant is valid for the workspace that approval was requested for. If the workspace
+// was changed since, approval is requested again and the call does not run.
 func TestAGrantHoldsForTheWorkspaceAsItWas(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
@@ -87,9 +87,9 @@ func TestAGrantHoldsForTheWorkspaceAsItWas(t *testing.T) {
 	require.Equal(t, "ran\nthe plan\n", f.CLI(0, "task", "files", "cat", id, "out").Out)
 }
 
-// An answer that comes before the jail stood still, or while the node is
-// away, is bound to the workspace as well: to that of the answer, to that of the
-// node's return, or to none, and then the call is asked about again.
+// A decision that comes before the jail was frozen, or while the node is offline, is
+// bound to the workspace as well: to its state at the decision, at the node's return, or
+// to none, and then approval is requested again.
 func TestAnAnswerIsBoundToTheWorkspaceWhenItCanBe(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
@@ -98,13 +98,13 @@ func TestAnAnswerIsBoundToTheWorkspaceWhenItCanBe(t *testing.T) {
 	db := careful(t, f)
 	plan := filepath.Join(t.TempDir(), "plan")
 	require.NoError(t, os.WriteFile(plan, []byte("the plan\n"), 0o600))
-	// unbind is what the hub had no time for, or could not do, when it asked.
+	// unbind removes what the hub could not record when it requested the approval.
 	unbind := func(id string) {
 		_, err := db.Exec(t.Context(), "UPDATE steps SET asked_state = NULL, asked_record = '' WHERE task_id = $1", id)
 		require.NoError(t, err)
 	}
 
-	// Before the jail stood still: it is the answer's.
+	// Before the jail was frozen: the state at the decision counts.
 	id := f.Submit("careful")
 	first := asked(f, db, id)
 	worker.Stop(t)
@@ -125,7 +125,8 @@ func TestAnAnswerIsBoundToTheWorkspaceWhenItCanBe(t *testing.T) {
 	waittest.Until(t, 60*time.Second, "the question to be bound", func() bool { return bound(t, db, id) })
 	require.Equal(t, second, asked(f, db, id))
 
-	// Answered while the node is away: nobody can look, so it holds for nothing.
+	// Decided while the node is offline: the workspace cannot be inspected, so the grant
+	// is not valid.
 	node.Kill()
 	unbind(id)
 	f.CLI(0, "inbox", "approve", second)
@@ -261,8 +262,8 @@ turns:
 	require.Error(t, running.Wait())
 }
 
-// Two runs write one file. The one that read it before the other wrote is
-// told, overwrites nothing, and merges.
+// Two runs write one file. The one that read it before the other wrote gets an error,
+// overwrites nothing, and merges.
 func TestTwoAgentsThatWriteOneFile(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)

@@ -78,8 +78,8 @@ turns:
 	require.Contains(t, f.CLI(4, "run", "reader", "x", "--artifact", made+":../x").Err, "leads out of the workspace")
 }
 
-// What a handoff's manifest names is in the target's workspace, on another
-// node, where the manifest says that it is.
+// The files that a handoff's manifest names are in the target's workspace, on another
+// node, at the place that the manifest names.
 func TestAHandoffBringsItsFiles(t *testing.T) {
 	t.Parallel()
 	f := twoNodes(t)
@@ -153,8 +153,8 @@ turns:
 	require.Contains(t, f.CLI(0, "task", "watch", read, "-o", "jsonl").Out, "had changed or gone before you began")
 }
 
-// An agent copies files between its jails on its nodes by digest; what
-// somebody else changed there is no silent loss, and it can be taken back.
+// An agent copies files between its jails on its nodes by digest; a change of another
+// agent there is not lost silently, and the copy can be undone.
 func TestAnAgentSyncsItsWorkspacesOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	f := twoNodes(t)

@@ -77,8 +77,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A tree comes out of a workspace as it is in it, through a stream that
-// breaks and goes on, and what changes on the way is said.
+// A tree is downloaded from a workspace unchanged, through a stream that breaks and
+// resumes, and files that change on the way are reported.
 func TestADownloadGoesOnWhereItBroke(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
@@ -148,7 +148,7 @@ turns:
 	require.NoError(t, err)
 	require.Empty(t, parts)
 
-	// All of it is there: nothing is asked for. By a task and a pattern it is the same.
+	// All of it is there: nothing is requested. With a task and a pattern it is the same.
 	d.before = func() { t.Error("nothing was to be sent") }
 	require.Contains(t, get(0, "agent", "keeper", "src").Err, "0 files, 0 bytes copied; 7 were there already")
 	require.Contains(t, get(0, "task", made, "*/deep/*").Err, "0 files, 0 bytes copied; 2 were there already")

@@ -12,9 +12,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
-// A handoff's manifest shares files for reading only beside those that
-// it copies. The target reads them where the manifest says, on another node and
-// on the same one, and can change neither by a command nor by a tool.
+// A handoff's manifest shares read-only files beside those that it copies. The target
+// reads them where the manifest says, on another node and on the same one, and can change
+// neither with a command nor with a tool.
 func TestAHandoffSharesFilesForReadingOnly(t *testing.T) {
 	t.Parallel()
 	f := twoNodes(t)
@@ -139,7 +139,7 @@ turns:
 	reads("one")
 	f.CLI(0, "node", "exec", "alpha", "--agent", "maker", "--", "sh", "-c", "echo newer > src/a.go")
 	require.Equal(t, "one\n", f.CLI(0, "agent", "files", "cat", "reader", "shared/"+made+"/src/a.go").Out)
-	// Shared anew, what was shared before and nobody could touch is replaced.
+	// Shared again, the earlier files, which the target could not edit, are replaced.
 	reads("newer")
 	put := t.TempDir()
 	require.NoError(t, os.WriteFile(put+"/a.go", []byte("mine"), 0o600))

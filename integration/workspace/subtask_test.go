@@ -14,8 +14,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
-// agents applies scripted agents that name each other, each with its script. They
-// have the tools that are given, or those that give work away.
+// agents applies scripted agents that name each other, each with its script. They have
+// the given tools, or those that create subtasks.
 func agents(f *harness.Fleet, frontMatter map[string]string, scripts map[string]string, tools ...string) {
 	f.T.Helper()
 	if tools == nil {
@@ -51,9 +51,9 @@ func below(f *harness.Fleet, id string) (tasks []kin) {
 	return tasks
 }
 
-// A parent's subtasks run side by side on real workers while it holds
-// no slot; a worker that dies meanwhile costs nothing, and one of them hands its
-// work on. The parent's next turn has what came of all of them.
+// A parent's subtasks run at the same time on real workers while the parent has no slot;
+// a worker that dies then loses nothing, and one of them hands its work off. The parent's
+// next turn has the results of all of them.
 func TestSubtasksOfAParentWhoseWorkerDies(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)

@@ -139,7 +139,7 @@ turns:
 	}
 }
 
-// After its window an undo is refused, and says how long it was open.
+// After its window an undo is refused, and the error names the window's length.
 func TestTheTimeToUndoIsOver(t *testing.T) {
 	t.Parallel()
 	f := harness.NewOn(t, "--undo-window", "1ms")
@@ -208,15 +208,15 @@ turns:
 	require.NoError(t, err)
 	require.NotZero(t, info.Mode()&0o100)
 
-	// What a person put there is no step's change, and a step's deletion of it
-	// is taken back.
+	// A file that a person created is no step's change, and a step's deletion of it is
+	// undone.
 	second := f.Submit("keeper")
 	f.Ended(second)
 	f.CLI(3, "agent", "files", "cat", "keeper", "in/d/run")
 	f.CLI(0, "task", "undo", second, "--yes")
 	require.Equal(t, "#!/bin/sh\n", f.CLI(0, "agent", "files", "cat", "keeper", "in/d/run").Out)
 
-	// And whoever watches sees files come.
+	// A watcher sees new files.
 	watching := f.Person(t.Context(), "agent", "files", "watch", "keeper", "in")
 	output, err := watching.StdoutPipe()
 	require.NoError(t, err)
@@ -233,7 +233,7 @@ turns:
 	}()
 	line := ""
 	waittest.Until(t, 30*time.Second, "the watcher to see a file", func() bool {
-		// It does not say when it began.
+		// It does not report when it began.
 		require.NoError(t, os.WriteFile(filepath.Join(from, "d", "seen"), []byte(time.Now().String()), 0o600))
 		f.CLI(0, "agent", "files", "put", "keeper", from, "in")
 		select {
@@ -248,8 +248,8 @@ turns:
 	_ = watching.Wait()
 }
 
-// A task that goes on from a checkpoint gets the workspace of that
-// checkpoint, and never another one unasked.
+// A task that is resumed from a checkpoint gets the workspace of that checkpoint, and
+// never another one without a request.
 func TestATaskThatGoesOnGetsTheCheckpointsWorkspace(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
