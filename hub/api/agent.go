@@ -48,8 +48,7 @@ func (h *Agents) GetAgentGraph(ctx context.Context, _ *connect.Request[deckhandv
 	return connect.NewResponse(res), nil
 }
 
-// TellAgent gives an agent a message: to the task that it is at, or as a new
-// one.
+// TellAgent sends an agent a message: to the task that it is working on, or as a new one.
 func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.TellAgentRequest]) (*connect.Response[deckhandv1.TellAgentResponse], error) {
 	id := auth.From(ctx)
 	agentID, err := h.agents.Find(ctx, id.OrgID, req.Msg.GetAgentId())

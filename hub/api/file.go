@@ -34,8 +34,8 @@ type Files struct {
 	Node func(nodeID string) (machine.Link, error)
 }
 
-// workspace returns where the workspace of an agent, a task or a jail is; one
-// of the three is named.
+// workspace returns the node and jail of the workspace of an agent, a task or a jail;
+// exactly one of the three is named.
 func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *deckhandv1.JailRef) (node machine.Link, jailID string, err error) {
 	org := auth.From(ctx).OrgID
 	if jail != nil {

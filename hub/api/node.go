@@ -59,7 +59,7 @@ func (h *Nodes) find(ctx context.Context, ref string) (node.Record, error) {
 
 const joinTokenTTL = time.Hour
 
-// CreateJoinToken makes a single-use token that enrols one node.
+// CreateJoinToken creates a single-use token that enrols one node.
 func (h *Nodes) CreateJoinToken(ctx context.Context, req *connect.Request[deckhandv1.CreateJoinTokenRequest]) (*connect.Response[deckhandv1.CreateJoinTokenResponse], error) {
 	ttl := joinTokenTTL
 	if d := req.Msg.GetTtl(); d != nil {

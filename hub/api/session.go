@@ -141,7 +141,7 @@ func (h *Sessions) DeleteSession(ctx context.Context, req *connect.Request[deckh
 	return res, nil
 }
 
-// CreateLoginCode makes a code for one login.
+// CreateLoginCode creates a code for one login.
 func (h *Sessions) CreateLoginCode(ctx context.Context, _ *connect.Request[deckhandv1.CreateLoginCodeRequest]) (*connect.Response[deckhandv1.CreateLoginCodeResponse], error) {
 	code, expires, err := h.Sessions.CreateCode(ctx, auth.From(ctx))
 	if err != nil {

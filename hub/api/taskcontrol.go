@@ -93,7 +93,7 @@ func (h *Tasks) ResumeTask(ctx context.Context, req *connect.Request[deckhandv1.
 	return connect.NewResponse(&deckhandv1.ResumeTaskResponse{Task: taskRow(row)}), nil
 }
 
-// TellTask gives a task's agent a message.
+// TellTask sends a task's agent a message.
 func (h *Tasks) TellTask(ctx context.Context, req *connect.Request[deckhandv1.TellTaskRequest]) (*connect.Response[deckhandv1.TellTaskResponse], error) {
 	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
 	if err != nil {

@@ -74,7 +74,7 @@ func (h *Triggers) show(ctx context.Context, orgID, id string) (*deckhandv1.Trig
 	return h.message(row, standing)
 }
 
-// CreateTrigger makes a trigger.
+// CreateTrigger creates a trigger.
 func (h *Triggers) CreateTrigger(ctx context.Context, req *connect.Request[deckhandv1.CreateTriggerRequest]) (*connect.Response[deckhandv1.CreateTriggerResponse], error) {
 	who := auth.From(ctx)
 	agentID, err := h.Agents.Find(ctx, who.OrgID, req.Msg.GetAgentId())

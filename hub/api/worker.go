@@ -66,7 +66,7 @@ type Workers struct {
 	Draining context.Context
 }
 
-// RegisterWorker makes a worker known.
+// RegisterWorker registers a worker.
 func (h *Workers) RegisterWorker(ctx context.Context, req *connect.Request[deckhandv1.RegisterWorkerRequest]) (*connect.Response[deckhandv1.RegisterWorkerResponse], error) {
 	org := auth.From(ctx).OrgID
 	pool := req.Msg.GetPool()
@@ -203,7 +203,7 @@ func (h *Workers) RenewLeases(ctx context.Context, req *connect.Request[deckhand
 	return connect.NewResponse(res), nil
 }
 
-// StartTask makes the jail and moves the task to running.
+// StartTask creates the jail and moves the task to running.
 func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1.StartTaskRequest]) (*connect.Response[deckhandv1.StartTaskResponse], error) {
 	p, err := h.Steps.Prepare(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), h.Leases.Check)
 	if err != nil {
@@ -348,7 +348,7 @@ func checkpointOf(c *deckhandv1.Checkpoint, progress float64) *attempt.Checkpoin
 	return &attempt.Checkpoint{Iteration: c.GetIteration(), State: c.GetState().AsMap(), Progress: progress}
 }
 
-// FinishTask moves the task to where its loop ended.
+// FinishTask moves the task to the state in which its loop ended.
 func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv1.FinishTaskRequest]) (*connect.Response[deckhandv1.FinishTaskResponse], error) {
 	m := req.Msg
 	if err := h.Reports.Finish(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), attempt.Outcome{

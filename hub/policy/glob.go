@@ -51,7 +51,7 @@ const (
 	star           // any characters but slashes
 	visible        // as star, with no dot at the beginning: what a shell fills in
 	deep           // anything
-	name           // anything of which no part begins with a dot: what is in a folder
+	name           // anything without a part that begins with a dot: the content of a folder
 	deepSlash      // nothing, or anything that ends with a slash
 )
 

@@ -318,8 +318,8 @@ func (r *Rule) words(u *unit) (n int) {
 	return n
 }
 
-// installed reports whether a program is called by its name alone, or lies where the
-// machine's own programs do: ./git and /tmp/git may be anything.
+// installed reports whether a program is called by its name alone, or is in a folder of
+// the machine's own programs: ./git and /tmp/git may be anything.
 func installed(name string) bool {
 	i := strings.LastIndexByte(name, '/')
 	return i < 0 || slices.Contains([]string{"/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}, name[:i])

@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// maxFile bounds a policy in bytes, maxRules what it may have.
+	// maxFile is the largest size of a policy in bytes, and maxRules the most rules in
+	// one.
 	maxFile  = 1 << 20
 	maxRules = 5000
 	// maxProblems bounds a report.

@@ -92,8 +92,8 @@ type Policy struct {
 	Default Effect
 	// Dangers are the effects of kinds of danger; Ask for a kind that is missing.
 	Dangers map[danger.Kind]Effect
-	// Unclear is the effect of a script of which a part cannot be known that a shell
-	// is given to run; None for Ask.
+	// Unclear is the effect on a script with unknown text that a shell is to run; None
+	// for Ask.
 	Unclear Effect
 	// Categories of tools other than the registry's.
 	Categories map[string]string
@@ -101,7 +101,7 @@ type Policy struct {
 	Rules      []*Rule
 }
 
-// Source is a policy with what it is called in decisions.
+// Source is a policy with its name in decisions.
 type Source struct {
 	Name string
 	*Policy

@@ -117,7 +117,7 @@ func TestRulesHoldForNodesTimesAndAgents(t *testing.T) {
 	}
 }
 
-// And a policy file with an error: every error is told with its line.
+// For a policy file with errors, every error is reported with its line.
 func TestAPolicyWithErrorsSaysWhatIsWrongAndWhere(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -161,7 +161,7 @@ func TestDangersMayBeDeniedOrLetPass(t *testing.T) {
 	}
 }
 
-// What people do every day is not asked about since a rule is about something else.
+// Everyday commands require no approval because of a rule about something else.
 func TestRulesAreNotAboutWhatTheyDoNotSay(t *testing.T) {
 	t.Parallel()
 	denied := parse(t, `
@@ -213,8 +213,8 @@ rules:
 	}
 }
 
-// A shell that is given text which nobody knows is asked about where no rule is,
-// and a policy may say otherwise.
+// A shell that gets unknown text requires an approval even without a rule about it, and a
+// policy may change that.
 func TestAShellThatIsGivenUnknownTextIsAskedAbout(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]policy.Effect{

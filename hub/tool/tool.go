@@ -210,8 +210,7 @@ func (r *Registry) Listable() []string {
 	return slices.DeleteFunc(r.Names(), func(name string) bool { return name == Search })
 }
 
-// Irreversible returns the names of the tools of which something cannot be
-// undone.
+// Irreversible returns the names of the tools whose effects cannot be undone completely.
 func (r *Registry) Irreversible() (names []string) {
 	for _, name := range r.Names() {
 		if r.tools[name].Irreversible != "" {

@@ -38,7 +38,7 @@ type Config struct {
 type Console struct {
 	files fs.FS
 	base  string
-	// index is index.html; nil where the console was not built.
+	// index is index.html; nil if the console was not built.
 	index []byte
 	etags map[string]string
 }

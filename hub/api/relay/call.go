@@ -41,7 +41,7 @@ type call struct {
 	status int
 }
 
-// errFailed marks a span as failed; what happened is in the log.
+// errFailed marks a span as failed; the cause is in the log.
 var errFailed = errors.New("the call failed")
 
 // trace ends the call's span.

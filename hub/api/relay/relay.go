@@ -67,8 +67,8 @@ const (
 	eachRoom = 256 << 20
 	// MaxCall is the longest that a call may take.
 	MaxCall = 30 * time.Minute
-	// Prefix is where the relay is mounted on the hub's API port; the
-	// provider's name follows, and then the path of its own API.
+	// Prefix is the path of the relay on the hub's API port; the provider's name follows,
+	// and then the path of its own API.
 	Prefix = "/relay/"
 )
 

@@ -154,8 +154,8 @@ var anthropicStream = []string{
 	"event: message_stop\ndata: " + `{"type":"message_stop"}`,
 }
 
-// Usage to the token, whatever the format, streamed or whole; and what
-// broke off or says nothing is bounded by a rule that can be told.
+// The usage is exact to the token, whatever the format, streamed or whole; for a response
+// that broke off or reports nothing it is bounded by a documented rule.
 func TestWhatACallUsedIsReadOffTheWire(t *testing.T) {
 	t.Parallel()
 	chatEnd := `{"choices":[],"usage":{"prompt_tokens":400,"completion_tokens":50,"prompt_tokens_details":{"cached_tokens":300}}}`
@@ -259,7 +259,7 @@ func TestACallerWhoLeavesIsSettled(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, stream(anthropicStream[:3]...))
 		_ = http.NewResponseController(w).Flush()
-		<-req.Context().Done() // the provider is told, too
+		<-req.Context().Done() // the provider's request is cancelled, too
 	})
 	ctx, leave := context.WithCancel(t.Context())
 	res := r.post(ctx, messages, askMessages, held)
@@ -369,7 +369,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Errors reach the worker as they are, cost nothing, and tell no key.
+// Errors reach the worker unchanged, cost nothing, and reveal no key.
 func TestErrorsOfAProviderArePassedOn(t *testing.T) {
 	t.Parallel()
 	status := 429

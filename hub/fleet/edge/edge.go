@@ -157,7 +157,7 @@ func New(cfg Config) (*Edge, error) {
 // Start begins to take connections.
 func (e *Edge) Start(ctx context.Context) error { return e.Run(ctx, e.accept) }
 
-// Addr is where the edge listens.
+// Addr returns the address that the edge listens on.
 func (e *Edge) Addr() net.Addr { return e.cfg.Listener.Addr() }
 
 // accept accepts connections until ctx ends, and returns when every link has ended.

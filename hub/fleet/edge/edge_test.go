@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type execs struct {
 	nodev1.UnimplementedExecServiceServer
 
-	waiting chan struct{} // told of each WaitExec that has begun
+	waiting chan struct{} // receives each WaitExec that has begun
 	release chan struct{} // lets WaitExec answer
 }
 
@@ -155,8 +155,8 @@ func TestACutConnectionIsReplacedByASessionOfAHigherEpoch(t *testing.T) {
 	err := within(t, failed, "the call to fail")
 	require.True(t, fault.Is(err, fault.Unavailable), err)
 	require.Equal(t, fault.NodeUnavailable, fault.As(err).Code)
-	// The hub may see the new connection before it sees that the old one is gone;
-	// then it replaces it, and nobody is told of a change.
+	// The hub may see the new connection before it sees that the old one is gone; then it
+	// replaces it, and reports no change.
 	h.log.wait(t, "node connected", "epoch=2")
 	after, err := h.Local(id.NodeID())
 	require.NoError(t, err)

@@ -180,7 +180,7 @@ func newHub(t *testing.T, edits ...func(*edge.Config)) *hub {
 	return h
 }
 
-// enrol makes a machine a node of this hub.
+// enrol enrols a machine as a node of this hub.
 func (h *hub) enrol() *identity.Identity {
 	h.t.Helper()
 	id, err := identity.Open(identity.Config{Dir: filepath.Join(h.t.TempDir(), "identity"), Now: h.clock.Now})
@@ -191,7 +191,7 @@ func (h *hub) enrol() *identity.Identity {
 	return id
 }
 
-// connected waits for a node to be there, and answers its link.
+// connected waits for a node to connect, and returns its link.
 func (h *hub) connected(id *identity.Identity) *edge.Link {
 	h.t.Helper()
 	require.Equal(h.t, change{id.NodeID(), true}, within(h.t, h.changes, "the node to connect"))

@@ -92,7 +92,7 @@ func (l *Link) Err() error { return l.reason() }
 
 func (l *Link) alive() bool { return l.ctx.Err() == nil }
 
-// clientOn makes the gRPC client over one connection. It dials once: when the
+// clientOn creates the gRPC client over one connection. It dials once: when the
 // connection is gone, so is the client.
 func (l *Link) clientOn(conn net.Conn) *grpc.ClientConn {
 	var dialled atomic.Bool

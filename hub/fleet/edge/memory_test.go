@@ -18,7 +18,7 @@ type memory struct {
 	mu      sync.Mutex
 	secrets map[string][]byte
 	nodes   map[string]*nodeRow
-	touched chan string // one id for each Touch; nobody need listen
+	touched chan string // one id for each Touch; receiving is optional
 }
 
 type nodeRow struct {
@@ -53,7 +53,7 @@ func (m *memory) CreateSecret(_ context.Context, name string, value []byte) ([]b
 	return m.secrets[name], nil
 }
 
-// Redeem takes every token: what tokens do is tested where they are made.
+// Redeem accepts every token: package node tests tokens.
 func (m *memory) Redeem(_ context.Context, r enroll.Redemption) (enroll.Node, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

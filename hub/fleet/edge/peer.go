@@ -94,7 +94,8 @@ type peers struct {
 
 	mu    sync.Mutex
 	conns map[string]*grpc.ClientConn // by replica; nil when stopped
-	// telling is added to under mu while conns is set.
+	// telling counts the requests in progress; it is added to under mu while conns is
+	// set.
 	telling sync.WaitGroup
 }
 

@@ -26,7 +26,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// directory says that every node is at one place.
+// directory returns one place for every node.
 type directory struct {
 	mu    sync.Mutex
 	place *edge.ReplicaLocation
@@ -168,7 +168,7 @@ func TestAForwardedCallEndsWithItsCallerItsLinkAndItsReplica(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Deadline), "%v", err)
 	require.Error(t, within(t, slow.left, "the call to end on the node"))
 
-	// Its link goes away: nobody can tell from here what the node did.
+	// Its link breaks: it is unknown here what the node did.
 	stream, err = way.Exec().ReadLog(t.Context(), &nodev1.ReadLogRequest{ExecId: "step_1"})
 	require.NoError(t, err)
 	_, err = stream.Recv()
@@ -254,8 +254,8 @@ func TestOnlyReplicasAreForwarded(t *testing.T) {
 	require.Equal(t, fault.NodeUnavailable, fault.As(err).Code, "%v", err)
 }
 
-// An end that one replica has on record is told to the node over the link that
-// another one holds; a node that nobody holds is told nothing, and nobody waits.
+// An end that one replica has stored is acknowledged to the node over another replica's
+// link; for a node without a link nothing is sent, and no caller waits.
 func TestANodeIsToldOfARecordThroughTheReplicaThatHoldsIt(t *testing.T) {
 	t.Parallel()
 	first, second, where := pair(t)
@@ -267,7 +267,7 @@ func TestANodeIsToldOfARecordThroughTheReplicaThatHoldsIt(t *testing.T) {
 	second.Recorded(id.NodeID(), "step_1")
 	require.Equal(t, []string{"step_1"}, within(t, told, "the node to be told"))
 	second.Stop()
-	second.Recorded(id.NodeID(), "step_2") // says nothing any more, and harms nobody
+	second.Recorded(id.NodeID(), "step_2") // does nothing any more, and is harmless
 	first.Recorded(id.NodeID(), "step_3")
 	require.Equal(t, []string{"step_3"}, within(t, told, "the node to be told here"))
 }

@@ -18,7 +18,7 @@ func TestTheCertificateIsRenewedOverTheLinkAtTwoThirdsOfItsLife(t *testing.T) {
 	require.InDelta(t, 24*time.Hour, until.Sub(h.clock.Now()), float64(time.Minute))
 
 	h.clock.advance(until.Sub(from)*2/3 - 10*time.Minute)
-	for range 5 { // heartbeats, at each of which it could have asked
+	for range 5 { // heartbeats, at each of which it could have renewed
 		within(t, h.store.touched, "a heartbeat")
 	}
 	_, same := id.Validity()

@@ -40,7 +40,7 @@ func clientCertificate(t *testing.T, authority *ca.CA, nodeID string) tls.Certif
 	return tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}
 }
 
-// knock dials the edge and answers how it was turned away.
+// knock dials the edge and returns how it was refused.
 func (h *hub) knock(config *tls.Config) error {
 	h.t.Helper()
 	config.ServerName, config.RootCAs = nodelink.ServerName, h.ca.Pool()
@@ -174,8 +174,8 @@ func (h *half) Write(p []byte) (int, error) {
 	return h.Conn.Write(p)
 }
 
-// A handshake that has begun and does not go on gives its turn to the next one
-// when its time is over; a connection that says nothing has none.
+// A handshake that has begun and does not continue yields its turn to the next one when
+// its time is over; a silent connection takes no turn.
 func TestHandshakesTakeTurns(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, func(cfg *edge.Config) { cfg.HandshakeTimeout, cfg.HandshakesAtOnce = 2*time.Second, 1 })
@@ -228,7 +228,7 @@ func (o one) Accept() (net.Conn, error) {
 func (o one) Close() error   { return nil }
 func (o one) Addr() net.Addr { return &net.TCPAddr{} }
 
-// dialMute links a machine by hand, and answers its session stream.
+// dialMute links a machine by hand, and returns its session stream.
 func (h *hub) dialMute(id *identity.Identity) nodev1.SessionService_SessionServer {
 	h.t.Helper()
 	config, err := id.TLS()

@@ -19,7 +19,7 @@ type memory struct {
 	secret  []byte
 	tokens  map[string]*tokenRow // by hash
 	nodes   map[string]*nodeRow  // by id
-	crashes int                  // answers to lose after the transaction
+	crashes int                  // responses to lose after the transaction
 }
 
 type tokenRow struct {
@@ -57,7 +57,7 @@ func (m *memory) CreateSecret(_ context.Context, _ string, value []byte) ([]byte
 	return m.secret, nil
 }
 
-// add makes a join token.
+// add creates a join token.
 func (m *memory) add(authority *ca.CA, ttl time.Duration) string {
 	token := jointoken.New(authority.Fingerprint())
 	m.mu.Lock()

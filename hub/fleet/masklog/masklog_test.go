@@ -115,7 +115,7 @@ func known(values ...string) *redact.Redactor {
 	return r
 }
 
-// read returns what a reading shows, each byte where it says that it is.
+// read returns the bytes of a reading, each at its reported offset.
 func read(t testing.TB, node machine.Link, req *nodev1.ReadLogRequest) string {
 	in, err := node.Exec().ReadLog(context.Background(), req)
 	require.NoError(t, err)
@@ -199,8 +199,7 @@ func TestMaskingDoesNotDependOnHowALogIsRead(t *testing.T) {
 	})
 }
 
-// A search tells nothing of a value: neither its text nor that a guess is
-// right.
+// A search reveals nothing of a value: neither its text nor whether a guess is right.
 func TestASearchTellsNothingOfAValue(t *testing.T) {
 	t.Parallel()
 	text := "first line\nkey=" + value + "\nthe key is above\n" + strings.Repeat("-", 100) + "\nkey again\n"

@@ -59,7 +59,7 @@ func TestAnEnrolmentIsOnRecordAndHappensOnce(t *testing.T) {
 	require.Equal(t, got.ID, entries[0].ObjectID)
 	require.Contains(t, string(entries[0].After), "scratch-7")
 
-	// A spent token answers the same node, and changes nothing.
+	// A spent token returns the same node, and changes nothing.
 	again := asks
 	again.Name, again.Version, again.Labels = "prod-db", "2", map[string]string{"zone": "b"}
 	same, err := nodes.Redeem(t.Context(), again)

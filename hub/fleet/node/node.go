@@ -50,8 +50,7 @@ func New(s *store.Store, recorder *event.Recorder, mask *redact.Redactor, staleA
 	return &Nodes{store: s, recorder: recorder, redact: mask, staleAfter: staleAfter}
 }
 
-// CreateJoinToken makes a single-use token for the hub whose CA has that
-// fingerprint.
+// CreateJoinToken creates a single-use token for the hub whose CA has that fingerprint.
 func (n *Nodes) CreateJoinToken(
 	ctx context.Context, orgID string, by User, caFingerprint string, ttl time.Duration, labels map[string]string,
 ) (jointoken.Token, time.Time, error) {

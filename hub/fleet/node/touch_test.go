@@ -16,8 +16,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
-// All nodes of a replica are touched at once: those that stay are seen, and of
-// each other it is told why its link ends.
+// All nodes of a replica are touched at once: those that stay are recorded, and for each
+// other one the reason is returned.
 func TestTouchTellsWhichSessionsAreOver(t *testing.T) {
 	t.Parallel()
 	s, err := store.Open(t.Context(), storetest.Database(t))

@@ -106,7 +106,7 @@ func (l *Lists) Login(ctx context.Context, id auth.Identity, address string) err
 	return l.Check(ctx, id, loginProcedure, auth.AddressOf(address))
 }
 
-// List returns a page of the rules, by what they are about, and the next page's token.
+// List returns a page of the rules, ordered by their objects, and the next page's token.
 func (l *Lists) List(ctx context.Context, orgID, page string, size int32) ([]db.AccessRule, string, error) {
 	after, _, err := store.ParseNameToken(page)
 	if err != nil {

@@ -41,7 +41,7 @@ type Identity struct {
 	Role     string
 	// Local reports that the token is one that a hub keeps in its data folder.
 	Local bool
-	// SessionID is set where the call came with a session's cookie.
+	// SessionID is set if the call came with a session's cookie.
 	SessionID string
 	// Scope is what the token, or the session's, leaves of the user's rights.
 	// Role is within it already.

@@ -61,7 +61,7 @@ func TestABodyIsReadOfCallersOnly(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// What anybody may call takes small bodies, that come in time.
+// Public procedures accept only small bodies that arrive in time.
 func TestAPublicBodyIsSmallAndComesInTime(t *testing.T) {
 	t.Parallel()
 	address, got := serve(t, 200*time.Millisecond)

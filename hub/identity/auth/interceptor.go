@@ -95,7 +95,7 @@ func (g Guards) admit(ctx context.Context, procedure, peer string, header http.H
 	return WithIdentity(ctx, id), nil
 }
 
-// from refuses a call from where the organisation's access rules have none.
+// from refuses a call from a network that the organisation's access rules do not allow.
 func (g Guards) from(ctx context.Context, id Identity, procedure, peer string, header http.Header) error {
 	from := AddressOf(peer)
 	if id.Local && from.IsLoopback() && !forwarded(header) {

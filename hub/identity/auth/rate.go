@@ -72,8 +72,8 @@ func (r *Rates) failuresOf(peer string) *rate.Limiter {
 	return bucket
 }
 
-// MayFail refuses an address that has asked too often for what there is not. It
-// is asked before the database is; see Failed.
+// MayFail refuses an address that has sent too many unknown tokens or sessions. It is
+// called before the database is queried; see Failed.
 func (r *Rates) MayFail(peer string) error {
 	if r == nil || r.perSecond < 0 || r.failuresOf(peer).Tokens() >= 1 {
 		return nil
@@ -82,7 +82,7 @@ func (r *Rates) MayFail(peer string) error {
 		WithFix("wait a second, and check the token or address that is called with").WithRetryAfter(time.Second)
 }
 
-// Failed counts an address's asking for what there is not.
+// Failed counts an unknown token or session of an address.
 func (r *Rates) Failed(peer string) {
 	if r != nil && r.perSecond >= 0 {
 		r.failuresOf(peer).Allow()

@@ -35,7 +35,7 @@ func (s Scope) Pool(name string) error {
 // All reports whether a scope leaves all rights.
 func (s Scope) All() bool { return s.Role == "" && !s.ReadOnly && len(s.Services) == 0 }
 
-// Check refuses a scope that names what there is not.
+// Check refuses a scope with an unknown name.
 func (s Scope) Check() error {
 	for _, service := range s.Services {
 		if !slices.Contains(Services(), service) {

@@ -42,7 +42,7 @@ import (
 )
 
 const (
-	// Prefix is where the handler is.
+	// Prefix is the path of the handler.
 	Prefix       = "/oidc/"
 	flowCookie   = "deckhand_oidc"
 	flowTime     = 10 * time.Minute
@@ -63,7 +63,7 @@ type Config struct {
 	// Roles maps groups to roles: "ops=advanced,admins=admin,*=viewer"; * is
 	// everybody. Who is in none may not log in.
 	Roles string
-	// GroupsClaim is where the provider names groups; empty for "groups".
+	// GroupsClaim is the claim that names groups; empty for "groups".
 	GroupsClaim string
 	// Organisation is whose users they are; empty for "default".
 	Organisation string
@@ -202,7 +202,7 @@ type flow struct {
 }
 
 func (l *Login) setFlow(w http.ResponseWriter, value string, age int) {
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the hub is
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure if the hub uses TLS
 		Name: flowCookie, Value: value, Path: l.path + Prefix, MaxAge: age, HttpOnly: true, Secure: l.secure,
 		SameSite: http.SameSiteLaxMode, // the provider sends the browser back
 	})
@@ -336,7 +336,7 @@ func (l *Login) login(r *http.Request) (*http.Cookie, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Cookie{ //nolint:gosec // Secure where the hub is
+	return &http.Cookie{ //nolint:gosec // Secure if the hub uses TLS
 		Name: auth.CookieName, Value: secret, Path: l.path + "/", HttpOnly: true, Secure: l.secure, SameSite: http.SameSiteStrictMode,
 	}, nil
 }

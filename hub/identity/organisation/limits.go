@@ -32,8 +32,8 @@ func Ceiling(o db.Organisation) Jail {
 	return Jail{CPUMillis: o.JailCpuMillis, MemoryBytes: o.JailMemoryBytes, PIDs: o.JailPids, WorkspaceBytes: o.JailWorkspaceBytes}
 }
 
-// Allows refuses a jail that is larger than a ceiling, with the field, what it
-// asks for and what there is.
+// Allows refuses a jail that is larger than a ceiling; the error has the field, the
+// requested value and the limit.
 func (c Jail) Allows(j Jail) error {
 	cpus := func(n int64) string { return fmt.Sprintf("%g", float64(n)/1000) } //nolint:mnd // thousandths
 	count := func(n int64) string { return fmt.Sprint(n) }

@@ -28,8 +28,8 @@ type Service struct {
 // New creates a Service.
 func New(s *store.Store, recorder *event.Recorder) *Service { return &Service{s, recorder} }
 
-// operator is who makes an organisation, as its own record has it: the names of
-// another one's users mean nothing there.
+// operator is the actor of an organisation's creation in its own audit log: the user
+// names of another organisation mean nothing there.
 var operator = event.Actor{Kind: "hub", ID: "operator"}
 
 // Create creates an organisation with an administrator, and returns the administrator's

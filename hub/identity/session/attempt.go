@@ -70,8 +70,8 @@ func (s *Sessions) within(ctx context.Context, key []byte, most int32, what stri
 		WithFix("wait %s", wait.Round(time.Second)).WithRetryAfter(wait)
 }
 
-// forgive takes back an attempt that succeeded. An error costs its owner a bit
-// of what they may try.
+// forgive removes an attempt that succeeded from the count. If that fails, the user has
+// one attempt less.
 func (c counted) forgive(ctx context.Context) {
 	_ = c.store.ForgiveLogin(ctx, c.address)
 	if c.account != nil {

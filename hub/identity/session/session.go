@@ -227,7 +227,7 @@ func (s *Sessions) RefusedByProvider(ctx context.Context, why string, from From)
 	return s.Refused(ctx, "", "oidc", why, "", from)
 }
 
-// refusedPassword is Refused of a password, where the organisation is there.
+// refusedPassword is Refused for a password, if the organisation exists.
 func (s *Sessions) refusedPassword(ctx context.Context, organisation, name string, from From) error {
 	org, err := s.cfg.Store.OrganisationByName(ctx, organisation)
 	if store.IsNotFound(err) {
@@ -321,7 +321,7 @@ func (s *Sessions) End(ctx context.Context, orgID, userID, id string, by event.A
 	})
 }
 
-// CreateCode makes a code for one login as an identity, with its rights.
+// CreateCode creates a code for one login as an identity, with its rights.
 func (s *Sessions) CreateCode(ctx context.Context, id auth.Identity) (string, time.Time, error) {
 	code, expires := ident.Secret("dhc"), time.Now().Add(CodeTTL)
 	p := db.CreateLoginCodeParams{

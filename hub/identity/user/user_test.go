@@ -7,7 +7,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// A login as nobody takes as long as one as somebody.
+// A login with an unknown name takes as long as one with a known name.
 func TestNobodysPasswordCostsAsMuchAsAnybodys(t *testing.T) {
 	t.Parallel()
 	cost, err := bcrypt.Cost([]byte(nobody))

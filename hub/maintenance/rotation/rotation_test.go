@@ -24,7 +24,7 @@ import (
 
 var patience = waittest.Limit(60 * time.Second)
 
-// hub is what of a hub takes part in a rotation.
+// hub is the part of a hub that takes part in a rotation.
 type hub struct {
 	*rotation.Rotation
 
@@ -68,9 +68,9 @@ func (h *hub) holds(t *testing.T, name string) {
 	require.Equal(t, "value of "+name, string(value))
 }
 
-// The key that seals is replaced while two hubs seal and open; the leader
-// stops in the middle, and another goes on; in the end nothing needs the old key,
-// which is gone, and every value is there.
+// The data key is replaced while two hubs encrypt and decrypt; the leader stops in the
+// middle, and another continues; in the end nothing needs the old key, which is deleted,
+// and every value is there.
 func TestTheKeyIsReplacedWhileHubsWork(t *testing.T) {
 	t.Parallel()
 	database, keyset := storetest.Database(t), filepath.Join(t.TempDir(), "keyset.json")

@@ -137,7 +137,7 @@ func TestFiftyChildrenAtOnceNeverPassTheCap(t *testing.T) {
 	wg.Wait()
 	r.Wait()
 	r.other.Wait()
-	// Alone, one goes on until the next worst case does not fit any more.
+	// A single caller continues until the next worst case does not fit any more.
 	for {
 		res, err := r.reserve(children[0], worst)
 		if err != nil {
@@ -186,8 +186,8 @@ func TestSettlingTwiceCountsOnce(t *testing.T) {
 	require.Zero(t, reserved)
 }
 
-// 50 USD a day and 500 a month, unless somebody says otherwise; a new day
-// begins anew, and a call counts for the day on which it began.
+// The default limits are 50 USD a day and 500 a month; they start again each day and
+// month, and a call counts for the day on which it began.
 func TestDaysAndMonths(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A month costs what it has cost, and what is left of it goes on as the last
-// week.
+// The forecast of a month is its cost so far, plus the mean of the last week for the
+// rest.
 func TestAForecastGoesOnAsTheLastWeek(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)

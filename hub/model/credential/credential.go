@@ -263,7 +263,7 @@ func refusedAddress(field string, err error) *fault.Error {
 	return fault.New(fault.Denied, "%s cannot be used: %s", field, err).WithFix("use the https address of a public server, or have the hub's operator allow its network with --provider-allow")
 }
 
-// Authorise puts the key where the provider reads it.
+// Authorise sets the header in which the provider reads the key.
 func (a Access) Authorise(h http.Header) {
 	key := a.Key.Reveal()
 	if key == "" {

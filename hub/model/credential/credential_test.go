@@ -42,7 +42,7 @@ type rig struct {
 	conn   *pgx.Conn
 	redact *redact.Redactor
 	url    string
-	status int // what the provider answers to a valid key
+	status int // the provider's response to a valid key
 }
 
 // loopback lets an organisation's servers be on this machine.
@@ -186,8 +186,8 @@ func TestAnExpiredKeyIsNotUsed(t *testing.T) {
 	require.Equal(t, fault.CredentialInvalid, fault.As(err).Code)
 }
 
-// The hub connects for an organisation to public servers only, and takes a key
-// nowhere else, whatever a server answers.
+// The hub connects for an organisation to public servers only, and sends a key nowhere
+// else, whatever a server responds.
 func TestAnOrganisationSaysNotWhereTheHubConnects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

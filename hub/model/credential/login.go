@@ -162,7 +162,7 @@ func loginRefused(name, why string) *fault.Error {
 	return fault.New(fault.Precondition, "%s refuses the login (%s)", name, why).WithCode(fault.CredentialInvalid).WithFix("%s", ConnectAgain(name, true))
 }
 
-// ConnectAgain is what to do about a key or login that is refused.
+// ConnectAgain returns what to do about a key or login that is refused.
 func ConnectAgain(name string, login bool) string {
 	if login {
 		return "deckhand provider connect " + name + " --oauth"

@@ -62,7 +62,7 @@ func Shipped() Table {
 	}
 }
 
-// FromMicros makes a price of micro-dollars for a million tokens.
+// FromMicros returns a price from micro-dollars for a million tokens.
 func FromMicros(input, output, cacheRead, cacheWrite int64) Model {
 	const dollar = 1e6
 	return Model{float64(input) / dollar, float64(output) / dollar, float64(cacheRead) / dollar, float64(cacheWrite) / dollar}

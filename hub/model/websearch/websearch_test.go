@@ -93,8 +93,8 @@ func TestEveryEngineIsAskedInItsOwnWay(t *testing.T) {
 	}
 }
 
-// What an engine answers is text of strangers: it is bounded, on one line, and
-// leads nowhere but to the web.
+// An engine's response is untrusted text: it is cut, put on one line, and its links lead
+// only to the web.
 func TestAnAnswerIsTakenForWhatItIs(t *testing.T) {
 	t.Parallel()
 	e, client := engine(t, "searxng", func(w http.ResponseWriter, _ *http.Request) {

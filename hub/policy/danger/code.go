@@ -103,7 +103,7 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 			run(strings.Join(quoted, " "))
 		}
 	}
-	// A folder that the code goes to is where its relative paths begin.
+	// Relative paths in the code begin at the folder that the code changes to.
 	dir := c.Dir
 	for _, region := range s.arguments(chdirs) {
 		for _, p := range region.strings(s) {

@@ -25,10 +25,10 @@ func load(t testing.TB, file string) (out []example) {
 	return out
 }
 
-// What is known to be dangerous is recognised however it is spelt, and what
-// only looks like it is let pass. Sets a and b were written before the
-// first run and mended after it together, set c after that: of what nobody has seen,
-// expect some 5 % to be missed.
+// Known dangers are recognised however they are spelt, and harmless commands that
+// resemble them are not reported. Sets a and b were written before the first run and
+// corrected after it together, set c after that: of commands in no set, expect some 5 %
+// to be missed.
 func TestDangerousCommandsAreRecognisedHoweverTheyAreSpelt(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]bool{}

@@ -18,7 +18,7 @@ type expression struct {
 	words [][]string
 }
 
-// compile makes an expression of what is one.
+// compile compiles an expression and determines its words.
 func compile(text string) *expression {
 	re := regexp.MustCompile(text)
 	parsed, err := syntax.Parse(text, syntax.Perl)

@@ -159,8 +159,8 @@ func unescape(s string) string {
 }
 
 type rewrite struct {
-	// any are texts of which one is in everything that re finds; none for what finds
-	// two strings.
+	// any are texts one of which is in every match of re; none for an expression that
+	// matches two strings.
 	any []string
 	re  *regexp.Regexp
 	fn  func(s *source, m []string) (string, bool)
@@ -276,7 +276,7 @@ var rewrites = []rewrite{
 
 var places = compile(`%[-+ 0-9.]*[sdr]|\{\d*(?:![rs])?\}`)
 
-// formatted puts strings in the places of a format.
+// formatted replaces the placeholders of a format by strings.
 func (s *source) formatted(format, args string) (string, bool) {
 	words, i := numbers(args), 0
 	text := places.ReplaceAllStringFunc(format, func(p string) string {

@@ -29,7 +29,7 @@ func (f *finder) written(c *shell.Command, p string) {
 		f.startup(c, p)
 	}
 	f.history(c, p)
-	// What appends to a log is what logs are for.
+	// Appending to a log is normal.
 	if name := c.Name(); name != "logger" {
 		f.log(c, p)
 	}

@@ -173,7 +173,7 @@ func (w *walker) copies(name string, rest []Word, at int) {
 	}
 }
 
-// place is a path from the root of which only the folder follows links.
+// place returns an absolute path in which links are resolved for the folder only.
 func (w *walker) place(name string) string {
 	full := resolve(path.Dir(name), w.dir, w.links)
 	return path.Join(full, path.Base(name))

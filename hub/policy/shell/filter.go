@@ -253,7 +253,7 @@ func decode(s string, thirtyTwo bool) (string, bool) {
 	return string(data), err == nil && len(data) > 0
 }
 
-// tr does what tr does with sets of characters and ranges.
+// tr implements tr for sets of characters and ranges.
 func tr(rest []Word, s string) (string, bool) {
 	del, ops := false, []string(nil)
 	for _, a := range rest {

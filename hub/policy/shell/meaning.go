@@ -176,7 +176,7 @@ func (w *walker) given(at int, via string, text value, args []string, in value) 
 	return w.code(via, text, args, in)
 }
 
-// file walks a script file, where its content is known.
+// file walks a script file, if its content is known.
 func (w *walker) file(via string, name Word, args []string, in value, at int) value {
 	v := w.read(value{text: name.Text, known: name.Known && !name.Glob})
 	if name.Text == "-" {

@@ -22,7 +22,7 @@ type File struct {
 	// Text is its content, where Known.
 	Text  string
 	Known bool
-	// Made are the commands that brought it, where its content is not known.
+	// Made are the commands that brought it, if its content is not known.
 	Made []Command
 }
 

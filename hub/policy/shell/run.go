@@ -116,7 +116,7 @@ func (w *walker) run(args []Word, in value, r redirected, env []string, from []i
 			name, args = base(to), append([]Word{word(to)}, args[1:]...)
 		} else if full := w.called(args[0].Text); full != "" {
 			if b := base(full); b == "busybox" || b == "toybox" {
-				full = path.Join("/bin", name) // it does what it is called
+				full = path.Join("/bin", name) // the name decides what it does
 			}
 			name, args = base(full), append([]Word{word(full)}, args[1:]...)
 		}

@@ -179,7 +179,7 @@ type Options struct {
 	// Now reads files that were changed in ways that the commands do not show; nil if
 	// that is not possible.
 	Now Look
-	// Dir is where the script starts; "" for /workspace.
+	// Dir is the script's working directory; "" for /workspace.
 	Dir string
 }
 

@@ -105,7 +105,7 @@ func TestRedirectionsAreFilesThatAreReadAndWritten(t *testing.T) {
 	}
 }
 
-// The words of the usual programs are known for what they are.
+// The words of common programs are classified correctly.
 func TestTheFilesAndHostsOfACommandAreKnownByItsWords(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{

@@ -84,7 +84,7 @@ var environment = map[string]string{
 	"LANG": "C.UTF-8", "TERM": "dumb", "OLDPWD": Workspace,
 }
 
-// begin makes a state that of a new shell, in a folder.
+// begin initialises the state of a new shell in a folder.
 func (s *state) begin(given string) {
 	dir := Workspace
 	if strings.HasPrefix(given, "/") {

@@ -61,7 +61,7 @@ func Append(tx *event.Tx, e Entry) error {
 	return nil
 }
 
-// Clean makes a caller's text fit to be stored.
+// Clean replaces the characters of a caller's text that cannot be stored.
 func Clean(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", "")
 	if r := []rune(text); len(r) > maxUserAgent {

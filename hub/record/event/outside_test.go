@@ -13,8 +13,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
-// A transaction that needs something which takes long gives its locks up for it, and
-// begins again with what came of it: nothing of its first try is left.
+// A transaction that needs a slow result releases its locks, obtains it, and starts again
+// with the result: nothing of its first attempt is left.
 func TestATransactionBeginsAgainAfterWhatIsDoneOutsideOfIt(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, "task_a")

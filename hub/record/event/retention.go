@@ -28,8 +28,8 @@ func Prune(ctx context.Context, s *store.Store, keep time.Duration, limit int32)
 	return int32(len(rows)), nil
 }
 
-// expired refuses a watch that would begin with a gap. One of the whole
-// organisation from the beginning begins with what there is.
+// expired refuses a watch that would begin with a gap. One of the whole organisation from
+// the beginning starts with the oldest event that is left.
 func (w *Watcher) expired(ctx context.Context, q Watch) error {
 	if q.After == (Cursor{}) && len(q.TaskIDs) == 0 {
 		return nil

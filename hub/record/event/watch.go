@@ -96,8 +96,8 @@ type Watch struct {
 	TaskIDs []string
 	// Types are the types of events to send; none for all.
 	Types []string
-	// Detailed are tasks of which events of every type are sent, and thinking
-	// too where the whole organisation is watched.
+	// Detailed are tasks whose events of every type are sent, and also their thinking if
+	// the whole organisation is watched.
 	Detailed []string
 	After    Cursor
 	Follow   bool

@@ -169,7 +169,7 @@ func TestManyWritersAndEachWatchSeesEachEventOnce(t *testing.T) {
 	require.Equal(t, total, n, "and no more than were written")
 }
 
-// A watch that does not read is told to come back, and nobody else is slowed.
+// A watch that does not read is ended with an error, and no other watch is slowed.
 func TestASlowWatchIsToldAndGoesOnFromItsCursor(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, "task_a")
@@ -198,7 +198,8 @@ func TestASlowWatchIsToldAndGoesOnFromItsCursor(t *testing.T) {
 	require.Zero(t, w.Open())
 }
 
-// Retention takes whole finished tasks, and a cursor from before is told so.
+// Retention deletes whole finished tasks, and a watch with a cursor from before gets an
+// error.
 func TestACursorOlderThanRetentionIsToldSo(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, "task_old", "task_new")
@@ -255,8 +256,8 @@ func TestACursorOlderThanRetentionIsToldSo(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-// A watch of some types gets those only, and a heartbeat's cursor stands
-// after what was left out.
+// A watch of some types gets those only, and a heartbeat's cursor comes after the events
+// that were left out.
 func TestAWatchOfSomeTypes(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, "task_a")

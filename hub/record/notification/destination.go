@@ -22,8 +22,6 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// This file is what people do with destinations.
-
 const (
 	stateEnabled  = "enabled"
 	stateDisabled = "disabled"
@@ -111,7 +109,7 @@ func record(tx *event.Tx, row db.Destination, by event.Actor, action string, bef
 	})
 }
 
-// makeSecret makes one of Standard Webhooks.
+// makeSecret returns a new secret in the format of Standard Webhooks.
 func makeSecret() string {
 	return "whsec_" + base64.StdEncoding.EncodeToString(ident.Hash(ident.Secret("dhk"))[:madeKey])
 }

@@ -39,8 +39,8 @@ type Data struct {
 	// Seq is the event's number in its task's history, from 1 without gaps.
 	Seq           int64  `json:"seq,omitempty"`
 	CorrelationID string `json:"correlation_id,omitempty"`
-	// Tokens and CostMicros (millionths of a US dollar) are those of the turn or
-	// the run where the event is about one, and else the task's.
+	// Tokens and CostMicros (millionths of a US dollar) are those of the turn or the run
+	// if the event is about one, and the task's otherwise.
 	Tokens      *int64 `json:"tokens,omitempty"`
 	CostMicros  *int64 `json:"cost_micros,omitempty"`
 	Recoverable *bool  `json:"recoverable,omitempty"`
@@ -177,8 +177,8 @@ func summary(kind, agent, taskID string, p map[string]any) string {
 
 func usd(v any) float64 { return float64(number(v)) / 1e6 }
 
-// oneLine makes a text one line of at most so many characters, without what
-// terminals and headers take for orders.
+// oneLine returns a text as one line of at most so many characters, without the
+// characters that control terminals and headers.
 func oneLine(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
 		return r == ' ' || !unicode.IsPrint(r)

@@ -9,8 +9,6 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// This file says what can be told, and under which types.
-
 // Types of events that belong to no task.
 const (
 	typeTest           = "deckhand.test"

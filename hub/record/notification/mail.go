@@ -14,8 +14,6 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// This file sends mail.
-
 const (
 	portStartTLS = 587
 	portTLS      = 465
@@ -77,8 +75,8 @@ func (s *Service) mail(ctx context.Context, m *deckhandv1.EmailDestination, pass
 	return out
 }
 
-// message makes the mail. Nothing that was sent from outside gets into a header
-// but the subject, as one line.
+// message returns the mail. External text gets into no header except the subject, as one
+// line.
 func message(m *deckhandv1.EmailDestination, id string, e CloudEvent) (*mail.Msg, error) {
 	msg := mail.NewMsg(mail.WithNoDefaultUserAgent())
 	if err := errors.Join(msg.From(m.GetFrom()), msg.To(m.GetTo()...)); err != nil {

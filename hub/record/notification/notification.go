@@ -260,7 +260,7 @@ func (s *Service) owe(tx *event.Tx, orgID string, o owed) {
 // Event is something that happened to no task in particular.
 type Event struct {
 	OrgID, Kind string
-	// Object is the id of what it is about.
+	// Object is the id of the event's object.
 	Object, AgentID, AgentName string
 	Details                    map[string]any
 	// Once, if set, is the key of an event that is announced only once, however often it

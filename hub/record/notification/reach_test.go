@@ -37,7 +37,7 @@ func (r *rig) create(d notification.Draft) db.Destination {
 	return row
 }
 
-// tested sends a notice, and answers what became of it.
+// tested sends a notification, and returns its result.
 func (r *rig) tested(id string) db.Notice {
 	r.t.Helper()
 	sent, err := r.notify.Test(r.t.Context(), org, id, person)
@@ -47,8 +47,8 @@ func (r *rig) tested(id string) db.Notice {
 	return row.Notice
 }
 
-// A hub does not reach its own network for others, unless it is told to, and
-// follows nobody anywhere.
+// A hub does not connect to its own network for others, unless it is configured to, and
+// follows no redirect.
 func TestNobodyIsSentIntoTheHubsNetwork(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *notification.Config) { c.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")} })
@@ -143,8 +143,8 @@ func TestSlackGetsEscapedText(t *testing.T) {
 	require.NotContains(t, string(row.Spec), "verysecret")
 }
 
-// mailbox is an SMTP server that takes what it is given, once it has answered
-// some with an error.
+// mailbox is an SMTP server that accepts all mail, after it has responded to some with an
+// error.
 type mailbox struct {
 	net.Listener
 
@@ -268,7 +268,7 @@ func TestMailHasNoHeaderOfStrangers(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(body), "deckhand inbox show inbox_1")
 
-	// A password goes to nobody without encryption.
+	// A password is sent to no server without encryption.
 	spec := box.spec(t)
 	spec.Security, spec.Username = "", "deckhand"
 	safe := r.create(notification.Draft{Name: "safe", Secret: "a password", Spec: &deckhandv1.DestinationSpec{To: &deckhandv1.DestinationSpec_Email{Email: spec}}})
@@ -282,7 +282,7 @@ func TestMailHasNoHeaderOfStrangers(t *testing.T) {
 	require.Len(t, box.mails, 1)
 }
 
-// A server that says nothing holds nobody up.
+// A silent server delays no one.
 func TestASilentMailServerHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *notification.Config) { c.Timeout = 300 * time.Millisecond })
@@ -374,7 +374,7 @@ func TestEventsAreOnNATS(t *testing.T) {
 	require.Len(t, r.notices(d.ID), 1, "it did not ask for triggers")
 }
 
-// awayBus answers as one whose server cannot be reached.
+// awayBus behaves like a bus whose server cannot be reached.
 type awayBus struct {
 	*bus.Bus
 

@@ -47,8 +47,8 @@ var (
 	loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 )
 
-// rig is a database with an agent and tasks that no worker runs, and what tells
-// of them.
+// rig is a database with an agent and tasks that no worker runs, and the services that
+// send notifications about them.
 type rig struct {
 	*store.Store
 
@@ -123,7 +123,7 @@ func (r *rig) happen(task, kind string, payload map[string]any) {
 	}))
 }
 
-// webhook makes a destination, and answers its secret.
+// webhook creates a destination, and returns its secret.
 func (r *rig) webhook(name, url string, events ...string) (db.Destination, string) {
 	r.t.Helper()
 	row, secret, err := r.notify.Create(r.t.Context(), notification.Draft{OrgID: org, Name: name, By: person, Spec: &deckhandv1.DestinationSpec{
@@ -140,8 +140,8 @@ func (r *rig) notices(destination string, states ...string) []db.ListNoticesRow 
 	return rows
 }
 
-// settled waits until so many notices of a destination are in a state, and
-// answers them, newest first.
+// settled waits until so many notifications of a destination are in a state, and returns
+// them, newest first.
 func (r *rig) settled(destination, state string, n int) []db.ListNoticesRow {
 	r.t.Helper()
 	var rows []db.ListNoticesRow
@@ -170,7 +170,7 @@ type got struct {
 	event  notification.CloudEvent
 }
 
-// receiver is an HTTP server that answers the requests by their number from 0.
+// receiver is an HTTP server that responds to requests by their number from 0.
 type receiver struct {
 	*httptest.Server
 
@@ -187,7 +187,7 @@ func newReceiver(t *testing.T, answer func(n int, w http.ResponseWriter, r *http
 			return
 		}
 		g := got{header: r.Header, body: body}
-		_ = json.Unmarshal(body, &g.event) // what Slack gets is none
+		_ = json.Unmarshal(body, &g.event) // Slack gets no CloudEvent
 		rec.mu.Lock()
 		n := len(rec.all)
 		rec.all = append(rec.all, g)

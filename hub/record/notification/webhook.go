@@ -18,8 +18,6 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// This file sends by HTTP.
-
 const (
 	userAgent = "Deckhand"
 	// maxHeaders bounds the headers of an answer.

@@ -25,8 +25,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// verified reports whether a request was signed with a secret, as the library of
-// Standard Webhooks sees it.
+// verified reports whether a request was signed with a secret, according to the library
+// of Standard Webhooks.
 func verified(t *testing.T, secret string, g got) bool {
 	t.Helper()
 	w, err := standardwebhooks.NewWebhook(secret)
@@ -34,8 +34,7 @@ func verified(t *testing.T, secret string, g got) bool {
 	return w.Verify(g.body, g.header) == nil
 }
 
-// What people are asked and what fails is told to a webhook, once, as a
-// signed CloudEvent.
+// Approval requests and failures are sent to a webhook, once, as signed CloudEvents.
 func TestAWebhookGetsSignedCloudEvents(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -69,11 +68,11 @@ func TestAWebhookGetsSignedCloudEvents(t *testing.T) {
 	require.Equal(t, seqOf(5)+".task.failed", all["task.failed"].event.ID, "another event than state_changed")
 	require.Equal(t, "Task task_one of agent one is failed: it broke", all["task.failed"].event.Data.Summary)
 
-	// Reading it all again tells nothing twice.
+	// Reading everything again sends nothing twice.
 	r.exec(`UPDATE destinations SET after_id = 0, after_xid = '0'`)
 	r.happen("task_one", "input_required", map[string]any{"question": "Which one?"})
-	// The one from before the destination was made is told now, too: it is what
-	// stands in the way of nothing.
+	// The event from before the destination was created is sent now, too, and blocks no
+	// other.
 	r.settled(d.ID, "delivered", 4)
 	require.Equal(t, map[string]int{"approval_requested": 2, "task.failed": 1, "input_required": 1}, rec.kinds())
 }
@@ -166,8 +165,8 @@ func TestADestinationHearsOfItsAgentsAndKinds(t *testing.T) {
 	}
 }
 
-// What is about no task is told by the transaction that makes it happen, and what
-// is told once only is told once.
+// A notification that belongs to no task is stored by the transaction that causes the
+// event, and an event with a once key is sent only once.
 func TestAHappeningIsAnnounced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -288,7 +287,7 @@ func TestAReceiverThatIsDownGetsAllWhenItIsUp(t *testing.T) {
 	require.Len(t, again.got(), 5)
 }
 
-// A receiver that says how long it wants to be left alone is.
+// The Retry-After of a receiver is respected.
 func TestRetryAfterCounts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -328,8 +327,8 @@ func TestAReceiverThatIsGoneEndsItsDestination(t *testing.T) {
 	require.Len(t, r.notices(d.ID), 1)
 }
 
-// What nobody takes for as long as notices are tried is kept, and is sent
-// again when a person says so.
+// A notification that is not delivered in the time for attempts is kept, and sent again
+// when a person redrives it.
 func TestADeadNoticeIsRedriven(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *notification.Config) { c.GiveUp = 500 * time.Millisecond })
@@ -383,8 +382,8 @@ func TestWhatAHubHadTakenIsSentByAnother(t *testing.T) {
 	require.Zero(t, settled)
 }
 
-// Transactions of different length that commit in any order, and several hubs
-// that read and send: each event is told once, and none is left out.
+// Transactions of different length that commit in any order, and several hubs that read
+// and send: each event is sent once, and none is left out.
 func TestNoEventIsLeftOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -431,8 +430,8 @@ func TestNoEventIsLeftOut(t *testing.T) {
 	require.Len(t, ids, writers*rounds)
 }
 
-// What happens while a destination is disabled is not told, and what was pending
-// is when it is enabled.
+// Events while a destination is disabled are not sent, and pending ones are sent when it
+// is enabled.
 func TestADisabledDestinationHearsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -494,8 +493,8 @@ func TestASecretIsSealedAndRotated(t *testing.T) {
 	require.Len(t, rec.got(), 2)
 }
 
-// Notices are kept as long as they are kept; a task's events as long as they
-// are to be told.
+// Notifications are deleted after their retention; a task's events stay until they are
+// sent.
 func TestNoticesArePruned(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -521,8 +520,8 @@ func TestNoticesArePruned(t *testing.T) {
 	require.Len(t, old, 1)
 }
 
-// After a restore into a younger server, whose transactions have lower ids than
-// those of the events, nothing is told twice, and nothing is left out.
+// After a restore into a newer server, whose transactions have lower ids than those of
+// the events, nothing is sent twice, and nothing is left out.
 func TestARestoredDatabaseTellsEachEventOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -37,8 +37,8 @@ type Access struct {
 	InboxPrefix string
 	Stream      string
 	Consumer    string
-	// Authority vouches for the server, as PEM; empty where the system's own do.
-	// ServerName is the name in its certificate; empty for the host.
+	// Authority is the authority of the server's certificate, as PEM; empty for the
+	// system's. ServerName is the name in the certificate; empty for the host.
 	Authority, ServerName string
 }
 

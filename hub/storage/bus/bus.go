@@ -59,8 +59,8 @@ const (
 	ackWait = 15 * time.Second
 )
 
-// Bus is the hub's two connections. It is a lifecycle.Service: Start connects
-// and makes the stream, and what it lost while disconnected it makes again.
+// Bus has the hub's two connections. It is a lifecycle.Service: Start connects and
+// creates the stream, and creates again what was lost while it was disconnected.
 type Bus struct {
 	lifecycle.Runner
 
@@ -228,7 +228,7 @@ func (b *Bus) restore(ctx context.Context) {
 	}
 }
 
-// ensure makes the stream and every known pool's consumer, if they are absent.
+// ensure creates the stream and every known pool's consumer, if they are absent.
 func (b *Bus) ensure(ctx context.Context) error {
 	_, err := b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: Stream, Subjects: []string{wakeSubject("*")},

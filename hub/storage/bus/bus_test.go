@@ -164,8 +164,8 @@ func TestWorkerCanDoNothingButPullAndAcknowledge(t *testing.T) {
 	}
 }
 
-// JetStream answers a pull wherever the pull says, with rights of its own, and
-// an answer without content to "$JS.API.STREAM.DELETE.…" would be an order.
+// JetStream sends the response to a pull to any subject that the pull names, with its own
+// rights, and an empty response to "$JS.API.STREAM.DELETE.…" would be a request.
 func TestWorkerCannotGiveOrdersThroughTheAnswersToItsPulls(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "")

@@ -11,9 +11,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// CheckURLs refuses a list of NATS URLs, those of the flag, of which one would be
-// spoken to in plain text over a network: passwords and events would be read
-// there.
+// CheckURLs refuses a list of NATS URLs, those of the flag, if one of them would be used
+// without TLS over a network, where passwords and events could be read.
 func CheckURLs(flag string, servers config.Secret) error {
 	for server := range strings.SplitSeq(servers.Reveal(), ",") {
 		u, err := parseURL(server)
@@ -56,8 +55,8 @@ func Loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// trusting returns how a client speaks TLS with a server that an authority, as
-// PEM, vouches for; nil where the system's own do.
+// trusting returns the TLS configuration of a client for a server with a certificate of
+// an authority, as PEM; nil for the system's authorities.
 func trusting(authority string) (*tls.Config, error) {
 	if authority == "" {
 		return nil, nil

@@ -1,6 +1,6 @@
 package bus
 
-// Break has the NATS server end as it does when it cannot go on.
+// Break makes the NATS server end as it does after a fatal error.
 func (s *Server) Break() {
 	s.mu.Lock()
 	nats := s.nats

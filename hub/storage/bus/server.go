@@ -196,7 +196,7 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return nats.InProcessConn()
 }
 
-// URL returns where the server is reached, or "" when it does not listen.
+// URL returns the server's URL, or "" if it does not listen.
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

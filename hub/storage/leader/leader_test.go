@@ -24,7 +24,7 @@ type term struct {
 	begun bool
 }
 
-// work tells when it begins and ends, and counts how many of it run at once.
+// work reports when it begins and ends, and counts how many instances run at once.
 type work struct {
 	lifecycle.Runner
 
@@ -92,7 +92,7 @@ func TestOneLeadsAndAnotherTakesOver(t *testing.T) {
 	require.False(t, first.Leading())
 	require.True(t, second.Leading())
 
-	// The leader's connection is cut: its work ends, and somebody leads again.
+	// The leader's connection is cut: its work ends, and another elector becomes leader.
 	e.stand("c")
 	begin := time.Now()
 	conn, err := pgx.Connect(t.Context(), e.url)
@@ -114,8 +114,8 @@ func TestOneLeadsAndAnotherTakesOver(t *testing.T) {
 	require.Less(t, time.Since(begin), waittest.Limit(15*time.Second))
 }
 
-// A leader that hangs with its connection open loses its session, and with it
-// the lock: nobody waits for the kernel to find out.
+// A leader that hangs with its connection open loses its session, and with it the lock,
+// without waiting for the kernel to detect it.
 func TestASilentSessionLosesTheLock(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.Database(t)

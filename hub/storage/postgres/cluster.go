@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// initdb makes the cluster beside its place and renames it there, so that one
-// that was interrupted is never taken for whole.
+// initdb creates the cluster in a temporary folder and renames it, so that an interrupted
+// one is never taken for complete.
 func (c *Cluster) initdb(ctx context.Context) error {
 	parts, err := filepath.Glob(c.pgdata() + ".part-*")
 	if err != nil {

@@ -59,7 +59,7 @@ func ownerOf(runAs string) (owner, error) {
 	}, nil
 }
 
-// makeDir makes a folder that the owner owns.
+// makeDir creates a folder that the owner owns.
 func (o owner) makeDir(path string, mode os.FileMode) error {
 	if err := os.Mkdir(path, mode); err != nil {
 		return err

@@ -60,8 +60,7 @@ type Cluster struct {
 	socketDir string
 }
 
-// Complete finds the binaries and the user, and makes the folders. It starts
-// nothing.
+// Complete finds the binaries and the user, and creates the folders. It starts nothing.
 func (c Config) Complete(context.Context) (*Cluster, error) {
 	dir, err := filepath.Abs(c.DataDir)
 	if err != nil || c.DataDir == "" {
@@ -155,7 +154,7 @@ func (c *Cluster) url(role, database string) string {
 	return (&url.URL{Scheme: "postgres", Path: "/" + database, RawQuery: query.Encode()}).String()
 }
 
-// EnsureDatabase makes a database if it is absent.
+// EnsureDatabase creates a database if it is absent.
 func (c *Cluster) EnsureDatabase(ctx context.Context, name string) error {
 	conn, err := pgx.Connect(ctx, c.URL("postgres"))
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// parentEnv makes the test binary play a parent that starts a cluster in the
-// folder it names, says so, and waits to be killed.
+// parentEnv makes the test binary act as a parent that starts a cluster in the folder it
+// names, reports it, and waits to be killed.
 const parentEnv = "DECKHAND_TEST_POSTGRES_PARENT"
 
 func TestMain(m *testing.M) {

@@ -17,7 +17,7 @@ func PageToken(at time.Time, id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(at.Format(time.RFC3339Nano) + " " + id))
 }
 
-// ParsePageToken reads what PageToken has made; anything else is an error.
+// ParsePageToken parses a token of PageToken; any other text is an error.
 func ParsePageToken(token string) (at time.Time, id string, err error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil {
@@ -35,8 +35,8 @@ func NameToken(name, id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(name + " " + id))
 }
 
-// ParseNameToken reads what NameToken has made, and "" as the place before all;
-// anything else is an error.
+// ParseNameToken parses a token of NameToken, and "" as the position before all; any
+// other text is an error.
 func ParseNameToken(token string) (name, id string, err error) {
 	if token == "" {
 		return "", "", nil
@@ -51,7 +51,7 @@ func ParseNameToken(token string) (name, id string, err error) {
 // NumberToken names a place in a list that is ordered by number: behind that row.
 func NumberToken(n int32) string { return NameToken(strconv.Itoa(int(n)), "") }
 
-// ParseNumberToken reads what NumberToken has made, and "" as 0; anything else is an
+// ParseNumberToken parses a token of NumberToken, and "" as 0; any other text is an
 // error.
 func ParseNumberToken(token string) (int32, error) {
 	if token == "" {
@@ -74,7 +74,7 @@ func StandingToken(standing bool, at time.Time, id string) string {
 	return PageToken(at, strconv.FormatBool(standing)+" "+id)
 }
 
-// ParseStandingToken reads what StandingToken has made; anything else is an error.
+// ParseStandingToken parses a token of StandingToken; any other text is an error.
 func ParseStandingToken(token string) (standing bool, at time.Time, id string, err error) {
 	at, rest, err := ParsePageToken(token)
 	if err != nil {
@@ -87,8 +87,8 @@ func ParseStandingToken(token string) (standing bool, at time.Time, id string, e
 	return standing, at, id, nil
 }
 
-// Page returns the first size of rows, which were read up to one more than that, and
-// the next page's token, which token makes of the last row; "" where that is all.
+// Page returns the first size of rows, of which the caller read up to one more, and the
+// next page's token, which token creates from the last row; "" for the last page.
 func Page[Row any](rows []Row, size int32, token func(last Row) string) (page []Row, next string) {
 	if len(rows) <= int(size) {
 		return rows, ""

@@ -26,9 +26,9 @@ var SealedColumns = []SealedColumn{
 	{"inbox_items", "reply_sealed", "id"},
 }
 
-// Sealed is a value where it lies.
+// Sealed is an encrypted value with its place.
 type Sealed struct {
-	// Row names its row until somebody writes it.
+	// Row identifies its row until the row is written.
 	Row    string
 	Object string
 	Value  []byte
@@ -36,9 +36,9 @@ type Sealed struct {
 	Again []byte
 }
 
-// The statements are made here, since one goes for every table; their parts are
-// constants. A row is named by where it lies: one that moves meanwhile is found
-// there by the next look.
+// The statements are built here, since one serves every table; their parts are constants.
+// A row is identified by its place: one that moves is found at its new place by the next
+// scan.
 
 // other are the rows that another key has sealed.
 func (c SealedColumn) other(prefix string) string {
@@ -59,8 +59,8 @@ func (s *Store) SealedOtherwise(ctx context.Context, c SealedColumn, prefix []by
 	})
 }
 
-// Reseal writes values again that are still what they were, and answers how many
-// those are.
+// Reseal writes re-encrypted values whose row is unchanged, and returns how many those
+// are.
 func (s *Store) Reseal(ctx context.Context, c SealedColumn, values []Sealed) (written int64, err error) {
 	var batch pgx.Batch
 	for _, v := range values {

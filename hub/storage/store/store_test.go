@@ -15,7 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Every table that holds somebody's data says whose.
+// Every table with an organisation's data has a column with its id.
 func TestEveryTableCarriesItsOrganisation(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.Database(t)

@@ -43,7 +43,7 @@ const (
 	PrefixSize = 5
 )
 
-// Keysets is where the keyset is.
+// Keysets stores the keyset.
 type Keysets interface {
 	GetKeyset(ctx context.Context) (db.Keyset, error)
 	KeysetVersion(ctx context.Context) (db.KeysetVersionRow, error)

@@ -126,8 +126,8 @@ func TestARootKeyThatWasReplacedOpensNothing(t *testing.T) {
 	require.Equal(t, "x", string(value))
 }
 
-// A hub that runs without the new root key says which one it lacks, goes on with the
-// keys that it knows until those are rotated, and recovers when it is given the file.
+// A hub that runs without the new root key reports which one it lacks, continues with the
+// keys that it knows until those are rotated, and recovers when it gets the file.
 func TestAHubWithoutTheNewRootKeySaysWhichItLacks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -210,8 +210,8 @@ func TestNodesThatTakeNothing(t *testing.T) {
 	require.Equal(t, []string{job.ID}, r.admit())
 }
 
-// An agent's home is where its first task began; a task that was
-// admitted, and taken back before a worker claimed it, may begin elsewhere.
+// An agent's home is the node of its first task; a task that was admitted, and put back
+// before a worker claimed it, may begin on another.
 func TestAnAgentsHomeIsWhereItsFirstTaskBegan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -231,9 +231,9 @@ func TestAnAgentsHomeIsWhereItsFirstTaskBegan(t *testing.T) {
 	require.Equal(t, "node_two", *home())
 }
 
-// What cannot start stands in nobody's way, however much of it there is:
-// three hundred tasks of an agent that is paused, has no node, or has one
-// workspace for all, go before one of the same person's that can start.
+// Tasks that cannot start block no other, however many they are: three hundred tasks of
+// an agent that is paused, has no node, or has one workspace for all, come before one of
+// the same person's that can start.
 func TestWhatCannotStartStarvesNobody(t *testing.T) {
 	t.Parallel()
 	const many = 300

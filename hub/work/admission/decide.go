@@ -250,8 +250,8 @@ func (p *pool) wait(name string) string {
 
 // node returns the node for a task, or why there is none.
 func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (chosen, wait string, err error) {
-	// The workspace lives on one node: a task goes where its agent's or its
-	// own earlier attempts have been.
+	// The workspace is on one node: a task goes to the node of its agent's or its own
+	// earlier attempts.
 	home := q.NodeID
 	if q.WorkspaceScope == string(persona.ScopeAgent) {
 		home = q.HomeNodeID

@@ -32,7 +32,7 @@ func (r *rig) stands() *quota.Usage {
 	return out
 }
 
-// told returns which events of plans tasks have.
+// told returns the quota events of tasks.
 func (r *rig) told() []string {
 	r.T.Helper()
 	rows, err := r.SQL.Query(r.T.Context(), "SELECT type || ' ' || (payload ->> 'used') FROM events WHERE type IN ('plan_warning', 'plan_reached') ORDER BY id")
@@ -42,9 +42,9 @@ func (r *rig) told() []string {
 	return out
 }
 
-// A month's runs are counted when they begin, once each; people are told at
-// four fifths and at the end; what finds none left waits and says for what; what
-// is left rolls over, and the next month begins anew.
+// A month's runs are counted when they begin, once each; notifications are sent at 80 %
+// and at the end; a task that finds none left waits, with the reason; runs that are left
+// roll over, and the next month starts at zero.
 func TestAPlansRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -56,7 +56,7 @@ func TestAPlansRuns(t *testing.T) {
 	}
 	require.Equal(t, sorted(first...), r.admit())
 
-	// What is admitted twice, since its node was lost meanwhile, is one run.
+	// A task that is admitted twice, because its node was lost, is one run.
 	r.Exec("UPDATE tasks SET admitted_at = NULL WHERE id = $1", first[0].ID)
 	require.Equal(t, sorted(first[0]), r.admit())
 	require.EqualValues(t, 3, r.stands().Used)

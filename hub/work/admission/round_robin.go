@@ -56,8 +56,8 @@ func (r *round) walk(ctx context.Context, tx *event.Tx, tasks []db.QueuedTasksRo
 	})
 }
 
-// learnt counts what walks have changed and found out: with as much as before,
-// another look would show the same.
+// learnt counts the changes and results of walks so far: with the same count, another
+// walk would have the same result.
 func (r *round) learnt() int {
 	n := len(r.taken) + len(r.homeless)
 	if r.plan.Remaining() == 0 {

@@ -48,8 +48,8 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// A source that stays away is waited for, for an hour from the promise; then
-// the task begins without its files, and its agent is told.
+// A source that stays offline is waited for, for an hour from the promise; then the task
+// begins without its files, and its agent is told.
 func TestASourceThatStaysAwayIsGivenUpOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -93,8 +93,8 @@ func TestASourceThatStaysAwayIsGivenUpOn(t *testing.T) {
 	require.NoError(t, r.artifacts.Deliver(t.Context(), given), "once")
 }
 
-// A node that is too old for it is not asked, and the error says which and what
-// to do.
+// A node that is too old for it is not called, and the error names the node and what to
+// do.
 func TestANodeThatIsTooOldIsNotAsked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

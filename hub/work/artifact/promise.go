@@ -148,7 +148,7 @@ func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.Art
 		state = "failed"
 	}
 	c.Entries = same
-	// It is known and taken back with what else is put there for the task.
+	// It is recorded, and undone together with other files copied for the task.
 	sent := Sent{}
 	if len(same) > 0 {
 		sent, err = a.Send(ctx, c, to, Options{Folder: row.Folder, OperationID: workspace.InputsOf(t.ID)})

@@ -108,7 +108,7 @@ func cleanFolder(folder string) (string, error) {
 	return clean, nil
 }
 
-// toSend returns what is not at the target yet, each with what it may replace.
+// toSend returns the files that are not at the target yet, each with what it may replace.
 func (a *Artifacts) toSend(ctx context.Context, c *Collection, target machine.Link, to Place, folder string, overwrite bool) ([]*nodev1.UploadEntry, error) {
 	there, err := at(ctx, target, to.Jail.GetJailId(), folder, c.Entries)
 	if err != nil {

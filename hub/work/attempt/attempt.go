@@ -197,7 +197,7 @@ func (r *Reports) CountLate(ctx context.Context) (int, error) {
 	return len(rows), nil
 }
 
-// countRest adds what the calls cost of which no turn came.
+// countRest adds the cost of calls that led to no turn.
 func (r *Reports) countRest(ctx context.Context, tx *event.Tx, t db.Task) error {
 	v, err := r.cfg.Agents.VersionIn(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -365,7 +365,7 @@ func keepLast(ctx context.Context, tx *event.Tx, t db.Task) error {
 	return nil
 }
 
-// Finish moves the task to where its loop ended and ends the lease.
+// Finish moves the task to the state in which its loop ended and ends the lease.
 func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end Outcome) error {
 	if end.Reason == "" {
 		end.Reason = "the agent ended its run"

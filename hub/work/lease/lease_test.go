@@ -58,9 +58,8 @@ func TestOfManyClaimsOneWins(t *testing.T) {
 	require.Equal(t, 1, attempts)
 }
 
-// A wake-up for a task that is over, is not admitted, or of another attempt
-// claims nothing; one by a worker that nobody knows, or that is drained, is an
-// error.
+// A wake-up for a task that is over, is not admitted, or for another attempt claims
+// nothing; a claim by a worker that is unknown or drained is an error.
 func TestStaleWakeUps(t *testing.T) {
 	t.Parallel()
 	f, worker, tasks := admitted(t, 3)

@@ -32,8 +32,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Service keeps what organisations may have. It is safe for use by many
-// goroutines.
+// Service stores the quotas of organisations. It is safe for use by many goroutines.
 type Service struct {
 	cfg Config
 
@@ -234,9 +233,9 @@ func (s *Service) change(ctx context.Context, e audit.Entry, store func(tx *even
 // MaxTurn is the longest that a call waits for its turn.
 const MaxTurn = 20 * time.Second
 
-// AllowCall waits for a call's turn, where its provider gets so many a minute; calls
-// come in the order in which they asked, whichever hub they asked. One whose turn
-// is too far off is refused, and takes none.
+// AllowCall waits for a call's turn if the calls a minute to its provider are limited;
+// calls get their turns in the order in which they asked, in any hub. A call whose turn
+// is too far away is refused, and uses none.
 func (s *Service) AllowCall(ctx context.Context, orgID, name string) error {
 	h, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
 	if err != nil || h.CallsPerMinute[name] == 0 {

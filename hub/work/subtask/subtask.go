@@ -89,8 +89,8 @@ type Request struct {
 	handoff string
 }
 
-// Prepare looks up what a call needs, before the transaction that makes the
-// task. t is the caller's.
+// Prepare loads what a call needs, before the transaction that creates the task. t is the
+// caller's task.
 func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work tool.SubtaskSpec) (*Request, error) {
 	r := &Request{work: work}
 	target := t.AgentID

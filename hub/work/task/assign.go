@@ -108,7 +108,7 @@ func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by 
 			return fault.New(fault.Precondition, "task %s is queued for its agent", id).
 				WithFix("cancel it and submit it for the person").WithObject(id)
 		case !fresh:
-			// It keeps its agent, and what it may do: a person is named.
+			// It keeps its agent and its role: a person is assigned.
 			params.AgentID, params.AgentVersion, params.WorkspaceScope, params.JailID = t.AgentID, t.AgentVersion, t.WorkspaceScope, t.JailID
 			params.CreatedByRole = t.CreatedByRole
 		}

@@ -12,10 +12,10 @@ import (
 // outcome of its attempt; for every other state the attempt is finished.
 var attemptOutcomes = map[State]string{Cancelled: "cancelled"}
 
-// Move changes the state of a task whose row the transaction has locked, ends
-// its lease and attempt where the new state holds none, and appends the event,
-// and the audit entry where a person moves it.
-// Every state but running needs a reason a person can act on.
+// Move changes the state of a task whose row the transaction has locked. It ends the
+// lease and attempt if the new state has none, and appends the event, and the audit entry
+// if a person moves it. Every state except running needs a reason that a person can act
+// on.
 func Move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string, actor event.Actor) (db.Task, error) {
 	outcome := attemptOutcomes[to]
 	if outcome == "" {

@@ -76,8 +76,7 @@ func (o Override) Column() (json.RawMessage, error) {
 	return data, nil
 }
 
-// Runs returns the provider and model that a task runs with, where its persona
-// names those.
+// Runs returns the provider and model of a task whose persona names the given ones.
 func (o Override) Runs(provider, model string) (string, string) {
 	if o.Provider != "" {
 		return o.Provider, o.Model
@@ -114,8 +113,7 @@ func EffectivePersona(t db.Task, p *persona.Persona) (*persona.Persona, error) {
 	return &narrow, nil
 }
 
-// ModelOf returns the provider and model of a task, where its persona's
-// version names those.
+// ModelOf returns the provider and model of a task whose persona's version names those.
 func ModelOf(t db.Task, v db.AgentVersion) (provider, model string, err error) {
 	o, err := OverrideOf(t)
 	if err != nil {

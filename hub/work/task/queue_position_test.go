@@ -32,8 +32,8 @@ func state(f *tasktest.Fixture, id string) task.State {
 	return task.State(f.Task(id).State)
 }
 
-// A task starts when all that it waits for have succeeded, and says which
-// one it waits for.
+// A task starts when all tasks that it depends on have succeeded, and its reason names
+// the one it waits for.
 func TestATaskWaitsForOthers(t *testing.T) {
 	t.Parallel()
 	f := tasktest.New(t)
@@ -52,8 +52,8 @@ func TestATaskWaitsForOthers(t *testing.T) {
 	require.Equal(t, task.Queued, state(f, f.Submit(agent, "ann", after(a.ID)).ID), "what has succeeded is not waited for")
 }
 
-// Where one does not succeed, what waits for it is cancelled with the
-// reason, and what waits for that one too.
+// If one does not succeed, the tasks that depend on it are cancelled with the reason, and
+// so are those that depend on them.
 func TestWhatWaitsForAFailureIsCancelled(t *testing.T) {
 	t.Parallel()
 	f := tasktest.New(t)
@@ -118,8 +118,8 @@ func TestAssignment(t *testing.T) {
 	require.Equal(t, agent, f.Task(nobodys.ID).AgentID)
 }
 
-// A transient failure is tried again up to three times, without a slot
-// meanwhile; then a person gets it, with the cause and what can be done.
+// A transient failure is retried up to three times, without a slot in between; then the
+// task is escalated to a person, with the cause and what can be done.
 func TestRetriesAndEscalation(t *testing.T) {
 	t.Parallel()
 	f := tasktest.New(t)

@@ -167,7 +167,7 @@ func (s *Service) usable(ctx context.Context, orgID, agentName, provider, model 
 	return err
 }
 
-// Store makes the task in a transaction; see Submit.
+// Store creates the task in a transaction; see Submit.
 func (d *Draft) Store(ctx context.Context, tx *event.Tx) (db.GetTaskRow, error) {
 	sub, params, with := d.sub, d.params, d.with
 	row := db.GetTaskRow{AgentName: with.name}

@@ -100,7 +100,7 @@ func TestTheDatabaseRefusesEveryOtherMove(t *testing.T) {
 	}
 }
 
-// A row that contradicts its state is refused, whoever writes it.
+// A row that contradicts its state is refused, for every writer.
 func TestTheDatabaseRefusesWhatAStateCannotBe(t *testing.T) {
 	t.Parallel()
 	conn := migrated(t)

@@ -12,14 +12,14 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// A Viewer that nobody has filled in sees nothing, although many rows name nobody;
-// only one that says so sees all.
+// The zero Viewer sees nothing, although many rows have no user; only one with All sees
+// everything.
 func TestAViewerWithoutANameSeesNothing(t *testing.T) {
 	t.Parallel()
 	f := tasktest.New(t)
 	agent := f.Agent("seen", persona.ScopeAgent)
 	anns := f.Submit(agent, "ann", nil).ID
-	open := f.Submit("", "ann", nil).ID // given to nobody
+	open := f.Submit("", "ann", nil).ID // not assigned
 	f.Exec("UPDATE agents SET owner = '' WHERE id = $1", agent)
 	node := f.Node("n")
 	_, err := f.Store.CreateStep(t.Context(), db.CreateStepParams{

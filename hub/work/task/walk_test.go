@@ -18,8 +18,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// promised is the table of states as it is told to users: what the code's own
-// table is held against.
+// promised is the documented table of states, which the code's own table is compared
+// with.
 var promised = map[task.State]string{
 	task.Pending:  "queued succeeded cancelled",
 	task.Queued:   "starting paused timed_out cancelled",
@@ -62,8 +62,8 @@ type walker struct {
 	people int
 }
 
-// move tries one move and answers what came of it. The one into starting is a
-// worker's claim, whoever asks.
+// move tries one move and returns its result. The one into starting is a worker's claim,
+// whatever by is.
 func (w *walker) move(to task.State, by event.Actor) error {
 	t := w.Task(w.id)
 	from := task.State(t.State)
@@ -95,7 +95,7 @@ func (w *walker) move(to task.State, by event.Actor) error {
 	return err
 }
 
-// begin makes a task that is pending: nobody is to do it yet.
+// begin creates a pending task that is not assigned.
 func (w *walker) begin(agent string) {
 	w.moves, w.people = nil, 0
 	w.id = w.Submit("", "ada", nil).ID
@@ -145,9 +145,9 @@ func newWalker(t *testing.T) (*walker, string) {
 	return w, f.Agent("walker", persona.ScopeTask)
 }
 
-// However a task is pushed about, it goes only where the promised table
-// lets it, never leaves a final state, and each of its moves is in its history,
-// those of people in the audit too.
+// In any sequence of moves, a task moves only as the documented table allows, never
+// leaves a final state, and each of its moves is in its history, and those of people in
+// the audit log too.
 func TestATaskGoesOnlyWhereItsTableSays(t *testing.T) {
 	t.Parallel()
 	w, agent := newWalker(t)

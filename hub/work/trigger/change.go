@@ -13,8 +13,6 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// This file changes triggers that there are.
-
 // locked runs fn on a trigger's locked row.
 func (s *Service) locked(ctx context.Context, orgID, id string, fn func(tx *event.Tx, row db.Trigger) error) error {
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {

@@ -16,8 +16,6 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// This file keeps the triggers that personas name.
-
 // specOf returns what a persona's trigger does.
 func specOf(t persona.Trigger) (*deckhandv1.TriggerSpec, error) {
 	spec := clone(t.Spec)

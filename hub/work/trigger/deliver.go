@@ -22,8 +22,6 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// This file makes tasks of deliveries.
-
 const (
 	// handlers is how many deliveries a hub handles at once.
 	handlers = 4
@@ -55,7 +53,7 @@ const (
 // Start begins to handle deliveries.
 func (s *Service) Start(ctx context.Context) error { return s.Run(ctx, s.loop) }
 
-// Kick makes a hub look for deliveries.
+// Kick makes a hub check for deliveries now.
 func (s *Service) Kick() {
 	select {
 	case s.kick <- struct{}{}:
@@ -399,7 +397,7 @@ func (s *Service) clear(ctx context.Context, tx *event.Tx, c *compiled, d db.Del
 	if flight = "trigger:" + c.row.ID; out.Flight != "" {
 		flight = "key:" + out.Flight
 		if policy == overlapAllow {
-			policy = overlapQueue // what single_flight is for
+			policy = overlapQueue // the purpose of single_flight
 		}
 	}
 	running, err := tx.LockFlight(ctx, db.LockFlightParams{OrgID: d.OrgID, Key: flight})
@@ -437,7 +435,7 @@ func (s *Service) clear(ctx context.Context, tx *event.Tx, c *compiled, d db.Del
 	return "", false, nil
 }
 
-// begin makes the task of a delivery.
+// begin creates the task of a delivery.
 func (s *Service) begin(ctx context.Context, tx *event.Tx, c *compiled, t db.Trigger, d db.Delivery, prompt, flight string) error {
 	fail := func(why string) error { return s.fail(ctx, tx, t, d, why, prompt, flight) }
 	user, err := tx.UserByName(ctx, db.UserByNameParams{OrgID: t.OrgID, Name: t.CreatedBy})

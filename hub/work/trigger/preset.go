@@ -9,7 +9,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// fill puts what a sender has where the spec has nothing.
+// fill completes a spec with the defaults of a sender.
 func fill(spec *deckhandv1.TriggerSpec, from sender.Sender) {
 	set := func(field *string, value string) {
 		if *field == "" {

@@ -90,7 +90,7 @@ func TestWhatPresetsPickOut(t *testing.T) {
 	}
 }
 
-// What a preset leaves out, and what nobody has ever sent.
+// Payloads with fields missing, and payloads that no sender has ever sent.
 func TestPresetsWithOddPayloads(t *testing.T) {
 	t.Parallel()
 	for _, name := range sender.Names(sender.Any) {

@@ -351,7 +351,7 @@ func (c *compiled) key(ctx context.Context, h http.Header, kept map[string]strin
 	return "hash:" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// short makes a sender's text fit to be kept: a long one by its digest.
+// short returns a sender's text in a form that can be stored: a long one as its digest.
 func short(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -44,7 +44,7 @@ type Config struct {
 	Redact   *redact.Redactor
 	// Node returns the live link to a node.
 	Node func(nodeID string) (machine.Link, error)
-	// Irreversible are the names of the tools of which something cannot be undone.
+	// Irreversible are the names of the tools whose effects cannot be undone completely.
 	Irreversible []string
 	// Window is how long after the end of a task its changes can be taken back;
 	// 0 for DefaultWindow, negative for ever. An organisation may have its own.
@@ -300,8 +300,8 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) 
 	return out, err
 }
 
-// irreversible returns the steps of which an undo does not take back
-// everything: of those that are named, or of all from the first on.
+// irreversible returns the steps whose effects an undo does not restore completely: those
+// of the named steps, or of all from the first one on.
 func (w *Workspaces) irreversible(ctx context.Context, t db.Task, stepIDs []string, named bool) (out []db.StepsThatUsedRow, err error) {
 	used, err := w.cfg.Store.StepsThatUsed(ctx, db.StepsThatUsedParams{OrgID: t.OrgID, TaskID: t.ID, Tools: w.cfg.Irreversible})
 	if err != nil {

@@ -49,11 +49,10 @@ func Database(t testing.TB) string {
 	return create(t, "")
 }
 
-// Copy returns the URL of a fresh copy of the database called template, dropped
-// when the test ends. Where the server has no such database yet, one test
-// process creates it and has fill write its content; fill must leave no
-// connection open. The name must change with the content: a server that other
-// processes share keeps its templates.
+// Copy returns the URL of a fresh copy of the database called template, dropped when the
+// test ends. If the server has no such database yet, one test process creates it and
+// calls fill to write its content; fill must leave no connection open. The name must
+// change with the content: a server that other processes share keeps its templates.
 func Copy(t testing.TB, template string, fill func(ctx context.Context, url string) error) string {
 	t.Helper()
 	start(t)

@@ -139,7 +139,7 @@ func (f *Fixture) Worker(name string, slots int32) string {
 	return id
 }
 
-// User makes a user.
+// User creates a user.
 func (f *Fixture) User(name, role string) {
 	f.T.Helper()
 	_, err := f.Store.CreateUser(f.T.Context(), db.CreateUserParams{ID: "user_" + name, OrgID: Org, Name: name, Role: role})

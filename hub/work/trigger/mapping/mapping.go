@@ -56,7 +56,7 @@ type Source struct {
 
 // Input is what came in.
 type Input struct {
-	// Payload is what Payload answers.
+	// Payload is the result of Payload.
 	Payload any
 	Headers map[string]string
 	Event   string

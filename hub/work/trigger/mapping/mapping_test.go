@@ -22,7 +22,7 @@ func run(t testing.TB, s mapping.Source, body string) (mapping.Output, error) {
 	return p.Run(context.Background(), mapping.Input{Payload: payload, Event: "push", Headers: map[string]string{"X-A": "b"}})
 }
 
-// fenced is a value as it stands in a prompt.
+// fenced returns a value in the form that it has in a prompt.
 func fenced(value string) string { return `<tool_output tool="trigger">` + value + `</tool_output>` }
 
 // CEL picks values, and the goal has them as data.
@@ -92,7 +92,7 @@ func TestWrongExpressionsAreRefused(t *testing.T) {
 	}
 }
 
-// What goes wrong with a payload is an error that says what.
+// A problem with a payload is an error that describes it.
 func TestErrorsOfAPayload(t *testing.T) {
 	t.Parallel()
 	big := `{"l":[` + strings.TrimSuffix(strings.Repeat("1,", 3000), ",") + `]}`
@@ -226,8 +226,8 @@ func TestKeys(t *testing.T) {
 	require.False(t, p.HasKey())
 }
 
-// FuzzTemplate: no template makes the compiler panic, and what a payload has
-// never leaves its marks.
+// FuzzTemplate: no template makes the compiler panic, and text of a payload never leaves
+// its marks.
 func FuzzTemplate(f *testing.F) {
 	f.Add("Look at {{ payload.a }}", `{"a":"b"}`)
 	f.Add("{{ payload }}{{", `[]`)

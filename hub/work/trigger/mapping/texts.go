@@ -34,7 +34,7 @@ const (
 	bytesPerCost = 10
 )
 
-// texts are CEL's standard library and its functions on texts, bounded.
+// texts returns CEL's standard library and its functions on texts, with limits.
 func texts() []cel.EnvOption {
 	text, list := cel.StringType, cel.ListType(cel.StringType)
 	matches := cel.BinaryBinding(func(subject, pattern ref.Val) ref.Val { return match(subject, pattern) })

@@ -9,14 +9,14 @@ func firstOf(places ...string) string {
 	return out
 }
 
-// ifObject returns an expression that is then where the payload has an object of
-// that name, and otherwise elsewhere: senders leave things out, and some are null.
+// ifObject returns an expression that evaluates to then if the payload has an object of
+// that name, and to otherwise if not: senders omit fields, and some send null.
 func ifObject(name, then, otherwise string) string {
 	return "(has(payload." + name + ") && type(payload." + name + ") == map ? " + then + " : " + otherwise + ")"
 }
 
-// asText returns an expression whose result is always a text: empty where the
-// given one returns something else.
+// asText returns an expression whose result is always a text: empty if the given one
+// returns another type.
 func asText(expression string) string {
 	return "[" + expression + "].map(x, type(x) == string ? x : '')[0]"
 }

@@ -24,12 +24,12 @@ type Sender struct {
 	// uses instead, if it has none.
 	Verify verify.Rule
 	As     string
-	// ID and Event are the headers that have its id of a delivery and the name of
-	// the event. Key is a CEL expression that returns the id from the body. Each is
-	// empty where the sender has none.
+	// ID and Event are the headers that have its id of a delivery and the name of the
+	// event. Key is a CEL expression that returns the id from the body. Each is empty if
+	// the sender has none.
 	ID, Event, Key string
-	// Challenge returns what the hub must return to a request that checks the URL;
-	// nil where the sender does not check it.
+	// Challenge returns the hub's response to a request that checks the URL; nil if the
+	// sender does not check it.
 	Challenge func(body []byte) (string, bool)
 	// Filter, Mapping and Goal are the defaults of its triggers. Without a goal there are
 	// no defaults.

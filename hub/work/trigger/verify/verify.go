@@ -73,7 +73,7 @@ type Request struct {
 
 // Errors. None reveals what would have been right.
 var (
-	// ErrMissing: there is no proof where the scheme has it, or more than one.
+	// ErrMissing: the signature is missing, or there is more than one.
 	ErrMissing = errors.New("the signature is missing")
 	// ErrWrong: no secret fits.
 	ErrWrong = errors.New("the signature is wrong")

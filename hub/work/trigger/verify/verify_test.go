@@ -137,8 +137,8 @@ func TestAnOldSignatureIsRefused(t *testing.T) {
 	}
 }
 
-// Of several signatures one that fits is enough where the scheme has several:
-// a sender in the middle of a rotation signs with both of its secrets.
+// Of several signatures one valid signature is enough if the scheme allows several: a
+// sender in the middle of a rotation signs with both of its secrets.
 func TestOneOfSeveralSignaturesIsEnough(t *testing.T) {
 	t.Parallel()
 	standard := verify.Rule{Scheme: verify.Standard}
@@ -199,7 +199,7 @@ func TestAChangedMessageIsRefused(t *testing.T) {
 	})
 }
 
-// FuzzCheck: no header makes a verifier panic, or take what is not signed.
+// FuzzCheck: no header makes a verifier panic, or accept an unsigned body.
 func FuzzCheck(f *testing.F) {
 	f.Add("github", "sha256=00", "1", "{}")
 	f.Add("stripe", "t=1,v1=00,v1=zz", "x", "")
