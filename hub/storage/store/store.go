@@ -150,7 +150,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		return fmt.Errorf("bring restored events into order: %w", err)
 	}
 	if _, err := s.RebaseDestinations(ctx, restoredAgain); err != nil {
-		return fmt.Errorf("bring what was told of restored events into order: %w", err)
+		return fmt.Errorf("rebase the positions of destinations after a restore: %w", err)
 	}
 	if _, err := s.RebasePrunedEvents(ctx); err != nil {
 		return fmt.Errorf("bring what was deleted of restored events into order: %w", err)

@@ -47,7 +47,7 @@ type AgentGoesOnParams struct {
 	Was     string
 }
 
-// What waited for its agent waits for its turn.
+// Tasks that waited for their agent wait for their turn.
 func (q *Queries) AgentGoesOn(ctx context.Context, arg AgentGoesOnParams) error {
 	_, err := q.db.Exec(ctx, agentGoesOn,
 		arg.Reason,
@@ -254,9 +254,9 @@ type KeptJailsRow struct {
 	Since  time.Time
 }
 
-// Jails that are not free though no slot is held: of a task that began, has not
-// ended and will go on in its workspace (the one that began last comes last),
-// and those in which something may still run that was to be killed.
+// Jails that are in use without a slot: of a task that began, has not ended and
+// will continue in its workspace (the one that began last comes last), and
+// those with processes that have yet to be killed.
 func (q *Queries) KeptJails(ctx context.Context, orgID string) ([]KeptJailsRow, error) {
 	rows, err := q.db.Query(ctx, keptJails, orgID)
 	if err != nil {
@@ -301,7 +301,7 @@ type LiveLeasesRow struct {
 	Attempt int32
 }
 
-// Of the leases, those that are live on the database's clock.
+// Those of the leases that are live by the database's clock.
 func (q *Queries) LiveLeases(ctx context.Context, arg LiveLeasesParams) ([]LiveLeasesRow, error) {
 	rows, err := q.db.Query(ctx, liveLeases, arg.Ids, arg.Attempts, arg.Hashes)
 	if err != nil {
@@ -326,7 +326,8 @@ const lockAdmission = `-- name: LockAdmission :exec
 SELECT pg_advisory_xact_lock(hashtextextended('admission:' || $1::text, 0))
 `
 
-// Held to the end of the transaction: one admission per organisation at a time.
+// Locks until the end of the transaction: one admission per organisation at a
+// time.
 func (q *Queries) LockAdmission(ctx context.Context, orgID string) error {
 	_, err := q.db.Exec(ctx, lockAdmission, orgID)
 	return err
@@ -463,7 +464,8 @@ type RenewLeasesRow struct {
 	Attempt int32
 }
 
-// One statement for all of a worker's leases; answers those it still holds.
+// One statement for all of a worker's leases; returns those that are still
+// live.
 func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]RenewLeasesRow, error) {
 	rows, err := q.db.Query(ctx, renewLeases,
 		arg.Ttl,
@@ -517,7 +519,8 @@ type TakeBackFromAgentParams struct {
 	AgentID string
 }
 
-// As TakeBackFromNode, of an agent that starts nothing: all that waits says so.
+// As TakeBackFromNode, for an agent that starts nothing: all waiting tasks get
+// the reason.
 func (q *Queries) TakeBackFromAgent(ctx context.Context, arg TakeBackFromAgentParams) error {
 	_, err := q.db.Exec(ctx, takeBackFromAgent, arg.Reason, arg.OrgID, arg.AgentID)
 	return err
@@ -535,8 +538,8 @@ type TakeBackFromNodeParams struct {
 	NodeID string
 }
 
-// What was admitted to a node, and not claimed yet, waits in the queue again. A
-// task that has nothing on the node may then start on another.
+// Tasks that were admitted to a node, and not claimed yet, go back to the
+// queue. A task that has nothing on the node may then start on another.
 func (q *Queries) TakeBackFromNode(ctx context.Context, arg TakeBackFromNodeParams) error {
 	_, err := q.db.Exec(ctx, takeBackFromNode, arg.Reason, arg.OrgID, arg.NodeID)
 	return err
@@ -556,7 +559,7 @@ type TakeBackFromPoolParams struct {
 	StaleAfter time.Duration
 }
 
-// As TakeBackFromNode, where no worker of the pool takes anything.
+// As TakeBackFromNode, if no worker of the pool takes tasks.
 func (q *Queries) TakeBackFromPool(ctx context.Context, arg TakeBackFromPoolParams) error {
 	_, err := q.db.Exec(ctx, takeBackFromPool,
 		arg.Reason,

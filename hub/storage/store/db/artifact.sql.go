@@ -25,7 +25,7 @@ type ArtifactsOfTaskParams struct {
 	MaxRows   int32
 }
 
-// What a task was given and what it gave, oldest first, after a keyset position.
+// Transfers to and from a task, oldest first, after a keyset position.
 func (q *Queries) ArtifactsOfTask(ctx context.Context, arg ArtifactsOfTaskParams) ([]ArtifactTransfer, error) {
 	rows, err := q.db.Query(ctx, artifactsOfTask,
 		arg.OrgID,
@@ -261,7 +261,7 @@ type LastArtifactsAtRow struct {
 	Entries json.RawMessage
 }
 
-// What was copied into a workspace of late, newest first.
+// Recent transfers into a workspace, newest first.
 func (q *Queries) LastArtifactsAt(ctx context.Context, arg LastArtifactsAtParams) ([]LastArtifactsAtRow, error) {
 	rows, err := q.db.Query(ctx, lastArtifactsAt, arg.OrgID, arg.ToNodeID, arg.ToJailID)
 	if err != nil {

@@ -84,7 +84,7 @@ type AuditHeadAtParams struct {
 	Position int64
 }
 
-// Answers the last head at or below a position.
+// Returns the last head at or below a position.
 func (q *Queries) AuditHeadAt(ctx context.Context, arg AuditHeadAtParams) (AuditHead, error) {
 	row := q.db.QueryRow(ctx, auditHeadAt, arg.OrgID, arg.Position)
 	var i AuditHead
@@ -439,7 +439,7 @@ type TakeUnsealedRow struct {
 	AuditEntry AuditEntry
 }
 
-// Takes entries to put them into the chain, in the order of their ids.
+// Locks entries to add them to the chain, in the order of their ids.
 func (q *Queries) TakeUnsealed(ctx context.Context, arg TakeUnsealedParams) ([]TakeUnsealedRow, error) {
 	rows, err := q.db.Query(ctx, takeUnsealed, arg.OrgID, arg.MaxRows)
 	if err != nil {

@@ -38,7 +38,7 @@ type BindModelCallsRow struct {
 	CostMicros       int64
 }
 
-// The settled calls of a task that belong to no turn yet become those of one.
+// Assigns the settled calls of a task that belong to no turn yet to a turn.
 func (q *Queries) BindModelCalls(ctx context.Context, arg BindModelCallsParams) (BindModelCallsRow, error) {
 	row := q.db.QueryRow(ctx, bindModelCalls, arg.Turn, arg.OrgID, arg.TaskID)
 	var i BindModelCallsRow
@@ -82,8 +82,8 @@ type BudgetAccountsRow struct {
 	SetMicros      *int64
 }
 
-// Accounts as they are, or would be if they were there, and what people have
-// set for them.
+// Accounts as they are, or as they would be created, and the limits that people
+// have set for them.
 func (q *Queries) BudgetAccounts(ctx context.Context, arg BudgetAccountsParams) ([]BudgetAccountsRow, error) {
 	rows, err := q.db.Query(ctx, budgetAccounts,
 		arg.Scopes,
@@ -216,7 +216,8 @@ type ListBudgetsParams struct {
 	MaxRows     int32
 }
 
-// Those that were set, but the organisation's own, after a keyset position.
+// The limits that were set, except for the organisation's own, after a keyset
+// position.
 func (q *Queries) ListBudgets(ctx context.Context, arg ListBudgetsParams) ([]Budget, error) {
 	rows, err := q.db.Query(ctx, listBudgets,
 		arg.OrgID,
@@ -255,9 +256,9 @@ const lockBudgets = `-- name: LockBudgets :exec
 SELECT pg_advisory_xact_lock(hashtextextended('budgets:' || $1::text, 0))
 `
 
-// Each change of an organisation's accounts takes this lock first. It is none
-// of a row: the first of an organisation's changes has no row to lock, and another
-// hub's may come between.
+// Each change of an organisation's accounts takes this lock first. It is not a
+// row lock: the first of an organisation's changes has no row to lock, and
+// another hub's may come between.
 func (q *Queries) LockBudgets(ctx context.Context, orgID string) error {
 	_, err := q.db.Exec(ctx, lockBudgets, orgID)
 	return err
@@ -359,7 +360,7 @@ type PutBudgetAccountsParams struct {
 	Warned   []int64
 }
 
-// A negative limit is none.
+// A negative limit means no limit.
 func (q *Queries) PutBudgetAccounts(ctx context.Context, arg PutBudgetAccountsParams) error {
 	_, err := q.db.Exec(ctx, putBudgetAccounts,
 		arg.OrgID,
@@ -535,8 +536,8 @@ type UncountedTasksRow struct {
 	ID    string
 }
 
-// Tasks that have ended, of which calls were settled after that: those that were
-// under way when it was killed, and those that were lost.
+// Tasks that have ended, and whose calls were settled after that: those that
+// were in progress when the task was killed, and those that were lost.
 func (q *Queries) UncountedTasks(ctx context.Context, maxRows int32) ([]UncountedTasksRow, error) {
 	rows, err := q.db.Query(ctx, uncountedTasks, maxRows)
 	if err != nil {
@@ -593,7 +594,7 @@ type UsageReportRow struct {
 	CostMicros       int64
 }
 
-// What calls cost in a time, by one of their sides.
+// The cost of calls in a period, grouped by one dimension.
 func (q *Queries) UsageReport(ctx context.Context, arg UsageReportParams) ([]UsageReportRow, error) {
 	rows, err := q.db.Query(ctx, usageReport,
 		arg.By,

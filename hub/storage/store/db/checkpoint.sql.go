@@ -72,7 +72,7 @@ WHERE c.expires_at < now()
            AND NOT EXISTS (SELECT 1 FROM checkpoints n WHERE n.task_id = c.task_id AND n.iteration > c.iteration))
 `
 
-// All that a task which goes on needs is its newest.
+// Deletes all but the newest one, which is all that a resumed task needs.
 func (q *Queries) ExpireCheckpoints(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, expireCheckpoints)
 	if err != nil {
@@ -132,7 +132,7 @@ type KeepCheckpointRow struct {
 	ExpiresAt time.Time
 }
 
-// For longer than it would be kept, never for less.
+// Extends the time for which it is kept; never shortens it.
 func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) (KeepCheckpointRow, error) {
 	row := q.db.QueryRow(ctx, keepCheckpoint,
 		arg.Reason,

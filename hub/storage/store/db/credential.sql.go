@@ -121,7 +121,7 @@ type EndLoginParams struct {
 	Provider string
 }
 
-// The provider renews the token no more.
+// The provider does not renew the token any more.
 func (q *Queries) EndLogin(ctx context.Context, arg EndLoginParams) (Credential, error) {
 	row := q.db.QueryRow(ctx, endLogin, arg.Sealed, arg.OrgID, arg.Provider)
 	var i Credential
@@ -198,7 +198,7 @@ type GetLeasedCallRow struct {
 	Prices      json.RawMessage
 }
 
-// GetLeasedTask, and all that a call of one provider takes besides: its
+// As GetLeasedTask, with the data that a call of one provider needs: its
 // credential, and the prices that the operator has set for its models, as
 // {"model": [input, output, cache_read, cache_write]}.
 func (q *Queries) GetLeasedCall(ctx context.Context, arg GetLeasedCallParams) (GetLeasedCallRow, error) {
@@ -307,8 +307,8 @@ type ListCredentialsRow struct {
 	LastUsedAt time.Time
 }
 
-// A page by name, after a keyset position, with the last call that each was used for;
-// the epoch for none.
+// A page by name, after a keyset position, with the last call that each was
+// used for; the epoch for none.
 func (q *Queries) ListCredentials(ctx context.Context, arg ListCredentialsParams) ([]ListCredentialsRow, error) {
 	rows, err := q.db.Query(ctx, listCredentials, arg.OrgID, arg.AfterName, arg.MaxRows)
 	if err != nil {
@@ -352,7 +352,7 @@ type ListPricesParams struct {
 	Models   []string
 }
 
-// What the operator has set for some of a provider's models.
+// The prices that the operator has set for some of a provider's models.
 func (q *Queries) ListPrices(ctx context.Context, arg ListPricesParams) ([]Price, error) {
 	rows, err := q.db.Query(ctx, listPrices, arg.OrgID, arg.Provider, arg.Models)
 	if err != nil {
@@ -392,7 +392,7 @@ type LockCredentialParams struct {
 	Provider string
 }
 
-// For who renews the token of a login: one at a time, of all hubs.
+// Locks the token of a login while it is renewed: one hub at a time.
 func (q *Queries) LockCredential(ctx context.Context, arg LockCredentialParams) (Credential, error) {
 	row := q.db.QueryRow(ctx, lockCredential, arg.OrgID, arg.Provider)
 	var i Credential
@@ -439,7 +439,7 @@ type ProviderUsageRow struct {
 	Estimated        int64
 }
 
-// What models cost since a time, by model.
+// The cost of models since a time, by model.
 func (q *Queries) ProviderUsage(ctx context.Context, arg ProviderUsageParams) ([]ProviderUsageRow, error) {
 	rows, err := q.db.Query(ctx, providerUsage, arg.OrgID, arg.Since, arg.Provider)
 	if err != nil {
@@ -561,7 +561,8 @@ type RefuseCredentialParams struct {
 	ConnectedAt time.Time
 }
 
-// The provider refuses the key that was connected, or the token that was renewed, then.
+// The provider refuses the key that was connected, or the token that was
+// renewed, at that time.
 func (q *Queries) RefuseCredential(ctx context.Context, arg RefuseCredentialParams) error {
 	_, err := q.db.Exec(ctx, refuseCredential, arg.OrgID, arg.Provider, arg.ConnectedAt)
 	return err
@@ -623,8 +624,9 @@ type SealedWithinRow struct {
 	Sealed  []byte
 }
 
-// What was sealed within that time that must reach no sink, each with what
-// it is bound to: keys of providers, secrets of triggers and of destinations.
+// Encrypted secrets of that time that must be redacted everywhere, each with
+// the object that it is bound to: keys of providers, secrets of triggers and of
+// destinations.
 func (q *Queries) SealedWithin(ctx context.Context, age time.Duration) ([]SealedWithinRow, error) {
 	rows, err := q.db.Query(ctx, sealedWithin, age)
 	if err != nil {

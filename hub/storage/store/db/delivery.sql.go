@@ -33,7 +33,7 @@ type CreateDeliveryParams struct {
 	ReplayOf  *string
 }
 
-// Answers no row when its key is known.
+// Returns no row if its key is known.
 func (q *Queries) CreateDelivery(ctx context.Context, arg CreateDeliveryParams) (Delivery, error) {
 	row := q.db.QueryRow(ctx, createDelivery,
 		arg.ID,
@@ -141,7 +141,7 @@ type FilterDeliveriesParams struct {
 	Ids    []string
 }
 
-// Of whatever organisation: their rows are locked.
+// In any organisation: their rows are locked.
 func (q *Queries) FilterDeliveries(ctx context.Context, arg FilterDeliveriesParams) error {
 	_, err := q.db.Exec(ctx, filterDeliveries, arg.Reason, arg.Ids)
 	return err
@@ -167,7 +167,7 @@ type FindDeliveriesRow struct {
 	Exact bool
 }
 
-// Those of triggers that the viewer made or whose agent is the viewer's.
+// Those of triggers that the viewer created or whose agent is the viewer's.
 func (q *Queries) FindDeliveries(ctx context.Context, arg FindDeliveriesParams) ([]FindDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, findDeliveries,
 		arg.Ref,
@@ -215,7 +215,7 @@ type FireSlotsParams struct {
 	Slots    []time.Time
 }
 
-// The firings of schedules and loops; one that there is already stays.
+// The firings of schedules and loops; existing ones are not changed.
 func (q *Queries) FireSlots(ctx context.Context, arg FireSlotsParams) error {
 	_, err := q.db.Exec(ctx, fireSlots,
 		arg.Ids,
@@ -324,8 +324,9 @@ type ListDeliveriesRow struct {
 }
 
 // Newest first, after a keyset position; NULL filters match all. Without the
-// bodies. Those of triggers that the viewer made or whose agent is the viewer's: the
-// newest of each are merged, so that nobody's list is sought among everybody's.
+// bodies. Those of triggers that the viewer created or whose agent is the
+// viewer's: the newest of each are merged, so that no list is searched for in
+// all users' deliveries.
 func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) ([]ListDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, listDeliveries,
 		arg.OrgID,
@@ -382,7 +383,7 @@ type LockDeliveryParams struct {
 	OrgID string
 }
 
-// One that is still to be handled; no row while another hub does.
+// One that is still to be handled; no row while another hub handles it.
 func (q *Queries) LockDelivery(ctx context.Context, arg LockDeliveryParams) (Delivery, error) {
 	row := q.db.QueryRow(ctx, lockDelivery, arg.ID, arg.OrgID)
 	var i Delivery
@@ -442,7 +443,7 @@ type LockDueDeliveriesRow struct {
 	Body      []byte
 }
 
-// Those that have waited longest, a few of each organisation but of those that
+// Those that have waited longest, a few of each organisation except those that
 // rest. A body of more than most bytes is left out.
 func (q *Queries) LockDueDeliveries(ctx context.Context, arg LockDueDeliveriesParams) ([]LockDueDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, lockDueDeliveries,
@@ -490,7 +491,7 @@ type LockFlightParams struct {
 	Key   string
 }
 
-// What runs under a key, or did last; empty for nothing.
+// Locks a key and returns the newest task under it; empty for none.
 func (q *Queries) LockFlight(ctx context.Context, arg LockFlightParams) (string, error) {
 	row := q.db.QueryRow(ctx, lockFlight, arg.OrgID, arg.Key)
 	var task_id string
@@ -536,7 +537,7 @@ type PruneDeliveriesParams struct {
 	MaxRows int32
 }
 
-// Those that are kept long enough, by what their trigger says.
+// Those whose retention, set by their trigger, is over.
 func (q *Queries) PruneDeliveries(ctx context.Context, arg PruneDeliveriesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, pruneDeliveries, arg.Days, arg.MaxRows)
 	if err != nil {
@@ -551,7 +552,7 @@ WHERE (f.task_id = '' OR EXISTS (SELECT 1 FROM tasks t WHERE t.id = f.task_id AN
   AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.org_id = f.org_id AND d.flight = f.key AND d.state = 'accepted')
 `
 
-// Keys under which nothing has run for a while, and nothing waits.
+// Keys under which no task has run for a while, and no delivery waits.
 func (q *Queries) PruneFlights(ctx context.Context, idle time.Duration) (int64, error) {
 	result, err := q.db.Exec(ctx, pruneFlights, idle)
 	if err != nil {
@@ -624,8 +625,9 @@ type TakeDeliveryParams struct {
 	Revision  int32
 }
 
-// Stores what was sent to a trigger as it was verified: of that revision, and
-// with no hold on it. Answers no row where that is not so, or its key is known.
+// Stores a delivery for a trigger of the revision with which it was verified,
+// if no hold is active on it. Otherwise, or if its key is known, returns no
+// row.
 func (q *Queries) TakeDelivery(ctx context.Context, arg TakeDeliveryParams) (string, error) {
 	row := q.db.QueryRow(ctx, takeDelivery,
 		arg.ID,
@@ -662,7 +664,7 @@ const triggerStanding = `-- name: TriggerStanding :one
 SELECT held(org_id, agent_id, id, '')::boolean FROM triggers WHERE id = $1
 `
 
-// Whether a hold stands on a trigger or on what it would start.
+// Whether a hold is active on a trigger or on the task that it would start.
 func (q *Queries) TriggerStanding(ctx context.Context, id string) (bool, error) {
 	row := q.db.QueryRow(ctx, triggerStanding, id)
 	var column_1 bool
@@ -682,7 +684,7 @@ type WaitingBeforeParams struct {
 	ID         string
 }
 
-// How many that came earlier wait for the same.
+// How many earlier ones wait for the same.
 func (q *Queries) WaitingBefore(ctx context.Context, arg WaitingBeforeParams) (int64, error) {
 	row := q.db.QueryRow(ctx, waitingBefore,
 		arg.OrgID,

@@ -41,7 +41,7 @@ type AppendEventsParams struct {
 }
 
 // Numbers and stores a task's next events in one round trip; the lock on the
-// head's row puts concurrent writers in order. Answers the last number.
+// head's row orders concurrent writers. Returns the last number.
 func (q *Queries) AppendEvents(ctx context.Context, arg AppendEventsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, appendEvents,
 		arg.TaskID,
@@ -92,9 +92,9 @@ type AppendLeasedEventsParams struct {
 	Payloads  []string
 }
 
-// As AppendEvents, for whoever holds the lease, in a transaction of its own: no
-// row when the lease has ended. A numbered batch is stored once; a
-// repeat answers 0.
+// As AppendEvents, for the holder of the lease, in its own transaction: no row
+// if the lease has ended. A numbered batch is stored once; for a repeated one 0
+// is returned.
 func (q *Queries) AppendLeasedEvents(ctx context.Context, arg AppendLeasedEventsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, appendLeasedEvents,
 		arg.TaskID,
@@ -114,8 +114,8 @@ const eventHorizon = `-- name: EventHorizon :one
 SELECT event_horizon()::text
 `
 
-// No transaction of this database that a statement begun after this one does
-// not see has a lower id.
+// No transaction of this database that is invisible to a statement that begins
+// after this one has a lower id.
 func (q *Queries) EventHorizon(ctx context.Context) (string, error) {
 	row := q.db.QueryRow(ctx, eventHorizon)
 	var column_1 string
@@ -154,7 +154,7 @@ type EventsAfterRow struct {
 	Payload       json.RawMessage
 }
 
-// Commit order: only transactions that no running one can still precede.
+// In commit order: only transactions that no running one can still precede.
 func (q *Queries) EventsAfter(ctx context.Context, arg EventsAfterParams) ([]EventsAfterRow, error) {
 	rows, err := q.db.Query(ctx, eventsAfter,
 		arg.OrgID,
@@ -209,8 +209,7 @@ type NewestEventRow struct {
 	Xid string
 }
 
-// The last event that is committed now; of those tasks, or of all when none is
-// named.
+// The last committed event; of those tasks, or of all without tasks.
 func (q *Queries) NewestEvent(ctx context.Context, arg NewestEventParams) (NewestEventRow, error) {
 	row := q.db.QueryRow(ctx, newestEvent, arg.OrgID, arg.TaskIds)
 	var i NewestEventRow
@@ -237,9 +236,9 @@ type PrunableTasksRow struct {
 	OrgID string
 }
 
-// Tasks that ended longer ago than their events are kept, of whatever
-// organisation. A task that was pruned has no event left. One of which a
-// destination is still to be told keeps them.
+// Tasks that ended longer ago than their events are kept, in any organisation.
+// A task that was pruned has no event left. The events of a task are kept while
+// a destination has yet to get one.
 func (q *Queries) PrunableTasks(ctx context.Context, arg PrunableTasksParams) ([]PrunableTasksRow, error) {
 	rows, err := q.db.Query(ctx, prunableTasks, arg.OlderThan, arg.MaxRows)
 	if err != nil {
@@ -274,7 +273,7 @@ type PruneEventsParams struct {
 	OrgID  string
 }
 
-// Deletes a finished task's events and notes where the last one was.
+// Deletes a finished task's events and records the position of the last one.
 func (q *Queries) PruneEvents(ctx context.Context, arg PruneEventsParams) error {
 	_, err := q.db.Exec(ctx, pruneEvents, arg.TaskID, arg.OrgID)
 	return err
@@ -299,8 +298,8 @@ type PrunedAfterRow struct {
 	PrunedAt time.Time
 }
 
-// An event that was deleted and came after the cursor: of those tasks, or of all
-// when none is named.
+// A deleted event that came after the cursor: of those tasks, or of all without
+// tasks.
 func (q *Queries) PrunedAfter(ctx context.Context, arg PrunedAfterParams) (PrunedAfterRow, error) {
 	row := q.db.QueryRow(ctx, prunedAfter,
 		arg.OrgID,
@@ -319,7 +318,7 @@ WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_sn
     <= (SELECT e.xid FROM events e WHERE e.org_id = o.id ORDER BY e.xid DESC LIMIT 1))
 `
 
-// As RebaseEvents, and before it: they look at the same events.
+// As RebaseEvents, and called before it: both use the same events.
 func (q *Queries) RebaseEventHeads(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, rebaseEventHeads)
 	if err != nil {
@@ -335,7 +334,7 @@ WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_sn
 `
 
 // After a restore into another server, transaction ids there may be lower than
-// those of the events, whose order is then that of their ids.
+// those of the events, which are then ordered by their ids.
 func (q *Queries) RebaseEvents(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, rebaseEvents)
 	if err != nil {
@@ -573,7 +572,7 @@ type WatchEndedParams struct {
 	AfterID  int64
 }
 
-// All watched tasks have ended and nothing of them comes after the cursor,
+// All watched tasks have ended and none of their events comes after the cursor,
 // visible yet or not.
 func (q *Queries) WatchEnded(ctx context.Context, arg WatchEndedParams) (bool, error) {
 	row := q.db.QueryRow(ctx, watchEnded,

@@ -30,7 +30,8 @@ type RunsOfAgentRow struct {
 	Iteration  int32
 }
 
-// How the last runs of an agent went that ended by themselves. Chats are none.
+// The results of an agent's last runs that were not ended from outside. Chats
+// are not included.
 func (q *Queries) RunsOfAgent(ctx context.Context, arg RunsOfAgentParams) ([]RunsOfAgentRow, error) {
 	rows, err := q.db.Query(ctx, runsOfAgent, arg.OrgID, arg.AgentID, arg.Sample)
 	if err != nil {
@@ -173,7 +174,7 @@ type TaskStatisticsRow struct {
 	Seconds          []float64
 }
 
-// Adds up the tasks that were made in a time; NULL filters match all.
+// Aggregates the tasks that were created in a period; NULL filters match all.
 func (q *Queries) TaskStatistics(ctx context.Context, arg TaskStatisticsParams) ([]TaskStatisticsRow, error) {
 	rows, err := q.db.Query(ctx, taskStatistics,
 		arg.By,
@@ -245,8 +246,7 @@ type ToolStatisticsRow struct {
 	Seconds     []float64
 }
 
-// Adds up the calls of tools that were made by such tasks as those of
-// TaskStatistics.
+// Aggregates the calls of tools of the tasks that TaskStatistics selects.
 func (q *Queries) ToolStatistics(ctx context.Context, arg ToolStatisticsParams) ([]ToolStatisticsRow, error) {
 	rows, err := q.db.Query(ctx, toolStatistics,
 		arg.OrgID,

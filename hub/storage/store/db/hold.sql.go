@@ -26,7 +26,7 @@ type CreateHoldParams struct {
 	Reason   string
 }
 
-// Answers no row when one stands already.
+// Returns no row if one is active already.
 func (q *Queries) CreateHold(ctx context.Context, arg CreateHoldParams) (Hold, error) {
 	row := q.db.QueryRow(ctx, createHold,
 		arg.ID,
@@ -129,7 +129,7 @@ type ListHoldsParams struct {
 	MaxRows        int32
 }
 
-// Those that stand first, then newest first, after a keyset position.
+// Active ones first, then newest first, after a keyset position.
 func (q *Queries) ListHolds(ctx context.Context, arg ListHoldsParams) ([]Hold, error) {
 	rows, err := q.db.Query(ctx, listHolds,
 		arg.OrgID,

@@ -102,7 +102,7 @@ type CreateUserParams struct {
 	Role  string
 }
 
-// Somebody who is there already stays as they are.
+// An existing user is not changed.
 func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, error) {
 	row := q.db.QueryRow(ctx, createUser,
 		arg.ID,
@@ -135,7 +135,7 @@ type InsertOrganisationParams struct {
 	Name string
 }
 
-// No row where there is one of that name.
+// Returns no row if the name is taken.
 func (q *Queries) InsertOrganisation(ctx context.Context, arg InsertOrganisationParams) (Organisation, error) {
 	row := q.db.QueryRow(ctx, insertOrganisation, arg.ID, arg.Name)
 	var i Organisation
@@ -280,8 +280,7 @@ type SetOrganisationLimitsParams struct {
 	Name               string
 }
 
-// What is NULL stays; of the undo window, which may be the hub's own, a negative
-// number says that it is that.
+// NULL fields are not changed; a negative undo window means the hub's own.
 func (q *Queries) SetOrganisationLimits(ctx context.Context, arg SetOrganisationLimitsParams) (Organisation, error) {
 	row := q.db.QueryRow(ctx, setOrganisationLimits,
 		arg.JailCpuMillis,
@@ -336,7 +335,7 @@ type TokenByHashRow struct {
 	Local     bool
 }
 
-// Answers a token that may be used now, with its user's role.
+// Returns a token that may be used now, with its user's role.
 func (q *Queries) TokenByHash(ctx context.Context, arg TokenByHashParams) (TokenByHashRow, error) {
 	row := q.db.QueryRow(ctx, tokenByHash, arg.TouchAfter, arg.Hash, arg.LoginWithin)
 	var i TokenByHashRow

@@ -94,7 +94,7 @@ type CountApprovalsRow struct {
 	Rejected int32
 }
 
-// How calls of a shape were answered lately.
+// The recent decisions on calls of a shape.
 func (q *Queries) CountApprovals(ctx context.Context, arg CountApprovalsParams) (CountApprovalsRow, error) {
 	row := q.db.QueryRow(ctx, countApprovals,
 		arg.OrgID,
@@ -570,7 +570,7 @@ type NewestInboxItemParams struct {
 	StepID string
 }
 
-// The newest item of a step, whatever became of it.
+// The newest item of a step, in any state.
 func (q *Queries) NewestInboxItem(ctx context.Context, arg NewestInboxItemParams) (InboxItem, error) {
 	row := q.db.QueryRow(ctx, newestInboxItem, arg.OrgID, arg.StepID)
 	var i InboxItem

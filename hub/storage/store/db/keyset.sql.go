@@ -59,7 +59,8 @@ type KeysetVersionRow struct {
 	Digest  []byte
 }
 
-// The digest tells a keyset that was encrypted with another root key, which keeps its version.
+// The digest distinguishes a keyset that was encrypted with another root key,
+// which keeps its version.
 func (q *Queries) KeysetVersion(ctx context.Context) (KeysetVersionRow, error) {
 	row := q.db.QueryRow(ctx, keysetVersion)
 	var i KeysetVersionRow
@@ -111,7 +112,8 @@ const rewrapKeyset = `-- name: RewrapKeyset :exec
 UPDATE keysets SET keys = $1
 `
 
-// The same keys, encrypted with another: to hubs they are as old as before.
+// The same keys, encrypted with another root key: for hubs their age is
+// unchanged.
 func (q *Queries) RewrapKeyset(ctx context.Context, keys []byte) error {
 	_, err := q.db.Exec(ctx, rewrapKeyset, keys)
 	return err

@@ -79,7 +79,7 @@ type JailUserParams struct {
 	TaskID string
 }
 
-// A task other than that one which may have something running in the jail.
+// Another task that may have something running in the jail.
 func (q *Queries) JailUser(ctx context.Context, arg JailUserParams) (string, error) {
 	row := q.db.QueryRow(ctx, jailUser, arg.OrgID, arg.JailID, arg.TaskID)
 	var id string
@@ -164,7 +164,7 @@ type OpenKillOrdersOfParams struct {
 	LineageID string
 }
 
-// Those of tasks, and of a scope's tasks that have ended; ” is no scope.
+// Those of tasks, and of a scope's tasks that have ended; ” for no scope.
 func (q *Queries) OpenKillOrdersOf(ctx context.Context, arg OpenKillOrdersOfParams) ([]KillOrder, error) {
 	rows, err := q.db.Query(ctx, openKillOrdersOf,
 		arg.OrgID,

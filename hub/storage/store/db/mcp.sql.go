@@ -25,7 +25,7 @@ type AddMCPToolParams struct {
 	Digest     *string
 }
 
-// One that is agreed to at once, as those are that a server offers first.
+// One that is accepted at once, as the tools that a server offers first are.
 func (q *Queries) AddMCPTool(ctx context.Context, arg AddMCPToolParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addMCPTool,
 		arg.OrgID,
@@ -115,7 +115,7 @@ type AgreeMCPToolParams struct {
 	Digest   *string
 }
 
-// To the definition that was shown, if the server still offers that one.
+// Accepts the definition that was shown, if the server still offers it.
 func (q *Queries) AgreeMCPTool(ctx context.Context, arg AgreeMCPToolParams) (int64, error) {
 	result, err := q.db.Exec(ctx, agreeMCPTool,
 		arg.AgreedBy,
@@ -264,7 +264,7 @@ type OfferMCPToolParams struct {
 	Name       string
 }
 
-// What a server offers now; null for what was agreed on.
+// What a server offers now; null for the accepted definition.
 func (q *Queries) OfferMCPTool(ctx context.Context, arg OfferMCPToolParams) (int64, error) {
 	result, err := q.db.Exec(ctx, offerMCPTool,
 		arg.Definition,

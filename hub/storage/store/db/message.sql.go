@@ -23,7 +23,7 @@ type BindMessagesParams struct {
 	TaskID    string
 }
 
-// Gives a task's waiting messages to the model after that turn.
+// Binds a task's waiting messages to that turn.
 func (q *Queries) BindMessages(ctx context.Context, arg BindMessagesParams) error {
 	_, err := q.db.Exec(ctx, bindMessages, arg.AfterTurn, arg.OrgID, arg.TaskID)
 	return err
@@ -39,7 +39,7 @@ type BoundMessagesParams struct {
 	UpTo   int32
 }
 
-// What the model was given before or with its turn up_to.
+// The messages that the model got before or with its turn up_to.
 func (q *Queries) BoundMessages(ctx context.Context, arg BoundMessagesParams) ([]TaskMessage, error) {
 	rows, err := q.db.Query(ctx, boundMessages, arg.OrgID, arg.TaskID, arg.UpTo)
 	if err != nil {
@@ -100,7 +100,7 @@ type CreateMessageParams struct {
 	IdempotencyKey *string
 }
 
-// Answers no row when the idempotency key is taken.
+// Returns no row if the idempotency key is taken.
 func (q *Queries) CreateMessage(ctx context.Context, arg CreateMessageParams) (TaskMessage, error) {
 	row := q.db.QueryRow(ctx, createMessage,
 		arg.ID,

@@ -51,8 +51,8 @@ type OpenTasksRow struct {
 	OldestS float64
 }
 
-// How many tasks have not ended, by state, and how long the one has been in the
-// queue that has been there longest. Read at each scrape.
+// How many tasks have not ended, by state, and how long the oldest queued one
+// has been in the queue. Read at each scrape.
 func (q *Queries) OpenTasks(ctx context.Context) ([]OpenTasksRow, error) {
 	rows, err := q.db.Query(ctx, openTasks)
 	if err != nil {

@@ -375,7 +375,8 @@ const nodeByID = `-- name: NodeByID :one
 SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels FROM nodes WHERE id = $1
 `
 
-// For the edge, which knows a node by its certificate before any organisation.
+// For the edge, which identifies a node by its certificate before its
+// organisation is known.
 func (q *Queries) NodeByID(ctx context.Context, id string) (Node, error) {
 	row := q.db.QueryRow(ctx, nodeByID, id)
 	var i Node
@@ -431,8 +432,8 @@ type NodeStandingRow struct {
 	Tasks       bool
 }
 
-// What a node is to be told, and whether anything on it must follow what was
-// decided while it was away.
+// What to send to a node when it connects, and whether anything on it must be
+// updated to decisions that were made while it was offline.
 func (q *Queries) NodeStanding(ctx context.Context, id string) (NodeStandingRow, error) {
 	row := q.db.QueryRow(ctx, nodeStanding, id)
 	var i NodeStandingRow
@@ -461,7 +462,7 @@ type OpenNodeSessionParams struct {
 	KeyFingerprint string
 }
 
-// Answers no row for a node that is not known by that key, or was revoked.
+// Returns no row for a node that is not known by that key, or was revoked.
 func (q *Queries) OpenNodeSession(ctx context.Context, arg OpenNodeSessionParams) (int64, error) {
 	row := q.db.QueryRow(ctx, openNodeSession,
 		arg.Replica,
@@ -503,8 +504,8 @@ type SetNodePressureParams struct {
 	Epoch    int64
 }
 
-// Of the session that holds the node; answers the organisation, and nothing when
-// another session does or nothing changes.
+// For the session that has the node; returns the organisation, and no row if
+// another session has it or nothing changes.
 func (q *Queries) SetNodePressure(ctx context.Context, arg SetNodePressureParams) (string, error) {
 	row := q.db.QueryRow(ctx, setNodePressure, arg.Pressure, arg.ID, arg.Epoch)
 	var org_id string
@@ -543,7 +544,7 @@ type TouchNodeSessionsRow struct {
 	Revoked bool
 }
 
-// Records that the nodes of these sessions were heard, and answers those whose
+// Records a heartbeat of the nodes of these sessions, and returns those whose
 // session is over, and what is known of the node.
 func (q *Queries) TouchNodeSessions(ctx context.Context, arg TouchNodeSessionsParams) ([]TouchNodeSessionsRow, error) {
 	rows, err := q.db.Query(ctx, touchNodeSessions, arg.NodeIds, arg.Epochs)

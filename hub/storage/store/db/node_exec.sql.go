@@ -303,7 +303,7 @@ const liveNodeExecs = `-- name: LiveNodeExecs :many
 SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id FROM node_execs WHERE node_id = ANY ($1::text[]) AND state <> 'ended'
 `
 
-// For the replica that holds the nodes' links, of whatever organisation.
+// For the replica that has the nodes' links, in any organisation.
 func (q *Queries) LiveNodeExecs(ctx context.Context, nodeIds []string) ([]NodeExec, error) {
 	rows, err := q.db.Query(ctx, liveNodeExecs, nodeIds)
 	if err != nil {
@@ -356,7 +356,7 @@ const oldLiveNodeExecs = `-- name: OldLiveNodeExecs :many
 SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - $1::interval
 `
 
-// Those that a hub may have left behind, of whatever organisation.
+// Those that a dead hub may have left, in any organisation.
 func (q *Queries) OldLiveNodeExecs(ctx context.Context, olderThan time.Duration) ([]NodeExec, error) {
 	rows, err := q.db.Query(ctx, oldLiveNodeExecs, olderThan)
 	if err != nil {

@@ -138,7 +138,7 @@ type ListNodeLocksRow struct {
 	NodeName string
 }
 
-// Those that are held first, then newest first, after a keyset position.
+// Held ones first, then newest first, after a keyset position.
 func (q *Queries) ListNodeLocks(ctx context.Context, arg ListNodeLocksParams) ([]ListNodeLocksRow, error) {
 	rows, err := q.db.Query(ctx, listNodeLocks,
 		arg.OrgID,
@@ -190,7 +190,7 @@ type ReleaseExecLockParams struct {
 	ExecID     string
 }
 
-// Gives back what a command took for itself.
+// Releases the lock that a command took for itself.
 func (q *Queries) ReleaseExecLock(ctx context.Context, arg ReleaseExecLockParams) (int64, error) {
 	result, err := q.db.Exec(ctx, releaseExecLock, arg.ReleasedBy, arg.OrgID, arg.ExecID)
 	if err != nil {
@@ -235,7 +235,7 @@ type TakeNodeLockParams struct {
 	ExecID   *string
 }
 
-// Answers no row when the lock is held.
+// Returns no row if the lock is held.
 func (q *Queries) TakeNodeLock(ctx context.Context, arg TakeNodeLockParams) (NodeLock, error) {
 	row := q.db.QueryRow(ctx, takeNodeLock,
 		arg.ID,

@@ -43,8 +43,8 @@ type ClaimNoticesRow struct {
 	Now           time.Time
 }
 
-// Takes what is due, a few of each destination, for as long as lease says. Those
-// whose sender died come again.
+// Claims due notifications, a few of each destination, for the time of a lease.
+// Those whose sender died are claimed again.
 func (q *Queries) ClaimNotices(ctx context.Context, arg ClaimNoticesParams) ([]ClaimNoticesRow, error) {
 	rows, err := q.db.Query(ctx, claimNotices,
 		arg.Lease,
@@ -102,7 +102,7 @@ type CountNoticesRow struct {
 	Dead          int64
 }
 
-// What is pending, and what is dead, of each destination.
+// The numbers of pending and dead notifications of each destination.
 func (q *Queries) CountNotices(ctx context.Context, orgID string) ([]CountNoticesRow, error) {
 	rows, err := q.db.Query(ctx, countNotices, orgID)
 	if err != nil {
@@ -144,7 +144,7 @@ type CreateDestinationParams struct {
 	CreatedBy string
 }
 
-// Begins with what happens from now on. Answers no row when the name is taken.
+// Begins with events from now on. Returns no row if the name is taken.
 func (q *Queries) CreateDestination(ctx context.Context, arg CreateDestinationParams) (Destination, error) {
 	row := q.db.QueryRow(ctx, createDestination,
 		arg.ID,
@@ -264,7 +264,7 @@ type EnableDestinationParams struct {
 	OrgID string
 }
 
-// From now on: what happened meanwhile is not told.
+// From now on: events since it was disabled are not sent.
 func (q *Queries) EnableDestination(ctx context.Context, arg EnableDestinationParams) error {
 	_, err := q.db.Exec(ctx, enableDestination, arg.ID, arg.OrgID)
 	return err
@@ -274,7 +274,7 @@ const enabledDestinations = `-- name: EnabledDestinations :many
 SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at FROM destinations WHERE state = 'enabled' AND deleted_at IS NULL ORDER BY id
 `
 
-// Of whatever organisation.
+// In any organisation.
 func (q *Queries) EnabledDestinations(ctx context.Context) ([]Destination, error) {
 	rows, err := q.db.Query(ctx, enabledDestinations)
 	if err != nil {
@@ -323,7 +323,7 @@ type EndNoticesParams struct {
 	OrgID         string
 }
 
-// What a destination that is deleted will never get.
+// The notifications that a deleted destination will never get.
 func (q *Queries) EndNotices(ctx context.Context, arg EndNoticesParams) error {
 	_, err := q.db.Exec(ctx, endNotices, arg.Error, arg.DestinationID, arg.OrgID)
 	return err
@@ -374,7 +374,7 @@ type EventsToTellRow struct {
 	CostMicros    int64
 }
 
-// The next events in commit order (see EventsAfter), with what is told of those
+// The next events in commit order (see EventsAfter), with the payloads of those
 // of the wanted types.
 func (q *Queries) EventsToTell(ctx context.Context, arg EventsToTellParams) ([]EventsToTellRow, error) {
 	rows, err := q.db.Query(ctx, eventsToTell,
@@ -433,7 +433,8 @@ type ExpireNoticesParams struct {
 	MaxRows int32
 }
 
-// What nobody sends, since its destination is disabled, and whose time is over.
+// Notifications that are not sent because their destination is disabled, and
+// whose time is over.
 func (q *Queries) ExpireNotices(ctx context.Context, arg ExpireNoticesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, expireNotices, arg.Error, arg.MaxRows)
 	if err != nil {
@@ -596,8 +597,8 @@ type ListDestinationsParams struct {
 	MaxRows   int32
 }
 
-// A page by name, after a keyset position. Without what they have not sent yet; see
-// CountNotices.
+// A page by name, after a keyset position. Without the number of unsent
+// notifications; see CountNotices.
 func (q *Queries) ListDestinations(ctx context.Context, arg ListDestinationsParams) ([]Destination, error) {
 	rows, err := q.db.Query(ctx, listDestinations, arg.OrgID, arg.AfterName, arg.MaxRows)
 	if err != nil {
@@ -761,7 +762,7 @@ type MoveDestinationParams struct {
 	FromID   int64
 }
 
-// Answers 0 when another hub did, or the destination was disabled meanwhile.
+// Returns 0 if another hub moved it, or the destination has been disabled.
 func (q *Queries) MoveDestination(ctx context.Context, arg MoveDestinationParams) (int64, error) {
 	result, err := q.db.Exec(ctx, moveDestination,
 		arg.AfterXid,
@@ -796,7 +797,7 @@ type OweNoticesParams struct {
 	Bodies       []string
 }
 
-// Those that are owed already stay as they are.
+// Notifications that are stored already are not changed.
 func (q *Queries) OweNotices(ctx context.Context, arg OweNoticesParams) error {
 	_, err := q.db.Exec(ctx, oweNotices,
 		arg.OrgID,
@@ -825,7 +826,7 @@ type OweTestParams struct {
 	Lease         time.Duration
 }
 
-// A notice that its maker sends itself, once.
+// A notification that the caller sends itself, once.
 func (q *Queries) OweTest(ctx context.Context, arg OweTestParams) error {
 	_, err := q.db.Exec(ctx, oweTest,
 		arg.ID,
@@ -860,7 +861,7 @@ const rebaseDestinations = `-- name: RebaseDestinations :execrows
 UPDATE destinations SET after_xid = '3', after_id = greatest(after_id - $1::bigint, 0) WHERE after_xid > pg_snapshot_xmax(pg_current_snapshot())
 `
 
-// As RebaseEvents. What is looked at again is not sent again.
+// As RebaseEvents. Events that are read again are not sent again.
 func (q *Queries) RebaseDestinations(ctx context.Context, again int64) (int64, error) {
 	result, err := q.db.Exec(ctx, rebaseDestinations, again)
 	if err != nil {
@@ -883,7 +884,7 @@ type RedriveNoticesParams struct {
 	DestinationID string
 }
 
-// Dead ones are sent again, as they are: that one, or all of a destination.
+// Dead ones are sent again, unchanged: that one, or all of a destination.
 func (q *Queries) RedriveNotices(ctx context.Context, arg RedriveNoticesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, redriveNotices,
 		arg.Keep,
@@ -914,7 +915,7 @@ type SettleNoticeParams struct {
 	Attempts int32
 }
 
-// Stores how a try went. Only whoever sent last does so.
+// Stores the result of an attempt. Only the hub that sent last does so.
 func (q *Queries) SettleNotice(ctx context.Context, arg SettleNoticeParams) (int64, error) {
 	result, err := q.db.Exec(ctx, settleNotice,
 		arg.State,

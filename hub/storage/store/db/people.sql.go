@@ -51,7 +51,7 @@ type CreateTeamParams struct {
 	Role  string
 }
 
-// Answers no row when the name is taken.
+// Returns no row if the name is taken.
 func (q *Queries) CreateTeam(ctx context.Context, arg CreateTeamParams) (Team, error) {
 	row := q.db.QueryRow(ctx, createTeam,
 		arg.ID,
@@ -141,7 +141,7 @@ type FindTokensRow struct {
 	Exact bool
 }
 
-// ” for everybody's.
+// ” for all users.
 func (q *Queries) FindTokens(ctx context.Context, arg FindTokensParams) ([]FindTokensRow, error) {
 	rows, err := q.db.Query(ctx, findTokens,
 		arg.Ref,
@@ -300,7 +300,7 @@ type InsertOIDCUserParams struct {
 	OidcSubject string
 }
 
-// Answers no row when the name is taken.
+// Returns no row if the name is taken.
 func (q *Queries) InsertOIDCUser(ctx context.Context, arg InsertOIDCUserParams) (User, error) {
 	row := q.db.QueryRow(ctx, insertOIDCUser,
 		arg.ID,
@@ -337,7 +337,7 @@ type InsertUserParams struct {
 	Role  string
 }
 
-// Answers no row when the name is taken.
+// Returns no row if the name is taken.
 func (q *Queries) InsertUser(ctx context.Context, arg InsertUserParams) (User, error) {
 	row := q.db.QueryRow(ctx, insertUser,
 		arg.ID,
@@ -436,7 +436,7 @@ type ListTokensRow struct {
 	UserName  string
 }
 
-// Newest first, after a keyset position; ” for everybody's, or for every token.
+// Newest first, after a keyset position; ” for all users, or for every token.
 func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListTokensRow, error) {
 	rows, err := q.db.Query(ctx, listTokens,
 		arg.OrgID,
@@ -530,7 +530,7 @@ const lockPeople = `-- name: LockPeople :exec
 SELECT id FROM organisations WHERE id = $1 FOR NO KEY UPDATE
 `
 
-// Has one change of an organisation's people wait for another.
+// Makes changes of an organisation's people wait for each other.
 func (q *Queries) LockPeople(ctx context.Context, orgID string) error {
 	_, err := q.db.Exec(ctx, lockPeople, orgID)
 	return err
@@ -601,7 +601,7 @@ type RoleOfUserParams struct {
 	Name  string
 }
 
-// Empty for somebody who is disabled.
+// Empty for a disabled user.
 func (q *Queries) RoleOfUser(ctx context.Context, arg RoleOfUserParams) (string, error) {
 	row := q.db.QueryRow(ctx, roleOfUser, arg.OrgID, arg.Name)
 	var role string
@@ -723,7 +723,7 @@ type VouchForUserParams struct {
 	ID    string
 }
 
-// Their identity provider says that they are still there.
+// Their identity provider reports that they still exist.
 func (q *Queries) VouchForUser(ctx context.Context, arg VouchForUserParams) error {
 	_, err := q.db.Exec(ctx, vouchForUser, arg.OrgID, arg.ID)
 	return err

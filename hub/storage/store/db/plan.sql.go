@@ -65,7 +65,7 @@ type GetPlanRow struct {
 	CallRates json.RawMessage
 }
 
-// What an organisation may have. name is empty where nobody has set a plan.
+// The quotas of an organisation. name is empty if no plan was set.
 func (q *Queries) GetPlan(ctx context.Context, orgID string) (GetPlanRow, error) {
 	row := q.db.QueryRow(ctx, getPlan, orgID)
 	var i GetPlanRow
@@ -95,7 +95,7 @@ type PlanPeriodsRow struct {
 	Carried int64
 }
 
-// Of the months, those in which anything ran.
+// Of the months, those in which a run began.
 func (q *Queries) PlanPeriods(ctx context.Context, arg PlanPeriodsParams) ([]PlanPeriodsRow, error) {
 	rows, err := q.db.Query(ctx, planPeriods, arg.OrgID, arg.Periods)
 	if err != nil {
@@ -191,9 +191,9 @@ type TakeTurnParams struct {
 	Most     time.Duration
 }
 
-// Takes the next call's turn and answers how long it is until then; no row where
-// there is no limit. Nobody takes a turn that is further off than most. Calls may
-// come together as far as a tenth of a minute's.
+// Takes the next call's turn and returns how long it is until then; no row if
+// there is no limit. A turn that is further away than most is not taken. Calls
+// may come in bursts of up to a tenth of a minute's.
 func (q *Queries) TakeTurn(ctx context.Context, arg TakeTurnParams) (time.Duration, error) {
 	row := q.db.QueryRow(ctx, takeTurn, arg.OrgID, arg.Provider, arg.Most)
 	var wait time.Duration

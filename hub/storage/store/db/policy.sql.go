@@ -29,8 +29,8 @@ type ChangedFilesRow struct {
 	Changes json.RawMessage
 }
 
-// What the calls of a task changed in its workspace and nobody has taken back, the
-// newest first; before is a call's number, or 0 for all.
+// What the calls of a task changed in its workspace and was not undone, newest
+// first; before is a call's number, or 0 for all.
 func (q *Queries) ChangedFiles(ctx context.Context, arg ChangedFilesParams) ([]ChangedFilesRow, error) {
 	rows, err := q.db.Query(ctx, changedFiles,
 		arg.OrgID,
@@ -73,8 +73,8 @@ type ChangedFilesVersionRow struct {
 	Last   int32
 }
 
-// Tells one answer of ChangedFiles from another: steps are added, and what they
-// changed is taken back, never changed otherwise.
+// Identifies a result of ChangedFiles: steps are added, and their changes are
+// undone, but never changed otherwise.
 func (q *Queries) ChangedFilesVersion(ctx context.Context, arg ChangedFilesVersionParams) (ChangedFilesVersionRow, error) {
 	row := q.db.QueryRow(ctx, changedFilesVersion, arg.OrgID, arg.TaskID, arg.Before)
 	var i ChangedFilesVersionRow
@@ -95,7 +95,8 @@ type CountLimitedCallsParams struct {
 	Category string
 }
 
-// Calls of a tool, or of tools of a category, that were not denied, since a while.
+// Calls of a tool, or of tools of a category, that were not denied, in a
+// period.
 func (q *Queries) CountLimitedCalls(ctx context.Context, arg CountLimitedCallsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, countLimitedCalls,
 		arg.OrgID,
@@ -200,7 +201,7 @@ type CreatePolicyParams struct {
 	CreatedBy string
 }
 
-// Answers no row when somebody else stored this version first.
+// Returns no row if another call stored this version first.
 func (q *Queries) CreatePolicy(ctx context.Context, arg CreatePolicyParams) (Policy, error) {
 	row := q.db.QueryRow(ctx, createPolicy,
 		arg.OrgID,
@@ -452,7 +453,7 @@ const lockLimits = `-- name: LockLimits :exec
 SELECT pg_advisory_xact_lock(hashtextextended('limits:' || $1::text, 0))
 `
 
-// Held to the end of the transaction: one call at a time is counted in an
+// Locks until the end of the transaction: one call at a time is counted in an
 // organisation.
 func (q *Queries) LockLimits(ctx context.Context, orgID string) error {
 	_, err := q.db.Exec(ctx, lockLimits, orgID)
@@ -508,7 +509,7 @@ type RevokeShapeParams struct {
 	Shape     string
 }
 
-// Takes back what was allowed of a shape of calls of an agent's.
+// Revokes the rule that allows a shape of calls of an agent.
 func (q *Queries) RevokeShape(ctx context.Context, arg RevokeShapeParams) ([]AllowRule, error) {
 	rows, err := q.db.Query(ctx, revokeShape,
 		arg.RevokedBy,
@@ -573,8 +574,8 @@ type StepsToReplayRow struct {
 	NodeLabels json.RawMessage
 }
 
-// The newest steps of an organisation, or of one of its agents, with what their
-// calls were decided by. They are among those of the tasks that came last.
+// The newest steps of an organisation, or of one of its agents, with the data
+// that their decisions were based on. They are among those of the newest tasks.
 func (q *Queries) StepsToReplay(ctx context.Context, arg StepsToReplayParams) ([]StepsToReplayRow, error) {
 	rows, err := q.db.Query(ctx, stepsToReplay, arg.OrgID, arg.AgentID, arg.MaxRows)
 	if err != nil {
@@ -661,7 +662,7 @@ type WritingStepsRow struct {
 	ChangedSealed   []byte
 }
 
-// The calls of a task that may write files, from the oldest, between two numbers;
+// The calls of a task that may write files, oldest first, between two numbers;
 // before is 0 for no end. A call that was denied has written nothing.
 func (q *Queries) WritingSteps(ctx context.Context, arg WritingStepsParams) ([]WritingStepsRow, error) {
 	rows, err := q.db.Query(ctx, writingSteps,

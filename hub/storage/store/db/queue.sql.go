@@ -25,7 +25,7 @@ type ActiveTasksRow struct {
 	Unclaimed bool
 }
 
-// Tasks that hold or are about to hold a slot.
+// Tasks that have a slot or will have one soon.
 func (q *Queries) ActiveTasks(ctx context.Context, orgID string) ([]ActiveTasksRow, error) {
 	rows, err := q.db.Query(ctx, activeTasks, orgID)
 	if err != nil {
@@ -103,7 +103,7 @@ SELECT coalesce(max(priority), 0)::int AS priority FROM tasks
 WHERE org_id = $1 AND in_queue
 `
 
-// The highest priority that anything in the queue has.
+// The highest priority in the queue.
 func (q *Queries) FirstPriority(ctx context.Context, orgID string) (int32, error) {
 	row := q.db.QueryRow(ctx, firstPriority, orgID)
 	var priority int32
@@ -302,7 +302,8 @@ type NameAssigneeParams struct {
 	ID    string
 }
 
-// Names who is to decide on a task, unless somebody is named already.
+// Assigns a task to a person who must decide on it, unless it is assigned
+// already.
 func (q *Queries) NameAssignee(ctx context.Context, arg NameAssigneeParams) error {
 	_, err := q.db.Exec(ctx, nameAssignee, arg.OrgID, arg.ID)
 	return err
@@ -351,7 +352,7 @@ type QueuePlacesRow struct {
 	AllActive int32
 }
 
-// As QueuedTasks, for telling a task's place.
+// As QueuedTasks, for computing a task's position.
 func (q *Queries) QueuePlaces(ctx context.Context, arg QueuePlacesParams) ([]QueuePlacesRow, error) {
 	rows, err := q.db.Query(ctx, queuePlaces, arg.OrgID, arg.PerShare)
 	if err != nil {
@@ -439,7 +440,7 @@ type QueuedTasksRow struct {
 }
 
 // The first of each share's tasks, found share by share in the index, so that
-// it costs the same however long the queue is.
+// the cost does not depend on the length of the queue.
 func (q *Queries) QueuedTasks(ctx context.Context, arg QueuedTasksParams) ([]QueuedTasksRow, error) {
 	rows, err := q.db.Query(ctx, queuedTasks, arg.OrgID, arg.PerShare)
 	if err != nil {
@@ -567,8 +568,8 @@ type QueuedTasksBeyondRow struct {
 	ServedAt          time.Time
 }
 
-// As QueuedTasks, without what is known not to start now: the first of each
-// share's tasks that may, of so many that are looked at.
+// As QueuedTasks, without tasks that are known not to start now: of the tasks
+// that are considered, the first of each share's that may start.
 func (q *Queries) QueuedTasksBeyond(ctx context.Context, arg QueuedTasksBeyondParams) ([]QueuedTasksBeyondRow, error) {
 	rows, err := q.db.Query(ctx, queuedTasksBeyond,
 		arg.OrgID,
@@ -641,7 +642,7 @@ type ServeSharesParams struct {
 	Shares []string
 }
 
-// Notes that shares had their turn, in that order.
+// Records that shares had their turn, in that order.
 func (q *Queries) ServeShares(ctx context.Context, arg ServeSharesParams) error {
 	_, err := q.db.Exec(ctx, serveShares, arg.OrgID, arg.Shares)
 	return err

@@ -48,8 +48,8 @@ type LocateNodeRow struct {
 	Epoch   int64
 }
 
-// Which replica that lives holds a node's link. For whoever may call the node:
-// the caller has checked its organisation.
+// Which live replica has a node's link. The caller has checked the node's
+// organisation.
 func (q *Queries) LocateNode(ctx context.Context, arg LocateNodeParams) (LocateNodeRow, error) {
 	row := q.db.QueryRow(ctx, locateNode, arg.NodeID, arg.StaleAfter)
 	var i LocateNodeRow

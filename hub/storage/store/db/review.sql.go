@@ -20,7 +20,7 @@ type BindReviewParams struct {
 	ID      string
 }
 
-// Stores what the answer to an open review holds for.
+// Stores what the verdict on an open review is valid for.
 func (q *Queries) BindReview(ctx context.Context, arg BindReviewParams) (int64, error) {
 	result, err := q.db.Exec(ctx, bindReview, arg.Binding, arg.OrgID, arg.ID)
 	if err != nil {
@@ -161,7 +161,7 @@ type ReleaseStepParams struct {
 	ID    string
 }
 
-// A held call is made now.
+// A deferred call is executed now.
 func (q *Queries) ReleaseStep(ctx context.Context, arg ReleaseStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, releaseStep, arg.OrgID, arg.ID)
 	var i Step
@@ -216,8 +216,8 @@ type ReleasedStepsParams struct {
 	TaskID string
 }
 
-// The calls of a task that were held until it was accepted, whatever has become
-// of them since.
+// The calls of a task that were deferred until it was accepted, whatever their
+// state since.
 func (q *Queries) ReleasedSteps(ctx context.Context, arg ReleasedStepsParams) ([]Step, error) {
 	rows, err := q.db.Query(ctx, releasedSteps, arg.OrgID, arg.TaskID)
 	if err != nil {
@@ -306,7 +306,7 @@ type ReviewsToCarryRow struct {
 	Answer string
 }
 
-// Reviews of which what a person decided has not been done.
+// Reviews whose verdict has not been carried out.
 func (q *Queries) ReviewsToCarry(ctx context.Context, maxRows int32) ([]ReviewsToCarryRow, error) {
 	rows, err := q.db.Query(ctx, reviewsToCarry, maxRows)
 	if err != nil {
@@ -344,7 +344,7 @@ type ReviewsToStillRow struct {
 	TaskID string
 }
 
-// Open reviews of which it is not known how their workspaces stand.
+// Open reviews whose workspace state is not recorded.
 func (q *Queries) ReviewsToStill(ctx context.Context, maxRows int32) ([]ReviewsToStillRow, error) {
 	rows, err := q.db.Query(ctx, reviewsToStill, maxRows)
 	if err != nil {

@@ -30,7 +30,7 @@ type CountLoginRow struct {
 	Clock    time.Time
 }
 
-// Counts an attempt, from 1 anew after each span.
+// Counts an attempt, from 1 again after each period.
 func (q *Queries) CountLogin(ctx context.Context, arg CountLoginParams) (CountLoginRow, error) {
 	row := q.db.QueryRow(ctx, countLogin, arg.Key, arg.Span)
 	var i CountLoginRow
@@ -146,7 +146,7 @@ type EndSessionsParams struct {
 	Keep   string
 }
 
-// Ends all of a user's sessions but one; ” keeps none.
+// Ends all of a user's sessions but one; ” ends all of them.
 func (q *Queries) EndSessions(ctx context.Context, arg EndSessionsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, endSessions, arg.OrgID, arg.UserID, arg.Keep)
 	if err != nil {
@@ -178,10 +178,10 @@ type EndSessionsOfProviderRow struct {
 	UserID string
 }
 
-// Ends what a person's logout at the identity provider ends: those of one login there,
-// or, without its sid, all of theirs. A session whose sid is not known, or that was made
-// by a code of another session, may be of that login: it ends too where the person is
-// named.
+// Ends the sessions that a person's logout at the identity provider ends: those
+// of one login there, or, without its sid, all of the person's. A session whose
+// sid is not known, or that was created with a code of another session, may
+// belong to that login: it ends too if the person is named.
 func (q *Queries) EndSessionsOfProvider(ctx context.Context, arg EndSessionsOfProviderParams) ([]EndSessionsOfProviderRow, error) {
 	rows, err := q.db.Query(ctx, endSessionsOfProvider,
 		arg.OrgID,
@@ -221,7 +221,7 @@ const forgiveLogin = `-- name: ForgiveLogin :exec
 UPDATE login_attempts SET attempts = greatest(attempts - 1, 0) WHERE key = $1
 `
 
-// Takes an attempt back that succeeded.
+// Removes an attempt that succeeded from the count.
 func (q *Queries) ForgiveLogin(ctx context.Context, key []byte) error {
 	_, err := q.db.Exec(ctx, forgiveLogin, key)
 	return err
@@ -440,7 +440,7 @@ type SessionByHashRow struct {
 	Stale     bool
 }
 
-// Answers a session that may be used now, with its user's role.
+// Returns a session that may be used now, with its user's role.
 func (q *Queries) SessionByHash(ctx context.Context, arg SessionByHashParams) (SessionByHashRow, error) {
 	row := q.db.QueryRow(ctx, sessionByHash,
 		arg.TouchAfter,
@@ -499,7 +499,8 @@ type TakeLoginCodeRow struct {
 	Good     bool
 }
 
-// It is good while it is young, its user may log in, and its token may be used.
+// It is valid while it is young, its user may log in, and its token may be
+// used.
 func (q *Queries) TakeLoginCode(ctx context.Context, hash []byte) (TakeLoginCodeRow, error) {
 	row := q.db.QueryRow(ctx, takeLoginCode, hash)
 	var i TakeLoginCodeRow

@@ -119,8 +119,8 @@ type CreateStepParams struct {
 	Ended           bool
 }
 
-// Answers no row when the call has a step already. The caller has locked the
-// task's row in an earlier statement: steps count on from the last one.
+// Returns no row if the call has a step already. The caller has locked the
+// task's row in an earlier statement: steps are numbered from the last one.
 func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, createStep,
 		arg.ID,
@@ -216,8 +216,8 @@ type EndStepParams struct {
 	OrgID           string
 }
 
-// Records an outcome once: a step that has ended already, or runs again under
-// another name, answers no row. It locks the task's row first.
+// Stores an outcome once: returns no row for a step that has ended already, or
+// runs again under another exec id. It locks the task's row first.
 func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, endStep,
 		arg.State,
@@ -315,8 +315,8 @@ type EndStepAloneParams struct {
 	Payload         string
 }
 
-// As EndStep, with its event, in a transaction of its own. The event's duration
-// is told by the database's clock.
+// As EndStep, with its event, in its own transaction. The event's duration is
+// computed with the database's clock.
 func (q *Queries) EndStepAlone(ctx context.Context, arg EndStepAloneParams) (*time.Time, error) {
 	row := q.db.QueryRow(ctx, endStepAlone,
 		arg.TaskID,
@@ -510,11 +510,11 @@ type GrantLeasedStepRow struct {
 	StartedAt  *time.Time
 }
 
-// Stores a step that is granted as it is, and started with it where the call is
-// made at once, with its events, in a transaction of its own: no row when the
-// call has a step already, another step was stored while this one waited for the
-// task's row, somebody asked for a pause before the next call, or the lease has
-// ended.
+// Stores a step that is granted without conditions, and starts it if the call
+// is made at once, with its events, in its own transaction. Returns no row if
+// the call has a step already, another step was stored while this one waited
+// for the task's row, a pause before the next call was requested, or the lease
+// has ended.
 func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams) (GrantLeasedStepRow, error) {
 	row := q.db.QueryRow(ctx, grantLeasedStep,
 		arg.TaskID,
@@ -559,7 +559,7 @@ type GrantedAsAskedRow struct {
 	Record string
 }
 
-// The calls of a task that a person allowed for a state of its workspace.
+// The calls of a task that were approved for a state of its workspace.
 func (q *Queries) GrantedAsAsked(ctx context.Context, arg GrantedAsAskedParams) ([]GrantedAsAskedRow, error) {
 	rows, err := q.db.Query(ctx, grantedAsAsked, arg.OrgID, arg.TaskID)
 	if err != nil {
@@ -599,7 +599,7 @@ type LeasedStepRow struct {
 	Task Task
 }
 
-// A step with its task, while the lease on that is live.
+// A step with its task, if the task's lease is live.
 func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedStepRow, error) {
 	row := q.db.QueryRow(ctx, leasedStep,
 		arg.TaskID,
@@ -771,9 +771,9 @@ type ListStepsRow struct {
 	Found            int32
 }
 
-// A page of a task's steps, after a number, or of one step alone, with what is
-// shown of them. The page ends with the step that brings it to so many bytes; found
-// says how many there would be otherwise.
+// A page of a task's steps, after a number, or of one step alone, with the
+// columns that are shown. The page ends with the step that brings it to so many
+// bytes; found is how many there would be otherwise.
 func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]ListStepsRow, error) {
 	rows, err := q.db.Query(ctx, listSteps,
 		arg.OrgID,
@@ -912,8 +912,8 @@ type ResolveStepParams struct {
 	FromState        string
 }
 
-// Moves a step to where an answer takes it. again: it runs once more, under a
-// new name.
+// Moves a step to the state that follows from a decision. again: it runs once
+// more, under the next exec id.
 func (q *Queries) ResolveStep(ctx context.Context, arg ResolveStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, resolveStep,
 		arg.State,
@@ -983,7 +983,7 @@ type RestartStepParams struct {
 	Run   int32
 }
 
-// The node never started the command and never will under that name.
+// The node never started the command and never will under that exec id.
 func (q *Queries) RestartStep(ctx context.Context, arg RestartStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, restartStep, arg.OrgID, arg.ID, arg.Run)
 	var i Step
@@ -1054,8 +1054,8 @@ type SearchStepsRow struct {
 	Observation string
 }
 
-// The task's steps that have all the words, in lower case, in what they asked or
-// in what came of it; newest first.
+// The task's steps whose arguments or result contain all the words, in lower
+// case; newest first.
 func (q *Queries) SearchSteps(ctx context.Context, arg SearchStepsParams) ([]SearchStepsRow, error) {
 	rows, err := q.db.Query(ctx, searchSteps,
 		arg.OrgID,
@@ -1106,8 +1106,8 @@ type SetAskedWorkspaceParams struct {
 	First   bool
 }
 
-// The workspace as it is while a task waits for leave to make a call; the
-// attempt tells that it is still the same wait.
+// Records the state of the workspace while a task waits for an approval; the
+// attempt identifies the wait.
 func (q *Queries) SetAskedWorkspace(ctx context.Context, arg SetAskedWorkspaceParams) (int64, error) {
 	result, err := q.db.Exec(ctx, setAskedWorkspace,
 		arg.State,
@@ -1158,7 +1158,8 @@ type SetLookedAtParams struct {
 	ID     string
 }
 
-// The workspace as it is when a person allows a call for which none is kept.
+// Records the state of the workspace when a call is approved for which none is
+// recorded.
 func (q *Queries) SetLookedAt(ctx context.Context, arg SetLookedAtParams) error {
 	_, err := q.db.Exec(ctx, setLookedAt,
 		arg.State,
@@ -1203,8 +1204,8 @@ type StartLeasedStepParams struct {
 	Payload   string
 }
 
-// Starts a step that is granted to be made as it is, and stores its event, in a
-// transaction of its own: no row when it is not to be started, or the lease has
+// Starts a step that is granted without conditions, and stores its event, in
+// its own transaction. Returns no row if it cannot be started, or the lease has
 // ended.
 func (q *Queries) StartLeasedStep(ctx context.Context, arg StartLeasedStepParams) (*time.Time, error) {
 	row := q.db.QueryRow(ctx, startLeasedStep,
@@ -1233,7 +1234,7 @@ type StartStepParams struct {
 	TaskID  string
 }
 
-// The caller has looked at what the grant is bound to.
+// The caller has verified the grant's binding.
 func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, startStep,
 		arg.Attempt,
@@ -1390,7 +1391,7 @@ type StepStandsParams struct {
 	ID        string
 }
 
-// The run of a step that is started, while the lease on its task is live.
+// The run of a started step, if its task's lease is live.
 func (q *Queries) StepStands(ctx context.Context, arg StepStandsParams) (int32, error) {
 	row := q.db.QueryRow(ctx, stepStands,
 		arg.TaskID,
@@ -1414,7 +1415,7 @@ type StepsUpToParams struct {
 	UpTo   int32
 }
 
-// A task's steps of its turns up to one.
+// A task's steps up to a turn.
 func (q *Queries) StepsUpTo(ctx context.Context, arg StepsUpToParams) ([]Step, error) {
 	rows, err := q.db.Query(ctx, stepsUpTo, arg.OrgID, arg.TaskID, arg.UpTo)
 	if err != nil {

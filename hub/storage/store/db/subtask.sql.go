@@ -36,8 +36,8 @@ type AgentEdgesRow struct {
 	LastAt     time.Time
 }
 
-// Who gave work to whom: subtasks and what was delegated by their parents, and
-// handoffs by their sources.
+// Which agents gave work to which: subtasks by their parents, and handoffs by
+// their sources.
 func (q *Queries) AgentEdges(ctx context.Context, orgID string) ([]AgentEdgesRow, error) {
 	rows, err := q.db.Query(ctx, agentEdges, orgID)
 	if err != nil {
@@ -239,7 +239,7 @@ type CountBelowRow struct {
 	Tasks int32
 }
 
-// For each task of a list, how many there are or were below it.
+// For each task of a list, how many tasks there are or were below it.
 func (q *Queries) CountBelow(ctx context.Context, arg CountBelowParams) ([]CountBelowRow, error) {
 	rows, err := q.db.Query(ctx, countBelow, arg.Ids, arg.OrgID)
 	if err != nil {
@@ -313,8 +313,8 @@ const lockLineage = `-- name: LockLineage :exec
 SELECT pg_advisory_xact_lock(hashtextextended('lineage:' || $1::text, 0))
 `
 
-// Held to the end of the transaction: one new task in a lineage at a time, so
-// that none goes over a limit.
+// Locks until the end of the transaction: one new task in a lineage at a time,
+// so that no limit is exceeded.
 func (q *Queries) LockLineage(ctx context.Context, lineageID string) error {
 	_, err := q.db.Exec(ctx, lockLineage, lineageID)
 	return err
@@ -335,8 +335,8 @@ type NewestOfStepRow struct {
 	AgentName string
 }
 
-// The task that a step waits for: the one that it made, or whoever that one
-// handed its work on to.
+// The task that a step waits for: the one that it created, or the last one that
+// its work was handed off to.
 func (q *Queries) NewestOfStep(ctx context.Context, arg NewestOfStepParams) (NewestOfStepRow, error) {
 	row := q.db.QueryRow(ctx, newestOfStep, arg.OrgID, arg.StepID)
 	var i NewestOfStepRow
@@ -426,7 +426,7 @@ type OrphansRow struct {
 	ParentState string
 }
 
-// Tasks that have not ended, though the one that gave them has.
+// Tasks that have not ended, though their parent has.
 func (q *Queries) Orphans(ctx context.Context, maxRows int32) ([]OrphansRow, error) {
 	rows, err := q.db.Query(ctx, orphans, maxRows)
 	if err != nil {
@@ -464,7 +464,7 @@ type RoundsOfParams struct {
 	Turn    int32
 }
 
-// In how many turns a task gave work to an agent.
+// In how many turns a task created subtasks for an agent.
 func (q *Queries) RoundsOf(ctx context.Context, arg RoundsOfParams) (int32, error) {
 	row := q.db.QueryRow(ctx, roundsOf,
 		arg.OrgID,
@@ -525,7 +525,7 @@ type SumBelowRow struct {
 	CacheWriteTokens int64
 }
 
-// What came of all tasks below one.
+// The results of all tasks below one.
 func (q *Queries) SumBelow(ctx context.Context, arg SumBelowParams) (SumBelowRow, error) {
 	row := q.db.QueryRow(ctx, sumBelow, arg.OrgID, arg.ID)
 	var i SumBelowRow
@@ -569,8 +569,8 @@ type TaskChainRow struct {
 	Link         string
 }
 
-// A task, and upwards what it came of: the task that handed it its work, and
-// otherwise the one that gave it. link says how a row came of the next one.
+// A task and its ancestors: the task that handed its work off to it, and
+// otherwise its parent. link says how a row is related to the next one.
 func (q *Queries) TaskChain(ctx context.Context, arg TaskChainParams) ([]TaskChainRow, error) {
 	rows, err := q.db.Query(ctx, taskChain, arg.OrgID, arg.ID, arg.Most)
 	if err != nil {

@@ -343,11 +343,11 @@ type CreateTaskParams struct {
 	Manifest       []byte
 }
 
-// A task is looked up by its id. That it is of the organisation is checked as
-// (org_id = @org_id) IS TRUE, which no index can be searched for: as long as the
-// database has no statistics, it takes an index of the organisation's tasks for
-// as good as the one of the ids, and searches it from end to end.
-// Answers no row when the idempotency key is taken, or a hold stands.
+// A task is looked up by its id. Its organisation is compared as (org_id =
+// @org_id) IS TRUE, which no index supports: as long as the database has no
+// statistics, it takes an index of the organisation's tasks for as good as the
+// one of the ids, and searches it from end to end.
+// Returns no row if the idempotency key is taken, or a hold is active.
 func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, error) {
 	row := q.db.QueryRow(ctx, createTask,
 		arg.ID,
@@ -548,7 +548,7 @@ type DependentsParams struct {
 	DependsOn string
 }
 
-// The tasks that wait for one.
+// The tasks that depend on one.
 func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, dependents, arg.OrgID, arg.DependsOn)
 	if err != nil {
@@ -1047,7 +1047,7 @@ type LockLeasedTaskParams struct {
 	LeaseHash []byte
 }
 
-// The task, if that lease on it is live on the database's clock.
+// The task, if that lease on it is live by the database's clock.
 func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) (Task, error) {
 	row := q.db.QueryRow(ctx, lockLeasedTask,
 		arg.ID,
@@ -1145,7 +1145,7 @@ type LockLiveTasksParams struct {
 }
 
 // A scope's tasks that have not ended, locked in the order in which they were
-// made: so goes whoever locks along dependencies. ids are those of scope task.
+// created, like locks along dependencies. ids are those of scope task.
 func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([]Task, error) {
 	rows, err := q.db.Query(ctx, lockLiveTasks,
 		arg.OrgID,
@@ -1332,8 +1332,8 @@ type LockTasksParams struct {
 	Ids   []string
 }
 
-// In the order in which they were made: a task waits only for earlier ones, so
-// whoever locks along dependencies goes that way too.
+// In the order in which they were created: a task depends only on earlier ones,
+// so locking along dependencies uses the same order.
 func (q *Queries) LockTasks(ctx context.Context, arg LockTasksParams) ([]Task, error) {
 	rows, err := q.db.Query(ctx, lockTasks, arg.OrgID, arg.Ids)
 	if err != nil {
@@ -1462,10 +1462,11 @@ type MoveTaskRow struct {
 	HasOpenSteps bool
 }
 
-// Changes the state; a move to anything but starting or running ends the lease.
-// What is null of the run's result stays as it is. Of a final state it answers
-// whether the task has steps that have not ended (not by EXISTS, which would
-// hash the steps of all tasks as long as the database has no statistics).
+// Changes the state; a move to any state other than starting or running ends
+// the lease. NULL fields of the run's result are not changed. For a final state
+// it returns whether the task has steps that have not ended (not with EXISTS,
+// which would hash the steps of all tasks as long as the database has no
+// statistics).
 func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (MoveTaskRow, error) {
 	row := q.db.QueryRow(ctx, moveTask,
 		arg.State,
@@ -1609,7 +1610,8 @@ type SetRetryParams struct {
 	OrgID    string
 }
 
-// What an escalated task is tried again with; its counters begin anew.
+// Sets the overrides for the retry of an escalated task, and resets its
+// counters.
 func (q *Queries) SetRetry(ctx context.Context, arg SetRetryParams) error {
 	_, err := q.db.Exec(ctx, setRetry, arg.Override, arg.ID, arg.OrgID)
 	return err
@@ -1895,7 +1897,7 @@ type TaskSeenParams struct {
 	OrgID   string
 }
 
-// Whether somebody sees a task; no row where there is no such task.
+// Whether a user sees a task; no row if there is no such task.
 func (q *Queries) TaskSeen(ctx context.Context, arg TaskSeenParams) (bool, error) {
 	row := q.db.QueryRow(ctx, taskSeen,
 		arg.SeesAll,

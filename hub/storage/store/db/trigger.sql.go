@@ -26,8 +26,8 @@ type CountDearRunsParams struct {
 	CostMicros int64
 }
 
-// Lineages that a trigger started since a time, that ended lately, and that cost
-// at least so much.
+// Lineages that a trigger started since a time, that ended recently, and that
+// cost at least so much.
 func (q *Queries) CountDearRuns(ctx context.Context, arg CountDearRunsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, countDearRuns,
 		arg.OrgID,
@@ -80,7 +80,7 @@ type CreateTriggerParams struct {
 	CreatedBy string
 }
 
-// Answers no row when the name is taken.
+// Returns no row if the name is taken.
 func (q *Queries) CreateTrigger(ctx context.Context, arg CreateTriggerParams) (Trigger, error) {
 	row := q.db.QueryRow(ctx, createTrigger,
 		arg.ID,
@@ -367,7 +367,7 @@ type LockDueTriggersRow struct {
 	Now     time.Time
 }
 
-// Those whose time has come on the database's clock, the latest first.
+// Those that are due by the database's clock, the latest first.
 func (q *Queries) LockDueTriggers(ctx context.Context, maxRows int32) ([]LockDueTriggersRow, error) {
 	rows, err := q.db.Query(ctx, lockDueTriggers, maxRows)
 	if err != nil {
@@ -459,7 +459,7 @@ SELECT coalesce((SELECT t.next_at - clock_timestamp() FROM triggers t
                  ORDER BY t.next_at LIMIT 1), interval '1 day')::interval AS wait
 `
 
-// How long until the next one's time comes; a day where there is none.
+// How long until the next one is due; a day if there is none.
 func (q *Queries) NextDueTrigger(ctx context.Context) (time.Duration, error) {
 	row := q.db.QueryRow(ctx, nextDueTrigger)
 	var wait time.Duration
@@ -488,9 +488,9 @@ type RestingLoopsRow struct {
 	Asked         int64
 }
 
-// Loops that wait for nothing but their pause to be begun: their newest firing is
-// done with, and its task has ended. asked is how many seconds of pause that run
-// asked for; -1 for none.
+// Loops that wait only for their pause to begin: their newest firing is
+// handled, and its task has ended. asked is how many seconds of pause that run
+// requested; -1 for none.
 func (q *Queries) RestingLoops(ctx context.Context, maxRows int32) ([]RestingLoopsRow, error) {
 	rows, err := q.db.Query(ctx, restingLoops, maxRows)
 	if err != nil {
@@ -569,7 +569,7 @@ type SetTriggerSecretParams struct {
 	OrgID  string
 }
 
-// The secret that there was counts for a while.
+// The previous secret stays valid for a while.
 func (q *Queries) SetTriggerSecret(ctx context.Context, arg SetTriggerSecretParams) (Trigger, error) {
 	row := q.db.QueryRow(ctx, setTriggerSecret,
 		arg.Keep,
@@ -682,7 +682,7 @@ const triggerByID = `-- name: TriggerByID :one
 SELECT id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at, declared FROM triggers WHERE id = $1 AND deleted_at IS NULL
 `
 
-// For senders, who know no organisation.
+// For senders, which do not know the organisation.
 func (q *Queries) TriggerByID(ctx context.Context, id string) (Trigger, error) {
 	row := q.db.QueryRow(ctx, triggerByID, id)
 	var i Trigger
@@ -725,7 +725,7 @@ type TriggerSpendParams struct {
 	Since     time.Time
 }
 
-// What the tasks of a trigger have cost since a time.
+// The cost of a trigger's tasks since a time.
 func (q *Queries) TriggerSpend(ctx context.Context, arg TriggerSpendParams) (int64, error) {
 	row := q.db.QueryRow(ctx, triggerSpend, arg.OrgID, arg.TriggerID, arg.Since)
 	var column_1 int64

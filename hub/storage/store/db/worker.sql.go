@@ -130,8 +130,8 @@ type LiveWorkersRow struct {
 	Active int64
 }
 
-// A page by name of the workers that were heard lately, after a keyset position, with
-// how many tasks each holds.
+// A page by name of the workers that called recently, after a keyset position,
+// with how many tasks each has.
 func (q *Queries) LiveWorkers(ctx context.Context, arg LiveWorkersParams) ([]LiveWorkersRow, error) {
 	rows, err := q.db.Query(ctx, liveWorkers,
 		arg.OrgID,
@@ -192,7 +192,7 @@ type PoolWorkersRow struct {
 	Drained  bool
 }
 
-// As LiveWorkers, what admission needs of them.
+// As LiveWorkers, with the columns that admission needs.
 func (q *Queries) PoolWorkers(ctx context.Context, arg PoolWorkersParams) ([]PoolWorkersRow, error) {
 	rows, err := q.db.Query(ctx, poolWorkers, arg.OrgID, arg.StaleAfter)
 	if err != nil {
@@ -264,8 +264,7 @@ type TouchWorkerRow struct {
 	Pool        string
 }
 
-// Notes that a worker lives and what it says of itself; answers how it stood
-// before.
+// Records that a worker is alive and what it reports; returns its state before.
 func (q *Queries) TouchWorker(ctx context.Context, arg TouchWorkerParams) (TouchWorkerRow, error) {
 	row := q.db.QueryRow(ctx, touchWorker, arg.Pressure, arg.OrgID, arg.ID)
 	var i TouchWorkerRow

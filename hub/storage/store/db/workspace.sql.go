@@ -28,8 +28,8 @@ type ChangesOfLineageParams struct {
 	Ids       []string
 }
 
-// Those of some ids of changes that are of a lineage's tasks: of its steps, its
-// undos, and what was put into a workspace for a task.
+// Those of some ids of changes that belong to a lineage's tasks: to its steps,
+// its undos, and to files that were copied into a workspace for a task.
 func (q *Queries) ChangesOfLineage(ctx context.Context, arg ChangesOfLineageParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, changesOfLineage, arg.OrgID, arg.LineageID, arg.Ids)
 	if err != nil {
@@ -354,7 +354,7 @@ type MarkRestoredParams struct {
 	ChangeIds []string
 }
 
-// What a restore took back, whose it was.
+// Whose changes a restore undid.
 func (q *Queries) MarkRestored(ctx context.Context, arg MarkRestoredParams) error {
 	_, err := q.db.Exec(ctx, markRestored,
 		arg.UndoID,
@@ -620,7 +620,8 @@ type WorkspaceAtRow struct {
 	State  int64
 }
 
-// The workspace as the last of a task's steps up to a turn left it.
+// The state in which the last of a task's steps up to a turn left the
+// workspace.
 func (q *Queries) WorkspaceAt(ctx context.Context, arg WorkspaceAtParams) (WorkspaceAtRow, error) {
 	row := q.db.QueryRow(ctx, workspaceAt, arg.OrgID, arg.TaskID, arg.Turn)
 	var i WorkspaceAtRow
@@ -653,8 +654,8 @@ type WorkspaceBeforeRow struct {
 	State  int64
 }
 
-// The workspace as the first of a task's steps after a turn that changed
-// something found it.
+// The state in which the first of a task's steps after a turn that changed
+// something found the workspace.
 func (q *Queries) WorkspaceBefore(ctx context.Context, arg WorkspaceBeforeParams) (WorkspaceBeforeRow, error) {
 	row := q.db.QueryRow(ctx, workspaceBefore, arg.OrgID, arg.TaskID, arg.Turn)
 	var i WorkspaceBeforeRow

@@ -1,14 +1,15 @@
 -- name: LockAdmission :exec
--- Held to the end of the transaction: one admission per organisation at a time.
+-- Locks until the end of the transaction: one admission per organisation at a
+-- time.
 SELECT pg_advisory_xact_lock(hashtextextended('admission:' || @org_id::text, 0));
 
 -- name: OrganisationsWithQueue :many
 SELECT DISTINCT org_id FROM tasks WHERE in_queue;
 
 -- name: KeptJails :many
--- Jails that are not free though no slot is held: of a task that began, has not
--- ended and will go on in its workspace (the one that began last comes last),
--- and those in which something may still run that was to be killed.
+-- Jails that are in use without a slot: of a task that began, has not ended and
+-- will continue in its workspace (the one that began last comes last), and
+-- those with processes that have yet to be killed.
 SELECT t.jail_id, t.id, false AS killed, (t.state = 'waiting')::boolean AS waits, t.started_at::timestamptz AS since FROM tasks t
 WHERE t.org_id = @org_id AND t.keeps_jail
 UNION ALL
@@ -21,25 +22,26 @@ UPDATE tasks SET admitted_at = clock_timestamp(), node_id = @node_id, reason = @
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'queued';
 
 -- name: TakeBackFromNode :exec
--- What was admitted to a node, and not claimed yet, waits in the queue again. A
--- task that has nothing on the node may then start on another.
+-- Tasks that were admitted to a node, and not claimed yet, go back to the
+-- queue. A task that has nothing on the node may then start on another.
 UPDATE tasks SET admitted_at = NULL, reason = @reason,
     node_id = CASE WHEN attempt = 0 AND origin_id IS NULL THEN NULL ELSE node_id END
 WHERE org_id = @org_id AND node_id = @node_id::text AND state = 'queued' AND admitted_at IS NOT NULL;
 
 -- name: TakeBackFromAgent :exec
--- As TakeBackFromNode, of an agent that starts nothing: all that waits says so.
+-- As TakeBackFromNode, for an agent that starts nothing: all waiting tasks get
+-- the reason.
 UPDATE tasks SET admitted_at = NULL, reason = @reason
 WHERE org_id = @org_id AND agent_id = @agent_id AND state = 'queued'
   AND (not_before IS NULL OR not_before <= clock_timestamp() OR admitted_at IS NOT NULL);
 
 -- name: AgentGoesOn :exec
--- What waited for its agent waits for its turn.
+-- Tasks that waited for their agent wait for their turn.
 UPDATE tasks SET reason = @reason
 WHERE org_id = @org_id AND agent_id = @agent_id AND in_queue AND reason = @was;
 
 -- name: TakeBackFromPool :exec
--- As TakeBackFromNode, where no worker of the pool takes anything.
+-- As TakeBackFromNode, if no worker of the pool takes tasks.
 UPDATE tasks t SET admitted_at = NULL, reason = @reason
 WHERE t.org_id = @org_id AND t.pool = @pool AND t.state = 'queued' AND t.admitted_at IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM workers w WHERE w.org_id = t.org_id AND w.pool = t.pool AND w.drained_at IS NULL AND w.pressure = ''
@@ -72,7 +74,8 @@ UPDATE attempts SET ended_at = now(), outcome = @outcome
 WHERE org_id = @org_id AND task_id = @task_id AND attempt = @attempt AND ended_at IS NULL;
 
 -- name: RenewLeases :many
--- One statement for all of a worker's leases; answers those it still holds.
+-- One statement for all of a worker's leases; returns those that are still
+-- live.
 UPDATE tasks t SET lease_expires_at = clock_timestamp() + @ttl::interval
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@hashes::bytea[]) AS hash) AS l
 WHERE t.id = l.id AND (t.org_id = @org_id) IS TRUE AND t.attempt = l.attempt AND t.lease_hash = l.hash
@@ -80,7 +83,7 @@ WHERE t.id = l.id AND (t.org_id = @org_id) IS TRUE AND t.attempt = l.attempt AND
 RETURNING t.id, t.attempt;
 
 -- name: LiveLeases :many
--- Of the leases, those that are live on the database's clock.
+-- Those of the leases that are live by the database's clock.
 SELECT t.id, t.attempt
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@hashes::bytea[]) AS hash) AS l
 JOIN tasks t ON t.id = l.id AND t.attempt = l.attempt AND t.lease_hash = l.hash

@@ -16,13 +16,13 @@ WHERE org_id = @org_id AND id = @id AND state = 'pending'
 RETURNING *;
 
 -- name: ArtifactsOfTask :many
--- What a task was given and what it gave, oldest first, after a keyset position.
+-- Transfers to and from a task, oldest first, after a keyset position.
 SELECT * FROM artifact_transfers WHERE org_id = @org_id AND (to_task_id = @task_id OR from_task_id = @task_id)
   AND (sqlc.narg(after_time)::timestamptz IS NULL OR (created_at, id) > (sqlc.narg(after_time)::timestamptz, @after_id::text))
 ORDER BY created_at, id LIMIT @max_rows;
 
 -- name: LastArtifactsAt :many
--- What was copied into a workspace of late, newest first.
+-- Recent transfers into a workspace, newest first.
 SELECT folder, entries FROM artifact_transfers
 WHERE org_id = @org_id AND to_node_id = @to_node_id AND to_jail_id = @to_jail_id AND state = 'done'
 ORDER BY finished_at DESC, id LIMIT 10;

@@ -16,7 +16,7 @@ ORDER BY id DESC LIMIT @max_rows;
 SELECT DISTINCT org_id FROM audit_unsealed ORDER BY org_id;
 
 -- name: TakeUnsealed :many
--- Takes entries to put them into the chain, in the order of their ids.
+-- Locks entries to add them to the chain, in the order of their ids.
 WITH taken AS (
     DELETE FROM audit_unsealed u
     WHERE u.entry_id IN (SELECT n.entry_id FROM audit_unsealed n WHERE n.org_id = @org_id ORDER BY n.entry_id LIMIT @max_rows)
@@ -35,7 +35,7 @@ VALUES (@org_id, @number, @position, @hash, @time, @signature);
 SELECT * FROM audit_heads WHERE org_id = @org_id ORDER BY number DESC LIMIT 1;
 
 -- name: AuditHeadAt :one
--- Answers the last head at or below a position.
+-- Returns the last head at or below a position.
 SELECT * FROM audit_heads WHERE org_id = @org_id AND position <= @position ORDER BY position DESC LIMIT 1;
 
 -- name: AuditHeadsAfter :many

@@ -1,7 +1,7 @@
 -- name: LockBudgets :exec
--- Each change of an organisation's accounts takes this lock first. It is none
--- of a row: the first of an organisation's changes has no row to lock, and another
--- hub's may come between.
+-- Each change of an organisation's accounts takes this lock first. It is not a
+-- row lock: the first of an organisation's changes has no row to lock, and
+-- another hub's may come between.
 SELECT pg_advisory_xact_lock(hashtextextended('budgets:' || @org_id::text, 0));
 
 -- name: OpenModelCalls :many
@@ -10,8 +10,8 @@ SELECT id, reserved_micros, scopes, objects, periods FROM model_calls
 WHERE org_id = @org_id AND id = ANY (@ids::text[]) AND basis = 'reserved';
 
 -- name: BudgetAccounts :many
--- Accounts as they are, or would be if they were there, and what people have
--- set for them.
+-- Accounts as they are, or as they would be created, and the limits that people
+-- have set for them.
 SELECT a.scope::text AS scope, a.object_id::text AS object_id, a.period::text AS period,
        coalesce(b.spent_micros, 0)::bigint AS spent_micros, coalesce(b.reserved_micros, 0)::bigint AS reserved_micros,
        b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros
@@ -21,7 +21,7 @@ LEFT JOIN budgets s ON s.org_id = @org_id AND s.scope = a.scope AND s.object_id 
     AND s.every = CASE length(a.period) WHEN 0 THEN '' WHEN length('2006-01') THEN 'month' ELSE 'day' END;
 
 -- name: PutBudgetAccounts :exec
--- A negative limit is none.
+-- A negative limit means no limit.
 INSERT INTO budget_accounts (org_id, scope, object_id, period, spent_micros, reserved_micros, limit_micros, warned_at_limit)
 SELECT @org_id, a.scope, a.object_id, a.period, a.spent, a.reserved, nullif(a.most, -1), nullif(a.warned, -1)
 FROM (SELECT unnest(@scopes::text[]) AS scope, unnest(@objects::text[]) AS object_id, unnest(@periods::text[]) AS period,
@@ -44,7 +44,7 @@ WHERE org_id = @org_id AND id = @id AND basis = 'reserved';
 SELECT id, org_id, task_id FROM model_calls WHERE basis = 'reserved' AND lost_at < clock_timestamp() ORDER BY lost_at LIMIT @max_rows;
 
 -- name: BindModelCalls :one
--- The settled calls of a task that belong to no turn yet become those of one.
+-- Assigns the settled calls of a task that belong to no turn yet to a turn.
 WITH bound AS (
     UPDATE model_calls SET turn = @turn::int
     WHERE org_id = @org_id AND task_id = @task_id AND turn IS NULL AND basis <> 'reserved'
@@ -56,8 +56,8 @@ SELECT count(*)::bigint AS calls, coalesce(sum(input_tokens), 0)::bigint AS inpu
 FROM bound;
 
 -- name: UncountedTasks :many
--- Tasks that have ended, of which calls were settled after that: those that were
--- under way when it was killed, and those that were lost.
+-- Tasks that have ended, and whose calls were settled after that: those that
+-- were in progress when the task was killed, and those that were lost.
 SELECT DISTINCT t.org_id, t.id FROM model_calls c JOIN tasks t ON t.id = c.task_id
 WHERE c.turn IS NULL AND c.basis <> 'reserved' AND t.finished_at IS NOT NULL LIMIT @max_rows;
 
@@ -83,7 +83,8 @@ ON CONFLICT (org_id, scope, object_id, every) DO UPDATE SET limit_micros = exclu
 DELETE FROM budgets WHERE org_id = @org_id AND scope = @scope AND object_id = @object_id AND every = @every;
 
 -- name: ListBudgets :many
--- Those that were set, but the organisation's own, after a keyset position.
+-- The limits that were set, except for the organisation's own, after a keyset
+-- position.
 SELECT * FROM budgets WHERE org_id = @org_id AND scope <> 'organisation' AND (scope, object_id, every) > (@after_scope::text, @after_object::text, @after_every::text)
 ORDER BY scope, object_id, every LIMIT @max_rows;
 
@@ -94,7 +95,7 @@ SELECT * FROM budgets WHERE org_id = @org_id AND scope = @scope AND object_id = 
 SELECT * FROM budget_accounts WHERE org_id = @org_id AND scope = @scope AND object_id = @object_id AND period = @period;
 
 -- name: UsageReport :many
--- What calls cost in a time, by one of their sides.
+-- The cost of calls in a period, grouped by one dimension.
 SELECT (CASE @by::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
             WHEN 'day' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
             WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN c.task_id ELSE '' END)::text AS key,

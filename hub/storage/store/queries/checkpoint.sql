@@ -19,7 +19,7 @@ SELECT iteration, reason, created_at, expires_at FROM checkpoints
 WHERE org_id = @org_id AND task_id = @task_id AND (@before::int = 0 OR iteration < @before::int) ORDER BY iteration DESC LIMIT @max_rows;
 
 -- name: KeepCheckpoint :one
--- For longer than it would be kept, never for less.
+-- Extends the time for which it is kept; never shortens it.
 UPDATE checkpoints SET reason = @reason, expires_at = greatest(expires_at, now() + @keep_for::interval)
 WHERE org_id = @org_id AND task_id = @task_id AND iteration = @iteration
 RETURNING iteration, reason, created_at, expires_at;
@@ -30,7 +30,7 @@ SELECT @task_id::text, o.iteration, o.org_id, o.attempt, o.state FROM checkpoint
 WHERE o.org_id = @org_id AND o.task_id = @origin_id AND o.iteration = @iteration;
 
 -- name: ExpireCheckpoints :execrows
--- All that a task which goes on needs is its newest.
+-- Deletes all but the newest one, which is all that a resumed task needs.
 DELETE FROM checkpoints c
 WHERE c.expires_at < now()
   AND NOT (EXISTS (SELECT 1 FROM tasks t WHERE t.id = c.task_id AND t.finished_at IS NULL)

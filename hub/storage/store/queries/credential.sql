@@ -10,7 +10,7 @@ RETURNING *;
 SELECT * FROM credentials WHERE org_id = @org_id AND provider = @provider;
 
 -- name: LockCredential :one
--- For who renews the token of a login: one at a time, of all hubs.
+-- Locks the token of a login while it is renewed: one hub at a time.
 SELECT * FROM credentials WHERE org_id = @org_id AND provider = @provider FOR UPDATE;
 
 -- name: RenewCredential :one
@@ -19,7 +19,7 @@ UPDATE credentials SET sealed = @sealed, expires_at = @expires_at, refreshed_at 
 WHERE org_id = @org_id AND provider = @provider RETURNING *;
 
 -- name: EndLogin :one
--- The provider renews the token no more.
+-- The provider does not renew the token any more.
 UPDATE credentials SET sealed = @sealed, refused_at = coalesce(refused_at, clock_timestamp())
 WHERE org_id = @org_id AND provider = @provider RETURNING *;
 
@@ -30,8 +30,8 @@ FROM (SELECT unnest(@orgs::text[]) AS org_id, unnest(@providers::text[]) AS prov
 JOIN credentials c ON c.org_id = u.org_id AND c.provider = u.provider;
 
 -- name: ListCredentials :many
--- A page by name, after a keyset position, with the last call that each was used for;
--- the epoch for none.
+-- A page by name, after a keyset position, with the last call that each was
+-- used for; the epoch for none.
 SELECT sqlc.embed(c), coalesce((SELECT m.started_at FROM model_calls m WHERE m.org_id = c.org_id AND m.provider = c.provider
                                 ORDER BY m.started_at DESC LIMIT 1), 'epoch')::timestamptz AS last_used_at
 FROM credentials c WHERE c.org_id = @org_id AND c.provider COLLATE "C" > @after_name::text ORDER BY c.provider COLLATE "C" LIMIT @max_rows;
@@ -40,12 +40,13 @@ FROM credentials c WHERE c.org_id = @org_id AND c.provider COLLATE "C" > @after_
 DELETE FROM credentials WHERE org_id = @org_id AND provider = @provider RETURNING *;
 
 -- name: RefuseCredential :exec
--- The provider refuses the key that was connected, or the token that was renewed, then.
+-- The provider refuses the key that was connected, or the token that was
+-- renewed, at that time.
 UPDATE credentials SET refused_at = coalesce(refused_at, clock_timestamp())
 WHERE org_id = @org_id AND provider = @provider AND coalesce(refreshed_at, connected_at) = @connected_at::timestamptz;
 
 -- name: ProviderUsage :many
--- What models cost since a time, by model.
+-- The cost of models since a time, by model.
 SELECT provider, model, count(*)::bigint AS calls, sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
        sum(cache_read_tokens)::bigint AS cache_read_tokens, sum(cache_write_tokens)::bigint AS cache_write_tokens,
        sum(cost_micros)::bigint AS cost_micros, count(*) FILTER (WHERE basis IN ('bounded', 'lost'))::bigint AS estimated
@@ -60,14 +61,14 @@ ON CONFLICT (org_id, provider, model) DO UPDATE SET input = excluded.input, outp
     cache_read = excluded.cache_read, cache_write = excluded.cache_write, set_by = excluded.set_by, set_at = excluded.set_at;
 
 -- name: ListPrices :many
--- What the operator has set for some of a provider's models.
+-- The prices that the operator has set for some of a provider's models.
 SELECT * FROM prices WHERE org_id = @org_id AND provider = @provider AND model = ANY (@models::text[]);
 
 -- name: AllPrices :many
 SELECT * FROM prices WHERE org_id = @org_id ORDER BY provider, model;
 
 -- name: GetLeasedCall :one
--- GetLeasedTask, and all that a call of one provider takes besides: its
+-- As GetLeasedTask, with the data that a call of one provider needs: its
 -- credential, and the prices that the operator has set for its models, as
 -- {"model": [input, output, cache_read, cache_write]}.
 SELECT sqlc.embed(t), (c.provider IS NOT NULL)::bool AS connected, c.base_url, c.sealed, c.connected_at, c.expires_at,
@@ -78,8 +79,9 @@ FROM tasks t LEFT JOIN credentials c ON c.org_id = t.org_id AND c.provider = @pr
 WHERE t.id = @id AND t.attempt = @attempt AND t.lease_hash = @lease_hash AND t.lease_expires_at > clock_timestamp();
 
 -- name: SealedWithin :many
--- What was sealed within that time that must reach no sink, each with what
--- it is bound to: keys of providers, secrets of triggers and of destinations.
+-- Encrypted secrets of that time that must be redacted everywhere, each with
+-- the object that it is bound to: keys of providers, secrets of triggers and of
+-- destinations.
 SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
     SELECT CASE WHEN c.login THEN 'login' ELSE 'credential' END AS kind, c.org_id, c.provider AS id, c.base_url AS address, c.sealed,
            greatest(c.connected_at, c.refreshed_at) AS changed FROM credentials c

@@ -1,6 +1,6 @@
 -- name: AppendEvents :one
 -- Numbers and stores a task's next events in one round trip; the lock on the
--- head's row puts concurrent writers in order. Answers the last number.
+-- head's row orders concurrent writers. Returns the last number.
 WITH task AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE
 ), head AS (
@@ -20,9 +20,9 @@ WITH task AS (
 SELECT coalesce(max(seq), 0)::bigint FROM stored;
 
 -- name: AppendLeasedEvents :one
--- As AppendEvents, for whoever holds the lease, in a transaction of its own: no
--- row when the lease has ended. A numbered batch is stored once; a
--- repeat answers 0.
+-- As AppendEvents, for the holder of the lease, in its own transaction: no row
+-- if the lease has ended. A numbered batch is stored once; for a repeated one 0
+-- is returned.
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.worker_id FROM tasks t
     WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE AND t.attempt = @attempt AND t.lease_hash = @lease_hash
@@ -48,12 +48,12 @@ WITH held AS (
 SELECT coalesce((SELECT max(seq) FROM stored), 0)::bigint AS seq FROM held;
 
 -- name: EventHorizon :one
--- No transaction of this database that a statement begun after this one does
--- not see has a lower id.
+-- No transaction of this database that is invisible to a statement that begins
+-- after this one has a lower id.
 SELECT event_horizon()::text;
 
 -- name: EventsAfter :many
--- Commit order: only transactions that no running one can still precede.
+-- In commit order: only transactions that no running one can still precede.
 SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
 FROM events
 WHERE org_id = @org_id
@@ -84,14 +84,13 @@ WHERE task_id = @task_id AND (org_id = @org_id) IS TRUE AND seq > @after_seq
 ORDER BY seq LIMIT @max_rows;
 
 -- name: NewestEvent :one
--- The last event that is committed now; of those tasks, or of all when none is
--- named.
+-- The last committed event; of those tasks, or of all without tasks.
 SELECT id, CAST(xid AS text) AS xid FROM events
 WHERE org_id = @org_id AND (cardinality(@task_ids::text[]) = 0 OR task_id = ANY (@task_ids::text[]))
 ORDER BY events.xid DESC, id DESC LIMIT 1;
 
 -- name: WatchEnded :one
--- All watched tasks have ended and nothing of them comes after the cursor,
+-- All watched tasks have ended and none of their events comes after the cursor,
 -- visible yet or not.
 SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = ANY (@task_ids::text[]) AND (t.org_id = @org_id) IS TRUE AND t.finished_at IS NULL)
     AND NOT EXISTS (SELECT 1 FROM events e WHERE e.org_id = @org_id AND e.task_id = ANY (@task_ids::text[])
@@ -99,15 +98,15 @@ SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = ANY (@task_ids::text[]) A
 
 -- name: RebaseEvents :execrows
 -- After a restore into another server, transaction ids there may be lower than
--- those of the events, whose order is then that of their ids.
+-- those of the events, which are then ordered by their ids.
 UPDATE events SET xid = '3'
 WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_snapshot())
     <= (SELECT e.xid FROM events e WHERE e.org_id = o.id ORDER BY e.xid DESC LIMIT 1));
 
 -- name: PrunableTasks :many
--- Tasks that ended longer ago than their events are kept, of whatever
--- organisation. A task that was pruned has no event left. One of which a
--- destination is still to be told keeps them.
+-- Tasks that ended longer ago than their events are kept, in any organisation.
+-- A task that was pruned has no event left. The events of a task are kept while
+-- a destination has yet to get one.
 SELECT t.id, t.org_id FROM tasks t
 WHERE t.finished_at < clock_timestamp() - @older_than::interval
   AND EXISTS (SELECT 1 FROM event_heads h WHERE h.task_id = t.id) AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
@@ -116,7 +115,7 @@ WHERE t.finished_at < clock_timestamp() - @older_than::interval
 ORDER BY t.finished_at LIMIT @max_rows;
 
 -- name: PruneEvents :exec
--- Deletes a finished task's events and notes where the last one was.
+-- Deletes a finished task's events and records the position of the last one.
 WITH gone AS (
     DELETE FROM events e WHERE e.org_id = @org_id AND e.task_id = @task_id RETURNING e.xid, e.id
 )
@@ -125,7 +124,7 @@ SELECT @task_id, @org_id, g.xid, g.id, (SELECT count(*) FROM gone) FROM gone g O
 ON CONFLICT (task_id) DO NOTHING;
 
 -- name: RebaseEventHeads :execrows
--- As RebaseEvents, and before it: they look at the same events.
+-- As RebaseEvents, and called before it: both use the same events.
 UPDATE event_heads SET xid = '3'
 WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_snapshot())
     <= (SELECT e.xid FROM events e WHERE e.org_id = o.id ORDER BY e.xid DESC LIMIT 1));
@@ -135,8 +134,8 @@ WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_sn
 UPDATE pruned_events SET last_xid = '3' WHERE last_xid >= pg_snapshot_xmax(pg_current_snapshot());
 
 -- name: PrunedAfter :one
--- An event that was deleted and came after the cursor: of those tasks, or of all
--- when none is named.
+-- A deleted event that came after the cursor: of those tasks, or of all without
+-- tasks.
 SELECT task_id, pruned_at FROM pruned_events
 WHERE org_id = @org_id AND (cardinality(@task_ids::text[]) = 0 OR task_id = ANY (@task_ids::text[]))
   AND (last_xid, last_id) > (CAST(@after_xid::text AS xid8), @after_id::bigint)

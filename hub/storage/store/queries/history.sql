@@ -4,7 +4,8 @@ SELECT * FROM steps WHERE task_id = @task_id AND (org_id = @org_id) IS TRUE AND 
 ORDER BY number LIMIT @max_rows;
 
 -- name: RunsOfAgent :many
--- How the last runs of an agent went that ended by themselves. Chats are none.
+-- The results of an agent's last runs that were not ended from outside. Chats
+-- are not included.
 SELECT extract(epoch FROM t.finished_at - t.started_at)::double precision AS seconds, t.cost_micros, t.iteration
 FROM tasks t
 WHERE t.org_id = @org_id AND t.agent_id = @agent_id AND t.finished_at IS NOT NULL
@@ -12,7 +13,7 @@ WHERE t.org_id = @org_id AND t.agent_id = @agent_id AND t.finished_at IS NOT NUL
 ORDER BY t.finished_at DESC LIMIT @sample;
 
 -- name: TaskStatistics :many
--- Adds up the tasks that were made in a time; NULL filters match all.
+-- Aggregates the tasks that were created in a period; NULL filters match all.
 SELECT (CASE @by::text WHEN 'agent' THEN coalesce(a.name, '') WHEN 'outcome' THEN t.state
             WHEN 'day' THEN to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
             ELSE to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM') END)::text AS key,
@@ -32,8 +33,7 @@ GROUP BY 1
 ORDER BY CASE WHEN @by::text IN ('day', 'month') THEN 0 ELSE count(*) END DESC, 1 LIMIT @max_rows;
 
 -- name: ToolStatistics :many
--- Adds up the calls of tools that were made by such tasks as those of
--- TaskStatistics.
+-- Aggregates the calls of tools of the tasks that TaskStatistics selects.
 SELECT s.tool AS key, count(DISTINCT s.task_id) AS tasks, count(*) AS calls,
        count(*) FILTER (WHERE s.state IN ('failed', 'denied', 'unknown')) AS calls_failed,
        coalesce(percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY extract(epoch FROM s.finished_at - s.started_at)),

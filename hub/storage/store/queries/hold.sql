@@ -1,5 +1,5 @@
 -- name: CreateHold :one
--- Answers no row when one stands already.
+-- Returns no row if one is active already.
 INSERT INTO holds (id, org_id, scope, object_id, held_by, reason)
 VALUES (@id, @org_id, @scope, @object_id, @held_by, @reason)
 ON CONFLICT (org_id, scope, object_id) WHERE released_at IS NULL DO NOTHING
@@ -12,7 +12,7 @@ SELECT * FROM holds WHERE org_id = @org_id AND scope = @scope AND object_id = @o
 SELECT * FROM holds WHERE org_id = @org_id AND released_at IS NULL ORDER BY created_at, id;
 
 -- name: ListHolds :many
--- Those that stand first, then newest first, after a keyset position.
+-- Active ones first, then newest first, after a keyset position.
 SELECT * FROM holds WHERE org_id = @org_id AND (@released::boolean OR released_at IS NULL)
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (released_at IS NULL, created_at, id) < (@before_standing::boolean, sqlc.narg(before_time)::timestamptz, @before_id::text))

@@ -4,7 +4,7 @@ ON CONFLICT (name) DO UPDATE SET name = excluded.name
 RETURNING *;
 
 -- name: CreateUser :one
--- Somebody who is there already stays as they are.
+-- An existing user is not changed.
 INSERT INTO users (id, org_id, name, role) VALUES (@id, @org_id, @name, @role)
 ON CONFLICT (org_id, name) DO UPDATE SET name = excluded.name
 RETURNING *;
@@ -19,7 +19,7 @@ UPDATE api_tokens SET revoked_at = now()
 WHERE org_id = @org_id AND kind = @kind AND name = @name AND revoked_at IS NULL;
 
 -- name: TokenByHash :one
--- Answers a token that may be used now, with its user's role.
+-- Returns a token that may be used now, with its user's role.
 SELECT t.id, t.org_id, t.kind, t.name, t.scope, t.expires_at, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
        coalesce(effective_role(u.id), '')::text AS role, (t.used_at IS NULL OR t.used_at < now() - @touch_after::interval)::boolean AS stale,
        t.local
@@ -34,15 +34,14 @@ SELECT sealed FROM cluster_secrets WHERE name = @name;
 INSERT INTO cluster_secrets (name, sealed) VALUES (@name, @sealed) ON CONFLICT (name) DO NOTHING;
 
 -- name: InsertOrganisation :one
--- No row where there is one of that name.
+-- Returns no row if the name is taken.
 INSERT INTO organisations (id, name) VALUES (@id, @name) ON CONFLICT (name) DO NOTHING RETURNING *;
 
 -- name: OrganisationByID :one
 SELECT * FROM organisations WHERE id = @id;
 
 -- name: SetOrganisationLimits :one
--- What is NULL stays; of the undo window, which may be the hub's own, a negative
--- number says that it is that.
+-- NULL fields are not changed; a negative undo window means the hub's own.
 UPDATE organisations SET
     jail_cpu_millis = coalesce(sqlc.narg(jail_cpu_millis), jail_cpu_millis),
     jail_memory_bytes = coalesce(sqlc.narg(jail_memory_bytes), jail_memory_bytes),

@@ -60,7 +60,7 @@ ORDER BY expires_at LIMIT @max_rows;
 SELECT * FROM inbox_items WHERE org_id = @org_id AND step_id = @step_id::text AND state = 'open';
 
 -- name: NewestInboxItem :one
--- The newest item of a step, whatever became of it.
+-- The newest item of a step, in any state.
 SELECT * FROM inbox_items WHERE org_id = @org_id AND step_id = @step_id::text ORDER BY asked_at DESC, id DESC LIMIT 1;
 
 -- name: SetParkedReason :exec
@@ -72,7 +72,7 @@ SELECT * FROM tasks
 WHERE org_id = @org_id AND node_id = @node_id::text AND started_at IS NOT NULL AND state IN ('awaiting_approval', 'needs_input', 'paused');
 
 -- name: CountApprovals :one
--- How calls of a shape were answered lately.
+-- The recent decisions on calls of a shape.
 SELECT count(*) FILTER (WHERE answer = 'approve')::int AS approved, count(*) FILTER (WHERE answer = 'reject')::int AS rejected
 FROM inbox_items
 WHERE org_id = @org_id AND agent_id = @agent_id AND tool = @tool AND shape = @shape AND shape <> ''

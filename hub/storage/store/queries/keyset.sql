@@ -5,7 +5,8 @@ INSERT INTO keysets (version, keys) VALUES (1, @keys) ON CONFLICT (single) DO NO
 SELECT * FROM keysets;
 
 -- name: KeysetVersion :one
--- The digest tells a keyset that was encrypted with another root key, which keeps its version.
+-- The digest distinguishes a keyset that was encrypted with another root key,
+-- which keeps its version.
 SELECT version, sha256(keys)::bytea AS digest FROM keysets;
 
 -- name: LockKeyset :one
@@ -20,7 +21,8 @@ RETURNING *;
 UPDATE keysets SET version = version + 1, keys = @keys, changed_at = clock_timestamp(), rotating_since = NULL;
 
 -- name: RewrapKeyset :exec
--- The same keys, encrypted with another: to hubs they are as old as before.
+-- The same keys, encrypted with another root key: for hubs their age is
+-- unchanged.
 UPDATE keysets SET keys = @keys;
 
 -- name: BlocksOf :one

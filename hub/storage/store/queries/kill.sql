@@ -10,7 +10,7 @@ WHERE org_id = @org_id AND (@node_id::text = '' OR node_id = @node_id) AND confi
 ORDER BY ordered_at, id LIMIT @max_rows;
 
 -- name: OpenKillOrdersOf :many
--- Those of tasks, and of a scope's tasks that have ended; '' is no scope.
+-- Those of tasks, and of a scope's tasks that have ended; '' for no scope.
 SELECT k.* FROM kill_orders k JOIN tasks t ON t.id = k.task_id
 WHERE k.org_id = @org_id AND k.confirmed_at IS NULL
   AND (k.task_id = ANY (@task_ids::text[]) OR t.agent_id = @agent_id::text OR t.trigger_id = @trigger_id::text
@@ -27,7 +27,7 @@ UPDATE kill_orders SET confirmed_at = now(), problem = '' WHERE org_id = @org_id
 UPDATE kill_orders SET problem = @problem WHERE org_id = @org_id AND id = @id AND confirmed_at IS NULL;
 
 -- name: JailUser :one
--- A task other than that one which may have something running in the jail.
+-- Another task that may have something running in the jail.
 SELECT id FROM tasks
 WHERE org_id = @org_id AND jail_id = @jail_id AND id <> @task_id
   AND (lease_hash IS NOT NULL OR started_at IS NOT NULL AND finished_at IS NULL AND state NOT IN ('escalated', 'review_needed'))

@@ -8,7 +8,7 @@ SELECT * FROM mcp_tools WHERE org_id = @org_id AND agent_id = @agent_id AND name
 SELECT * FROM mcp_tools WHERE org_id = @org_id AND agent_id = @agent_id AND server = @server ORDER BY name FOR UPDATE;
 
 -- name: AddMCPTool :execrows
--- One that is agreed to at once, as those are that a server offers first.
+-- One that is accepted at once, as the tools that a server offers first are.
 INSERT INTO mcp_tools (org_id, agent_id, name, server, tool, agreed, agreed_digest, agreed_at)
 VALUES (@org_id, @agent_id, @name, @server, @tool, @definition, @digest, now())
 ON CONFLICT DO NOTHING;
@@ -19,14 +19,14 @@ VALUES (@org_id, @agent_id, @name, @server, @tool, @definition, @digest, now())
 ON CONFLICT DO NOTHING;
 
 -- name: OfferMCPTool :execrows
--- What a server offers now; null for what was agreed on.
+-- What a server offers now; null for the accepted definition.
 UPDATE mcp_tools SET offered = sqlc.narg(definition), offered_digest = sqlc.narg(digest), gone = @gone,
     offered_at = CASE WHEN CAST(sqlc.narg(digest) AS text) IS NULL THEN NULL ELSE now() END
 WHERE org_id = @org_id AND agent_id = @agent_id AND name = @name
     AND (offered_digest IS DISTINCT FROM sqlc.narg(digest) OR gone <> @gone);
 
 -- name: AgreeMCPTool :execrows
--- To the definition that was shown, if the server still offers that one.
+-- Accepts the definition that was shown, if the server still offers it.
 UPDATE mcp_tools SET agreed = offered, agreed_digest = offered_digest, agreed_by = @agreed_by, agreed_at = now(),
     offered = NULL, offered_digest = NULL, offered_at = NULL
 WHERE org_id = @org_id AND agent_id = @agent_id AND name = @name AND offered_digest = @digest;

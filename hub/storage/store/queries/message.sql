@@ -1,5 +1,5 @@
 -- name: CreateMessage :one
--- Answers no row when the idempotency key is taken.
+-- Returns no row if the idempotency key is taken.
 INSERT INTO task_messages (id, org_id, task_id, content, said_by, idempotency_key)
 VALUES (@id, @org_id, @task_id, @content, @said_by, sqlc.narg(idempotency_key))
 ON CONFLICT (task_id, idempotency_key) DO NOTHING
@@ -12,7 +12,7 @@ SELECT * FROM task_messages WHERE org_id = @org_id AND task_id = @task_id AND id
 UPDATE tasks SET messages_waiting = messages_waiting + 1 WHERE org_id = @org_id AND id = @id;
 
 -- name: BindMessages :exec
--- Gives a task's waiting messages to the model after that turn.
+-- Binds a task's waiting messages to that turn.
 WITH told AS (
     UPDATE tasks SET messages_waiting = 0 WHERE tasks.org_id = @org_id AND tasks.id = @task_id
 )
@@ -23,5 +23,5 @@ WHERE task_messages.org_id = @org_id AND task_messages.task_id = @task_id AND af
 SELECT * FROM task_messages WHERE org_id = @org_id AND task_id = @task_id AND after_turn = @after_turn::int ORDER BY number;
 
 -- name: BoundMessages :many
--- What the model was given before or with its turn up_to.
+-- The messages that the model got before or with its turn up_to.
 SELECT * FROM task_messages WHERE org_id = @org_id AND task_id = @task_id AND after_turn < @up_to::int ORDER BY after_turn, number;

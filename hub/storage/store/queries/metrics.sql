@@ -1,6 +1,6 @@
 -- name: OpenTasks :many
--- How many tasks have not ended, by state, and how long the one has been in the
--- queue that has been there longest. Read at each scrape.
+-- How many tasks have not ended, by state, and how long the oldest queued one
+-- has been in the queue. Read at each scrape.
 SELECT state, count(*) AS tasks,
        COALESCE(max(EXTRACT(EPOCH FROM clock_timestamp() - queued_at)) FILTER (WHERE state = 'queued'), 0)::float8 AS oldest_s
 FROM tasks WHERE finished_at IS NULL

@@ -17,7 +17,8 @@ RETURNING *;
 SELECT * FROM nodes WHERE key_fingerprint = @key_fingerprint;
 
 -- name: NodeByID :one
--- For the edge, which knows a node by its certificate before any organisation.
+-- For the edge, which identifies a node by its certificate before its
+-- organisation is known.
 SELECT * FROM nodes WHERE id = @id;
 
 -- name: FindNodes :many
@@ -47,7 +48,7 @@ ORDER BY n.name, n.id LIMIT @max_rows;
 UPDATE nodes SET revoked_at = now() WHERE org_id = @org_id AND id = @id AND revoked_at IS NULL;
 
 -- name: OpenNodeSession :one
--- Answers no row for a node that is not known by that key, or was revoked.
+-- Returns no row for a node that is not known by that key, or was revoked.
 INSERT INTO node_sessions (node_id, org_id, epoch, replica, connected)
 SELECT n.id, n.org_id, 1, @replica, true FROM nodes n
 WHERE n.id = @node_id AND n.org_id = @org_id AND n.key_fingerprint = @key_fingerprint AND n.revoked_at IS NULL
@@ -59,7 +60,7 @@ RETURNING epoch;
 UPDATE node_sessions SET connected = false WHERE node_id = @node_id AND epoch = @epoch;
 
 -- name: TouchNodeSessions :many
--- Records that the nodes of these sessions were heard, and answers those whose
+-- Records a heartbeat of the nodes of these sessions, and returns those whose
 -- session is over, and what is known of the node.
 WITH heard AS (
     SELECT (@node_ids::text[])[i] AS node_id, (@epochs::bigint[])[i] AS epoch
@@ -80,8 +81,8 @@ FROM heard h LEFT JOIN nodes n ON n.id = h.node_id
 WHERE h.node_id NOT IN (SELECT node_id FROM standing);
 
 -- name: NodeStanding :one
--- What a node is to be told, and whether anything on it must follow what was
--- decided while it was away.
+-- What to send to a node when it connects, and whether anything on it must be
+-- updated to decisions that were made while it was offline.
 SELECT n.drained_at, n.drain_reason,
        EXISTS (SELECT 1 FROM kill_orders k WHERE k.org_id = n.org_id AND k.node_id = n.id AND k.confirmed_at IS NULL)::boolean AS kills,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = n.org_id AND t.node_id = n.id AND t.finished_at IS NULL)::boolean AS tasks
@@ -96,8 +97,8 @@ WHERE id = @id;
 SELECT skills FROM nodes WHERE org_id = @org_id AND id = @id;
 
 -- name: SetNodePressure :one
--- Of the session that holds the node; answers the organisation, and nothing when
--- another session does or nothing changes.
+-- For the session that has the node; returns the organisation, and no row if
+-- another session has it or nothing changes.
 UPDATE nodes n SET pressure = @pressure FROM node_sessions s
 WHERE n.id = @id AND s.node_id = n.id AND s.epoch = @epoch AND n.pressure <> @pressure
 RETURNING n.org_id;

@@ -30,9 +30,9 @@ WHERE e.org_id = @org_id AND (@node_id::text = '' OR e.node_id = @node_id) AND (
 ORDER BY e.created_at DESC, e.id DESC LIMIT @max_rows;
 
 -- name: LiveNodeExecs :many
--- For the replica that holds the nodes' links, of whatever organisation.
+-- For the replica that has the nodes' links, in any organisation.
 SELECT * FROM node_execs WHERE node_id = ANY (@node_ids::text[]) AND state <> 'ended';
 
 -- name: OldLiveNodeExecs :many
--- Those that a hub may have left behind, of whatever organisation.
+-- Those that a dead hub may have left, in any organisation.
 SELECT * FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - @older_than::interval;

@@ -1,5 +1,5 @@
 -- name: TakeNodeLock :one
--- Answers no row when the lock is held.
+-- Returns no row if the lock is held.
 INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, exec_id)
 VALUES (@id, @org_id, @node_id, @user_id, @user_name, @reason, sqlc.narg(exec_id))
 ON CONFLICT (node_id) WHERE released_at IS NULL DO NOTHING
@@ -16,12 +16,12 @@ UPDATE node_locks SET released_at = now(), released_by = @released_by
 WHERE org_id = @org_id AND id = @id AND released_at IS NULL;
 
 -- name: ReleaseExecLock :execrows
--- Gives back what a command took for itself.
+-- Releases the lock that a command took for itself.
 UPDATE node_locks SET released_at = now(), released_by = @released_by
 WHERE org_id = @org_id AND exec_id = @exec_id::text AND released_at IS NULL;
 
 -- name: ListNodeLocks :many
--- Those that are held first, then newest first, after a keyset position.
+-- Held ones first, then newest first, after a keyset position.
 SELECT sqlc.embed(l), n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
 WHERE l.org_id = @org_id AND (@node_id::text = '' OR l.node_id = @node_id) AND (@released::boolean OR l.released_at IS NULL)
   AND (sqlc.narg(before_time)::timestamptz IS NULL

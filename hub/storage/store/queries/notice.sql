@@ -1,5 +1,5 @@
 -- name: CreateDestination :one
--- Begins with what happens from now on. Answers no row when the name is taken.
+-- Begins with events from now on. Returns no row if the name is taken.
 INSERT INTO destinations (id, org_id, name, kind, spec, state, reason, sealed, hint, after_xid, after_id, created_by)
 SELECT @id, @org_id, @name, @kind, @spec, @state, @reason, @sealed, @hint, CAST(event_horizon() AS xid8),
        coalesce((SELECT max(e.id) FROM events e), 0), @created_by
@@ -22,20 +22,20 @@ WHERE org_id = @org_id AND deleted_at IS NULL AND (id = @ref OR name = @ref OR i
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: ListDestinations :many
--- A page by name, after a keyset position. Without what they have not sent yet; see
--- CountNotices.
+-- A page by name, after a keyset position. Without the number of unsent
+-- notifications; see CountNotices.
 SELECT * FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL AND name > @after_name::text ORDER BY name LIMIT @max_rows;
 
 -- name: CountDestinations :one
 SELECT count(*)::bigint FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL;
 
 -- name: CountNotices :many
--- What is pending, and what is dead, of each destination.
+-- The numbers of pending and dead notifications of each destination.
 SELECT destination_id, count(*) FILTER (WHERE state = 'pending')::bigint AS pending, count(*) FILTER (WHERE state = 'dead')::bigint AS dead
 FROM notices WHERE org_id = @org_id AND state <> 'delivered' GROUP BY destination_id;
 
 -- name: EnableDestination :exec
--- From now on: what happened meanwhile is not told.
+-- From now on: events since it was disabled are not sent.
 UPDATE destinations SET state = 'enabled', reason = '', state_at = clock_timestamp(), updated_at = clock_timestamp(),
        after_xid = CAST(event_horizon() AS xid8), after_id = coalesce((SELECT max(e.id) FROM events e), 0)
 WHERE destinations.id = @id AND (destinations.org_id = @org_id) IS TRUE AND deleted_at IS NULL;
@@ -49,12 +49,12 @@ UPDATE destinations SET deleted_at = clock_timestamp(), sealed = NULL, state = '
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL;
 
 -- name: EndNotices :exec
--- What a destination that is deleted will never get.
+-- The notifications that a deleted destination will never get.
 UPDATE notices SET state = 'dead', error = @error, handled_at = clock_timestamp()
 WHERE destination_id = @destination_id AND (org_id = @org_id) IS TRUE AND state = 'pending';
 
 -- name: EnabledDestinations :many
--- Of whatever organisation.
+-- In any organisation.
 SELECT * FROM destinations WHERE state = 'enabled' AND deleted_at IS NULL ORDER BY id;
 
 -- name: DestinationsOf :many
@@ -62,7 +62,7 @@ SELECT * FROM destinations WHERE state = 'enabled' AND deleted_at IS NULL ORDER 
 SELECT * FROM destinations WHERE org_id = @org_id AND state = 'enabled' AND deleted_at IS NULL ORDER BY id;
 
 -- name: EventsToTell :many
--- The next events in commit order (see EventsAfter), with what is told of those
+-- The next events in commit order (see EventsAfter), with the payloads of those
 -- of the wanted types.
 SELECT e.id, CAST(e.xid AS text) AS xid, e.task_id, e.seq, e.type, e.time, e.actor_kind, e.actor_id, e.attempt, e.correlation_id, e.payload,
        e.wanted, coalesce(t.agent_id, '')::text AS agent_id, coalesce(a.name, '')::text AS agent_name, coalesce(t.title, '')::text AS title,
@@ -78,12 +78,12 @@ LEFT JOIN agents a ON a.id = t.agent_id
 ORDER BY e.xid, e.id;
 
 -- name: MoveDestination :execrows
--- Answers 0 when another hub did, or the destination was disabled meanwhile.
+-- Returns 0 if another hub moved it, or the destination has been disabled.
 UPDATE destinations SET after_xid = CAST(@after_xid::text AS xid8), after_id = @after_id::bigint
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND after_xid = CAST(@from_xid::text AS xid8) AND after_id = @from_id::bigint AND state = 'enabled';
 
 -- name: OweNotices :exec
--- Those that are owed already stay as they are.
+-- Notifications that are stored already are not changed.
 INSERT INTO notices (id, org_id, destination_id, happening, type, task_id, body, expires_at)
 SELECT u.id, @org_id::text, u.destination_id, u.happening, u.type, u.task_id, u.body::jsonb, clock_timestamp() + @keep::interval
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@destinations::text[]) AS destination_id, unnest(@happenings::text[]) AS happening,
@@ -91,13 +91,13 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@destinations::text[]) AS destin
 ON CONFLICT (destination_id, happening) DO NOTHING;
 
 -- name: OweTest :exec
--- A notice that its maker sends itself, once.
+-- A notification that the caller sends itself, once.
 INSERT INTO notices (id, org_id, destination_id, happening, type, body, attempts, next_at, expires_at)
 VALUES (@id, @org_id, @destination_id, @id, @type, @body, 1, clock_timestamp() + @lease::interval, clock_timestamp());
 
 -- name: ClaimNotices :many
--- Takes what is due, a few of each destination, for as long as lease says. Those
--- whose sender died come again.
+-- Claims due notifications, a few of each destination, for the time of a lease.
+-- Those whose sender died are claimed again.
 WITH due AS (
     SELECT n.id FROM destinations d CROSS JOIN LATERAL (
         SELECT x.id FROM notices x WHERE x.destination_id = d.id AND x.state = 'pending' AND x.next_at <= clock_timestamp()
@@ -110,14 +110,15 @@ FROM due WHERE n.id = due.id
 RETURNING n.id, n.org_id, n.destination_id, n.type, n.task_id, n.body, n.attempts, n.expires_at, clock_timestamp()::timestamptz AS now;
 
 -- name: SettleNotice :execrows
--- Stores how a try went. Only whoever sent last does so.
+-- Stores the result of an attempt. Only the hub that sent last does so.
 UPDATE notices SET state = @state, error = @error, tries = tries || @try::jsonb,
        handled_at = CASE WHEN @state::text <> 'pending' THEN clock_timestamp() END,
        next_at = clock_timestamp() + @wait::interval
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'pending' AND attempts = @attempts;
 
 -- name: ExpireNotices :execrows
--- What nobody sends, since its destination is disabled, and whose time is over.
+-- Notifications that are not sent because their destination is disabled, and
+-- whose time is over.
 UPDATE notices SET state = 'dead', error = CASE WHEN error = '' THEN @error::text ELSE error END, handled_at = clock_timestamp()
 WHERE id IN (SELECT n.id FROM destinations d JOIN notices n ON n.destination_id = d.id
              WHERE d.state = 'disabled' AND n.state = 'pending' AND n.expires_at < clock_timestamp() LIMIT @max_rows);
@@ -142,7 +143,7 @@ WHERE n.org_id = @org_id
 ORDER BY n.created_at DESC, n.id DESC LIMIT @max_rows;
 
 -- name: RedriveNotices :execrows
--- Dead ones are sent again, as they are: that one, or all of a destination.
+-- Dead ones are sent again, unchanged: that one, or all of a destination.
 UPDATE notices SET state = 'pending', handled_at = NULL, next_at = clock_timestamp(), expires_at = clock_timestamp() + @keep::interval
 WHERE (notices.org_id = @org_id) IS TRUE AND notices.state = 'dead'
   AND (notices.id = @id::text OR @id::text = '' AND notices.destination_id = @destination_id::text)
@@ -153,5 +154,5 @@ DELETE FROM notices WHERE id IN (
     SELECT n.id FROM notices n WHERE n.state <> 'pending' AND n.handled_at < clock_timestamp() - @keep::interval ORDER BY n.handled_at LIMIT @max_rows);
 
 -- name: RebaseDestinations :execrows
--- As RebaseEvents. What is looked at again is not sent again.
+-- As RebaseEvents. Events that are read again are not sent again.
 UPDATE destinations SET after_xid = '3', after_id = greatest(after_id - @again::bigint, 0) WHERE after_xid > pg_snapshot_xmax(pg_current_snapshot());

@@ -1,5 +1,5 @@
 -- name: InsertUser :one
--- Answers no row when the name is taken.
+-- Returns no row if the name is taken.
 INSERT INTO users (id, org_id, name, role) VALUES (@id, @org_id, @name, @role) ON CONFLICT (org_id, name) DO NOTHING RETURNING *;
 
 -- name: GetUser :one
@@ -22,14 +22,14 @@ UPDATE users SET role = @role, disabled_at = CASE WHEN @disabled::boolean THEN c
 WHERE org_id = @org_id AND id = @id RETURNING *;
 
 -- name: LockPeople :exec
--- Has one change of an organisation's people wait for another.
+-- Makes changes of an organisation's people wait for each other.
 SELECT id FROM organisations WHERE id = @org_id FOR NO KEY UPDATE;
 
 -- name: CountAdmins :one
 SELECT count(*) FROM users WHERE org_id = @org_id AND disabled_at IS NULL AND effective_role(id) = 'admin';
 
 -- name: CreateTeam :one
--- Answers no row when the name is taken.
+-- Returns no row if the name is taken.
 INSERT INTO teams (id, org_id, name, role) VALUES (@id, @org_id, @name, @role) ON CONFLICT (org_id, name) DO NOTHING RETURNING *;
 
 -- name: ListTeams :many
@@ -59,7 +59,7 @@ INSERT INTO team_members (org_id, team_id, user_id) VALUES (@org_id, @team_id, @
 DELETE FROM team_members WHERE org_id = @org_id AND team_id = @team_id AND user_id = @user_id;
 
 -- name: ListTokens :many
--- Newest first, after a keyset position; '' for everybody's, or for every token.
+-- Newest first, after a keyset position; '' for all users, or for every token.
 SELECT t.id, t.kind, t.name, t.scope, t.created_at, t.created_by, t.expires_at, t.used_at, coalesce(u.name, '') AS user_name
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
 WHERE t.org_id = @org_id AND t.revoked_at IS NULL AND (@user_id::text = '' OR t.user_id = @user_id)
@@ -69,7 +69,7 @@ WHERE t.org_id = @org_id AND t.revoked_at IS NULL AND (@user_id::text = '' OR t.
 ORDER BY t.created_at DESC, t.id DESC LIMIT @max_rows;
 
 -- name: FindTokens :many
--- '' for everybody's.
+-- '' for all users.
 SELECT id, (id = @ref)::boolean AS exact FROM api_tokens
 WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix) AND revoked_at IS NULL AND (@user_id::text = '' OR user_id = @user_id)
 ORDER BY exact DESC, id LIMIT 2;
@@ -84,12 +84,12 @@ UPDATE api_tokens SET used_at = now() WHERE id = @id;
 SELECT * FROM users WHERE org_id = @org_id AND oidc_issuer = @oidc_issuer AND oidc_subject = @oidc_subject AND oidc_subject <> '';
 
 -- name: InsertOIDCUser :one
--- Answers no row when the name is taken.
+-- Returns no row if the name is taken.
 INSERT INTO users (id, org_id, name, role, oidc_issuer, oidc_subject, vouched_at) VALUES (@id, @org_id, @name, @role, @oidc_issuer, @oidc_subject, now())
 ON CONFLICT (org_id, name) DO NOTHING RETURNING *;
 
 -- name: VouchForUser :exec
--- Their identity provider says that they are still there.
+-- Their identity provider reports that they still exist.
 UPDATE users SET vouched_at = now() WHERE org_id = @org_id AND id = @id AND oidc_subject <> '';
 
 -- name: RevokeTokensOfUser :execrows
@@ -102,5 +102,5 @@ SELECT max_token_ttl, login_within FROM organisations WHERE id = @org_id;
 UPDATE organisations SET max_token_ttl = sqlc.narg(max_token_ttl), login_within = sqlc.narg(login_within) WHERE id = @org_id;
 
 -- name: RoleOfUser :one
--- Empty for somebody who is disabled.
+-- Empty for a disabled user.
 SELECT (CASE WHEN disabled_at IS NULL THEN effective_role(id) ELSE '' END)::text AS role FROM users WHERE org_id = @org_id AND name = @name;

@@ -1,5 +1,5 @@
 -- name: GetPlan :one
--- What an organisation may have. name is empty where nobody has set a plan.
+-- The quotas of an organisation. name is empty if no plan was set.
 SELECT coalesce(p.name, '')::text AS name, p.runs, coalesce(p.set_by, '')::text AS set_by, p.set_at,
        coalesce((SELECT array_agg(m.pattern ORDER BY m.pattern) FROM allowed_models m WHERE m.org_id = @org_id), '{}')::text[] AS models,
        coalesce((SELECT jsonb_object_agg(r.provider, r.calls_per_minute) FROM call_rates r WHERE r.org_id = @org_id), '{}')::jsonb AS call_rates
@@ -10,7 +10,7 @@ INSERT INTO plans (org_id, name, runs, set_by) VALUES (@org_id, @name, sqlc.narg
 ON CONFLICT (org_id) DO UPDATE SET name = excluded.name, runs = excluded.runs, set_by = excluded.set_by, set_at = excluded.set_at;
 
 -- name: PlanPeriods :many
--- Of the months, those in which anything ran.
+-- Of the months, those in which a run began.
 SELECT period, runs, carried FROM plan_periods WHERE org_id = @org_id AND period = ANY (@periods::text[]);
 
 -- name: CountRuns :exec
@@ -33,9 +33,9 @@ ON CONFLICT (org_id, provider) DO UPDATE SET calls_per_minute = excluded.calls_p
 DELETE FROM call_rates WHERE org_id = @org_id AND provider = @provider;
 
 -- name: TakeTurn :one
--- Takes the next call's turn and answers how long it is until then; no row where
--- there is no limit. Nobody takes a turn that is further off than most. Calls may
--- come together as far as a tenth of a minute's.
+-- Takes the next call's turn and returns how long it is until then; no row if
+-- there is no limit. A turn that is further away than most is not taken. Calls
+-- may come in bursts of up to a tenth of a minute's.
 WITH rate AS (
     SELECT r.next_at, make_interval(secs => 60.0 / r.calls_per_minute) AS gap, make_interval(secs => 6) AS ahead,
            clock_timestamp() AS at

@@ -8,7 +8,7 @@ SELECT * FROM policies WHERE org_id = @org_id AND agent_id = @agent_id AND (@ver
 ORDER BY version DESC LIMIT 1;
 
 -- name: CreatePolicy :one
--- Answers no row when somebody else stored this version first.
+-- Returns no row if another call stored this version first.
 INSERT INTO policies (org_id, agent_id, version, yaml, created_by) VALUES (@org_id, @agent_id, @version, @yaml, @created_by)
 ON CONFLICT DO NOTHING RETURNING *;
 
@@ -39,14 +39,14 @@ SELECT id, (id = @ref)::boolean AS exact FROM allow_rules WHERE org_id = @org_id
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: RevokeShape :many
--- Takes back what was allowed of a shape of calls of an agent's.
+-- Revokes the rule that allows a shape of calls of an agent.
 UPDATE allow_rules SET revoked_by = @revoked_by, revoked_at = clock_timestamp()
 WHERE org_id = @org_id AND agent_id IN (@agent_id, '') AND tool = @tool AND scope = 'shape' AND shape = @shape AND revoked_at IS NULL
 RETURNING *;
 
 -- name: StepsToReplay :many
--- The newest steps of an organisation, or of one of its agents, with what their
--- calls were decided by. They are among those of the tasks that came last.
+-- The newest steps of an organisation, or of one of its agents, with the data
+-- that their decisions were based on. They are among those of the newest tasks.
 SELECT sqlc.embed(s), t.agent_id, a.name AS agent_name, coalesce(n.labels, '{}')::jsonb AS node_labels
 FROM (SELECT tasks.id, tasks.agent_id FROM tasks
       WHERE tasks.org_id = @org_id AND tasks.attempt > 0 AND (@agent_id::text = '' OR tasks.agent_id = @agent_id::text)
@@ -55,12 +55,13 @@ JOIN steps s ON s.task_id = t.id AND s.org_id = @org_id JOIN agents a ON a.id = 
 ORDER BY s.proposed_at DESC LIMIT @max_rows;
 
 -- name: LockLimits :exec
--- Held to the end of the transaction: one call at a time is counted in an
+-- Locks until the end of the transaction: one call at a time is counted in an
 -- organisation.
 SELECT pg_advisory_xact_lock(hashtextextended('limits:' || @org_id::text, 0));
 
 -- name: CountLimitedCalls :one
--- Calls of a tool, or of tools of a category, that were not denied, since a while.
+-- Calls of a tool, or of tools of a category, that were not denied, in a
+-- period.
 SELECT count(*) FROM limited_calls l JOIN steps s ON s.id = l.step_id
 WHERE l.org_id = @org_id AND l.proposed_at > clock_timestamp() - @per::interval AND s.state <> 'denied'
   AND (@tool::text = '' OR l.tool = @tool::text) AND (@category::text = '' OR l.category = @category::text);
@@ -72,7 +73,7 @@ INSERT INTO limited_calls (org_id, tool, category, step_id) VALUES (@org_id, @to
 DELETE FROM limited_calls WHERE proposed_at < clock_timestamp() - @keep::interval;
 
 -- name: WritingSteps :many
--- The calls of a task that may write files, from the oldest, between two numbers;
+-- The calls of a task that may write files, oldest first, between two numbers;
 -- before is 0 for no end. A call that was denied has written nothing.
 SELECT id, number, tool, state, arguments_sealed, changed_sealed FROM steps
 WHERE org_id = @org_id AND task_id = @task_id AND number > @after AND (@before::int = 0 OR number < @before::int)
@@ -83,14 +84,14 @@ ORDER BY number LIMIT @max_rows;
 SELECT labels FROM nodes WHERE org_id = @org_id AND id = @id;
 
 -- name: ChangedFiles :many
--- What the calls of a task changed in its workspace and nobody has taken back, the
--- newest first; before is a call's number, or 0 for all.
+-- What the calls of a task changed in its workspace and was not undone, newest
+-- first; before is a call's number, or 0 for all.
 SELECT c.files, c.changes FROM step_changes c JOIN steps s ON s.id = c.step_id
 WHERE c.org_id = @org_id AND c.task_id = @task_id AND c.undone_at IS NULL AND (@before::int = 0 OR s.number < @before::int)
 ORDER BY s.number DESC LIMIT @max_rows;
 
 -- name: ChangedFilesVersion :one
--- Tells one answer of ChangedFiles from another: steps are added, and what they
--- changed is taken back, never changed otherwise.
+-- Identifies a result of ChangedFiles: steps are added, and their changes are
+-- undone, but never changed otherwise.
 SELECT count(*) AS steps, count(c.undone_at) AS undone, coalesce(max(s.number), 0)::int AS last FROM step_changes c JOIN steps s ON s.id = c.step_id
 WHERE c.org_id = @org_id AND c.task_id = @task_id AND (@before::int = 0 OR s.number < @before::int);

@@ -1,11 +1,11 @@
 -- name: ActiveTasks :many
--- Tasks that hold or are about to hold a slot.
+-- Tasks that have a slot or will have one soon.
 SELECT id, jail_id, created_by, pool, coalesce(worker_id, '')::text AS worker_id, (state = 'queued')::boolean AS unclaimed FROM tasks
 WHERE org_id = @org_id AND admitted_at IS NOT NULL;
 
 -- name: QueuedTasks :many
 -- The first of each share's tasks, found share by share in the index, so that
--- it costs the same however long the queue is.
+-- the cost does not depend on the length of the queue.
 WITH RECURSIVE shares AS (
     (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.in_queue
      ORDER BY f.share LIMIT 1)
@@ -29,8 +29,8 @@ LEFT JOIN queue_turns t ON t.org_id = @org_id AND t.share = h.share
 ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id;
 
 -- name: QueuedTasksBeyond :many
--- As QueuedTasks, without what is known not to start now: the first of each
--- share's tasks that may, of so many that are looked at.
+-- As QueuedTasks, without tasks that are known not to start now: of the tasks
+-- that are considered, the first of each share's that may start.
 WITH RECURSIVE shares AS (
     (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.in_queue
      ORDER BY f.share LIMIT 1)
@@ -67,7 +67,7 @@ WHERE s.share <> ALL (@shares::text[])
 ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id;
 
 -- name: QueuePlaces :many
--- As QueuedTasks, for telling a task's place.
+-- As QueuedTasks, for computing a task's position.
 WITH RECURSIVE shares AS (
     (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.in_queue
      ORDER BY f.share LIMIT 1)
@@ -93,7 +93,7 @@ LEFT JOIN queue_turns t ON t.org_id = @org_id AND t.share = h.share
 ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id;
 
 -- name: ServeShares :exec
--- Notes that shares had their turn, in that order.
+-- Records that shares had their turn, in that order.
 INSERT INTO queue_turns (org_id, share, served_at)
 VALUES (@org_id, unnest(@shares::text[]), clock_timestamp())
 ON CONFLICT (org_id, share) DO UPDATE SET served_at = clock_timestamp();
@@ -104,7 +104,7 @@ WHERE org_id = @org_id AND id = @id AND in_queue
 RETURNING *;
 
 -- name: FirstPriority :one
--- The highest priority that anything in the queue has.
+-- The highest priority in the queue.
 SELECT coalesce(max(priority), 0)::int AS priority FROM tasks
 WHERE org_id = @org_id AND in_queue;
 
@@ -132,7 +132,8 @@ FOR UPDATE SKIP LOCKED;
 UPDATE tasks SET not_before = clock_timestamp() + @wait::interval, reason = @reason WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: NameAssignee :exec
--- Names who is to decide on a task, unless somebody is named already.
+-- Assigns a task to a person who must decide on it, unless it is assigned
+-- already.
 UPDATE tasks SET assignee = created_by, assigned_by = 'hub', assigned_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id AND assignee = '';
 

@@ -9,8 +9,8 @@ DELETE FROM hub_replicas WHERE id = @id;
 DELETE FROM hub_replicas WHERE touched_at < clock_timestamp() - @stale_after::interval;
 
 -- name: LocateNode :one
--- Which replica that lives holds a node's link. For whoever may call the node:
--- the caller has checked its organisation.
+-- Which live replica has a node's link. The caller has checked the node's
+-- organisation.
 SELECT r.id, r.address, s.epoch FROM node_sessions s JOIN hub_replicas r ON r.id = s.replica
 WHERE s.node_id = @node_id AND s.connected AND r.touched_at > clock_timestamp() - @stale_after::interval;
 

@@ -6,14 +6,14 @@ UPDATE steps SET state = 'skipped', decision_reason = @reason, observation = @ob
 WHERE org_id = @org_id AND task_id = @task_id AND state = 'held';
 
 -- name: ReleaseStep :one
--- A held call is made now.
+-- A deferred call is executed now.
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at = NULL, released = true
 WHERE org_id = @org_id AND id = @id AND state = 'held'
 RETURNING *;
 
 -- name: ReleasedSteps :many
--- The calls of a task that were held until it was accepted, whatever has become
--- of them since.
+-- The calls of a task that were deferred until it was accepted, whatever their
+-- state since.
 SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND (released OR state = 'held') ORDER BY number;
 
 -- name: EgressOf :many
@@ -23,19 +23,19 @@ WHERE org_id = @org_id AND task_id = @task_id AND outcome -> 'egress' -> 'hosts'
 ORDER BY number LIMIT 10000;
 
 -- name: ReviewsToCarry :many
--- Reviews of which what a person decided has not been done.
+-- Reviews whose verdict has not been carried out.
 SELECT id, org_id, task_id, answer FROM inbox_items
 WHERE kind = 'review' AND state = 'answered' AND answer IN ('accept', 'reject') AND carried_at IS NULL
 ORDER BY answered_at LIMIT @max_rows;
 
 -- name: ReviewsToStill :many
--- Open reviews of which it is not known how their workspaces stand.
+-- Open reviews whose workspace state is not recorded.
 SELECT i.id, i.org_id, i.task_id FROM inbox_items i
 WHERE i.kind = 'review' AND i.state = 'open' AND i.binding = '{}'
 ORDER BY i.asked_at LIMIT @max_rows;
 
 -- name: BindReview :execrows
--- Stores what the answer to an open review holds for.
+-- Stores what the verdict on an open review is valid for.
 UPDATE inbox_items SET binding = @binding WHERE org_id = @org_id AND id = @id AND state = 'open';
 
 -- name: ReviewCarried :execrows

@@ -4,7 +4,7 @@ VALUES (@id, @org_id, @user_id, sqlc.narg(token_id), @hash, @method, @scope, @ad
 RETURNING *;
 
 -- name: SessionByHash :one
--- Answers a session that may be used now, with its user's role.
+-- Returns a session that may be used now, with its user's role.
 SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, u.name AS user_name, effective_role(u.id)::text AS role,
        (s.seen_at < now() - @touch_after::interval)::boolean AS stale
 FROM sessions s JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id
@@ -33,14 +33,14 @@ ORDER BY s.created_at DESC, s.id DESC LIMIT @max_rows;
 UPDATE sessions SET ended_at = now() WHERE org_id = @org_id AND user_id = @user_id AND id = @id AND ended_at IS NULL;
 
 -- name: EndSessions :execrows
--- Ends all of a user's sessions but one; '' keeps none.
+-- Ends all of a user's sessions but one; '' ends all of them.
 UPDATE sessions SET ended_at = now() WHERE org_id = @org_id AND user_id = @user_id AND id <> @keep AND ended_at IS NULL;
 
 -- name: EndSessionsOfProvider :many
--- Ends what a person's logout at the identity provider ends: those of one login there,
--- or, without its sid, all of theirs. A session whose sid is not known, or that was made
--- by a code of another session, may be of that login: it ends too where the person is
--- named.
+-- Ends the sessions that a person's logout at the identity provider ends: those
+-- of one login there, or, without its sid, all of the person's. A session whose
+-- sid is not known, or that was created with a code of another session, may
+-- belong to that login: it ends too if the person is named.
 UPDATE sessions s SET ended_at = now() FROM users u
 WHERE u.id = s.user_id AND u.org_id = @org_id AND u.oidc_issuer = @issuer AND u.oidc_subject <> ''
   AND (@subject::text = '' OR u.oidc_subject = @subject::text)
@@ -57,7 +57,8 @@ INSERT INTO login_codes (hash, org_id, user_id, token_id, scope, expires_at)
 VALUES (@hash, @org_id, @user_id, sqlc.narg(token_id), @scope, @expires_at);
 
 -- name: TakeLoginCode :one
--- It is good while it is young, its user may log in, and its token may be used.
+-- It is valid while it is young, its user may log in, and its token may be
+-- used.
 WITH used AS (DELETE FROM login_codes l WHERE l.hash = @hash RETURNING org_id, user_id, token_id, scope, expires_at)
 SELECT used.org_id, used.user_id, u.name AS user_name, used.token_id, used.scope,
     (used.expires_at > now() AND u.disabled_at IS NULL AND NOT EXISTS (
@@ -69,7 +70,7 @@ FROM used JOIN users u ON u.id = used.user_id;
 DELETE FROM login_codes WHERE expires_at < now();
 
 -- name: CountLogin :one
--- Counts an attempt, from 1 anew after each span.
+-- Counts an attempt, from 1 again after each period.
 INSERT INTO login_attempts AS a (key, attempts, since) VALUES (@key, 1, now())
 ON CONFLICT (key) DO UPDATE SET
     attempts = CASE WHEN a.since <= now() - @span::interval THEN 1 ELSE a.attempts + 1 END,
@@ -77,7 +78,7 @@ ON CONFLICT (key) DO UPDATE SET
 RETURNING attempts, since, now()::timestamptz AS clock;
 
 -- name: ForgiveLogin :exec
--- Takes an attempt back that succeeded.
+-- Removes an attempt that succeeded from the count.
 UPDATE login_attempts SET attempts = greatest(attempts - 1, 0) WHERE key = @key;
 
 -- name: ForgetLogins :exec

@@ -1,6 +1,6 @@
 -- name: CreateStep :one
--- Answers no row when the call has a step already. The caller has locked the
--- task's row in an earlier statement: steps count on from the last one.
+-- Returns no row if the call has a step already. The caller has locked the
+-- task's row in an earlier statement: steps are numbered from the last one.
 INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                    arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, error_code,
                    node_id, jail_id, decision, outcome, started_at, finished_at)
@@ -23,13 +23,13 @@ WHERE s.org_id = @org_id AND (s.id = @ref OR s.id LIKE @prefix) AND (@sees_all::
 ORDER BY exact DESC, s.id LIMIT 2;
 
 -- name: StepsUpTo :many
--- A task's steps of its turns up to one.
+-- A task's steps up to a turn.
 SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND turn <= @up_to ORDER BY number;
 
 -- name: ListSteps :many
--- A page of a task's steps, after a number, or of one step alone, with what is
--- shown of them. The page ends with the step that brings it to so many bytes; found
--- says how many there would be otherwise.
+-- A page of a task's steps, after a number, or of one step alone, with the
+-- columns that are shown. The page ends with the step that brings it to so many
+-- bytes; found is how many there would be otherwise.
 SELECT s.id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.reasoning, s.state,
        s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.exec_id,
        s.changed_arguments, s.changed_by, s.decision, page.found
@@ -44,14 +44,14 @@ WHERE page.before < @max_bytes::bigint
 ORDER BY s.number;
 
 -- name: StartStep :one
--- The caller has looked at what the grant is bound to.
+-- The caller has verified the grant's binding.
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = @attempt
 WHERE org_id = @org_id AND id = @id AND task_id = @task_id AND state = 'granted'
 RETURNING *;
 
 -- name: EndStep :one
--- Records an outcome once: a step that has ended already, or runs again under
--- another name, answers no row. It locks the task's row first.
+-- Stores an outcome once: returns no row for a step that has ended already, or
+-- runs again under another exec id. It locks the task's row first.
 WITH held AS (
     SELECT t.id FROM tasks t WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE FOR UPDATE
 )
@@ -63,11 +63,11 @@ WHERE steps.id = @id AND steps.task_id = held.id AND state = 'started' AND run =
 RETURNING steps.*;
 
 -- name: GrantLeasedStep :one
--- Stores a step that is granted as it is, and started with it where the call is
--- made at once, with its events, in a transaction of its own: no row when the
--- call has a step already, another step was stored while this one waited for the
--- task's row, somebody asked for a pause before the next call, or the lease has
--- ended.
+-- Stores a step that is granted without conditions, and starts it if the call
+-- is made at once, with its events, in its own transaction. Returns no row if
+-- the call has a step already, another step was stored while this one waited
+-- for the task's row, a pause before the next call was requested, or the lease
+-- has ended.
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.node_id, t.jail_id FROM tasks t
     WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE AND t.attempt = @attempt AND t.lease_hash = @lease_hash
@@ -99,8 +99,8 @@ WITH held AS (
 SELECT created.number, created.proposed_at, created.started_at FROM created;
 
 -- name: StartLeasedStep :one
--- Starts a step that is granted to be made as it is, and stores its event, in a
--- transaction of its own: no row when it is not to be started, or the lease has
+-- Starts a step that is granted without conditions, and stores its event, in
+-- its own transaction. Returns no row if it cannot be started, or the lease has
 -- ended.
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t
@@ -126,8 +126,8 @@ WITH held AS (
 SELECT started.started_at FROM started;
 
 -- name: EndStepAlone :one
--- As EndStep, with its event, in a transaction of its own. The event's duration
--- is told by the database's clock.
+-- As EndStep, with its event, in its own transaction. The event's duration is
+-- computed with the database's clock.
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t
     WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE FOR UPDATE
@@ -152,13 +152,13 @@ WITH held AS (
 SELECT ended.finished_at FROM ended;
 
 -- name: LeasedStep :one
--- A step with its task, while the lease on that is live.
+-- A step with its task, if the task's lease is live.
 SELECT sqlc.embed(steps), sqlc.embed(tasks) FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
 WHERE tasks.id = @task_id AND (tasks.org_id = @org_id) IS TRUE AND tasks.attempt = @attempt AND tasks.lease_hash = @lease_hash
   AND tasks.lease_expires_at > clock_timestamp() AND steps.id = @id;
 
 -- name: StepStands :one
--- The run of a step that is started, while the lease on its task is live.
+-- The run of a started step, if its task's lease is live.
 SELECT steps.run FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
 WHERE tasks.id = @task_id AND (tasks.org_id = @org_id) IS TRUE AND tasks.attempt = @attempt AND tasks.lease_hash = @lease_hash
   AND tasks.lease_expires_at > clock_timestamp() AND steps.id = @id AND steps.state = 'started';
@@ -174,8 +174,8 @@ SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id
 ORDER BY number LIMIT 1;
 
 -- name: ResolveStep :one
--- Moves a step to where an answer takes it. again: it runs once more, under a
--- new name.
+-- Moves a step to the state that follows from a decision. again: it runs once
+-- more, under the next exec id.
 UPDATE steps SET state = @state, decision_reason = @decision_reason, observation = @observation, error_code = @error_code,
     granted_binding = sqlc.narg(granted_binding), run = run + @again::int,
     changed_arguments = coalesce(sqlc.narg(changed_arguments), changed_arguments),
@@ -187,7 +187,7 @@ WHERE org_id = @org_id AND id = @id AND state = @from_state
 RETURNING *;
 
 -- name: RestartStep :one
--- The node never started the command and never will under that name.
+-- The node never started the command and never will under that exec id.
 UPDATE steps SET run = run + 1 WHERE org_id = @org_id AND id = @id AND state = 'started' AND run = @run
 RETURNING *;
 
@@ -202,8 +202,8 @@ WHERE org_id = @org_id AND task_id = @task_id AND state IN ('proposed', 'waiting
 RETURNING *;
 
 -- name: SearchSteps :many
--- The task's steps that have all the words, in lower case, in what they asked or
--- in what came of it; newest first.
+-- The task's steps whose arguments or result contain all the words, in lower
+-- case; newest first.
 SELECT id, number, turn, tool, state, arguments, observation FROM steps
 WHERE org_id = @org_id AND task_id = @task_id
   AND NOT EXISTS (SELECT 1 FROM unnest(@words::text[]) AS word
@@ -211,8 +211,8 @@ WHERE org_id = @org_id AND task_id = @task_id
 ORDER BY number DESC LIMIT @max_rows;
 
 -- name: SetAskedWorkspace :execrows
--- The workspace as it is while a task waits for leave to make a call; the
--- attempt tells that it is still the same wait.
+-- Records the state of the workspace while a task waits for an approval; the
+-- attempt identifies the wait.
 UPDATE steps SET asked_state = @state::bigint, asked_record = @record
 FROM tasks t
 WHERE steps.org_id = @org_id AND steps.task_id = @task_id AND steps.state = 'waiting'
@@ -220,12 +220,13 @@ WHERE steps.org_id = @org_id AND steps.task_id = @task_id AND steps.state = 'wai
   AND (NOT CAST(@first AS boolean) OR steps.asked_state IS NULL);
 
 -- name: SetLookedAt :exec
--- The workspace as it is when a person allows a call for which none is kept.
+-- Records the state of the workspace when a call is approved for which none is
+-- recorded.
 UPDATE steps SET asked_state = CAST(@state AS bigint), asked_record = @record
 WHERE org_id = @org_id AND id = @id AND state = 'waiting' AND asked_state IS NULL;
 
 -- name: GrantedAsAsked :many
--- The calls of a task that a person allowed for a state of its workspace.
+-- The calls of a task that were approved for a state of its workspace.
 SELECT id, asked_state::bigint AS state, asked_record AS record FROM steps
 WHERE org_id = @org_id AND task_id = @task_id AND state = 'granted' AND granted_binding IS NOT NULL AND asked_state IS NOT NULL
 ORDER BY number;

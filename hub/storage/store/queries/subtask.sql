@@ -1,6 +1,6 @@
 -- name: TaskChain :many
--- A task, and upwards what it came of: the task that handed it its work, and
--- otherwise the one that gave it. link says how a row came of the next one.
+-- A task and its ancestors: the task that handed its work off to it, and
+-- otherwise its parent. link says how a row is related to the next one.
 WITH RECURSIVE chain AS (
     SELECT t.id, t.parent_id, t.handed_from, t.agent_id, t.agent_version, 0 AS depth FROM tasks t WHERE t.org_id = @org_id AND t.id = @id
     UNION ALL
@@ -12,7 +12,7 @@ SELECT c.id, c.agent_id, c.agent_version, a.name AS agent_name,
 FROM chain c JOIN agents a ON a.id = c.agent_id ORDER BY c.depth;
 
 -- name: CountBelow :many
--- For each task of a list, how many there are or were below it.
+-- For each task of a list, how many tasks there are or were below it.
 WITH RECURSIVE below AS (
     SELECT u.id AS top, t.id FROM unnest(@ids::text[]) AS u (id) JOIN tasks t ON t.parent_id = u.id WHERE t.org_id = @org_id
     UNION ALL
@@ -30,7 +30,7 @@ WITH RECURSIVE below AS (
 SELECT t.id FROM below b JOIN tasks t ON t.id = b.id WHERE t.finished_at IS NULL;
 
 -- name: SumBelow :one
--- What came of all tasks below one.
+-- The results of all tasks below one.
 WITH RECURSIVE below AS (
     SELECT t.id FROM tasks t WHERE t.org_id = @org_id AND t.parent_id = @id::text
     UNION ALL
@@ -46,16 +46,16 @@ SELECT count(*)::int AS tasks, count(*) FILTER (WHERE t.finished_at IS NULL)::in
 FROM below b JOIN tasks t ON t.id = b.id;
 
 -- name: LockLineage :exec
--- Held to the end of the transaction: one new task in a lineage at a time, so
--- that none goes over a limit.
+-- Locks until the end of the transaction: one new task in a lineage at a time,
+-- so that no limit is exceeded.
 SELECT pg_advisory_xact_lock(hashtextextended('lineage:' || @lineage_id::text, 0));
 
 -- name: CountSubtask :exec
 UPDATE tasks SET subtasks = subtasks + 1 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: NewestOfStep :one
--- The task that a step waits for: the one that it made, or whoever that one
--- handed its work on to.
+-- The task that a step waits for: the one that it created, or the last one that
+-- its work was handed off to.
 SELECT sqlc.embed(t), a.name AS agent_name FROM tasks t JOIN agents a ON a.id = t.agent_id
 WHERE t.org_id = @org_id AND t.parent_step_id = @step_id::text ORDER BY t.finished_at IS NULL DESC, t.created_at DESC, t.id DESC LIMIT 1;
 
@@ -84,7 +84,7 @@ WHERE s.state = 'waiting' AND s.tool IN ('create_subtask', 'delegate')
 LIMIT @max_rows;
 
 -- name: Orphans :many
--- Tasks that have not ended, though the one that gave them has.
+-- Tasks that have not ended, though their parent has.
 SELECT c.id, c.org_id, p.id AS parent_id, p.state AS parent_state FROM tasks c JOIN tasks p ON p.id = c.parent_id
 WHERE c.parent_id IS NOT NULL AND c.finished_at IS NULL AND p.finished_at IS NOT NULL
 LIMIT @max_rows;
@@ -93,13 +93,13 @@ LIMIT @max_rows;
 UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state = 'waiting';
 
 -- name: RoundsOf :one
--- In how many turns a task gave work to an agent.
+-- In how many turns a task created subtasks for an agent.
 SELECT count(DISTINCT s.turn)::int AS rounds FROM tasks t JOIN steps s ON s.id = t.parent_step_id
 WHERE t.org_id = @org_id AND t.parent_id = @task_id::text AND t.agent_id = @agent_id AND t.handed_from IS NULL AND s.turn <> @turn::int;
 
 -- name: AgentEdges :many
--- Who gave work to whom: subtasks and what was delegated by their parents, and
--- handoffs by their sources.
+-- Which agents gave work to which: subtasks by their parents, and handoffs by
+-- their sources.
 SELECT giver.name AS from_name, taker.name AS to_name, CAST(c.handed_from IS NOT NULL AS boolean) AS handed,
        count(*) AS tasks, count(*) FILTER (WHERE c.finished_at IS NULL) AS live,
        count(*) FILTER (WHERE c.finished_at IS NULL AND c.handed_from IS NULL AND g.state = 'waiting') AS waiting,

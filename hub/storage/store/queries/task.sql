@@ -1,10 +1,10 @@
--- A task is looked up by its id. That it is of the organisation is checked as
--- (org_id = @org_id) IS TRUE, which no index can be searched for: as long as the
--- database has no statistics, it takes an index of the organisation's tasks for
--- as good as the one of the ids, and searches it from end to end.
+-- A task is looked up by its id. Its organisation is compared as (org_id =
+-- @org_id) IS TRUE, which no index supports: as long as the database has no
+-- statistics, it takes an index of the organisation's tasks for as good as the
+-- one of the ids, and searches it from end to end.
 
 -- name: CreateTask :one
--- Answers no row when the idempotency key is taken, or a hold stands.
+-- Returns no row if the idempotency key is taken, or a hold is active.
 INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
                    jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at,
                    lineage_id, trigger_id, origin_id, override, resumed_at, iteration, turn_count,
@@ -36,7 +36,7 @@ SELECT id, (id = @ref)::boolean AS exact FROM tasks WHERE org_id = @org_id AND (
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: TaskSeen :one
--- Whether somebody sees a task; no row where there is no such task.
+-- Whether a user sees a task; no row if there is no such task.
 SELECT (@sees_all::boolean OR task_seen(created_by, assignee, agent_id, @viewer::text))::boolean FROM tasks WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: GetTask :one
@@ -73,7 +73,7 @@ ORDER BY t.created_at DESC, t.id DESC LIMIT @max_rows;
 SELECT * FROM tasks WHERE id = @id AND (org_id = @org_id) IS TRUE FOR UPDATE;
 
 -- name: LockLeasedTask :one
--- The task, if that lease on it is live on the database's clock.
+-- The task, if that lease on it is live by the database's clock.
 SELECT * FROM tasks
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND attempt = @attempt AND lease_hash = @lease_hash
   AND lease_expires_at > clock_timestamp()
@@ -85,10 +85,11 @@ SELECT * FROM tasks
 WHERE id = @id AND attempt = @attempt AND lease_hash = @lease_hash AND lease_expires_at > clock_timestamp();
 
 -- name: MoveTask :one
--- Changes the state; a move to anything but starting or running ends the lease.
--- What is null of the run's result stays as it is. Of a final state it answers
--- whether the task has steps that have not ended (not by EXISTS, which would
--- hash the steps of all tasks as long as the database has no statistics).
+-- Changes the state; a move to any state other than starting or running ends
+-- the lease. NULL fields of the run's result are not changed. For a final state
+-- it returns whether the task has steps that have not ended (not with EXISTS,
+-- which would hash the steps of all tasks as long as the database has no
+-- statistics).
 UPDATE tasks SET
     state = @state, reason = @reason,
     pause_next = CASE WHEN @state::text IN ('paused', 'succeeded', 'failed', 'timed_out', 'cancelled') THEN '' ELSE pause_next END,
@@ -153,8 +154,8 @@ SELECT * FROM turns WHERE org_id = @org_id AND task_id = @task_id ORDER BY turn;
 UPDATE tasks SET pause_next = @pause_next WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: LockTasks :many
--- In the order in which they were made: a task waits only for earlier ones, so
--- whoever locks along dependencies goes that way too.
+-- In the order in which they were created: a task depends only on earlier ones,
+-- so locking along dependencies uses the same order.
 SELECT * FROM tasks WHERE org_id = @org_id AND id = ANY (@ids::text[]) ORDER BY created_at, id FOR UPDATE;
 
 -- name: CountDependent :exec
@@ -164,7 +165,7 @@ UPDATE tasks SET dependents = dependents + 1 WHERE org_id = @org_id AND id = ANY
 INSERT INTO task_dependencies (task_id, depends_on, org_id) VALUES (@task_id, @depends_on, @org_id);
 
 -- name: Dependents :many
--- The tasks that wait for one.
+-- The tasks that depend on one.
 SELECT t.id FROM task_dependencies d JOIN tasks t ON t.id = d.task_id
 WHERE d.org_id = @org_id AND d.depends_on = @depends_on AND t.state = 'pending' ORDER BY t.created_at, t.id;
 
@@ -185,13 +186,14 @@ SELECT id, name, effective_role(id)::text AS role FROM users WHERE org_id = @org
 UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state = 'pending';
 
 -- name: SetRetry :exec
--- What an escalated task is tried again with; its counters begin anew.
+-- Sets the overrides for the retry of an escalated task, and resets its
+-- counters.
 UPDATE tasks SET override = @override, worker_losses = 0, failures = 0, error_code = '', error_message = ''
 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: LockLiveTasks :many
 -- A scope's tasks that have not ended, locked in the order in which they were
--- made: so goes whoever locks along dependencies. ids are those of scope task.
+-- created, like locks along dependencies. ids are those of scope task.
 SELECT * FROM tasks
 WHERE org_id = @org_id AND finished_at IS NULL
   AND CASE @scope::text WHEN 'task' THEN id = ANY (@ids::text[]) WHEN 'agent' THEN agent_id = @object_id::text

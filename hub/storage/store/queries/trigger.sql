@@ -1,5 +1,5 @@
 -- name: CreateTrigger :one
--- Answers no row when the name is taken.
+-- Returns no row if the name is taken.
 INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, state, reason, sealed, hint, slot_at, next_at, declared, created_by)
 VALUES (@id, @org_id, @agent_id, @name, @kind, @spec, @state, @reason, sqlc.narg(sealed), @hint, sqlc.narg(slot_at), sqlc.narg(next_at), @declared, @created_by)
 ON CONFLICT (org_id, name) WHERE deleted_at IS NULL DO NOTHING
@@ -23,7 +23,7 @@ FROM triggers t JOIN agents a ON a.id = t.agent_id
 WHERE t.id = @id AND (t.org_id = @org_id) IS TRUE AND t.deleted_at IS NULL;
 
 -- name: TriggerByID :one
--- For senders, who know no organisation.
+-- For senders, which do not know the organisation.
 SELECT * FROM triggers WHERE id = @id AND deleted_at IS NULL;
 
 -- name: LockTrigger :one
@@ -49,7 +49,7 @@ WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL
 RETURNING *;
 
 -- name: SetTriggerSecret :one
--- The secret that there was counts for a while.
+-- The previous secret stays valid for a while.
 UPDATE triggers SET sealed_before = CASE WHEN @keep::interval > '0' THEN sealed END,
     before_until = CASE WHEN @keep::interval > '0' AND sealed IS NOT NULL THEN clock_timestamp() + @keep::interval END,
     sealed = @sealed, hint = @hint, revision = revision + 1, updated_at = clock_timestamp()
@@ -62,13 +62,13 @@ UPDATE triggers SET deleted_at = clock_timestamp(), state = 'disabled', reason =
 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: LockDueTriggers :many
--- Those whose time has come on the database's clock, the latest first.
+-- Those that are due by the database's clock, the latest first.
 SELECT sqlc.embed(t), clock_timestamp()::timestamptz AS now FROM triggers t
 WHERE t.state = 'enabled' AND t.deleted_at IS NULL AND t.next_at IS NOT NULL AND t.next_at <= clock_timestamp()
 ORDER BY t.next_at LIMIT @max_rows FOR UPDATE SKIP LOCKED;
 
 -- name: NextDueTrigger :one
--- How long until the next one's time comes; a day where there is none.
+-- How long until the next one is due; a day if there is none.
 SELECT coalesce((SELECT t.next_at - clock_timestamp() FROM triggers t
                  WHERE t.state = 'enabled' AND t.deleted_at IS NULL AND t.next_at IS NOT NULL
                  ORDER BY t.next_at LIMIT 1), interval '1 day')::interval AS wait;
@@ -82,9 +82,9 @@ WHERE t.id = u.id;
 UPDATE triggers SET next_at = sqlc.narg(next_at) WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: RestingLoops :many
--- Loops that wait for nothing but their pause to be begun: their newest firing is
--- done with, and its task has ended. asked is how many seconds of pause that run
--- asked for; -1 for none.
+-- Loops that wait only for their pause to begin: their newest firing is
+-- handled, and its task has ended. asked is how many seconds of pause that run
+-- requested; -1 for none.
 SELECT sqlc.embed(t), coalesce(k.finished_at, d.handled_at, t.state_at)::timestamptz AS ended_at, coalesce(d.state, '')::text AS delivery_state,
        coalesce((SELECT least(greatest((s.arguments ->> 'next_run_in_seconds')::numeric, 0), 2592000)::bigint FROM steps s
                  WHERE s.task_id = k.id AND s.tool = 'complete_task' AND s.state <> 'denied' AND jsonb_typeof(s.arguments -> 'next_run_in_seconds') = 'number'
@@ -101,14 +101,14 @@ LIMIT @max_rows;
 UPDATE triggers SET runs = runs + 1, last_task_id = @task_id WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: CountDearRuns :one
--- Lineages that a trigger started since a time, that ended lately, and that cost
--- at least so much.
+-- Lineages that a trigger started since a time, that ended recently, and that
+-- cost at least so much.
 SELECT count(*)::bigint FROM (
     SELECT 1 FROM tasks WHERE org_id = @org_id AND trigger_id = @trigger_id AND finished_at > clock_timestamp() - @within::interval
       AND created_at >= @since
     GROUP BY lineage_id HAVING sum(cost_micros) >= @cost_micros::bigint) AS dear;
 
 -- name: TriggerSpend :one
--- What the tasks of a trigger have cost since a time.
+-- The cost of a trigger's tasks since a time.
 SELECT coalesce(sum(cost_micros), 0)::bigint FROM tasks
 WHERE org_id = @org_id AND trigger_id = @trigger_id AND created_at >= @since;

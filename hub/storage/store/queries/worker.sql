@@ -12,15 +12,14 @@ WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix OR (name = @ref AND las
 ORDER BY exact DESC, last_seen_at DESC, id LIMIT 2;
 
 -- name: TouchWorker :one
--- Notes that a worker lives and what it says of itself; answers how it stood
--- before.
+-- Records that a worker is alive and what it reports; returns its state before.
 UPDATE workers w SET last_seen_at = now(), pressure = @pressure
 FROM workers before WHERE w.org_id = @org_id AND w.id = @id AND before.id = w.id
 RETURNING before.pressure AS was_pressure, w.drained_at, w.pool;
 
 -- name: LiveWorkers :many
--- A page by name of the workers that were heard lately, after a keyset position, with
--- how many tasks each holds.
+-- A page by name of the workers that called recently, after a keyset position,
+-- with how many tasks each has.
 SELECT sqlc.embed(w), (SELECT count(*) FROM tasks t
     WHERE t.org_id = w.org_id AND t.worker_id = w.id AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM workers w
@@ -29,7 +28,7 @@ WHERE w.org_id = @org_id AND w.last_seen_at > clock_timestamp() - @stale_after::
 ORDER BY w.name, w.id LIMIT @max_rows;
 
 -- name: PoolWorkers :many
--- As LiveWorkers, what admission needs of them.
+-- As LiveWorkers, with the columns that admission needs.
 SELECT id, pool, slots, pressure, (drained_at IS NOT NULL)::boolean AS drained FROM workers
 WHERE org_id = @org_id AND last_seen_at > clock_timestamp() - @stale_after::interval
 ORDER BY id;

@@ -27,22 +27,23 @@ VALUES (@id, @org_id, @task_id, @node_id, @jail_id, '{}', '{}', @on_conflict, @t
 SELECT * FROM undos WHERE org_id = @org_id AND task_id = @task_id AND state = 'pending' AND to_state IS NOT NULL;
 
 -- name: WorkspaceAt :one
--- The workspace as the last of a task's steps up to a turn left it.
+-- The state in which the last of a task's steps up to a turn left the
+-- workspace.
 SELECT node_id::text AS node_id, jail_id, workspace_record AS record, workspace_state::bigint AS state FROM steps
 WHERE org_id = @org_id AND task_id = @task_id AND turn <= @turn AND workspace_state IS NOT NULL AND node_id IS NOT NULL
 ORDER BY number DESC LIMIT 1;
 
 -- name: WorkspaceBefore :one
--- The workspace as the first of a task's steps after a turn that changed
--- something found it.
+-- The state in which the first of a task's steps after a turn that changed
+-- something found the workspace.
 SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS state
 FROM steps s JOIN step_changes c ON c.step_id = s.id
 WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.turn > @turn AND s.workspace_state IS NOT NULL
 ORDER BY s.number LIMIT 1;
 
 -- name: ChangesOfLineage :many
--- Those of some ids of changes that are of a lineage's tasks: of its steps, its
--- undos, and what was put into a workspace for a task.
+-- Those of some ids of changes that belong to a lineage's tasks: to its steps,
+-- its undos, and to files that were copied into a workspace for a task.
 SELECT s.exec_id::text AS id FROM steps s JOIN tasks t ON t.id = s.task_id
 WHERE t.org_id = @org_id AND (t.id = @lineage_id OR t.lineage_id = @lineage_id AND t.lineage_id <> t.id) AND s.exec_id = ANY (@ids::text[])
 UNION SELECT s.id FROM steps s JOIN tasks t ON t.id = s.task_id
@@ -59,7 +60,7 @@ WHERE org_id = @org_id AND task_id = @task_id AND started_at IS NOT NULL AND too
 ORDER BY number LIMIT 1000;
 
 -- name: MarkRestored :exec
--- What a restore took back, whose it was.
+-- Whose changes a restore undid.
 UPDATE step_changes SET undone_at = now(), undo_id = @undo_id
 WHERE org_id = @org_id AND node_id = @node_id AND jail_id = @jail_id AND change_id = ANY (@change_ids::text[]) AND undone_at IS NULL;
 
