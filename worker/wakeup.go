@@ -58,7 +58,7 @@ func (w *Worker) connect(bus *deckhandv1.RegisterWorkerResponse_Bus, again chan<
 	if bus.GetAuthority() != "" {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM([]byte(bus.GetAuthority())) {
-			return nil, errors.New("the hub names an authority for the bus that is no certificate")
+			return nil, errors.New("the hub's CA for the bus is not a certificate")
 		}
 		options = append(options, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: bus.GetServerName()}))
 	}

@@ -317,7 +317,7 @@ turns:
 	for _, step := range steps[2:5] {
 		require.Equal(t, "STEP_STATE_FAILED", step.State, step.Tool)
 		require.Contains(t, step.Observation, "AGENT_026", step.Tool)
-		require.Contains(t, step.Observation, "somebody else changed it", step.Tool)
+		require.Contains(t, step.Observation, "it was changed in the meantime", step.Tool)
 	}
 	require.Contains(t, steps[5].Observation, "first\nsecond\n")
 }

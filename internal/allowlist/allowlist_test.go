@@ -156,8 +156,8 @@ func TestWhatIsNoRuleIsSaid(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		"https://example.com/": "without \"https://\"",
-		"":                     "no name of a host",
-		"exa mple.com":         "no name of a host",
+		"":                     "is not a host name",
+		"exa mple.com":         "is not a host name",
 		"example.com/":         "no network",
 		"*.*.example.com":      "write *.example.com",
 		"api*.example.com":     "write *.example.com",

@@ -34,11 +34,11 @@ func Parse(text string) (Rule, error) {
 			return Rule{}, errors.New("the bracket of an IPv6 address is not closed, as in [2001:db8::1]:443")
 		}
 		if ports = strings.TrimPrefix(rest, ":"); rest != "" && ports == "" {
-			return Rule{}, errors.New("there is no port after the colon")
+			return Rule{}, errors.New("the port after the colon is missing")
 		}
 	} else if strings.Count(text, ":") == 1 {
 		if host, ports, _ = strings.Cut(text, ":"); ports == "" {
-			return Rule{}, errors.New("there is no port after the colon")
+			return Rule{}, errors.New("the port after the colon is missing")
 		}
 	}
 	r := Rule{Host: strings.ToLower(host)}
@@ -64,22 +64,22 @@ func (r *Rule) Check() error {
 	}
 	for i, port := range r.Ports {
 		if port == 0 || slices.Contains(r.Ports[:i], port) {
-			return fmt.Errorf("port %d is named twice, or is none", port)
+			return fmt.Errorf("port %d is repeated or out of range", port)
 		}
 	}
 	for i, method := range r.Methods {
 		if !slices.Contains(Methods, method) {
-			return fmt.Errorf("%.20q is no method: write some of %s", method, strings.Join(Methods, ", "))
+			return fmt.Errorf("%.20q is not a method: use some of %s", method, strings.Join(Methods, ", "))
 		}
 		if slices.Contains(r.Methods[:i], method) {
 			return fmt.Errorf("the method %s is named twice", method)
 		}
 		if r.ReadOnly && !slices.Contains(safeMethods, method) {
-			return fmt.Errorf("the method %s changes things, and the rule says that it is read-only", method)
+			return fmt.Errorf("the method %s is not allowed in a read-only rule", method)
 		}
 	}
 	if _, ok := r.network(); ok && r.Private {
-		return errors.New("an address says by itself that it is private: leave private out")
+		return errors.New("private has no effect on an address: leave it out")
 	}
 	if r.Host == "*" && r.Private {
 		return errors.New("every name cannot be private: name the hosts")
@@ -98,10 +98,10 @@ func (r *Rule) checkHost() error {
 	if strings.Contains(r.Host, "/") {
 		network, err := netip.ParsePrefix(r.Host)
 		if err != nil || network.Addr().Is4In6() {
-			return fmt.Errorf("%.100q is no network: write one as 10.1.0.0/16", r.Host)
+			return fmt.Errorf("%.100q is not a network: write it like 10.1.0.0/16", r.Host)
 		}
 		if network != network.Masked() {
-			return fmt.Errorf("%s is no network but an address in one: write %s", r.Host, network.Masked())
+			return fmt.Errorf("%s is an address inside a network: write %s", r.Host, network.Masked())
 		}
 		r.Host = network.String()
 		return nil
@@ -146,10 +146,10 @@ func (l *List) Check() error {
 			return fmt.Errorf("a TCP forward listens on port %d: use one from 1024 on, other than %d, which is the proxy's", f.Listen, ProxyPort)
 		}
 		if slices.ContainsFunc(l.Forwards[:i], func(o Forward) bool { return o.Listen == f.Listen }) {
-			return fmt.Errorf("two TCP forwards listen on port %d: give one another", f.Listen)
+			return fmt.Errorf("two TCP forwards listen on port %d: use different ports", f.Listen)
 		}
 		if t, err := ParseTarget(Target{Host: f.Host, Port: f.Port}.String(), 0); err != nil || t.Host != f.Host {
-			return fmt.Errorf("a TCP forward leads to %.100q, which is no host", f.Host)
+			return fmt.Errorf("the target %.100q of a TCP forward is not a host", f.Host)
 		}
 	}
 	return nil

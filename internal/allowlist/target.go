@@ -41,7 +41,7 @@ func ParseTarget(text string, usual uint16) (Target, error) {
 		host, port = h, n
 	} else if inner, ok := strings.CutPrefix(text, "["); ok {
 		if host, ok = strings.CutSuffix(inner, "]"); !ok {
-			return Target{}, fmt.Errorf("%.100q is no host", text)
+			return Target{}, fmt.Errorf("%.100q is not a host", text)
 		}
 	}
 	if port == 0 {
@@ -64,7 +64,7 @@ func ParseTarget(text string, usual uint16) (Target, error) {
 func parsePort(text string) (uint16, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 || text[0] == '+' {
-		return 0, fmt.Errorf("%.20q is no port: it must be a number from 1 to 65535", text)
+		return 0, fmt.Errorf("%.20q is not a port: it must be a number from 1 to 65535", text)
 	}
 	return uint16(n), nil
 }
@@ -73,13 +73,13 @@ func parsePort(text string) (uint16, error) {
 // invalid: resolvers treat it as an address, each in its own way.
 func checkName(name string) error {
 	if name == "" || len(name) > 253 {
-		return fmt.Errorf("%.100q is no name of a host", name)
+		return fmt.Errorf("%.100q is not a host name", name)
 	}
 	last := ""
 	for label := range strings.SplitSeq(name, ".") {
 		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" ||
 			label[0] == '-' || label[len(label)-1] == '-' {
-			return fmt.Errorf("%.100q is no name of a host", name)
+			return fmt.Errorf("%.100q is not a host name", name)
 		}
 		last = label
 	}

@@ -199,7 +199,7 @@ func watch(ctx context.Context, id Identity) <-chan exit {
 			case <-tick.C:
 			}
 		}
-		ended <- exit{errors.New("its process is gone")}
+		ended <- exit{errors.New("the process has exited")}
 	}()
 	return ended
 }

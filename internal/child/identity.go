@@ -32,7 +32,7 @@ func Of(pid int) (Identity, error) {
 	}
 	id, _, ok := parse(string(boot) + string(stat))
 	if !ok {
-		return Identity{}, fmt.Errorf("/proc/%d/stat is not as proc(5) says", pid)
+		return Identity{}, fmt.Errorf("/proc/%d/stat does not have the format of proc(5)", pid)
 	}
 	return id, nil
 }

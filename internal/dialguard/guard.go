@@ -45,7 +45,7 @@ func ParseAllow(flag, list string) ([]netip.Prefix, error) {
 		if err != nil {
 			a, err := netip.ParseAddr(text)
 			if err != nil {
-				return nil, fault.New(fault.Invalid, "%s has %q, which is no network", flag, text).WithFix("use networks such as 10.20.0.0/16, separated by commas")
+				return nil, fault.New(fault.Invalid, "%s: %q is not a network", flag, text).WithFix("use networks such as 10.20.0.0/16, separated by commas")
 			}
 			p = netip.PrefixFrom(a, a.BitLen())
 		}
@@ -69,7 +69,7 @@ func (g Guard) Check(a netip.Addr, plain bool) error {
 	case netaddr.Special(a) != nil:
 		return fmt.Errorf("%w: %s is not a public address: an operator may allow it with %s", ErrRefused, a, g.Flag)
 	case plain:
-		return fmt.Errorf("%w: what is sent to %s would not be encrypted: use TLS, or an operator allows it with %s", ErrRefused, a, g.Flag)
+		return fmt.Errorf("%w: data sent to %s would not be encrypted: use TLS, or ask an operator to allow it with %s", ErrRefused, a, g.Flag)
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ func Interceptor() connect.Interceptor {
 			}); ok {
 				for _, e := range told.GetEvents() {
 					if !FromWorker(e.GetType()) {
-						return nil, fault.New(fault.Denied, "an event of type %.64q is not a worker's to tell of", e.GetType()).
-							WithCode(fault.PermissionDenied).WithFix("leave it out: the hub tells of it when it happens")
+						return nil, fault.New(fault.Denied, "a worker may not record events of type %.64q", e.GetType()).
+							WithCode(fault.PermissionDenied).WithFix("leave it out: the hub records it itself")
 					}
 				}
 			}

@@ -41,7 +41,7 @@ type Expression struct {
 func Compile(text string) (*Expression, error) {
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, fmt.Errorf("it is no expression of RE2: %w", err)
+		return nil, fmt.Errorf("it is not an RE2 expression: %w", err)
 	}
 	n := size(parsed)
 	if n > MaxSize {
@@ -49,7 +49,7 @@ func Compile(text string) (*Expression, error) {
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		return nil, fmt.Errorf("it is no expression of RE2: %w", err)
+		return nil, fmt.Errorf("it is not an RE2 expression: %w", err)
 	}
 	return &Expression{re: re, size: n}, nil
 }

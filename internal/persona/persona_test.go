@@ -315,16 +315,16 @@ bad.md:12: egress.allow.ports must be a whole number from 1 to 65535
 bad.md:12: egress.allow.methods has "get": write one of GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE
 bad.md:12: egress.allow.methods has "FETCH": write one of GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE
 bad.md:12: egress.allow.private must be true or false
-bad.md:12: egress.allow: port 0 is named twice, or is none
+bad.md:12: egress.allow: port 0 is repeated or out of range
 bad.md:13: egress.allow has an entry without host and preset, or with both: name one, such as {host: api.example.com}
 bad.md:14: egress.allow has a preset with more than read_only: write its hosts out
 bad.md:15: egress.allow names ports twice, behind the host and as ports: keep one
-bad.md:16: egress.allow: an address says by itself that it is private: leave private out
-bad.md:17: egress.allow: the method POST changes things, and the rule says that it is read-only
+bad.md:16: egress.allow: private has no effect on an address: leave it out
+bad.md:17: egress.allow: the method POST is not allowed in a read-only rule
 bad.md:18: unknown key "egress.allow.hosts": write "host"
 bad.md:18: egress.allow has an entry without host and preset, or with both: name one, such as {host: api.example.com}
 bad.md:19: egress.allow has "a*.example.com": "a*.example.com" has a * that does not stand for all that is before the first dot: write *.example.com
-bad.md:20: egress.allow has "10.0.0.1/8": 10.0.0.1/8 is no network but an address in one: write 10.0.0.0/8
+bad.md:20: egress.allow has "10.0.0.1/8": 10.0.0.1/8 is an address inside a network: write 10.0.0.0/8
 bad.md:22: egress.tcp has "db.example.com": "db.example.com" names no port: write a host with its port, such as db.example.com:5432
 bad.md:23: egress.tcp.listen must be a whole number from 1024 to 65535
 bad.md:24: to is missing: write to: and a host with its port, such as db.example.com:5432

@@ -93,7 +93,7 @@ func (w *Watch) look(ctx context.Context, now time.Time) {
 	figures, err := w.cfg.Measure(ctx)
 	if err != nil {
 		if !w.failing && ctx.Err() == nil {
-			w.cfg.Log.Warn("cannot tell whether the machine has room for new work; taken as yes", "error", err)
+			w.cfg.Log.Warn("cannot determine whether the machine has room for new work; assuming that it has", "error", err)
 		}
 		w.failing, figures = true, Figures{}
 	} else {

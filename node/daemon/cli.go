@@ -161,6 +161,6 @@ func run(ctx context.Context, cfg Config) error {
 	settled()
 	wg.Wait()
 	node.Stop()
-	cfg.Log.Info("stopped; commands in jails go on")
+	cfg.Log.Info("stopped; commands in jails continue")
 	return node.Err()
 }

@@ -199,7 +199,7 @@ func (c *Config) fill() error {
 	}
 	for key, value := range c.Labels {
 		if key == "" || len(key) > maxLabel || len(value) > maxLabel || strings.ContainsFunc(key+value, unicode.IsControl) || !utf8.ValidString(key+value) {
-			return invalid("labels: %q=%q is no label", key, value).WithFix("use at most %d bytes of printable text for each of name and value", maxLabel)
+			return invalid("labels: %q=%q is not a label", key, value).WithFix("use at most %d bytes of printable text for each of name and value", maxLabel)
 		}
 	}
 	if c.HubURL != "" {
@@ -268,7 +268,7 @@ func (p Paths) prefixes() ([]netip.Prefix, error) {
 		}
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "special-addresses: %q is no address and no network", text).
+			return nil, fault.New(fault.Invalid, "special-addresses: %q is neither an address nor a network", text).
 				WithFix("write it as 127.0.0.1 or 169.254.0.0/16")
 		}
 		out = append(out, network)

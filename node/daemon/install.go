@@ -117,7 +117,7 @@ func (in install) unit() ([]byte, error) {
 	}
 	for _, path := range []string{self, in.ConfigDir} {
 		if strings.ContainsAny(path, " \t\n%\"'\\") {
-			return nil, fault.New(fault.Invalid, "systemd cannot be told of the path %q", path).WithFix("use one without spaces, quotes and %%")
+			return nil, fault.New(fault.Invalid, "the path %q cannot be written in a systemd unit", path).WithFix("use one without spaces, quotes and %%")
 		}
 	}
 	parsed, err := template.New(unitName).Parse(unitText)

@@ -61,7 +61,7 @@ func (n *notifier) send(text string) {
 		return
 	}
 	if err := notify(n.address, text); err != nil {
-		n.log.Warn("cannot tell systemd", "message", text, "error", err)
+		n.log.Warn("cannot notify systemd", "message", text, "error", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func (d *Daemon) ready() []metricsserver.ReadinessCheck {
 	link, disk := metricsserver.ReadinessCheck{What: "link"}, metricsserver.ReadinessCheck{What: "disk"}
 	if !d.linked.Load() {
-		link.Problem = errors.New("no session with the hub stands; see the log")
+		link.Problem = errors.New("no session with the hub; see the log")
 	}
 	if d.ledger.Reserved() {
 		disk.Problem = errors.New("it is full: only control and cancellation work")

@@ -190,7 +190,7 @@ func TestRulesChangeAtOnce(t *testing.T) {
 	ended(t, stays)
 	res, _, _ = r.connect("127.0.0.1:" + o.port)
 	assert.Equal(t, http.StatusForbidden, res.StatusCode)
-	require.ErrorContains(t, r.proxy.Change(jailID, rulesOf("not a host")), "no name of a host")
+	require.ErrorContains(t, r.proxy.Change(jailID, rulesOf("not a host")), "is not a host name")
 }
 
 // What is cut is cut at once, and stays so until it is resumed.

@@ -225,7 +225,7 @@ func listOf(rules *nodev1.Egress) (*allowlist.List, error) {
 		rule := allowlist.Rule{Host: r.GetHost(), Methods: r.GetMethods(), Private: r.GetPrivate(), ReadOnly: r.GetReadOnly()}
 		for _, port := range r.GetPorts() {
 			if port > 65535 {
-				return nil, fmt.Errorf("%d is no port", port)
+				return nil, fmt.Errorf("%d is not a port", port)
 			}
 			rule.Ports = append(rule.Ports, uint16(port))
 		}
@@ -233,7 +233,7 @@ func listOf(rules *nodev1.Egress) (*allowlist.List, error) {
 	}
 	for _, f := range rules.GetForwards() {
 		if f.GetListen() > 65535 || f.GetPort() > 65535 {
-			return nil, fmt.Errorf("%d or %d is no port", f.GetListen(), f.GetPort())
+			return nil, fmt.Errorf("%d or %d is not a port", f.GetListen(), f.GetPort())
 		}
 		out.Forwards = append(out.Forwards, allowlist.Forward{Listen: uint16(f.GetListen()), Host: f.GetHost(), Port: uint16(f.GetPort())})
 	}

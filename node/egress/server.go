@@ -92,7 +92,7 @@ func (p *Proxy) through(ctx context.Context, open *nodev1.TunnelRequest_Open) (*
 	}
 	t, err := allowlist.ParseTarget(net.JoinHostPort(open.GetHost(), strconv.FormatUint(uint64(open.GetPort()), 10)), 0)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "host %.100q is no name and no address", open.GetHost())
+		return nil, fault.New(fault.Invalid, "host %.100q is neither a name nor an address", open.GetHost())
 	}
 	// Targets that the hub names are allowed, whatever the jail's own rules
 	// are.

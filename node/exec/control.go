@@ -36,7 +36,7 @@ func canTake(ctx context.Context, conn *jail.Init, spec *nodev1.ExecSpec) error 
 
 func oldInit(jailID string) error {
 	return fault.New(fault.Precondition, "jail %s has run since before this node was upgraded, and cannot do this yet", jailID).
-		WithFix("stop the jail once its commands have ended; the next command starts it anew").WithObject(jailID)
+		WithFix("stop the jail once its commands have ended; the next command starts it again").WithObject(jailID)
 }
 
 // running returns the spec and the init of a running exec.

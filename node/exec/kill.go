@@ -48,7 +48,7 @@ func (w *watch) killFrozen(ctx context.Context, conn *jail.Init, by string) []ja
 	}
 	// If the jail is kept frozen, only the killed processes are thawed.
 	if err := w.s.jails.LetGo(spec.GetJailId(), append(tree, stub)); err != nil {
-		w.s.log.Warn("let go of what was killed in a frozen jail", "jail_id", spec.GetJailId(), "error", err)
+		w.s.log.Warn("thaw killed processes of a frozen jail", "jail_id", spec.GetJailId(), "error", err)
 	}
 	return tree
 }

@@ -68,13 +68,13 @@ func (s *Service) logGone(ctx context.Context, id string) error {
 	case rec.GetResult().GetLogDeletedAt() != nil:
 		return logDeleted(id, rec.GetResult().GetLogDeletedAt())
 	case rec.GetResult().GetLogBytes() > 0:
-		return fault.New(fault.NotFound, "the log of exec %s is gone with its jail", id).WithObject(id)
+		return fault.New(fault.NotFound, "the log of exec %s was deleted with its jail", id).WithObject(id)
 	}
 	return nil
 }
 
 func logDeleted(id string, at *timestamppb.Timestamp) error {
-	return fault.New(fault.NotFound, "the log of exec %s was deleted at %s, of age or to make room", id, at.AsTime().Format("2006-01-02 15:04:05 MST")).
+	return fault.New(fault.NotFound, "the log of exec %s was deleted at %s, because of its age or to make room", id, at.AsTime().Format("2006-01-02 15:04:05 MST")).
 		WithFix("keep logs longer, or let them take more room, in the node's configuration").WithObject(id)
 }
 

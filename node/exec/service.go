@@ -299,7 +299,7 @@ func (s *Service) tellLedger(ctx context.Context) {
 		return
 	}
 	if err := s.ledger.Recorded(ctx, ids); err != nil {
-		s.log.Warn("note what the hub has on record; it is kept for longer", "execs", len(ids), "error", err)
+		s.log.Warn("record which ends the hub has stored; their results are kept for longer", "execs", len(ids), "error", err)
 	}
 }
 

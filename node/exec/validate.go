@@ -92,7 +92,7 @@ func validate(s *nodev1.ExecSpec) error {
 
 func validatePty(p *nodev1.Pty) *fault.Error {
 	if r, c := p.GetRows(), p.GetCols(); r < 1 || c < 1 || r > math.MaxUint16 || c > math.MaxUint16 {
-		return fault.New(fault.Invalid, "pty: %d rows and %d columns are no size", r, c).
+		return fault.New(fault.Invalid, "pty: %d rows and %d columns is not a valid size", r, c).
 			WithCode(fault.InvalidParameters).WithFix("use 1 to 65535 of each")
 	}
 	return nil

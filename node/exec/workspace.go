@@ -31,7 +31,7 @@ func (w *watch) recordBefore(ctx context.Context) (refusal *nodev1.Exec, err err
 	if err == nil || ctx.Err() != nil {
 		return nil, err
 	}
-	why := "the workspace could not be recorded before it, so that its changes could not be taken back"
+	why := "the workspace could not be recorded before the command, so that its changes could not be undone"
 	if e := fault.As(err); e != nil {
 		why = e.Error()
 	} else {
@@ -50,7 +50,7 @@ func (s *Service) resume(ctx context.Context, records []*nodev1.ExecRecord) {
 	for _, rec := range records {
 		spec := rec.GetSpec()
 		if err := s.spaces.Resume(ctx, spec.GetJailId(), spec.GetExecId()); err != nil && !fault.Is(err, fault.NotFound) {
-			s.log.Error("take up a command's workspace", "exec_id", spec.GetExecId(), "error", err)
+			s.log.Error("resume recording a command's workspace", "exec_id", spec.GetExecId(), "error", err)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (w *workspace) append(name string, req *nodev1.AppendFileRequest, begun *pl
 			return nil, explain(req.GetPath(), err)
 		}
 		if !known {
-			return nil, fault.New(fault.Aborted, "it is unknown whether the content was added to %q: the node stopped meanwhile and the file changed since", req.GetPath()).
+			return nil, fault.New(fault.Aborted, "it is unknown whether the content was added to %q: the node stopped in between and the file has changed since", req.GetPath()).
 				WithCode(fault.OutcomeUnknown).WithFix("look at the file's end")
 		}
 		content = rest
@@ -169,7 +169,7 @@ func (w *workspace) openForAppend(name, asked string) (*os.File, int64, error) {
 	// after it created the file.
 	if err := f.Chown(w.uid, w.gid); err != nil {
 		_ = f.Close()
-		return nil, 0, fmt.Errorf("give the file to its jail: %w", err)
+		return nil, 0, fmt.Errorf("change the owner of the file: %w", err)
 	}
 	return f, info.Size(), nil
 }

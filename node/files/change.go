@@ -169,7 +169,7 @@ func (s *Service) DeleteFile(ctx context.Context, req *nodev1.DeleteFileRequest)
 	}
 	defer w.close()
 	if name == "." {
-		return nil, fault.New(fault.Invalid, "the workspace itself cannot be deleted").WithFix("name what in it is to go")
+		return nil, fault.New(fault.Invalid, "the workspace itself cannot be deleted").WithFix("name the files in it that are to be deleted")
 	}
 	out := &nodev1.DeleteFileResponse{}
 	changed, err := s.change(ctx, req.GetJailId(), req.GetOperationId(), func() error {

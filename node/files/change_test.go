@@ -37,7 +37,7 @@ func TestEdits(t *testing.T) {
 	}{
 		"not there":           {"", []string{"one", "1", "four", "4"}, "edit 2 is not in"},
 		"not the only one":    {"", []string{"two", "2"}, "2 times"},
-		"of another's change": {digest("what it was before"), []string{"one", "1"}, "somebody else changed it"},
+		"of another's change": {digest("what it was before"), []string{"one", "1"}, "it was changed in the meantime"},
 	} {
 		_, err := edit("", c.expect, c.pairs...)
 		require.ErrorContains(t, err, c.says, name)

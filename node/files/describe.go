@@ -167,7 +167,7 @@ func (d *description) tree(name string, info fs.FileInfo, depth int, fits func(s
 		return err
 	}
 	if depth > maxDepth {
-		return fault.New(fault.Exhausted, "folders lie more than %d deep at %q", maxDepth, name).WithFix("name what is further up")
+		return fault.New(fault.Exhausted, "folders are nested more than %d deep at %q", maxDepth, name).WithFix("name a folder further up")
 	}
 	// Deckhand's own files are not artifacts unless they are named.
 	if strings.HasPrefix(name, PartPrefix) || name == ownFolder && depth > 0 {

@@ -109,13 +109,13 @@ func replaceAll(content []byte, edits []*nodev1.Edit, path string) ([]byte, int,
 		n := bytes.Count(content, e.GetOld())
 		switch {
 		case len(e.GetOld()) == 0:
-			return nil, 0, fault.New(fault.Invalid, "edit %d has no old text", i+1).WithFix("say what is to be replaced")
+			return nil, 0, fault.New(fault.Invalid, "edit %d has no old text", i+1).WithFix("give the text to replace")
 		case n == 0:
 			return nil, 0, fault.New(fault.Precondition, "the old text of edit %d is not in %q", i+1, path).
 				WithCode(fault.FileConflict).WithFix("read the file again: the text must be there exactly, with all its spaces")
 		case n > 1 && !e.GetAll():
 			return nil, 0, fault.New(fault.Precondition, "the old text of edit %d is %d times in %q", i+1, n, path).
-				WithFix("give more of the text around it, or replace all")
+				WithFix("include more of the surrounding text, or replace all")
 		}
 		content = bytes.ReplaceAll(content, e.GetOld(), e.GetNew())
 		total += n

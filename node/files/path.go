@@ -92,7 +92,7 @@ func explain(name string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.New(fault.NotFound, "no file %q in the workspace", name).WithCause(err)
 	case errors.Is(err, syscall.ENOTDIR):
-		return fault.New(fault.Precondition, "path %q goes through something that is no folder", name).WithCause(err)
+		return fault.New(fault.Precondition, "a part of path %q is not a folder", name).WithCause(err)
 	case errors.Is(err, syscall.ELOOP):
 		return fault.New(fault.Precondition, "path %q goes through too many symbolic links", name).WithCause(err)
 	case errors.Is(err, syscall.EISDIR):

@@ -78,7 +78,7 @@ func mustBeRegular(name string, info fs.FileInfo) error {
 	case info.IsDir():
 		return syscall.EISDIR
 	}
-	return fault.New(fault.Precondition, "%q is no regular file but a %s", name, kind(info.Mode())).
+	return fault.New(fault.Precondition, "%q is not a regular file but a %s", name, kind(info.Mode())).
 		WithFix("name a regular file")
 }
 

@@ -56,7 +56,7 @@ func (s *Service) SearchFiles(ctx context.Context, req *nodev1.SearchFilesReques
 		return nil, err
 	}
 	if _, err := path.Match(req.GetName(), ""); err != nil {
-		return nil, fault.New(fault.Invalid, "name %q is no pattern of names", req.GetName()).WithFix(`for example "*.go"`)
+		return nil, fault.New(fault.Invalid, "name %q is not a file name pattern", req.GetName()).WithFix(`for example "*.go"`)
 	}
 	limit := int(req.GetMaxMatches())
 	if limit <= 0 {

@@ -99,7 +99,7 @@ func (w *workspace) ours(name string, written fs.FileInfo) error {
 		return nil
 	}
 	return errors.Join(fault.New(fault.Aborted, "something else was put in the place of %q while it was shared", name).
-		WithFix("end what works in the workspace, and begin again"), err, w.root.RemoveAll(name))
+		WithFix("stop the commands that use the workspace, and try again"), err, w.root.RemoveAll(name))
 }
 
 // dressed returns an entry as it is put into the workspace.

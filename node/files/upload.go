@@ -119,7 +119,7 @@ func (s *Service) upload(stream grpc.ClientStreamingServer[nodev1.UploadFilesReq
 	}
 	defer w.close()
 	if begin.GetShared() && into == "." {
-		return nil, fault.New(fault.Invalid, "the workspace itself cannot be shared").WithFix("name a folder for what is shared")
+		return nil, fault.New(fault.Invalid, "the workspace itself cannot be shared").WithFix("name a folder for the shared files")
 	}
 	u := &upload{w: w, into: into, shared: begin.GetShared(), lock: s.lock(begin.GetJailId())}
 	id := begin.GetOperationId()
@@ -303,13 +303,13 @@ func (u *upload) begin(e *nodev1.UploadEntry) (err error) {
 	}
 	// A jail may own its workspace's folder, and have put something there.
 	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || int(st.Uid) != os.Geteuid() || st.Nlink != 1 {
-		return fault.New(fault.Aborted, "what was uploaded of %q so far is not what this node wrote", e.GetPath()).
+		return fault.New(fault.Aborted, "the partial upload of %q is not the file that this node wrote", e.GetPath()).
 			WithFix("delete %s in the workspace and begin again", temp)
 	}
 	u.hash = blake3.New()
 	if info.Size() < e.GetOffset() {
-		return fault.New(fault.Aborted, "of %q there are %d bytes, and the upload goes on at %d", e.GetPath(), info.Size(), e.GetOffset()).
-			WithFix("compare again, and go on from there")
+		return fault.New(fault.Aborted, "%q has %d bytes so far, and the upload continues at %d", e.GetPath(), info.Size(), e.GetOffset()).
+			WithFix("compare again, and continue from the offset that is returned")
 	}
 	if _, err := io.CopyN(u.hash, u.file, e.GetOffset()); err != nil {
 		return err
@@ -326,7 +326,7 @@ func (u *upload) data(data []byte) error {
 		return fault.New(fault.Invalid, "data without a file that it is of").WithFix("send the entry first")
 	}
 	if u.at+int64(len(data)) > u.now.GetSize() {
-		return fault.New(fault.Invalid, "%q is said to have %d bytes, and more came", u.now.GetPath(), u.now.GetSize()).
+		return fault.New(fault.Invalid, "%q was announced with %d bytes, and more were sent", u.now.GetPath(), u.now.GetSize()).
 			WithFix("the file changed while it was sent: begin again")
 	}
 	if u.file == nil {
@@ -399,7 +399,7 @@ func (u *upload) expected(name string, e *nodev1.UploadEntry) error {
 	if want == "" {
 		return nil
 	}
-	have := "something that is no file"
+	have := "something other than a file"
 	switch info, err := u.w.root.Lstat(name); {
 	case errors.Is(err, fs.ErrNotExist):
 		have = absent
@@ -418,7 +418,7 @@ func (u *upload) expected(name string, e *nodev1.UploadEntry) error {
 		have = hex.EncodeToString(hash.Sum(nil))
 	}
 	if !strings.EqualFold(have, want) {
-		return fault.New(fault.Aborted, "at %q there is %s, not %s: somebody else changed it", e.GetPath(), have, want).
+		return fault.New(fault.Aborted, "%q is %s, not %s: it was changed in the meantime", e.GetPath(), have, want).
 			WithCode(fault.FileConflict).WithFix("look at it and merge")
 	}
 	return nil

@@ -109,7 +109,7 @@ func (w *workspace) mustHave(name, asked string, exists bool, want string) error
 		have = hex.EncodeToString(hash.Sum(nil))
 	}
 	if !strings.EqualFold(have, want) {
-		return fault.New(fault.Aborted, "file %q has digest %s, not %s: somebody else changed it", asked, have, want).
+		return fault.New(fault.Aborted, "file %q has digest %s, not %s: it was changed in the meantime", asked, have, want).
 			WithCode(fault.FileConflict).WithFix("read it again and merge")
 	}
 	return nil
@@ -156,7 +156,7 @@ func (w *workspace) makeDirs(dir string) error {
 		}
 		// Lchown changes the link itself, in case the file was replaced by one.
 		if err := w.root.Lchown(part, w.uid, w.gid); err != nil {
-			return fmt.Errorf("give the folder %s to its jail: %w", part, err)
+			return fmt.Errorf("change the owner of the folder %s: %w", part, err)
 		}
 	}
 	return nil

@@ -71,16 +71,16 @@ func (i *Identity) Enrol(ctx context.Context, e Enrolment) error {
 	}
 	ca, err := parseCertificate(r.CAPEM)
 	if err != nil {
-		return fmt.Errorf("the CA that %s answered: %w", e.HubURL, err)
+		return fmt.Errorf("the CA in the response of %s: %w", e.HubURL, err)
 	}
 	if !token.Names(jointoken.Fingerprint(ca.RawSubjectPublicKeyInfo)) {
 		return fault.New(fault.Denied, "the hub at %s is not the one that made the join token: its CA does not match", e.HubURL).
-			WithFix("check --hub-url, and that nobody sits between this machine and the hub")
+			WithFix("check --hub-url, and that no proxy intercepts the connection to the hub")
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err := i.store(r); err != nil {
-		return fmt.Errorf("what %s answered: %w", e.HubURL, err)
+		return fmt.Errorf("the response of %s: %w", e.HubURL, err)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (i *Identity) Renew(ctx context.Context, hubURL string, httpClient *http.Cl
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err := i.store(r); err != nil {
-		return fmt.Errorf("what %s answered: %w", hubURL, err)
+		return fmt.Errorf("the response of %s: %w", hubURL, err)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func explain(hubURL string, err error) error {
 		return fault.New(fault.Unavailable, "cannot reach the hub at %s (%s)", hubURL, reason(err)).
 			WithFix("check --hub-url and that the hub runs").WithCause(err)
 	case code == connect.CodeUnimplemented, code == connect.CodeUnknown:
-		return fault.New(fault.Unavailable, "what answers at %s is not a Deckhand hub", hubURL).
+		return fault.New(fault.Unavailable, "the server at %s is not a Deckhand hub", hubURL).
 			WithFix("check --hub-url: it is the hub's API, not its edge").WithCause(err)
 	}
 	return said

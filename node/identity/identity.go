@@ -123,7 +123,7 @@ func (i *Identity) loadKey() error {
 	}
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return fmt.Errorf("read the node's key: %s holds no PEM", path)
+		return fmt.Errorf("read the node's key: %s contains no PEM", path)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -131,7 +131,7 @@ func (i *Identity) loadKey() error {
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {
-		return fmt.Errorf("read the node's key: %s holds no ECDSA key", path)
+		return fmt.Errorf("read the node's key: %s contains no ECDSA key", path)
 	}
 	i.key = key
 	return nil

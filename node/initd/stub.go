@@ -100,7 +100,7 @@ func (st *stub) start(c command) (report, error) {
 		a.tty = 1
 	}
 	if _, err := st.pipes.line.Write([]byte{1}); err != nil {
-		return report{}, fmt.Errorf("tell the stub: %w", err)
+		return report{}, fmt.Errorf("send the command to the stub: %w", err)
 	}
 	said, err := readReport(st.pipes.line)
 	// The command has its own memory now, or there is no command.

@@ -180,7 +180,7 @@ func checkShown(path string) error {
 	}
 	for _, no := range []string{"/", "/proc", "/sys", "/dev", "/run", "/var/run", "/etc", "/root", "/home", "/boot", "/tmp", "/workspace", "/var"} {
 		if path == no {
-			return fmt.Errorf("%q holds what a jail must not see; name a folder below it", path)
+			return fmt.Errorf("%q contains files that a jail must not see; name a folder below it", path)
 		}
 	}
 	for _, no := range []string{"/proc", "/sys", "/dev", "/run", "/var/run", "/root", "/home", "/etc/ssh", "/etc/ssl/private", "/workspace", "/tmp"} {

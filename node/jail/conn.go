@@ -63,7 +63,7 @@ func (d sockets) listen() (net.Listener, error) {
 	// By its name it would be another's by then.
 	l.SetUnlinkOnClose(false)
 	if err := unix.Fchownat(fd, initd.EgressSocket, d.root, d.root, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return nil, errors.Join(fmt.Errorf("give the socket to the jail's init: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("change the owner of init's socket: %w", err), l.Close())
 	}
 	return l, nil
 }

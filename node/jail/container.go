@@ -187,7 +187,7 @@ func (m *Manager) unavailable(err error) error {
 		return fmt.Errorf("ask containerd: %w", err)
 	}
 	return fault.New(fault.Unavailable, "containerd does not answer at %s", m.cfg.Containerd).
-		WithFix("start it, or name its socket with --containerd; jails go on without it").WithCause(err)
+		WithFix("start it, or name its socket with --containerd; jails keep running without it").WithCause(err)
 }
 
 // isDeadline reports whether a call took longer than it may, whichever side saw it

@@ -51,7 +51,7 @@ func (m *Manager) changeWay(ctx context.Context, spec *nodev1.JailSpec, conn *In
 	if err := m.cfg.Egress.Change(spec.GetJailId(), spec.GetEgress()); err != nil {
 		return err
 	}
-	m.cfg.Log.Info("changed what a jail may reach", "jail", spec.GetJailId(), "rules", len(spec.GetEgress().GetRules()))
+	m.cfg.Log.Info("changed the egress rules of a jail", "jail", spec.GetJailId(), "rules", len(spec.GetEgress().GetRules()))
 	return m.lead(ctx, spec, conn)
 }
 

@@ -151,7 +151,7 @@ func (m *Manager) applyFreeze(ctx context.Context, e *entry, conn *Init, id stri
 func tellHold(ctx context.Context, conn *Init, held bool) error {
 	_, err := conn.Hold(ctx, &initv1.HoldRequest{Held: held})
 	if err != nil && status.Code(err) != codes.Unimplemented {
-		return fmt.Errorf("tell the jail's init that it is held: %w", err)
+		return fmt.Errorf("tell the jail's init that the jail is frozen: %w", err)
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func tellHold(ctx context.Context, conn *Init, held bool) error {
 func (f freezerOf) gather(init int) error {
 	held := f.held()
 	if err := os.Mkdir(held.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("make the cgroup of what is held: %w", err)
+		return fmt.Errorf("make the cgroup for frozen processes: %w", err)
 	}
 	if err := held.say(true); err != nil {
 		return err

@@ -231,7 +231,7 @@ func listenerOf(ctx context.Context, p paths) (int32, error) {
 	if err := raw.Control(func(fd uintptr) {
 		peer, perr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); err != nil || perr != nil {
-		return 0, fmt.Errorf("ask who the init of host mode is: %w", errors.Join(err, perr))
+		return 0, fmt.Errorf("find the init of host mode: %w", errors.Join(err, perr))
 	}
 	return peer.Pid, nil
 }
@@ -292,7 +292,7 @@ func (m *Manager) endHostRest(ctx context.Context, p paths) error {
 		return fmt.Errorf("%s names the cgroup %s, which is not ours to end", p.cgroup, f.dir)
 	}
 	if err := f.end(ctx); err != nil {
-		return fmt.Errorf("end what host mode left: %w", err)
+		return fmt.Errorf("end the remaining processes of host mode: %w", err)
 	}
 	dirs := []string{f.dir}
 	for _, controller := range hostControllers {

@@ -134,7 +134,7 @@ func (m *Manager) stopIdle(ctx context.Context, id string) error {
 	defer cancel()
 	list, err := conn.List(ctx, &initv1.ListRequest{})
 	if err != nil {
-		return fmt.Errorf("ask jail %s what runs in it: %w", id, err)
+		return fmt.Errorf("list the commands of jail %s: %w", id, err)
 	}
 	if len(list.GetStatuses()) > 0 {
 		m.touch(e)

@@ -316,7 +316,7 @@ func (m *Manager) ensure(ctx context.Context, spec *nodev1.JailSpec) (*nodev1.Ja
 func idle(ctx context.Context, conn *Init, id string) error {
 	list, err := conn.List(ctx, &initv1.ListRequest{})
 	if err != nil {
-		return fmt.Errorf("ask jail %s what runs in it: %w", id, err)
+		return fmt.Errorf("list the commands of jail %s: %w", id, err)
 	}
 	if n := len(list.GetStatuses()); n > 0 {
 		return fault.New(fault.Precondition, "jail %s runs with another spec, and %d commands run in it", id, n).

@@ -85,7 +85,7 @@ const maxHolder = 128
 
 func checkHolder(name string) error {
 	if name == "" || len(name) > maxHolder {
-		return fault.New(fault.Invalid, "holder must be 1 to %d bytes long", maxHolder).WithFix("name who holds the jail, for example a step's id")
+		return fault.New(fault.Invalid, "holder must be 1 to %d bytes long", maxHolder).WithFix("name the holder, for example a step's id")
 	}
 	return nil
 }

@@ -78,8 +78,8 @@ func noChannels(path, real string) error {
 				WithFix("name a folder with fewer")
 		}
 		if entry.Type()&(fs.ModeSocket|fs.ModeNamedPipe|fs.ModeDevice) != 0 {
-			return fault.New(fault.Denied, "read_only_paths: %q holds %q, a way to talk to the machine", path, name).
-				WithCode(fault.SandboxViolation).WithFix("name folders beside it that hold files only")
+			return fault.New(fault.Denied, "read_only_paths: %q contains %q, which can be used to communicate with the machine", path, name).
+				WithCode(fault.SandboxViolation).WithFix("name folders that contain only regular files")
 		}
 		return nil
 	})
@@ -111,7 +111,7 @@ const nobodyOf = "4294967294:4294967294:1"
 func (m *Manager) show(p paths, shown []string) (mounts []specs.Mount, done func(), err error) {
 	done = func() {
 		if err := hide(p); err != nil {
-			m.cfg.Log.Warn("cannot let go of what a jail was shown; tried again with the next", "error", err)
+			m.cfg.Log.Warn("cannot unmount the folders of a removed jail; will try again with the next", "error", err)
 		}
 	}
 	if err := hide(p); err != nil || len(shown) == 0 {
@@ -119,7 +119,7 @@ func (m *Manager) show(p paths, shown []string) (mounts []specs.Mount, done func
 	}
 	ids, err := mount.GetUsernsFD(nobodyOf, nobodyOf)
 	if err != nil {
-		return nil, done, fmt.Errorf("make a user namespace for what is shown: %w", err)
+		return nil, done, fmt.Errorf("make a user namespace for shown folders: %w", err)
 	}
 	defer ids.Close()
 	for i, path := range shown {
@@ -130,7 +130,7 @@ func (m *Manager) show(p paths, shown []string) (mounts []specs.Mount, done func
 		err := mount.IDMapMountWithAttrs(path, at, int(ids.Fd()), unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, 0)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 			// A kernel or a file system without such mounts.
-			m.cfg.Log.Warn("what services make in a shown folder from now on is not kept from the jail", "path", path, "error", err)
+			m.cfg.Log.Warn("sockets that services create in a shown folder from now on are accessible in the jail", "path", path, "error", err)
 			at, err = path, nil
 		}
 		if err != nil {
@@ -168,16 +168,16 @@ func hide(p paths) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("list what the jail was shown: %w", err)
+		return fmt.Errorf("list the jail's shown folders: %w", err)
 	}
 	for _, one := range all {
 		at := filepath.Join(p.shown, one.Name())
 		if err := mount.UnmountAll(at, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("unmount what the jail was shown: %w", err)
+			return fmt.Errorf("unmount the jail's shown folders: %w", err)
 		}
 		// Never what is below: it would be the machine's own.
 		if err := os.Remove(at); err != nil {
-			return fmt.Errorf("clear what the jail was shown: %w", err)
+			return fmt.Errorf("remove the jail's shown folders: %w", err)
 		}
 	}
 	return os.Remove(p.shown)

@@ -75,7 +75,7 @@ func (m *Manager) fill(in *nodev1.JailSpec) (*nodev1.JailSpec, error) {
 			has = strings.Join(m.runtimes, ", ")
 		}
 		return nil, fault.New(fault.Precondition, "this node lacks the runtime %q; it has: %s", s.GetRuntime(), has).
-			WithFix("install it on the node, or choose a trust level that the node can hold").WithObject(s.GetJailId())
+			WithFix("install it on the node, or choose a trust level that the node supports").WithObject(s.GetJailId())
 	}
 	if s.Rootfs == "" {
 		s.Rootfs = "host"
@@ -116,7 +116,7 @@ func (m *Manager) fill(in *nodev1.JailSpec) (*nodev1.JailSpec, error) {
 // notOurs refuses to show the node's own data, or a folder that holds it.
 func (m *Manager) notOurs(path string) error {
 	if within(path, m.cfg.DataDir) || within(m.cfg.DataDir, path) {
-		return fault.New(fault.Denied, "read_only_paths: %q holds the node's own data", path).WithCode(fault.SandboxViolation)
+		return fault.New(fault.Denied, "read_only_paths: %q contains the node's own data", path).WithCode(fault.SandboxViolation)
 	}
 	return nil
 }

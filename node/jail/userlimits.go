@@ -51,7 +51,7 @@ func limitUser(ctx context.Context, pid int) error {
 	// program with threads cannot enter one.
 	cmd := exec.CommandContext(ctx, "nsenter", "--user", fmt.Sprintf("--target=%d", pid), "/bin/sh", "-ec", strings.Join(slices.Compact(script), "\n"))
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("limit what the jail's user namespace may use up: %w: %s", err, bytes.TrimSpace(out))
+		return fmt.Errorf("set the limits of the jail's user namespace: %w: %s", err, bytes.TrimSpace(out))
 	}
 	return nil
 }

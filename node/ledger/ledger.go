@@ -257,7 +257,7 @@ func guardUse(fn func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fault.New(fault.Internal, "the ledger is damaged: %v", r).
-				WithFix("restart deckhand-node: it checks the file and says what to do")
+				WithFix("restart deckhand-node: it checks the file and reports how to repair it")
 		}
 	}()
 	return fn()

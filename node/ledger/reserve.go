@@ -120,6 +120,6 @@ func (r *reserve) accepting() error {
 	if r.take() && r.beside() {
 		return nil
 	}
-	return fault.New(fault.Exhausted, "the node's disk is full, and what is left is for ending what runs").
+	return fault.New(fault.Exhausted, "the node's disk is full, and the remaining space is reserved for stopping commands").
 		WithFix("make room on the file system of %s: at least %s", r.path, fmt.Sprintf("%d MiB", 2*r.size>>20))
 }

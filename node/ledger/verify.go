@@ -132,7 +132,7 @@ func currentMeta(raw []byte) []byte {
 // than to; nil is no bound.
 func (f *file) tree(id uint64, from, to []byte, depth int) error {
 	if id < 2 || id >= f.pages || depth > maxDepth {
-		return fmt.Errorf("page %d is no place for data", id)
+		return fmt.Errorf("page %d cannot contain data", id)
 	}
 	head := f.raw[id*f.pageSize:]
 	overflow := uint64(native.Uint32(head[12:]))

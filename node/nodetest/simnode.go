@@ -138,7 +138,7 @@ func (n *Node) Jail(id string) *nodev1.JailSpec {
 // WatchTelemetry returns a sample at once, and then one every second.
 func (n *Node) WatchTelemetry(_ *nodev1.WatchTelemetryRequest, out grpc.ServerStreamingServer[nodev1.WatchTelemetryResponse]) error {
 	if n.cfg.Telemetry == nil {
-		return status.Error(codes.Unimplemented, "this node cannot say what it uses")
+		return status.Error(codes.Unimplemented, "this node does not measure its usage")
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -47,7 +47,7 @@ func Load(dir string) ([]Skill, error) {
 		return nil, nil
 	}
 	if !filepath.IsAbs(dir) {
-		return nil, fault.New(fault.Invalid, "skills-dir %q is not absolute", dir).WithFix("give the whole path")
+		return nil, fault.New(fault.Invalid, "skills-dir %q is not absolute", dir).WithFix("give an absolute path")
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -79,7 +79,7 @@ func read(dir string) (agentskill.Skill, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return none, fmt.Errorf("there is no %s in it", agentskill.File)
+		return none, fmt.Errorf("it contains no %s", agentskill.File)
 	case err != nil:
 		return none, err
 	case !info.Mode().IsRegular():

@@ -95,7 +95,7 @@ func TestAJSONQueryCitesLines(t *testing.T) {
 	require.LessOrEqual(t, len(many), 4<<10)
 	require.Contains(t, many, "of 2001 results are not shown")
 	require.Contains(t, ask(t, "json_query", map[string]any{"path": in("broken.json"), "query": ".a"}).Answer, "1: 1\n[stopped: ")
-	require.Contains(t, ask(t, "json_query", map[string]any{"path": in("bin"), "query": "."}).Error, "is no JSON at about line 1")
+	require.Contains(t, ask(t, "json_query", map[string]any{"path": in("bin"), "query": "."}).Error, "is not JSON at about line 1")
 	require.Contains(t, ask(t, "json_query", map[string]any{"path": in("one.json"), "query": ".["}).Error, "query: ")
 	require.Contains(t, ask(t, "json_query", map[string]any{"path": in("one.json"), "query": "$ENV | length, env.PATH"}).Answer, "1: 0\n1: null\n", "it sees nothing but the file")
 	require.Contains(t, ask(t, "json_query", map[string]any{"path": in("one.json"), "query": ".items + 1"}).Answer, "1 values had an error")

@@ -122,7 +122,7 @@ func refused(sp *space, err error) error {
 	if !errors.Is(err, blob.ErrNoRoom) {
 		return err
 	}
-	return fault.New(fault.Exhausted, "the node has no room to keep what is in the workspace, so that changes could not be taken back: nothing was run").
+	return fault.New(fault.Exhausted, "the node has no room to store the contents of the workspace, so changes could not be undone: nothing was run").
 		WithFix("make room on the file system of %s, or delete large files of the workspace through the files API", sp.dir).
 		WithObject(sp.jailID).WithCause(err)
 }

@@ -96,7 +96,7 @@ func (s *Service) ExportWorkspace(req *nodev1.ExportWorkspaceRequest, out grpc.S
 	}
 	if err == nil && len(left) > 0 {
 		err = fault.New(fault.Precondition, "%d files are not in it: %s", len(left), strings.Join(left[:min(len(left), 10)], "; ")).
-			WithFix("what was written is complete but for those")
+			WithFix("the rest of the output is complete")
 	}
 	if ferr := w.Flush(); err == nil {
 		err = ferr

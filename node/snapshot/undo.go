@@ -89,7 +89,7 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 		}
 	}
 	if want := req.GetExpectRecord(); want != "" && want != sp.state.name {
-		return nil, fault.New(fault.NotFound, "the workspace of %s was made anew: the states it had before are gone", sp.jailID).WithObject(sp.jailID)
+		return nil, fault.New(fault.NotFound, "the workspace of %s was created again: its earlier states are gone", sp.jailID).WithObject(sp.jailID)
 	}
 	if !sp.state.clean {
 		if _, err := sp.look(ctx, false); err != nil {
@@ -190,7 +190,7 @@ func (sp *space) apply(ctx context.Context, d tree.Delta) error {
 	job := &restore.Job{Workspace: w, Contents: sp.blobs, Stage: restore.StageName(sp.s.cfg.Now()), Changes: d.Changes}
 	if err := job.Ready(); err != nil {
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			return fault.New(fault.Exhausted, "the workspace has no room for what is to be given back: nothing was changed").
+			return fault.New(fault.Exhausted, "the workspace has no room for the files to restore: nothing was changed").
 				WithFix("delete files, or give the persona a larger workspace").WithObject(sp.jailID).WithCause(err)
 		}
 		return err
@@ -214,7 +214,7 @@ func (sp *space) apply(ctx context.Context, d tree.Delta) error {
 		st, err := w.Lstat(c.Path)
 		if err != nil {
 			sp.close()
-			return fmt.Errorf("look at what was given back: %w", err)
+			return fmt.Errorf("record the restored files: %w", err)
 		}
 		now := *c.After
 		seen := scan.FromStat(&st, began)
@@ -291,7 +291,7 @@ func (sp *space) recover(ctx context.Context) error {
 	}
 	for _, name := range left {
 		if err := w.RemoveAll(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("clear what an undo left: %w", err)
+			return fmt.Errorf("remove the remains of an undo: %w", err)
 		}
 	}
 	sp.state.recovered = true

@@ -138,7 +138,7 @@ func (s *Service) sample(ctx context.Context, now time.Time) *nodev1.TelemetrySa
 	out := &nodev1.TelemetrySample{Time: timestamppb.New(now)}
 	host, err := hostUsage(ctx, s.cfg.Dir)
 	if err != nil {
-		s.cfg.Log.Debug("cannot read what the machine uses", "error", err)
+		s.cfg.Log.Debug("cannot read the machine's usage", "error", err)
 		host = &nodev1.Usage{}
 	}
 	out.Host = host
@@ -151,7 +151,7 @@ func (s *Service) sample(ctx context.Context, now time.Time) *nodev1.TelemetrySa
 		}
 		usage, err := jailUsage(cg)
 		if err != nil {
-			s.cfg.Log.Debug("cannot read what a jail uses", "jail", id, "error", err)
+			s.cfg.Log.Debug("cannot read a jail's usage", "jail", id, "error", err)
 			continue
 		}
 		usage.JailId = id

@@ -142,5 +142,5 @@ func heldTasks(ctx context.Context, address string) (int, error) {
 			return held, nil
 		}
 	}
-	return 0, fmt.Errorf("the worker says nothing of its tasks")
+	return 0, fmt.Errorf("the worker does not report its tasks")
 }

@@ -40,7 +40,7 @@ func toolPage(r *tool.Registry) (string, error) {
 		one := r.Get(name)
 		place := places[one.Place]
 		if place == "" {
-			return "", fmt.Errorf("tool %s runs in %s, which the page has no word for", name, one.Place)
+			return "", fmt.Errorf("tool %s runs in %s, which has no label on the page", name, one.Place)
 		}
 		undo := "yes"
 		switch {

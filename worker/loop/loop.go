@@ -205,7 +205,7 @@ func newRun(cfg Config) (*run, error) {
 		r.state.Opening = opening(r.task, cfg.Project, cfg.Scratchpad)
 	}
 	if int(r.state.Summary.UpTo) > len(r.turns) {
-		return nil, fault.New(fault.Internal, "the summary of task %s stands for %d turns, and there are %d",
+		return nil, fault.New(fault.Internal, "the summary of task %s covers %d turns, and there are %d",
 			r.task.GetId(), r.state.Summary.UpTo, len(r.turns)).WithCode(fault.ResumeFailed)
 	}
 	r.window = newWindow(cfg.Persona.Context.SummarizeAt, cfg.ContextTokens)

@@ -206,7 +206,7 @@ func problem(method string, err error) error {
 	if !errors.As(err, &wrong) || method == http.MethodGet {
 		return errors.New(said)
 	}
-	return fmt.Errorf("%s; the request may have been carried out all the same", said)
+	return fmt.Errorf("%s; the request may have been executed nevertheless", said)
 }
 
 // Download gets a body into a file, whole or not at all.
@@ -229,7 +229,7 @@ func Download(ctx context.Context, args DownloadArgs) (*report.Answer, int64, er
 		return nil, int64(len(body)), fmt.Errorf("HTTP %s: %s", res.Status, report.Clean(bytes.ReplaceAll(body, []byte("\n"), []byte(" ")), sniffed))
 	}
 	if res.ContentLength > most {
-		return nil, 0, fmt.Errorf("it has %d bytes: at most %d are taken; give more as max_file_bytes", res.ContentLength, most)
+		return nil, 0, fmt.Errorf("it has %d bytes: at most %d are kept; raise max_file_bytes", res.ContentLength, most)
 	}
 	if err := root.MkdirAll(path.Dir(path.Clean(args.Path)), folderMode); err != nil {
 		return nil, 0, fmt.Errorf("path: %w", err)
@@ -267,7 +267,7 @@ func save(root *os.Root, name string, from io.Reader, most int64) (size int64, s
 		err = cerr
 	}
 	if err == nil && size > most {
-		err = fmt.Errorf("it has more than %d bytes, and nothing of it was kept; give more as max_file_bytes", most)
+		err = fmt.Errorf("it has more than %d bytes, and none were kept; raise max_file_bytes", most)
 	}
 	return size, hash.Sum(nil), err
 }

@@ -82,11 +82,11 @@ func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err erro
 func broken(path string, in *valueReader, err error) error {
 	switch {
 	case errors.Is(err, errTooLarge):
-		return fmt.Errorf("%s: a value is longer than %s, which is more than a query holds in memory", path, report.Bytes(maxValue))
+		return fmt.Errorf("%s: a value is longer than %s, which is more than a query can keep in memory", path, report.Bytes(maxValue))
 	case errors.Is(err, input.ErrTooMuch), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
-	return fmt.Errorf("%s is no JSON at about line %d: %w", path, in.lines+1, err)
+	return fmt.Errorf("%s is not JSON at about line %d: %w", path, in.lines+1, err)
 }
 
 // query is a call in progress.

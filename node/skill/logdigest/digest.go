@@ -99,7 +99,7 @@ func bound(text, name string) (int64, error) {
 			return at.Unix(), nil
 		}
 	}
-	return 0, fmt.Errorf("%s %q is no time: write it like 2006-01-02T15:04:05Z", name, text)
+	return 0, fmt.Errorf("%s %q is not a time: write it like 2006-01-02T15:04:05Z", name, text)
 }
 
 // readFile reads one file of the log.

@@ -182,7 +182,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		select {
 		case <-ctx.Done():
 			_ = file.Close()
-			return nil, fmt.Errorf("another bridge holds %s", path)
+			return nil, fmt.Errorf("another bridge uses %s", path)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -72,10 +72,10 @@ func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err erro
 	args.Results = min(args.Results, maxResults)
 	s := &search{args: args, terms: terms(args.Query)}
 	if len(s.terms) == 0 {
-		return nil, 0, errors.New("query has no words: ask for what you look for, in words or identifiers")
+		return nil, 0, errors.New("query has no words: describe what to find, in words or identifiers")
 	}
 	if _, err := filepath.Match(args.Include, ""); err != nil {
-		return nil, 0, fmt.Errorf("include %q is no pattern: write it like *.go", args.Include)
+		return nil, 0, fmt.Errorf("include %q is not a pattern: write it like *.go", args.Include)
 	}
 	tree, scanners, err := s.scan(ctx)
 	if err != nil {

@@ -387,24 +387,24 @@ func (s *Store) Restore(id string, to *os.File) error {
 	}
 	if !strings.HasSuffix(id, sparseSuffix) {
 		if _, err := io.Copy(to, from); err != nil {
-			return fmt.Errorf("give back a content: %w", err)
+			return fmt.Errorf("restore a content: %w", err)
 		}
 		return nil
 	}
 	info, err := from.Stat()
 	if err != nil {
-		return fmt.Errorf("give back a content: %w", err)
+		return fmt.Errorf("restore a content: %w", err)
 	}
 	runs, err := extents(from, info.Size())
 	if err != nil {
 		return err
 	}
 	if err := to.Truncate(info.Size()); err != nil {
-		return fmt.Errorf("give back a content: %w", err)
+		return fmt.Errorf("restore a content: %w", err)
 	}
 	for _, run := range runs {
 		if _, err := io.Copy(io.NewOffsetWriter(to, run.from), io.NewSectionReader(from, run.from, run.to-run.from)); err != nil {
-			return fmt.Errorf("give back a content: %w", err)
+			return fmt.Errorf("restore a content: %w", err)
 		}
 	}
 	return nil

@@ -100,7 +100,7 @@ func Open(path string) (h *History, err error) {
 
 func damaged(path string, err error) error {
 	return fault.New(fault.Internal, "the record %s of a workspace's states is damaged: %v", path, err).
-		WithFix("move it away: the workspace stays as it is, and what was changed until now can no longer be taken back").WithCause(err)
+		WithFix("move it away: the workspace stays as it is, and earlier changes can no longer be undone").WithCause(err)
 }
 
 // Close closes the file.

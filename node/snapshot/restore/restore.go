@@ -47,7 +47,7 @@ func (j *Job) Ready() (err error) {
 		return nil
 	}
 	if err := j.Workspace.Mkdir(j.Stage, 0o700); err != nil {
-		return fmt.Errorf("make room for what is given back: %w", err)
+		return fmt.Errorf("prepare the files to restore: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -62,7 +62,7 @@ func (j *Job) Ready() (err error) {
 		}
 	}
 	if err := j.sync(); err != nil {
-		return fmt.Errorf("bring what is given back to disk: %w", err)
+		return fmt.Errorf("flush the files to restore: %w", err)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func Xattrs(fd int) (map[string]string, error) {
 func (j *Job) Place() error {
 	if j.needsStage() {
 		if err := j.Workspace.Mkdir(j.Stage, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("make room for what is given back: %w", err)
+			return fmt.Errorf("prepare the files to restore: %w", err)
 		}
 	}
 	for _, c := range slices.Backward(j.Changes) {
@@ -225,13 +225,13 @@ func (j *Job) Place() error {
 	}
 	for i, c := range j.Changes {
 		if err := j.place(i, c); err != nil && !j.tolerates(err) {
-			return fmt.Errorf("give back %q: %w", c.Path, err)
+			return fmt.Errorf("restore %q: %w", c.Path, err)
 		}
 	}
 	for i, c := range j.Changes {
 		if c.After != nil && c.After.Link != "" {
 			if err := j.link(j.staged(i), c); err != nil && !j.tolerates(err) {
-				return fmt.Errorf("give back %q: %w", c.Path, err)
+				return fmt.Errorf("restore %q: %w", c.Path, err)
 			}
 		}
 	}
@@ -239,7 +239,7 @@ func (j *Job) Place() error {
 	for _, c := range slices.Backward(j.Changes) {
 		if c.After != nil && c.After.Kind == tree.Dir {
 			if err := j.finish(c); err != nil && !j.tolerates(err) {
-				return fmt.Errorf("give back %q: %w", c.Path, err)
+				return fmt.Errorf("restore %q: %w", c.Path, err)
 			}
 		}
 	}

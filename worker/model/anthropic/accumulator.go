@@ -67,7 +67,7 @@ func (a *accumulator) add(event sdk.MessageStreamEventUnion) error {
 		return a.open(event.ContentBlock)
 	case "content_block_delta":
 		if event.Index < 0 || event.Index >= int64(len(a.blocks)) || a.blocks[event.Index].done {
-			return fmt.Errorf("the answer goes on with block %d, which is not open", event.Index)
+			return fmt.Errorf("the response continues block %d, which is not open", event.Index)
 		}
 		b := a.blocks[event.Index].block
 		switch {

@@ -132,7 +132,7 @@ func (s *Script) choose(at int, said string, before *turn) (int, error) {
 	if before == nil {
 		return 0, fmt.Errorf("%s: no turn's `when` matches the opening message: add a turn without `when`", s.file)
 	}
-	return 0, fmt.Errorf("%s:%d: the script has no turn for what came after this one: add one, or let it call complete_task", s.file, before.line)
+	return 0, fmt.Errorf("%s:%d: the script has no turn for the results of this one: add one, or let it call complete_task", s.file, before.line)
 }
 
 func (s *Script) capture(t *turn, said string, captures map[string]string) error {
@@ -143,7 +143,7 @@ func (s *Script) capture(t *turn, said string, captures map[string]string) error
 		case c.fallback != nil:
 			captures[c.name] = *c.fallback
 		default:
-			return fmt.Errorf("%s:%d: capture %s: %s matches nothing in the result: mend the pattern or give a default",
+			return fmt.Errorf("%s:%d: capture %s: %s matches nothing in the result: correct the pattern or give a default",
 				s.file, c.line, c.name, c.pattern)
 		}
 	}

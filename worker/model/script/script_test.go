@@ -123,7 +123,7 @@ func TestScriptsThatCannotGoOnSayWhere(t *testing.T) {
 		says    string
 	}{
 		"nothing matches the goal":  {"turns: [{when: other}]", nil, "s.yaml: no turn's `when` matches the opening message"},
-		"nothing is left":           {"turns:\n  - text: a", []string{"b"}, "s.yaml:2: the script has no turn for what came after this one"},
+		"nothing is left":           {"turns:\n  - text: a", []string{"b"}, "s.yaml:2: the script has no turn for the results of this one"},
 		"a capture finds nothing":   {"turns:\n  - text: a\n    capture: {x: 'y(z)'}\n  - text: b", []string{"b"}, "s.yaml:3: capture x: y(z) matches nothing"},
 		"a capture of another road": {"turns:\n  - {when: nowhere, text: a, capture: {x: '(a)'}}\n  - text: ${x}", nil, "s.yaml:3: ${x} is used before"},
 	} {

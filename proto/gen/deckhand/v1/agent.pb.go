@@ -34,7 +34,7 @@ const (
 	AgentStatus_AGENT_STATUS_LISTENING AgentStatus = 2
 	// At least one of its tasks is starting or running.
 	AgentStatus_AGENT_STATUS_ACTIVE AgentStatus = 3
-	// Held by a person.
+	// A person has placed a hold on it.
 	AgentStatus_AGENT_STATUS_PAUSED AgentStatus = 4
 	// Stopped by failures or a limit until a person acknowledges it.
 	AgentStatus_AGENT_STATUS_ERROR_SUSPENDED AgentStatus = 5
@@ -182,12 +182,13 @@ type AgentEdge struct {
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The newest version of from's persona lists to.
 	Permitted bool `protobuf:"varint,4,opt,name=permitted,proto3" json:"permitted,omitempty"`
-	// How many tasks were given so, and how many of them have not ended.
+	// Number of tasks delegated in this direction, and how many of them have not
+	// ended.
 	Tasks int64 `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	Live  int64 `protobuf:"varint,6,opt,name=live,proto3" json:"live,omitempty"`
-	// For how many of them a run of from waits now.
+	// For how many of them a run of from is waiting now.
 	Waiting int64 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// What they used themselves.
+	// What these tasks themselves used.
 	Tokens     int64 `protobuf:"varint,8,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	CostMicros int64 `protobuf:"varint,9,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
 	// When the last was given; unset for never.
@@ -304,7 +305,7 @@ type Agent struct {
 	Name        string      `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Description string      `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	Status      AgentStatus `protobuf:"varint,4,opt,name=status,proto3,enum=deckhand.v1.AgentStatus" json:"status,omitempty"`
-	// Why the status is what it is, where that is not plain from the status.
+	// The reason for the status, if the status alone does not show it.
 	StatusReason string `protobuf:"bytes,5,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
 	// The newest version's number, from 1.
 	Version int32 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
@@ -315,7 +316,7 @@ type Agent struct {
 	Model     string                 `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Since when the status is what it is; of a person's or a failure's doing only.
+	// When the status began; set only if a person or a failure caused it.
 	StatusSince   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=status_since,json=statusSince,proto3" json:"status_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -608,7 +609,7 @@ func (x *ApplyAgentRequest) GetAlong() []string {
 type ApplyAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What happened: "created", "updated" or "unchanged".
+	// The change: "created", "updated" or "unchanged".
 	Change string `protobuf:"bytes,2,opt,name=change,proto3" json:"change,omitempty"`
 	// The triggers that the persona names, and those that it named before.
 	Triggers      []*AppliedTrigger `protobuf:"bytes,3,rep,name=triggers,proto3" json:"triggers,omitempty"`
@@ -671,14 +672,15 @@ func (x *ApplyAgentResponse) GetTriggers() []*AppliedTrigger {
 type AppliedTrigger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What happened: "created", "updated", "unchanged" or "deleted".
+	// The change: "created", "updated", "unchanged" or "deleted".
 	Change string `protobuf:"bytes,2,opt,name=change,proto3" json:"change,omitempty"`
 	// webhook, cron, loop or manual.
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Of a webhook: its URL, below the hub's, and how senders prove themselves.
 	Path   string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
 	Verify string `protobuf:"bytes,5,opt,name=verify,proto3" json:"verify,omitempty"`
-	// Of a webhook that was made: what the sender is to be given. Only this once.
+	// For a webhook that was created: the secret for the sender. It is returned
+	// only once.
 	Secret        string `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -759,7 +761,7 @@ func (x *AppliedTrigger) GetSecret() string {
 type GetAgentRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	AgentId string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// A version to answer with; 0 for the newest.
+	// The version to return; 0 for the newest.
 	Version       int32 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1086,7 +1088,7 @@ type PauseAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An id, a unique prefix of one, or a name.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// For the record, and for those whose tasks wait.
+	// Shown in the audit log, and to users whose tasks wait.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -97,11 +97,11 @@ const (
 	KillOutcome_KILL_OUTCOME_UNSPECIFIED KillOutcome = 0
 	// None is left: the node has looked.
 	KillOutcome_KILL_OUTCOME_CONFIRMED KillOutcome = 1
-	// The node cannot be reached. Cut off from its hubs, it stops them at stops_by
-	// at the latest, and is told to kill them when it connects before.
+	// The node cannot be reached. If it is cut off from its hubs, it stops them
+	// at stops_by at the latest; if it connects before, it is asked to kill them.
 	KillOutcome_KILL_OUTCOME_STOPS_BY KillOutcome = 2
-	// The node was reached and has not done it yet: detail says what is in the
-	// way. It is asked again.
+	// The node was reached and has not done it yet: detail says why. It is asked
+	// again.
 	KillOutcome_KILL_OUTCOME_PENDING KillOutcome = 3
 )
 
@@ -153,7 +153,7 @@ type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Scope KillScope              `protobuf:"varint,2,opt,name=scope,proto3,enum=deckhand.v1.KillScope" json:"scope,omitempty"`
-	// What it stands on; the organisation's id for the organisation.
+	// The object that is held; for the organisation, the organisation's id.
 	ObjectId      string                 `protobuf:"bytes,3,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`
 	HeldBy        string                 `protobuf:"bytes,4,opt,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -254,7 +254,7 @@ func (x *Hold) GetReleasedBy() string {
 type KilledTask struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Where it ran; empty for one that had not begun.
+	// The node that it ran on; empty if it had not started.
 	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	Outcome       KillOutcome            `protobuf:"varint,3,opt,name=outcome,proto3,enum=deckhand.v1.KillOutcome" json:"outcome,omitempty"`
 	StopsBy       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=stops_by,json=stopsBy,proto3" json:"stops_by,omitempty"`
@@ -670,14 +670,14 @@ type AuditEntry struct {
 	Action     string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
 	ObjectKind string `protobuf:"bytes,6,opt,name=object_kind,json=objectKind,proto3" json:"object_kind,omitempty"`
 	ObjectId   string `protobuf:"bytes,7,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`
-	// What changed of it, with secrets masked.
+	// The changed fields, with secrets masked.
 	Before *structpb.Struct `protobuf:"bytes,8,opt,name=before,proto3" json:"before,omitempty"`
 	After  *structpb.Struct `protobuf:"bytes,9,opt,name=after,proto3" json:"after,omitempty"`
 	Reason string           `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Where the call came from.
+	// Address of the caller.
 	Address   string `protobuf:"bytes,11,opt,name=address,proto3" json:"address,omitempty"`
 	UserAgent string `protobuf:"bytes,12,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
-	// low, medium or high. High ones are told to destinations.
+	// low, medium or high. High ones are sent to destinations.
 	Severity      string `protobuf:"bytes,13,opt,name=severity,proto3" json:"severity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -25,13 +25,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// DestinationState says whether a destination is told.
+// DestinationState is the state of a destination.
 type DestinationState int32
 
 const (
 	DestinationState_DESTINATION_STATE_UNSPECIFIED DestinationState = 0
 	DestinationState_DESTINATION_STATE_ENABLED     DestinationState = 1
-	// A person, or the receiver's answer 410, ended it.
+	// A person disabled it, or its receiver responded with 410.
 	DestinationState_DESTINATION_STATE_DISABLED DestinationState = 2
 )
 
@@ -76,7 +76,7 @@ func (DestinationState) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{0}
 }
 
-// NoticeState is how far a notice is.
+// NoticeState is the delivery state of a notice.
 type NoticeState int32
 
 const (
@@ -135,9 +135,9 @@ func (NoticeState) EnumDescriptor() ([]byte, []int) {
 // DestinationSpec is what is sent, and where.
 type DestinationSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is told: groups (approvals, questions, failures, budgets, escalations,
-	// security, lifecycle, stream), types of events, or beginnings of types with a
-	// * at the end. Empty for the first six groups, or with nats for everything.
+	// What is sent: groups (approvals, questions, failures, budgets, escalations,
+	// security, lifecycle, stream), types of events, or prefixes of types with a
+	// * at the end. Empty means the first six groups or, with nats, everything.
 	Events []string `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	// Only of these agents, by name; empty for all.
 	Agents []string `protobuf:"bytes,2,rep,name=agents,proto3" json:"agents,omitempty"`
@@ -480,7 +480,7 @@ func (*NatsDestination) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{4}
 }
 
-// Destination is one as it stands.
+// Destination is one in its current state.
 type Destination struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -494,7 +494,7 @@ type Destination struct {
 	StateSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
 	// The last characters of its secret.
 	SecretEndsIn string `protobuf:"bytes,8,opt,name=secret_ends_in,json=secretEndsIn,proto3" json:"secret_ends_in,omitempty"`
-	// Notices that wait, and that nobody took.
+	// Number of pending notices, and of those that could not be delivered.
 	Pending       int64                  `protobuf:"varint,9,opt,name=pending,proto3" json:"pending,omitempty"`
 	Dead          int64                  `protobuf:"varint,10,opt,name=dead,proto3" json:"dead,omitempty"`
 	CreatedBy     string                 `protobuf:"bytes,11,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
@@ -629,7 +629,7 @@ func (x *Destination) GetUpdatedAt() *timestamppb.Timestamp {
 type NoticeTry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// Of HTTP, or of SMTP; 0 for no answer.
+	// Of HTTP, or of SMTP; 0 if there was no response.
 	Status int32 `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"`
 	// Empty when it went well.
 	Error         string               `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
@@ -696,10 +696,10 @@ func (x *NoticeTry) GetTook() *durationpb.Duration {
 	return nil
 }
 
-// Notice is one thing that is sent to one destination.
+// Notice is one notification to one destination.
 type Notice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What receivers tell a repeated notice by.
+	// Receivers recognise a repeated notice by it.
 	Id              string       `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	DestinationId   string       `protobuf:"bytes,2,opt,name=destination_id,json=destinationId,proto3" json:"destination_id,omitempty"`
 	DestinationName string       `protobuf:"bytes,3,opt,name=destination_name,json=destinationName,proto3" json:"destination_name,omitempty"`
@@ -1548,7 +1548,8 @@ func (x *DisableDestinationResponse) GetDestination() *Destination {
 type RotateDestinationSecretRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	DestinationId string                 `protobuf:"bytes,1,opt,name=destination_id,json=destinationId,proto3" json:"destination_id,omitempty"`
-	// How long messages are signed with the secret before too; unset for a day.
+	// How long messages are also signed with the previous secret; unset means one
+	// day.
 	Keep          *durationpb.Duration `protobuf:"bytes,2,opt,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2026,7 +2027,7 @@ func (*RedriveNoticesRequest_DestinationId) isRedriveNoticesRequest_Which() {}
 
 type RedriveNoticesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many are sent again.
+	// Number of notices that are sent again.
 	Redriven      int64 `protobuf:"varint,1,opt,name=redriven,proto3" json:"redriven,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -23,16 +23,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ErrorInfo is attached as a detail to every error that the hub or a node
-// answers with. Clients branch on code; people read message and fix.
+// ErrorInfo is attached as a detail to every error of the hub or a node.
+// Programs branch on code; people read message and fix.
 type ErrorInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Stable code from the catalogue, for example "AGENT_010". Empty where the
 	// RPC code alone says everything (unauthenticated, not found).
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	// What happened, naming the object by id and never a secret.
+	// What happened. It names the object by its id and never contains a secret.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// What to do about it. May be empty.
+	// How to fix it. May be empty.
 	Fix string `protobuf:"bytes,3,opt,name=fix,proto3" json:"fix,omitempty"`
 	// The id of the object at fault. May be empty.
 	ObjectId      string `protobuf:"bytes,4,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`

@@ -33,13 +33,13 @@ type Event struct {
 	// A stream kind such as "phase_changed", "tool_selected", "task.completed".
 	Type string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
 	Time *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
-	// Who did it: "user", "worker", "hub" or "node", and its id.
+	// The actor: "user", "worker", "hub" or "node", and its id.
 	ActorKind string `protobuf:"bytes,5,opt,name=actor_kind,json=actorKind,proto3" json:"actor_kind,omitempty"`
 	ActorId   string `protobuf:"bytes,6,opt,name=actor_id,json=actorId,proto3" json:"actor_id,omitempty"`
 	// The attempt it belongs to; 0 before the first claim.
 	Attempt       int32  `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	CorrelationId string `protobuf:"bytes,8,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
-	// What happened; its shape per type is in docs/events.md.
+	// Details; the fields per type are in docs/events.md.
 	Payload       *structpb.Struct `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -145,7 +145,7 @@ type Thinking struct {
 	TaskId  string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Turn    int32                  `protobuf:"varint,3,opt,name=turn,proto3" json:"turn,omitempty"`
-	// Where text begins in the turn's visible text, in bytes.
+	// Offset of text in the turn's visible text, in bytes.
 	Offset        int64  `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
 	Text          string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -229,11 +229,11 @@ type WatchRequest struct {
 	// Send Thinking pieces too: of the watched tasks, and of the detailed ones
 	// where the whole organisation is watched.
 	Thinking bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
-	// Send events of these types only, see docs/events.md; none for all. A
-	// heartbeat's cursor stands after the events that were left out.
+	// Send only events of these types, see docs/events.md; empty for all. A
+	// heartbeat's cursor is after the events that were left out.
 	Types []string `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`
-	// Begin with what happens from now on. The first response's cursor stands
-	// there. Not together with cursor.
+	// Begin with events that occur from now on. The first response has that
+	// cursor. Not together with cursor.
 	FromNow bool `protobuf:"varint,6,opt,name=from_now,json=fromNow,proto3" json:"from_now,omitempty"`
 	// Of these tasks events of every type are sent, whatever types says. Ids.
 	DetailedTaskIds []string `protobuf:"bytes,7,rep,name=detailed_task_ids,json=detailedTaskIds,proto3" json:"detailed_task_ids,omitempty"`
@@ -450,7 +450,7 @@ func (x *ListEventsResponse) GetNewestSeq() int64 {
 
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to pass as cursor to go on after this response.
+	// Pass it as cursor to continue after this response.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Types that are valid to be assigned to Item:
 	//
@@ -546,7 +546,8 @@ type WatchResponse_Thinking struct {
 }
 
 type WatchResponse_Heartbeat_ struct {
-	// Sent every 15 s when nothing else is, so that a dead link is noticed.
+	// Sent every 15 s if nothing else is, so that the client can detect a dead
+	// connection.
 	Heartbeat *WatchResponse_Heartbeat `protobuf:"bytes,4,opt,name=heartbeat,proto3,oneof"`
 }
 

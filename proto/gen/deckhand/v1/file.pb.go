@@ -744,8 +744,7 @@ func (*CompareFilesRequest_Jail) isCompareFilesRequest_Workspace() {}
 
 type CompareFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For each entry in order: the byte to send from; -1 for one that is there
-	// already.
+	// For each entry in order: the byte to send from, or -1 if it exists already.
 	SendFrom      []int64 `protobuf:"varint,1,rep,packed,name=send_from,json=sendFrom,proto3" json:"send_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -891,7 +890,7 @@ type UploadFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Files int32                  `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
 	Bytes int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// How many paths of the workspace changed.
+	// Number of workspace paths that changed.
 	Changed       int32 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1063,7 +1062,8 @@ type DescribeFilesResponse struct {
 	Entries []*UploadEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// The paths and patterns that nothing is at.
 	Missing []string `protobuf:"bytes,2,rep,name=missing,proto3" json:"missing,omitempty"`
-	// What cannot be copied: sockets, pipes, and names that are not UTF-8, quoted.
+	// Names that cannot be copied: sockets, pipes, and names that are not UTF-8,
+	// quoted.
 	Skipped       []string `protobuf:"bytes,3,rep,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1130,8 +1130,8 @@ type DownloadFilesRequest struct {
 	//	*DownloadFilesRequest_TaskId
 	//	*DownloadFilesRequest_Jail
 	Workspace isDownloadFilesRequest_Workspace `protobuf_oneof:"workspace"`
-	// Files as DescribeFiles answers them, with the byte to begin at. Path, type,
-	// size and offset are enough.
+	// Files as DescribeFiles returned them, with the byte to begin at. Path,
+	// type, size and offset are enough.
 	Entries       []*UploadEntry `protobuf:"bytes,4,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1492,11 +1492,12 @@ func (x *SendFilesRequest) GetOverwrite() bool {
 
 type SendFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many files were copied, and how many were there already.
+	// Number of files that were copied, and of those that existed already.
 	Files     int32 `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
 	Unchanged int32 `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
 	Bytes     int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// What cannot be copied: sockets, pipes, and names that are not UTF-8, quoted.
+	// Names that cannot be copied: sockets, pipes, and names that are not UTF-8,
+	// quoted.
 	Skipped       []string `protobuf:"bytes,4,rep,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1671,11 +1672,11 @@ func (*WatchFilesRequest_Jail) isWatchFilesRequest_Workspace() {}
 
 type WatchFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The paths that changed, came or went; none in the first answer, which says
-	// that the folder is watched from here on.
+	// The paths that were changed, created or removed; none in the first
+	// response, which confirms that the folder is watched from here on.
 	Events []*FileEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// There was more than could be told, or more folders than can be watched:
-	// look again.
+	// There were more changes than can be listed, or more folders than can be
+	// watched: list the folder again.
 	Overflow      bool `protobuf:"varint,2,opt,name=overflow,proto3" json:"overflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

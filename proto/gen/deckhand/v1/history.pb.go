@@ -180,7 +180,7 @@ type Estimate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From so many runs; 0 where there are fewer than five.
 	Runs int32 `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
-	// What it was reckoned from, or "no history".
+	// What it was estimated from, or "no history".
 	Basis string `protobuf:"bytes,2,opt,name=basis,proto3" json:"basis,omitempty"`
 	// The middle one and the 90th percentile, of the whole run; unset without
 	// history.
@@ -392,7 +392,7 @@ func (x *GetEstimateResponse) GetRunsLeft() int64 {
 
 type GetStatisticsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the rows are of.
+	// How to group the rows.
 	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
 	// Tasks made at this time or after it, and before that one; unset for 30 days
 	// ago, and for now. At most 366 days.
@@ -607,7 +607,7 @@ type GetStatisticsResponse struct {
 	Rows  []*StatisticsRow       `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
-	// Whose tasks they are of; empty for everybody's.
+	// Only tasks of this user; empty for all users.
 	UserName      string `protobuf:"bytes,4,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// InboxKind is what sort of answer an item waits for.
+// InboxKind is the kind of answer that an item needs.
 type InboxKind int32
 
 const (
@@ -33,11 +33,11 @@ const (
 	InboxKind_INBOX_KIND_APPROVAL InboxKind = 1
 	// The agent asks: reply or reject.
 	InboxKind_INBOX_KIND_QUESTION InboxKind = 2
-	// Nobody knows whether the call took effect: retry, skip, or resolve.
+	// It is unknown whether the call took effect: retry, skip, or resolve.
 	InboxKind_INBOX_KIND_UNKNOWN InboxKind = 3
 	// A run in review mode is done: accept it, ask for changes, or reject it.
 	InboxKind_INBOX_KIND_REVIEW InboxKind = 4
-	// A task does not go on by itself: retry it, or close it.
+	// A task does not continue by itself: retry it, or close it.
 	InboxKind_INBOX_KIND_ESCALATION InboxKind = 5
 )
 
@@ -88,7 +88,7 @@ func (InboxKind) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{0}
 }
 
-// InboxState is where an item stands.
+// InboxState is the state of an item.
 type InboxState int32
 
 const (
@@ -154,7 +154,7 @@ type InboxItem struct {
 	State     InboxState             `protobuf:"varint,3,opt,name=state,proto3,enum=deckhand.v1.InboxState" json:"state,omitempty"`
 	TaskId    string                 `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	TaskTitle string                 `protobuf:"bytes,5,opt,name=task_title,json=taskTitle,proto3" json:"task_title,omitempty"`
-	// Who submitted the task.
+	// The user who submitted the task.
 	SubmittedBy string `protobuf:"bytes,6,opt,name=submitted_by,json=submittedBy,proto3" json:"submitted_by,omitempty"`
 	AgentId     string `protobuf:"bytes,7,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	AgentName   string `protobuf:"bytes,8,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
@@ -162,7 +162,7 @@ type InboxItem struct {
 	// The step's position in the task, from 1.
 	StepNumber int32  `protobuf:"varint,10,opt,name=step_number,json=stepNumber,proto3" json:"step_number,omitempty"`
 	Tool       string `protobuf:"bytes,11,opt,name=tool,proto3" json:"tool,omitempty"`
-	// How much harm the tool can do.
+	// The tool's risk category.
 	Category ToolCategory `protobuf:"varint,12,opt,name=category,proto3,enum=deckhand.v1.ToolCategory" json:"category,omitempty"`
 	// Arguments with secrets masked. Of a text that is named in long_arguments this
 	// is only the beginning.
@@ -171,29 +171,29 @@ type InboxItem struct {
 	Preview string `protobuf:"bytes,14,opt,name=preview,proto3" json:"preview,omitempty"`
 	// Why it was asked.
 	Why string `protobuf:"bytes,15,opt,name=why,proto3" json:"why,omitempty"`
-	// What the agent thought when it made the call.
+	// The agent's reasoning for the call.
 	Reasoning string `protobuf:"bytes,16,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
-	// What is known of a call with an unknown outcome.
+	// What is known about a call with an unknown outcome.
 	Evidence string `protobuf:"bytes,17,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	// Set for questions.
 	Question *InboxQuestion         `protobuf:"bytes,18,opt,name=question,proto3" json:"question,omitempty"`
 	AskedAt  *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=asked_at,json=askedAt,proto3" json:"asked_at,omitempty"`
 	// Unset for what waits however long it takes.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// What happens then: "reject", "stop" (the task ends), or "default" (a
+	// What happens at expiry: "reject", "stop" (the task ends), or "default" (a
 	// question's default, or an error that the agent sees).
 	OnExpiry string `protobuf:"bytes,21,opt,name=on_expiry,json=onExpiry,proto3" json:"on_expiry,omitempty"`
 	// "approve", "reject", "reply", "retry", "skip", "succeeded", "failed",
 	// "suggest", "replan", "clarify", "accept", "changes" or "close".
 	Answer string `protobuf:"bytes,22,opt,name=answer,proto3" json:"answer,omitempty"`
-	// A question's answer, with secrets masked.
+	// The answer to a question, with secrets masked.
 	Reply string `protobuf:"bytes,23,opt,name=reply,proto3" json:"reply,omitempty"`
 	// Arguments as the person changed them, with secrets masked.
 	ChangedArguments *structpb.Struct       `protobuf:"bytes,24,opt,name=changed_arguments,json=changedArguments,proto3" json:"changed_arguments,omitempty"`
 	Reason           string                 `protobuf:"bytes,25,opt,name=reason,proto3" json:"reason,omitempty"`
 	AnsweredBy       string                 `protobuf:"bytes,26,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
 	AnsweredAt       *timestamppb.Timestamp `protobuf:"bytes,27,opt,name=answered_at,json=answeredAt,proto3" json:"answered_at,omitempty"`
-	// Where the call's output is: the node, and the command's name there.
+	// The location of the call's output: the node, and the command's id there.
 	NodeId string `protobuf:"bytes,28,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	ExecId string `protobuf:"bytes,29,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
 	// Set for reviews.
@@ -201,18 +201,18 @@ type InboxItem struct {
 	// Set for an approval of which calls like it were approved often, and never
 	// rejected: whether to be asked about them any more. It is offered once.
 	Offer *AutoApprovalOffer `protobuf:"bytes,31,opt,name=offer,proto3" json:"offer,omitempty"`
-	// What the hub knows of the call that is asked about. Unset for reviews and
-	// escalations.
+	// What the hub knows about the call. Unset for reviews and escalations.
 	Decision *CallDecision `protobuf:"bytes,32,opt,name=decision,proto3" json:"decision,omitempty"`
 	// Texts among the arguments of which arguments has only the beginning; read
 	// the rest with ReadInboxArgument.
 	LongArguments []*LongArgument `protobuf:"bytes,33,rep,name=long_arguments,json=longArguments,proto3" json:"long_arguments,omitempty"`
-	// A digest of all that an approval is for: the arguments, the dangers found in
-	// them, and the workspace; of a review, what it shows and the workspace. Send it
-	// back with the answer: what has changed since is then refused. Empty where there
-	// is nothing to change, and once answered.
+	// A digest of everything that an approval covers: the arguments, the dangers
+	// found in them, and the workspace; for a review, what it shows and the
+	// workspace. Send it back with the answer: if something has changed since,
+	// the answer is refused. Empty if there is nothing that can change, and once
+	// answered.
 	ShownDigest string `protobuf:"bytes,34,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
-	// The tool and what it is called on, in one line: "file_edit docs/guide.md".
+	// The tool and its object, in one line: "file_edit docs/guide.md".
 	Title         string `protobuf:"bytes,35,opt,name=title,proto3" json:"title,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -493,8 +493,8 @@ func (x *InboxItem) GetTitle() string {
 	return ""
 }
 
-// CallDecision is what the hub decided about a call, what it read in it, and
-// where it would run.
+// CallDecision is what the hub decided about a call, the commands that it found
+// in it, and where it would run.
 type CallDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule that asks; empty where the persona or the tool's category does.
@@ -520,11 +520,11 @@ type CallDecision struct {
 	TimeoutSeconds float64 `protobuf:"fixed64,11,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
 	// Hosts that the jail may reach; empty for none.
 	Hosts []string `protobuf:"bytes,12,rep,name=hosts,proto3" json:"hosts,omitempty"`
-	// What of the call cannot be undone; empty where all of it can.
+	// What the call does that cannot be undone; empty if everything can.
 	Irreversible string `protobuf:"bytes,13,opt,name=irreversible,proto3" json:"irreversible,omitempty"`
-	// What the tool of an MCP server is now, as JSON, where to approve the call is to
-	// agree to it; empty otherwise. Of a text that is named in long_texts this is only
-	// the beginning.
+	// The current definition of an MCP server's tool, as JSON, if approving the
+	// call accepts that definition; empty otherwise. If long_texts names it, this
+	// is only its beginning.
 	Definition string `protobuf:"bytes,14,opt,name=definition,proto3" json:"definition,omitempty"`
 	// The definition that was agreed on before; empty for a tool that is new.
 	AgreedDefinition string `protobuf:"bytes,15,opt,name=agreed_definition,json=agreedDefinition,proto3" json:"agreed_definition,omitempty"`
@@ -682,7 +682,7 @@ type CallDanger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as "wipe" or "remote_code"; see the policy's dangerous section.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// What it does, in words.
+	// Its effect, in words.
 	What string `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`
 	// The command that does it, at most 200 bytes.
 	Command string `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
@@ -756,10 +756,9 @@ type CallCommand struct {
 	Text  string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// Its line in the script, from 1.
 	Line int32 `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
-	// Through what it runs, outermost first: "sudo", "sh -c", "base64 -d".
+	// The wrappers that run it, outermost first: "sudo", "sh -c", "base64 -d".
 	Via []string `protobuf:"bytes,3,rep,name=via,proto3" json:"via,omitempty"`
-	// What the policy does with it: "allow", "ask", "deny", or empty where no rule
-	// is about it.
+	// The policy's effect: "allow", "ask", "deny", or empty if no rule matches.
 	Effect        string `protobuf:"bytes,4,opt,name=effect,proto3" json:"effect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -827,11 +826,12 @@ func (x *CallCommand) GetEffect() string {
 // pieces.
 type LongArgument struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is, as a JSON Pointer (RFC 6901): "/content", "/edits/0/new_text".
+	// Its location, as a JSON Pointer (RFC 6901): "/content",
+	// "/edits/0/new_text".
 	Pointer string `protobuf:"bytes,1,opt,name=pointer,proto3" json:"pointer,omitempty"`
 	// Its whole length in bytes of UTF-8.
 	SizeBytes int64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// How many lines it has.
+	// Its number of lines.
 	Lines         int64 `protobuf:"varint,3,opt,name=lines,proto3" json:"lines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -891,15 +891,16 @@ func (x *LongArgument) GetLines() int64 {
 // InboxReview is what a run in review mode did, as it stood when it was done.
 type InboxReview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the agent says that it did.
+	// The agent's summary of its work.
 	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Files that its steps changed, those that several changed counted once.
 	Files int32 `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"`
 	// The first 200 of their paths, in order.
 	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
-	// What is held: it is made once when the work is accepted, and never if not.
+	// Deferred calls: each is made once when the work is accepted, and never
+	// otherwise.
 	Held []*HeldCall `protobuf:"bytes,4,rep,name=held,proto3" json:"held,omitempty"`
-	// Where its commands connected to.
+	// Hosts that its commands connected to.
 	Hosts         []*ReviewedHost `protobuf:"bytes,5,rep,name=hosts,proto3" json:"hosts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -977,7 +978,7 @@ type HeldCall struct {
 	Number   int32                  `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	Tool     string                 `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
 	Category ToolCategory           `protobuf:"varint,4,opt,name=category,proto3,enum=deckhand.v1.ToolCategory" json:"category,omitempty"`
-	// What it would do, for people, with secrets masked.
+	// Its effect, for people, with secrets masked.
 	Preview       string `protobuf:"bytes,5,opt,name=preview,proto3" json:"preview,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1121,9 +1122,10 @@ func (x *ReviewedHost) GetReceivedBytes() int64 {
 // Approve.always of scope "shape".
 type AutoApprovalOffer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the calls have in common, such as "file_write(content, path=/workspace/docs/*)".
+	// The common part of the calls, such as "file_write(content,
+	// path=/workspace/docs/*)".
 	Shape string `protobuf:"bytes,1,opt,name=shape,proto3" json:"shape,omitempty"`
-	// How many were approved within the last 30 days.
+	// Number of approvals within the last 30 days.
 	Approvals     int32 `protobuf:"varint,2,opt,name=approvals,proto3" json:"approvals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1180,7 +1182,7 @@ type InboxQuestion struct {
 	// "text", "choice" or "confirmation" (answered with yes or no).
 	Kind    string   `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Choices []string `protobuf:"bytes,3,rep,name=choices,proto3" json:"choices,omitempty"`
-	// The answer when nobody gives one; empty for none.
+	// The reply that is used if no person replies; empty for none.
 	DefaultAnswer string `protobuf:"bytes,4,opt,name=default_answer,json=defaultAnswer,proto3" json:"default_answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1550,7 +1552,7 @@ type ReadInboxArgumentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 256 KiB, whole characters.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// Where the next piece begins; size_bytes after the last.
+	// Offset of the next piece; size_bytes after the last.
 	NextOffset    int64 `protobuf:"varint,2,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
 	SizeBytes     int64 `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1922,8 +1924,8 @@ func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
 	return nil
 }
 
-// Accept takes the work of a review: what was held is made, and the task has
-// succeeded.
+// Accept accepts the work of a review: deferred calls are made, and the task
+// has succeeded.
 type AnswerInboxItemRequest_Accept struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1960,7 +1962,7 @@ func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 0}
 }
 
-// Changes has the agent of a review go on; what was held is left out.
+// Changes asks the agent of a review to continue; deferred calls are dropped.
 type AnswerInboxItemRequest_Changes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
@@ -2042,7 +2044,8 @@ func (*AnswerInboxItemRequest_Close) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 2}
 }
 
-// Suggest has an approval's call left out, and the agent told of another way.
+// Suggest drops a call that waits for approval, and suggests an alternative
+// to the agent.
 type AnswerInboxItemRequest_Suggest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
@@ -2178,11 +2181,11 @@ func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
 	return ""
 }
 
-// Approve has the call made.
+// Approve allows the call.
 type AnswerInboxItemRequest_Approve struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A JSON object to call the tool with instead; empty for the arguments as
-	// they were asked. The agent is told of the change.
+	// A JSON object to call the tool with instead; empty to keep the requested
+	// arguments. The agent is informed of the change.
 	ArgumentsJson string `protobuf:"bytes,1,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// From now on allow calls like it; for administrators.
 	Always        *AlwaysAllow `protobuf:"bytes,2,opt,name=always,proto3" json:"always,omitempty"`
@@ -2234,9 +2237,8 @@ func (x *AnswerInboxItemRequest_Approve) GetAlways() *AlwaysAllow {
 	return nil
 }
 
-// Reject answers the agent that the call may not be made, or that a question
-// is not answered. Of a review it gives back the workspace as it was, and ends
-// the task.
+// Reject tells the agent that a call is not approved, or that a question is
+// not answered. For a review it restores the workspace, and ends the task.
 type AnswerInboxItemRequest_Reject struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2319,10 +2321,10 @@ func (x *AnswerInboxItemRequest_Reply) GetText() string {
 }
 
 // Retry makes a call with an unknown outcome once more: it may then have
-// taken effect twice. Of an escalated task, it has that go on.
+// taken effect twice. Of an escalated task, it has that continue.
 type AnswerInboxItemRequest_Retry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What an escalated task goes on with in the place of what it had.
+	// Overrides to apply when retrying an escalated task.
 	Override      *TaskOverride `protobuf:"bytes,1,opt,name=override,proto3" json:"override,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2365,7 +2367,7 @@ func (x *AnswerInboxItemRequest_Retry) GetOverride() *TaskOverride {
 	return nil
 }
 
-// Skip leaves the call out and tells the agent so.
+// Skip drops the call and informs the agent.
 type AnswerInboxItemRequest_Skip struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -42,7 +42,7 @@ type Node struct {
 	LastSeenAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
 	// Set while no new task starts there.
 	Drain *NodeDrain `protobuf:"bytes,10,opt,name=drain,proto3" json:"drain,omitempty"`
-	// Set while somebody holds it.
+	// Set while a user holds the lock.
 	Lock *NodeLock `protobuf:"bytes,11,opt,name=lock,proto3" json:"lock,omitempty"`
 	// Why it takes no new task: its machine has too little memory or disk left, or
 	// too much load. Empty when it has room. It is what the node said last.
@@ -178,7 +178,7 @@ func (x *Node) GetSkills() []*NodeSkill {
 type NodeSkill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it is for.
+	// Its description.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// Its SKILL.md, as an agent opens it.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
@@ -246,7 +246,7 @@ func (x *NodeSkill) GetProblem() string {
 	return ""
 }
 
-// NodeDrain says who keeps new tasks off a node.
+// NodeDrain says who drained a node.
 type NodeDrain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
@@ -307,7 +307,7 @@ func (x *NodeDrain) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// NodeLock says who works on a machine itself.
+// NodeLock says which user works on a machine itself.
 type NodeLock struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -319,7 +319,7 @@ type NodeLock struct {
 	// when it was taken by LockNode.
 	ExecId  string                 `protobuf:"bytes,6,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
 	TakenAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=taken_at,json=takenAt,proto3" json:"taken_at,omitempty"`
-	// Unset while it is held.
+	// Unset while the lock is held.
 	ReleasedAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
 	ReleasedBy    string                 `protobuf:"bytes,9,opt,name=released_by,json=releasedBy,proto3" json:"released_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -616,7 +616,7 @@ func (x *GetNodeResponse) GetNode() *Node {
 
 type CreateJoinTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long it can be used: 1 minute to 7 days; unset for one hour.
+	// How long it can be used: 1 minute to 7 days; unset means one hour.
 	Ttl *durationpb.Duration `protobuf:"bytes,1,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Labels that the node gets besides its own.
 	Labels        map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -670,8 +670,8 @@ func (x *CreateJoinTokenRequest) GetLabels() map[string]string {
 
 type CreateJoinTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A secret. It carries the fingerprint of the hub's CA, so that the node
-	// knows whom it enrols with.
+	// A secret. It contains the fingerprint of the hub's CA, so that the node can
+	// verify the hub with which it enrols.
 	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -865,7 +865,7 @@ func (x *DrainNodeRequest) GetReason() string {
 type DrainNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Tasks that hold or are about to hold a slot there; they go on.
+	// Tasks that hold or are about to hold a slot there; they continue.
 	ActiveTasks   int32 `protobuf:"varint,2,opt,name=active_tasks,json=activeTasks,proto3" json:"active_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1006,7 +1006,7 @@ func (x *UndrainNodeResponse) GetNode() *Node {
 type LockNodeRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// Shown to everybody who waits.
+	// Shown to every user whose task waits.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1059,7 +1059,7 @@ func (x *LockNodeRequest) GetReason() string {
 type LockNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Lock  *NodeLock              `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
-	// Tasks that hold or are about to hold a slot there; they go on.
+	// Tasks that hold or are about to hold a slot there; they continue.
 	ActiveTasks   int32 `protobuf:"varint,2,opt,name=active_tasks,json=activeTasks,proto3" json:"active_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1112,7 +1112,7 @@ func (x *LockNodeResponse) GetActiveTasks() int32 {
 type UnlockNodeRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// Release it although somebody else holds it or a command runs under it.
+	// Release it although another user holds it or a command runs under it.
 	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1210,7 +1210,7 @@ type ListNodeLocksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only this node's; empty for all.
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// Also those that were released, newest first, after those that are held.
+	// Also return released locks, newest first, after the current ones.
 	Released bool `protobuf:"varint,2,opt,name=released,proto3" json:"released,omitempty"`
 	// At most this many; 0 for 100.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`

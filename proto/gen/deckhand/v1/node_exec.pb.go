@@ -76,7 +76,7 @@ func (NodeExecTarget) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_node_exec_proto_rawDescGZIP(), []int{0}
 }
 
-// NodeExecState is where a person's command stands.
+// NodeExecState is the state of a person's command.
 type NodeExecState int32
 
 const (
@@ -148,7 +148,7 @@ type NodeExec struct {
 	State    NodeExecState `protobuf:"varint,10,opt,name=state,proto3,enum=deckhand.v1.NodeExecState" json:"state,omitempty"`
 	// How it ended: "exited", "signalled", "killed", "timed_out",
 	// "out_of_memory", "disk_full", "jail_lost", "not_started", "unknown",
-	// "start_failed", "output_limit", or "refused" when the node would not take it.
+	// "start_failed", "output_limit", or "refused" if the node did not accept it.
 	EndReason string `protobuf:"bytes,11,opt,name=end_reason,json=endReason,proto3" json:"end_reason,omitempty"`
 	ExitCode  int32  `protobuf:"varint,12,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Signal    int32  `protobuf:"varint,13,opt,name=signal,proto3" json:"signal,omitempty"`
@@ -162,7 +162,7 @@ type NodeExec struct {
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// After the end: processes of its tree still there (0 is proof that none is).
 	MembersLeft int32 `protobuf:"varint,21,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
-	// How many paths of the workspace it changed, once it has ended.
+	// Number of workspace paths that it changed, once it has ended.
 	Files int32 `protobuf:"varint,22,opt,name=files,proto3" json:"files,omitempty"`
 	// When and by which undo that was taken back; unset when it was not.
 	UndoneAt      *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=undone_at,json=undoneAt,proto3" json:"undone_at,omitempty"`
@@ -1136,7 +1136,8 @@ type SearchNodeLogRequest struct {
 	// As in ReadNodeLogRequest.
 	ExecId string `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
 	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// A text, or an expression of RE2 with regexp; ^ and $ are of a line.
+	// A text or, with regexp, an RE2 expression in which ^ and $ match at line
+	// boundaries.
 	Pattern    string `protobuf:"bytes,3,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	Regexp     bool   `protobuf:"varint,4,opt,name=regexp,proto3" json:"regexp,omitempty"`
 	IgnoreCase bool   `protobuf:"varint,5,opt,name=ignore_case,json=ignoreCase,proto3" json:"ignore_case,omitempty"`
@@ -1238,7 +1239,7 @@ func (x *SearchNodeLogRequest) GetContextLines() int32 {
 type SearchNodeLogResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Matches []*NodeLogMatch        `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
-	// Where the search stopped, to go on from.
+	// Offset at which the search stopped, to continue from.
 	NextOffset int64 `protobuf:"varint,2,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
 	// All of it was searched.
 	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`

@@ -82,7 +82,7 @@ type WatchNodeTelemetryResponse struct {
 	Host  *NodeUsage             `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
 	// The jails that run, by id.
 	Jails []*NodeUsage `protobuf:"bytes,3,rep,name=jails,proto3" json:"jails,omitempty"`
-	// What happened since the message before.
+	// The events since the previous message.
 	Events        []*NodeUsageEvent `protobuf:"bytes,4,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

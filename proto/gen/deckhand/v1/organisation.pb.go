@@ -130,8 +130,8 @@ type OrganisationLimits struct {
 	JailPids *int64 `protobuf:"varint,3,opt,name=jail_pids,json=jailPids,proto3,oneof" json:"jail_pids,omitempty"`
 	// 0 for what the node allows.
 	JailWorkspaceBytes *int64 `protobuf:"varint,4,opt,name=jail_workspace_bytes,json=jailWorkspaceBytes,proto3,oneof" json:"jail_workspace_bytes,omitempty"`
-	// How long after its end what a task changed can be taken back; 0 for what the
-	// hub says, which is what it is before anybody sets it.
+	// How long after a task's end its changes can be undone; 0 means the hub's
+	// setting, which is the default.
 	UndoWindow    *durationpb.Duration `protobuf:"bytes,5,opt,name=undo_window,json=undoWindow,proto3" json:"undo_window,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -206,7 +206,7 @@ type SetOrganisationLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The organisation's.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What is absent in it stays as it is.
+	// Fields that are absent in it keep their values.
 	Limits        *OrganisationLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -36,7 +36,7 @@ type Plan struct {
 	ActiveTime *durationpb.Duration `protobuf:"bytes,3,opt,name=active_time,json=activeTime,proto3" json:"active_time,omitempty"`
 	// The most harmful category of tools: safe, moderate or dangerous.
 	Tools string `protobuf:"bytes,4,opt,name=tools,proto3" json:"tools,omitempty"`
-	// What is left of a month's runs is added to the next month's.
+	// Unused runs of a month are added to the next month's.
 	RollsOver bool `protobuf:"varint,5,opt,name=rolls_over,json=rollsOver,proto3" json:"rolls_over,omitempty"`
 	// The month that is now, for example 2026-11.
 	Period string `protobuf:"bytes,6,opt,name=period,proto3" json:"period,omitempty"`
@@ -48,10 +48,10 @@ type Plan struct {
 	Left *int64 `protobuf:"varint,9,opt,name=left,proto3,oneof" json:"left,omitempty"`
 	// When the next month begins.
 	ResetsAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=resets_at,json=resetsAt,proto3" json:"resets_at,omitempty"`
-	// Who put the organisation on it; empty for the default, self-hosted.
+	// Who assigned the plan; empty for the default, self-hosted.
 	SetBy string `protobuf:"bytes,11,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
-	// Models that may be called, as PROVIDER/MODEL, where * stands for any letters;
-	// empty for all.
+	// Models that may be called, as PROVIDER/MODEL, where * matches any
+	// characters; empty for all.
 	Models []string `protobuf:"bytes,12,rep,name=models,proto3" json:"models,omitempty"`
 	// Calls a minute, by provider; one that is not in it has no limit.
 	CallsPerMinute map[string]int32 `protobuf:"bytes,13,rep,name=calls_per_minute,json=callsPerMinute,proto3" json:"calls_per_minute,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`

@@ -29,7 +29,7 @@ type Policy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for the organisation's.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// From 1; 0 where there is none.
+	// From 1; 0 if there is none.
 	Version       int32                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	Yaml          string                 `protobuf:"bytes,3,opt,name=yaml,proto3" json:"yaml,omitempty"`
 	CreatedBy     string                 `protobuf:"bytes,4,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
@@ -115,7 +115,7 @@ type Decision struct {
 	Why     string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
 	// The part of a script that the rule is about, with secrets masked.
 	Command string `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
-	// What is known to be dangerous in it, by kind.
+	// Known dangers in it, by kind.
 	Dangers       []string `protobuf:"bytes,6,rep,name=dangers,proto3" json:"dangers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -508,7 +508,8 @@ func (x *TestPolicyRequest) GetLabels() map[string]string {
 type TestPolicyResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Decision *Decision              `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
-	// What the script would run, in order, with what cannot be known as "?".
+	// The commands that the script would run, in order, with unknown parts as
+	// "?".
 	Commands      []string `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -565,7 +566,7 @@ type ReplayPolicyRequest struct {
 	// Only steps of this agent, and its policy is the one to try: id, unique id
 	// prefix, or name; empty for all, and the organisation's.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// How many of the newest steps; 0 for 200.
+	// Number of newest steps; 0 means 200.
 	Steps         int32  `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"`
 	File          string `protobuf:"bytes,4,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -637,7 +638,7 @@ type ReplayedStep struct {
 	TaskId    string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	AgentName string                 `protobuf:"bytes,3,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
 	Tool      string                 `protobuf:"bytes,4,opt,name=tool,proto3" json:"tool,omitempty"`
-	// What it does, with secrets masked.
+	// Its effect, with secrets masked.
 	Preview       string    `protobuf:"bytes,5,opt,name=preview,proto3" json:"preview,omitempty"`
 	Was           *Decision `protobuf:"bytes,6,opt,name=was,proto3" json:"was,omitempty"`
 	WouldBe       *Decision `protobuf:"bytes,7,opt,name=would_be,json=wouldBe,proto3" json:"would_be,omitempty"`
@@ -785,7 +786,7 @@ func (x *ReplayPolicyResponse) GetChanged() []*ReplayedStep {
 	return nil
 }
 
-// AllowRule is what a person said is to be allowed from then on.
+// AllowRule is a rule that a person created to allow calls without asking.
 type AllowRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -930,12 +931,12 @@ func (x *AllowRule) GetRevokedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// AlwaysAllow is the wish to be asked no more about calls like one.
+// AlwaysAllow requests that similar calls need no approval in future.
 type AlwaysAllow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "exact", "commands", "shape" or "tool".
 	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
-	// For every agent, and not only for the one that asked.
+	// For every agent, and not only for the one that made the call.
 	EveryAgent bool `protobuf:"varint,2,opt,name=every_agent,json=everyAgent,proto3" json:"every_agent,omitempty"`
 	// At most 90 days; unset for 30.
 	Lasts         *durationpb.Duration `protobuf:"bytes,3,opt,name=lasts,proto3" json:"lasts,omitempty"`

@@ -225,11 +225,11 @@ type ProviderLogin struct {
 	ClientId string                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	// Empty for a public client.
 	ClientSecret string `protobuf:"bytes,2,opt,name=client_secret,json=clientSecret,proto3" json:"client_secret,omitempty"`
-	// Where tokens are issued; empty for the provider's own.
+	// Where tokens are issued; empty for the provider's default.
 	TokenUrl string `protobuf:"bytes,3,opt,name=token_url,json=tokenUrl,proto3" json:"token_url,omitempty"`
-	// What the provider has sent to redirect_url.
+	// The code that the provider sent to redirect_url.
 	Code string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
-	// What the challenge was made from: 43 to 128 characters.
+	// The text from which the challenge was computed: 43 to 128 characters.
 	CodeVerifier  string `protobuf:"bytes,5,opt,name=code_verifier,json=codeVerifier,proto3" json:"code_verifier,omitempty"`
 	RedirectUrl   string `protobuf:"bytes,6,opt,name=redirect_url,json=redirectUrl,proto3" json:"redirect_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -908,7 +908,7 @@ type Price struct {
 	Output     float64                `protobuf:"fixed64,4,opt,name=output,proto3" json:"output,omitempty"`
 	CacheRead  float64                `protobuf:"fixed64,5,opt,name=cache_read,json=cacheRead,proto3" json:"cache_read,omitempty"`
 	CacheWrite float64                `protobuf:"fixed64,6,opt,name=cache_write,json=cacheWrite,proto3" json:"cache_write,omitempty"`
-	// Who set it; empty for one that is shipped.
+	// Who set it; empty for a shipped price.
 	SetBy         string                 `protobuf:"bytes,7,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
 	SetAt         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=set_at,json=setAt,proto3" json:"set_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1055,7 +1055,7 @@ func (x *ListPricesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// Budget is a limit of cost, and what of it is spent.
+// Budget is a cost limit and the amount spent.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// task, lineage, user or organisation.
@@ -1680,7 +1680,7 @@ type UsageRow struct {
 	// the total.
 	Key   string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Calls int64  `protobuf:"varint,2,opt,name=calls,proto3" json:"calls,omitempty"`
-	// How many tasks made them.
+	// Number of tasks that made them.
 	Tasks int64 `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// Calls whose use is not known exactly: they broke off.
 	Estimated     int64  `protobuf:"varint,4,opt,name=estimated,proto3" json:"estimated,omitempty"`

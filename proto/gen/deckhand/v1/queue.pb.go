@@ -276,7 +276,7 @@ func (x *AssignTaskResponse) GetTask() *Task {
 type CompleteTaskRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// What came of it.
+	// A summary of the result.
 	Summary       string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -377,7 +377,7 @@ type Worker struct {
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Pool  string                 `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`
 	Slots int32                  `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"`
-	// How many tasks it holds.
+	// Number of tasks that it is running.
 	Active  int32  `protobuf:"varint,5,opt,name=active,proto3" json:"active,omitempty"`
 	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
 	// Why it takes nothing new: pressure on its machine, or a drain. Empty when
@@ -783,7 +783,7 @@ func (x *UndrainWorkerResponse) GetWorker() *Worker {
 	return nil
 }
 
-// Drain is who keeps new tasks off it.
+// Drain says who keeps new tasks off it.
 type Worker_Drain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Session is who calls.
+// Session describes the caller.
 type Session struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	UserId           string                 `protobuf:"bytes,1,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
@@ -41,10 +41,10 @@ type Session struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When it was last used, to the minute.
 	SeenAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
-	// Where and with what it was made.
+	// Address and client that created it.
 	Address   string `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"`
 	UserAgent string `protobuf:"bytes,11,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
-	// How it was made: token, password, code or oidc.
+	// How it was created: token, password, code or oidc.
 	Method string `protobuf:"bytes,12,opt,name=method,proto3" json:"method,omitempty"`
 	// Only procedures that read may be called.
 	ReadOnly bool `protobuf:"varint,13,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
@@ -694,7 +694,7 @@ func (*CreateLoginCodeRequest) Descriptor() ([]byte, []int) {
 
 type CreateLoginCodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For CreateSession, once.
+	// For CreateSession, usable once.
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// StepState is where one tool call stands in the effect ledger.
+// StepState is the state of one tool call in the effect ledger.
 type StepState int32
 
 const (
@@ -156,7 +156,7 @@ func (ToolCategory) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_step_proto_rawDescGZIP(), []int{1}
 }
 
-// ToolPlace says who runs a tool. Whatever has effects outside the
+// ToolPlace says what runs a tool. Everything with effects outside the
 // conversation runs in the hub or on a node.
 type ToolPlace int32
 
@@ -210,7 +210,7 @@ func (ToolPlace) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_step_proto_rawDescGZIP(), []int{2}
 }
 
-// Tool is a registry record, as the model is told of it.
+// Tool is an entry of the tool registry, as it is shown to the model.
 type Tool struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -226,14 +226,15 @@ type Tool struct {
 	Timeout  *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// All that it changes can be given back.
 	Reversible bool `protobuf:"varint,9,opt,name=reversible,proto3" json:"reversible,omitempty"`
-	// What cannot, in words; empty for one that is reversible or changes nothing.
+	// What cannot be undone, in words; empty for a tool that is reversible or
+	// changes nothing.
 	Irreversible string `protobuf:"bytes,10,opt,name=irreversible,proto3" json:"irreversible,omitempty"`
-	// It has another task made and ends when that one does; calls of such tools
-	// that stand side by side run at once.
+	// It creates another task and ends when that task does; adjacent calls of
+	// such tools run in parallel.
 	Spawns bool `protobuf:"varint,11,opt,name=spawns,proto3" json:"spawns,omitempty"`
 	// It ends the run.
 	Ends bool `protobuf:"varint,12,opt,name=ends,proto3" json:"ends,omitempty"`
-	// A model is told its name only, until tool_search has found it.
+	// The model sees only its name until tool_search has found it.
 	Deferred      bool `protobuf:"varint,13,opt,name=deferred,proto3" json:"deferred,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -423,7 +424,7 @@ type Step struct {
 	// Position in the task, from 1.
 	Number int32 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	// The model turn that asked for it, from 1, and its place among that turn's
-	// calls, from 0. Together they name the call for ever.
+	// calls, from 0. Together they name the call forever.
 	Turn      int32 `protobuf:"varint,4,opt,name=turn,proto3" json:"turn,omitempty"`
 	CallIndex int32 `protobuf:"varint,5,opt,name=call_index,json=callIndex,proto3" json:"call_index,omitempty"`
 	// The model's own id of the call.
@@ -437,9 +438,9 @@ type Step struct {
 	State     StepState        `protobuf:"varint,12,opt,name=state,proto3,enum=deckhand.v1.StepState" json:"state,omitempty"`
 	// Who or what decided, and why.
 	DecisionReason string `protobuf:"bytes,13,opt,name=decision_reason,json=decisionReason,proto3" json:"decision_reason,omitempty"`
-	// What the model is told came of it.
+	// The result as the model sees it.
 	Observation string `protobuf:"bytes,14,opt,name=observation,proto3" json:"observation,omitempty"`
-	// Machine-readable outcome: exit_code, end_reason, bytes, path and the like.
+	// Machine-readable outcome: exit_code, end_reason, bytes, path and so on.
 	Outcome   *structpb.Struct `protobuf:"bytes,15,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	ErrorCode string           `protobuf:"bytes,16,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
 	NodeId    string           `protobuf:"bytes,17,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -448,17 +449,17 @@ type Step struct {
 	ProposedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=proposed_at,json=proposedAt,proto3" json:"proposed_at,omitempty"`
 	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	// The command's name on the node: the step's id, and another one each time
-	// that a person has it run again.
+	// The command's id on the node: the step's id, and a new one each time a
+	// person has it run again.
 	ExecId string `protobuf:"bytes,22,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// The arguments as changed_by changed them before it was granted, with
-	// secrets masked. Unset where nobody did.
+	// The arguments as changed_by changed them before approval, with secrets
+	// masked. Unset if they were not changed.
 	ChangedArguments *structpb.Struct `protobuf:"bytes,23,opt,name=changed_arguments,json=changedArguments,proto3" json:"changed_arguments,omitempty"`
 	ChangedBy        string           `protobuf:"bytes,24,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
 	// The images of its result, at most 4; answered to the worker that runs the
 	// task only.
 	Images []*Image `protobuf:"bytes,25,rep,name=images,proto3" json:"images,omitempty"`
-	// What the policies decided, and by which rule.
+	// The policies' decision, and the rule that it is based on.
 	Decision      *Decision `protobuf:"bytes,26,opt,name=decision,proto3" json:"decision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

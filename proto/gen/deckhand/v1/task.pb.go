@@ -25,8 +25,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TaskState is where a task stands. The moves between states are one table in
-// hub/work/task.
+// TaskState is the state of a task. The transitions between states are one
+// table in hub/work/task.
 type TaskState int32
 
 const (
@@ -112,7 +112,7 @@ func (TaskState) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{0}
 }
 
-// ResumeWorkspace is what becomes of the workspace when a task goes on from a
+// ResumeWorkspace is what becomes of the workspace when a task continues from a
 // checkpoint.
 type ResumeWorkspace int32
 
@@ -293,19 +293,19 @@ type Task struct {
 	// The first task of those that came of each other: retries, resumed ones,
 	// children.
 	LineageId string `protobuf:"bytes,27,opt,name=lineage_id,json=lineageId,proto3" json:"lineage_id,omitempty"`
-	// The task that this one retries or goes on from; empty for none.
+	// The task that this one retries or continues from; empty for none.
 	OriginId string `protobuf:"bytes,28,opt,name=origin_id,json=originId,proto3" json:"origin_id,omitempty"`
-	// The iteration of the origin's that it goes on from; 0 for none.
+	// The iteration of the origin's that it continues from; 0 for none.
 	ResumedAt int32 `protobuf:"varint,29,opt,name=resumed_at,json=resumedAt,proto3" json:"resumed_at,omitempty"`
-	// What fired it: "manual" for a person.
+	// The trigger that fired it: "manual" for a person.
 	TriggerId string        `protobuf:"bytes,30,opt,name=trigger_id,json=triggerId,proto3" json:"trigger_id,omitempty"`
 	Override  *TaskOverride `protobuf:"bytes,31,opt,name=override,proto3" json:"override,omitempty"`
-	// Who wants it paused before its next tool call; empty for nobody.
+	// The user who requested a pause before its next tool call; empty for none.
 	PauseNext string `protobuf:"bytes,32,opt,name=pause_next,json=pauseNext,proto3" json:"pause_next,omitempty"`
 	// Messages that its model has not been given yet.
 	MessagesWaiting int32 `protobuf:"varint,33,opt,name=messages_waiting,json=messagesWaiting,proto3" json:"messages_waiting,omitempty"`
-	// Who is to do it, or to decide on it: "@agent:NAME" or "@human:NAME"; empty
-	// for nobody. assigned_by is who said so.
+	// The assignee, who does it or decides on it: "@agent:NAME" or "@human:NAME";
+	// empty for none. assigned_by is who assigned it.
 	Assignee     string                 `protobuf:"bytes,60,opt,name=assignee,proto3" json:"assignee,omitempty"`
 	AssignedBy   string                 `protobuf:"bytes,61,opt,name=assigned_by,json=assignedBy,proto3" json:"assigned_by,omitempty"`
 	AssignedAt   *timestamppb.Timestamp `protobuf:"bytes,62,opt,name=assigned_at,json=assignedAt,proto3" json:"assigned_at,omitempty"`
@@ -314,10 +314,10 @@ type Task struct {
 	// The tasks that must have succeeded before this one starts. Only GetTask
 	// and SubmitTask fill it.
 	After []string `protobuf:"bytes,65,rep,name=after,proto3" json:"after,omitempty"`
-	// Where it stands in the queue; only while it is there and not about to
+	// Its position in the queue; set only while it is queued and not about to
 	// start.
 	Standing *Standing `protobuf:"bytes,66,opt,name=standing,proto3" json:"standing,omitempty"`
-	// When a task that waits for a timer goes on.
+	// When a task that waits for a timer continues.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,67,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	// Transient failures and lost workers in a row, without progress between
 	// them.
@@ -328,10 +328,9 @@ type Task struct {
 	// The task whose work this one takes over, and what it handed over.
 	HandedFrom string           `protobuf:"bytes,71,opt,name=handed_from,json=handedFrom,proto3" json:"handed_from,omitempty"`
 	Manifest   *structpb.Struct `protobuf:"bytes,72,opt,name=manifest,proto3" json:"manifest,omitempty"`
-	// What came of the tasks below this one. Only GetTask fills it, where there
-	// are any.
+	// The results of its subtasks. Only GetTask sets it, if there are any.
 	Subtasks *Subtasks `protobuf:"bytes,73,opt,name=subtasks,proto3" json:"subtasks,omitempty"`
-	// It only answers. Those of one conversation have the same lineage_id.
+	// It is a chat reply. Those of one conversation have the same lineage_id.
 	Chat          bool `protobuf:"varint,74,opt,name=chat,proto3" json:"chat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -712,7 +711,7 @@ type Subtasks struct {
 	Succeeded int32 `protobuf:"varint,3,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	// Their mean, 0 to 1.
 	Progress float64 `protobuf:"fixed64,4,opt,name=progress,proto3" json:"progress,omitempty"`
-	// What they consumed; the task's own usage does not include it.
+	// What they used; the task's own usage does not include it.
 	Usage         *Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -795,8 +794,8 @@ type TaskOverride struct {
 	// Model family and model; they go together.
 	Provider string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
 	Model    string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// Limits in the place of the persona's. An admin sets them; lower ones whoever
-	// submits the task.
+	// Limits that replace the persona's. Administrators may set any; the
+	// submitter may set lower ones.
 	Limits *TaskLimits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
 	// "autonomous", "supervised" or "review", each more careful than the one
 	// before. A less careful one than the persona's an admin sets.
@@ -1036,7 +1035,7 @@ func (x *TaskMessage) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// TaskCheckpoint is a point that a new task can go on from.
+// TaskCheckpoint is a point that a new task can continue from.
 type TaskCheckpoint struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Iteration int32                  `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
@@ -1165,11 +1164,11 @@ func (x *ConversationMessage) GetText() string {
 // Standing is a task's place in its organisation's queue.
 type Standing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; 0 when it is too far behind to tell.
+	// From 1; 0 if it is too far back to be known.
 	Place int32 `protobuf:"varint,1,opt,name=place,proto3" json:"place,omitempty"`
-	// How long it is likely to wait; absent when nobody knows.
+	// The estimated waiting time; absent if unknown.
 	Wait *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
-	// What wait was reckoned from, or "no history".
+	// What wait was estimated from, or "no history".
 	Basis         string `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1285,9 +1284,9 @@ type TaskArtifacts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whose they are, by id or unique id prefix.
 	FromTaskId string `protobuf:"bytes,1,opt,name=from_task_id,json=fromTaskId,proto3" json:"from_task_id,omitempty"`
-	// Paths, or patterns as in SendFilesRequest. They are what the files are when
-	// the task is submitted: one that changes before it begins is not copied, and
-	// its agent is told.
+	// Paths, or patterns as in SendFilesRequest. They refer to the files at
+	// submission: a file that changes before the task begins is not copied, and
+	// its agent is informed.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// The folder that they go into, with their paths kept; empty for
 	// artifacts/<id of the task that they are from>, or shared/<id> with shared.
@@ -1361,7 +1360,7 @@ type SubmitTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Agent id, unique id prefix, or name. Empty only with assign_to.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// What to reach, in words: 1 to 10 000 characters. Empty: the persona's own
+	// The goal, in words: 1 to 10 000 characters. Empty: the persona's own
 	// instructions are the goal.
 	Goal  string `protobuf:"bytes,2,opt,name=goal,proto3" json:"goal,omitempty"`
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
@@ -1371,27 +1370,26 @@ type SubmitTaskRequest struct {
 	// Makes a repeated submission harmless. Unique in the organisation.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Instead of agent_id: "@agent:NAME", "@human:NAME", or "none" for a task
-	// that somebody will be given later.
+	// that is assigned later.
 	AssignTo string `protobuf:"bytes,60,opt,name=assign_to,json=assignTo,proto3" json:"assign_to,omitempty"`
-	// What the agent should know besides the goal.
+	// Additional context for the agent.
 	Context string `protobuf:"bytes,61,opt,name=context,proto3" json:"context,omitempty"`
-	// What was said before.
+	// The conversation so far.
 	Conversation []*ConversationMessage `protobuf:"bytes,62,rep,name=conversation,proto3" json:"conversation,omitempty"`
 	// Tasks that must have succeeded first, by id or unique id prefix. When one
 	// of them ends otherwise, the task is cancelled.
 	After []string `protobuf:"bytes,63,rep,name=after,proto3" json:"after,omitempty"`
 	// Files of other tasks' workspaces, also on other nodes.
 	Artifacts []*TaskArtifacts `protobuf:"bytes,64,rep,name=artifacts,proto3" json:"artifacts,omitempty"`
-	// The agent answers, and does nothing else: of its tools it has complete_task
-	// only, whose summary is the answer. It does not wait for its workspace, and
-	// takes no files.
+	// The agent replies, and does nothing else: its only tool is complete_task,
+	// whose summary is the reply. It does not wait for its workspace, and cannot
+	// get files.
 	Chat bool `protobuf:"varint,65,opt,name=chat,proto3" json:"chat,omitempty"`
-	// The chat that this goes on with, by id or unique id prefix: the newest of its
-	// agent's answers, once it is there. It has what was said up to there as its
-	// conversation, so none is given besides.
+	// The chat to continue, by id or unique id prefix: the newest reply of its
+	// agent, once it has ended. Its conversation up to there is used, so
+	// conversation must be empty.
 	ReplyTo string `protobuf:"bytes,66,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
-	// What it runs with in the place of what the persona says. Its memory and node
-	// are as the persona has them.
+	// Overrides of the persona. Memory and node cannot be overridden.
 	Override      *TaskOverride `protobuf:"bytes,67,opt,name=override,proto3" json:"override,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2037,8 +2035,8 @@ func (x *PauseTaskResponse) GetTask() *Task {
 type ResumeTaskRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// What this run may use from here on, in the place of the persona's limits. An
-	// admin sets them.
+	// Limits for the rest of this run, which replace the persona's.
+	// Administrators may set them.
 	Limits        *TaskLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2357,7 +2355,7 @@ type ResumeTaskFromRequest struct {
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The checkpoint's; 0 for the newest.
 	Iteration int32 `protobuf:"varint,2,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	// What the agent is told first; may be empty, unless it had ended its run
+	// A first message to the agent; may be empty, unless it had ended its run
 	// with that iteration.
 	Message        string        `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Override       *TaskOverride `protobuf:"bytes,4,opt,name=override,proto3" json:"override,omitempty"`
@@ -2454,10 +2452,10 @@ type WorkspaceRestore struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The state of the workspace at the checkpoint.
 	State int64 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
-	// What changes, at most 1 000 paths of files.
+	// The changes, at most 1 000 paths of files.
 	Changes []*FileChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
 	Files   int32         `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"`
-	// What cannot be given back.
+	// Paths that cannot be restored.
 	Conflicts []*UndoConflict `protobuf:"bytes,4,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	// Whose changes are lost that are not the task's own: steps of other tasks,
 	// and operations of people.
@@ -2552,7 +2550,7 @@ type ResumeTaskFromResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The new task; unset for a preview.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// What it does to the workspace; unset when it stays as it is.
+	// Its effect on the workspace; unset if the workspace does not change.
 	Workspace     *WorkspaceRestore `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2722,7 +2720,7 @@ type KeepCheckpointRequest struct {
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// 0 for the newest.
 	Iteration int32 `protobuf:"varint,2,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	// How long from now: at most 7 days; unset for 7 days.
+	// Retention from now: at most 7 days; unset means 7 days.
 	KeepFor       *durationpb.Duration `protobuf:"bytes,3,opt,name=keep_for,json=keepFor,proto3" json:"keep_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2952,7 +2950,7 @@ type ReadLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Step id or unique id prefix.
 	StepId string `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
-	// First byte to answer.
+	// First byte to return.
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// Go on until the command has ended.
 	Follow        bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
@@ -3013,7 +3011,7 @@ func (x *ReadLogRequest) GetFollow() bool {
 
 type ReadLogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where data begins in the log.
+	// Offset of data in the log.
 	Offset int64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
 	// Which stream the bytes were read from: "stdout", "stderr" or "pty".
 	Stream        string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`

@@ -210,7 +210,7 @@ type OpenTerminalResponse_Opened struct {
 }
 
 type OpenTerminalResponse_Output struct {
-	// What it shows.
+	// Output of the terminal.
 	Output []byte `protobuf:"bytes,2,opt,name=output,proto3,oneof"`
 }
 

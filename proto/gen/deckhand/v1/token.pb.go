@@ -225,9 +225,9 @@ type CreateTokenRequest struct {
 	ReadOnly bool   `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// Such as TaskService.
 	Services []string `protobuf:"bytes,6,rep,name=services,proto3" json:"services,omitempty"`
-	// How long it can be used; absent for ever.
+	// How long it can be used; absent means without limit.
 	Ttl *durationpb.Duration `protobuf:"bytes,7,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// For a worker: the pools that it may be of; empty for all.
+	// For a worker: the pools that it may join; empty for all.
 	Pools         []string `protobuf:"bytes,8,rep,name=pools,proto3" json:"pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -576,8 +576,9 @@ type TokenLimits struct {
 	// The age at which every token ends; absent for none. A token that would live
 	// longer is not made.
 	MaxTtl *durationpb.Duration `protobuf:"bytes,1,opt,name=max_ttl,json=maxTtl,proto3" json:"max_ttl,omitempty"`
-	// How often somebody of the organisation's identity provider has to log in there.
-	// Later their tokens and sessions are refused, until they do. Absent for 30 days.
+	// How often a user of the organisation's identity provider must log in there.
+	// Later than that, their tokens and sessions are refused until they do.
+	// Absent means 30 days.
 	LoginWithin   *durationpb.Duration `protobuf:"bytes,2,opt,name=login_within,json=loginWithin,proto3" json:"login_within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -206,18 +206,19 @@ func (DeliveryState) EnumDescriptor() ([]byte, []int) {
 // TriggerSpec is what a trigger does.
 type TriggerSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the agent is to do; {{ }} holds CEL, whose value stands in its place as
-	// data. Empty for the persona's own instructions, with a webhook's payload.
+	// The agent's goal; {{ }} contains CEL, which is replaced by its value as
+	// data. Empty means the persona's own instructions, with a webhook's payload.
 	Goal string `protobuf:"bytes,1,opt,name=goal,proto3" json:"goal,omitempty"`
-	// CEL that answers whether a delivery starts anything; empty for all.
+	// CEL that reports whether a delivery starts anything; empty for all.
 	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Names for CEL, which filter, goal and single_flight may use.
 	Mapping map[string]string `protobuf:"bytes,3,rep,name=mapping,proto3" json:"mapping,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What happens while the run before goes on: allow, skip, queue or replace.
-	// Empty for allow with webhooks and manual ones, and skip with schedules.
+	// What happens while the previous run has not ended: allow, skip, queue or
+	// replace. Empty means allow for webhooks and manual triggers, and skip for
+	// schedules.
 	Overlap string `protobuf:"bytes,4,opt,name=overlap,proto3" json:"overlap,omitempty"`
-	// Triggers whose single_flight answers the same run one at a time together, as
-	// overlap says; a text with {{ }}. Empty for the trigger by itself.
+	// Triggers whose single_flight has the same value run one at a time together,
+	// as overlap says; a text with {{ }}. Empty means each trigger by itself.
 	SingleFlight string `protobuf:"bytes,5,opt,name=single_flight,json=singleFlight,proto3" json:"single_flight,omitempty"`
 	// Of the tasks: 1 to 10; 0 for 5.
 	Priority int32 `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"`
@@ -226,9 +227,9 @@ type TriggerSpec struct {
 	BreakerRuns int32 `protobuf:"varint,7,opt,name=breaker_runs,json=breakerRuns,proto3" json:"breaker_runs,omitempty"`
 	// Millionths of a US dollar; unset for one dollar.
 	BreakerCostMicros *int64 `protobuf:"varint,8,opt,name=breaker_cost_micros,json=breakerCostMicros,proto3,oneof" json:"breaker_cost_micros,omitempty"`
-	// How long deliveries are kept; unset for 30.
+	// How many days deliveries are kept; unset means 30.
 	RetentionDays *int32 `protobuf:"varint,9,opt,name=retention_days,json=retentionDays,proto3,oneof" json:"retention_days,omitempty"`
-	// Somebody watches the inbox: the agent may wait for a person.
+	// A person watches the inbox: the agent may wait for a person.
 	Attended bool `protobuf:"varint,10,opt,name=attended,proto3" json:"attended,omitempty"`
 	// Set exactly for triggers of that kind.
 	Webhook       *WebhookSpec `protobuf:"bytes,20,opt,name=webhook,proto3" json:"webhook,omitempty"`
@@ -359,23 +360,25 @@ func (x *TriggerSpec) GetLoop() *LoopSpec {
 	return nil
 }
 
-// WebhookSpec is what a webhook takes, and from whom.
+// WebhookSpec describes what a webhook accepts, and from whom.
 type WebhookSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How senders prove themselves, such as token or github. The error for an
-	// unknown name lists the known ones. Empty only where a preset says it.
+	// How senders authenticate, such as token or github. The error for an unknown
+	// name lists the known ones. May be empty only if a preset sets it.
 	Verify string `protobuf:"bytes,1,opt,name=verify,proto3" json:"verify,omitempty"`
-	// With hmac: the header that has the signature, what stands before it there,
-	// its encoding (hex or base64) and hash (sha256, sha1 or sha512).
+	// With hmac: the header that contains the signature, the prefix of the
+	// signature there, its encoding (hex or base64) and hash (sha256, sha1 or
+	// sha512).
 	SignatureHeader   string `protobuf:"bytes,2,opt,name=signature_header,json=signatureHeader,proto3" json:"signature_header,omitempty"`
 	SignaturePrefix   string `protobuf:"bytes,3,opt,name=signature_prefix,json=signaturePrefix,proto3" json:"signature_prefix,omitempty"`
 	SignatureEncoding string `protobuf:"bytes,4,opt,name=signature_encoding,json=signatureEncoding,proto3" json:"signature_encoding,omitempty"`
 	SignatureHash     string `protobuf:"bytes,5,opt,name=signature_hash,json=signatureHash,proto3" json:"signature_hash,omitempty"`
-	// How old what was signed with a time may be; unset for 5 minutes.
+	// Maximum age of a request that was signed with a time; unset means 5
+	// minutes.
 	Tolerance *durationpb.Duration `protobuf:"bytes,6,opt,name=tolerance,proto3" json:"tolerance,omitempty"`
-	// What tells deliveries apart: the header that has the sender's id, or CEL that
-	// answers one. Empty for what verify's senders use, and else the hash of the
-	// body within dedupe_window.
+	// The idempotency key of a delivery: the header that contains the sender's
+	// id, or CEL that returns one. Empty means the default of verify's senders,
+	// or else the hash of the body within dedupe_window.
 	DedupeHeader string `protobuf:"bytes,7,opt,name=dedupe_header,json=dedupeHeader,proto3" json:"dedupe_header,omitempty"`
 	DedupeKey    string `protobuf:"bytes,8,opt,name=dedupe_key,json=dedupeKey,proto3" json:"dedupe_key,omitempty"`
 	// Unset for 5 minutes.
@@ -503,8 +506,8 @@ type CronSpec struct {
 	Schedule string `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	// Such as Europe/Berlin; empty for UTC.
 	TimeZone string `protobuf:"bytes,2,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// What becomes of runs that no hub was there for: skip, once, or all. Empty for
-	// once.
+	// What happens to runs that were missed because no hub was running: skip,
+	// once, or all. Empty means once.
 	Missed string `protobuf:"bytes,3,opt,name=missed,proto3" json:"missed,omitempty"`
 	// With all: the most that are caught up on, the newest ones; 0 for 10.
 	MaxMissed int32 `protobuf:"varint,4,opt,name=max_missed,json=maxMissed,proto3" json:"max_missed,omitempty"`
@@ -579,7 +582,7 @@ func (x *CronSpec) GetJitter() *durationpb.Duration {
 	return nil
 }
 
-// LoopSpec is how a loop goes on.
+// LoopSpec is how a loop continues.
 type LoopSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Between the end of a run and the next one; unset for a minute.
@@ -689,7 +692,7 @@ type Trigger struct {
 	CreatedBy string                 `protobuf:"bytes,16,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Who holds it with the kill switch, since when and why; empty for nobody.
+	// Who has placed a hold on it, since when and why; empty for none.
 	Held          string `protobuf:"bytes,19,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -959,7 +962,7 @@ func (x *CreateTriggerRequest) GetDisabled() bool {
 type CreateTriggerResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Trigger *Trigger               `protobuf:"bytes,1,opt,name=trigger,proto3" json:"trigger,omitempty"`
-	// Of a webhook: what the sender is to be given. Only this once.
+	// For a webhook: the secret for the sender. It is returned only once.
 	Secret        string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1576,9 +1579,10 @@ func (*DeleteTriggerResponse) Descriptor() ([]byte, []int) {
 type RotateTriggerSecretRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	TriggerId string                 `protobuf:"bytes,1,opt,name=trigger_id,json=triggerId,proto3" json:"trigger_id,omitempty"`
-	// Where the sender has issued it; empty for one that the hub makes.
+	// If the sender issued the secret, that secret; empty to let the hub generate
+	// one.
 	Secret string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
-	// How long the one before counts; unset for a day.
+	// How long the previous one remains valid; unset means one day.
 	Keep          *durationpb.Duration `protobuf:"bytes,3,opt,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1879,7 +1883,7 @@ type TestTriggerResponse struct {
 	State  DeliveryState `protobuf:"varint,1,opt,name=state,proto3,enum=deckhand.v1.DeliveryState" json:"state,omitempty"`
 	Reason string        `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Event  string        `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
-	// What tells this delivery apart from others.
+	// The idempotency key of this delivery.
 	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	// The values of the mapping.
 	Mapped *structpb.Struct `protobuf:"bytes,5,opt,name=mapped,proto3" json:"mapped,omitempty"`
@@ -1984,7 +1988,7 @@ type Delivery struct {
 	Address string        `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
 	// The person who fired or replayed it.
 	SentBy string `protobuf:"bytes,9,opt,name=sent_by,json=sentBy,proto3" json:"sent_by,omitempty"`
-	// What the sender calls it, for example pull_request.
+	// The sender's name of the event, for example pull_request.
 	Event string `protobuf:"bytes,10,opt,name=event,proto3" json:"event,omitempty"`
 	// The time of the schedule that it is for.
 	Slot        *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=slot,proto3" json:"slot,omitempty"`

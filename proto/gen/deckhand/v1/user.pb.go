@@ -23,14 +23,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// User is somebody.
+// User is a person with a login.
 type User struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Their own role: viewer, basic, advanced or admin.
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
-	// What they may: the highest of their own role and those of their teams.
+	// Their effective role: the highest of their own role and those of their
+	// teams.
 	EffectiveRole string `protobuf:"bytes,4,opt,name=effective_role,json=effectiveRole,proto3" json:"effective_role,omitempty"`
 	// Names of their teams.
 	Teams         []string               `protobuf:"bytes,5,rep,name=teams,proto3" json:"teams,omitempty"`
@@ -533,8 +534,8 @@ type SetPasswordRequest struct {
 	Password string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
 	// The one before; needed for oneself, where there is one.
 	CurrentPassword string `protobuf:"bytes,3,opt,name=current_password,json=currentPassword,proto3" json:"current_password,omitempty"`
-	// Also ends all of their API tokens, but for one that a hub keeps in its data
-	// folder. Their sessions end in any case, but for the one that calls.
+	// Also ends all of their API tokens, except for one that a hub keeps in its
+	// data folder. Their sessions end in any case, except for the one that calls.
 	RevokeTokens  bool `protobuf:"varint,4,opt,name=revoke_tokens,json=revokeTokens,proto3" json:"revoke_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

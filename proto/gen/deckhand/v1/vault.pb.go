@@ -27,14 +27,14 @@ type Vault struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key that seals, by its number.
 	PrimaryKey uint32 `protobuf:"varint,1,opt,name=primary_key,json=primaryKey,proto3" json:"primary_key,omitempty"`
-	// How many keys there are; more than one while a rotation is under way.
+	// Number of keys; more than one while a rotation is in progress.
 	Keys int32 `protobuf:"varint,2,opt,name=keys,proto3" json:"keys,omitempty"`
 	// Grows with each change of the keys.
 	Version   int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
 	// Unset when no rotation is under way.
 	RotatingSince *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=rotating_since,json=rotatingSince,proto3" json:"rotating_since,omitempty"`
-	// Who asked for the last rotation; empty where there was none.
+	// Who started the last rotation; empty if there was none.
 	RotatedBy     string `protobuf:"bytes,6,opt,name=rotated_by,json=rotatedBy,proto3" json:"rotated_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -185,7 +185,7 @@ func (*Block_Reasoning_) isBlock_Kind() {}
 
 func (*Block_ToolCall_) isBlock_Kind() {}
 
-// Turn is one finished answer of a model.
+// Turn is one finished response of a model.
 type Turn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From 1 in the task, over all attempts.
@@ -409,7 +409,7 @@ type RegisterWorkerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For people: host name and process by default.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How many tasks it runs at once.
+	// Number of tasks that it runs at once.
 	Slots   int32  `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// The pool whose wake-ups it hears; empty for "default".
@@ -625,14 +625,14 @@ type ClaimTaskResponse struct {
 	Markdown string  `protobuf:"bytes,4,opt,name=markdown,proto3" json:"markdown,omitempty"`
 	Script   string  `protobuf:"bytes,5,opt,name=script,proto3" json:"script,omitempty"`
 	Tools    []*Tool `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
-	// What earlier attempts left: all finished turns, all steps, the newest
+	// State of earlier attempts: all finished turns, all steps, the newest
 	// checkpoint.
 	Turns      []*Turn     `protobuf:"bytes,7,rep,name=turns,proto3" json:"turns,omitempty"`
 	Steps      []*Step     `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
 	Checkpoint *Checkpoint `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// All that people have said, each after its turn, in order.
 	Messages []*TaskMessage `protobuf:"bytes,12,rep,name=messages,proto3" json:"messages,omitempty"`
-	// How long the lease lasts, counted from the moment the request was sent.
+	// Duration of the lease, counted from the moment the request was sent.
 	LeaseTtl *durationpb.Duration `protobuf:"bytes,10,opt,name=lease_ttl,json=leaseTtl,proto3" json:"lease_ttl,omitempty"`
 	// The task is running already: it has nothing to do on a node, so that no
 	// jail has to be made by StartTask.
@@ -829,7 +829,7 @@ type RenewLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One for each lease asked for, in order.
 	Renewals []*RenewLeasesResponse_Renewal `protobuf:"bytes,1,rep,name=renewals,proto3" json:"renewals,omitempty"`
-	// The worker takes nothing new; what it has goes on.
+	// The worker takes nothing new; what it has continues.
 	Draining      bool `protobuf:"varint,60,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -935,7 +935,7 @@ type StartTaskResponse struct {
 	Skills []*StartTaskResponse_Skill `protobuf:"bytes,5,rep,name=skills,proto3" json:"skills,omitempty"`
 	// The tools of the agent's MCP servers.
 	Tools []*Tool `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
-	// What is wrong with its MCP servers, for the model to know.
+	// Problems of its MCP servers, for the model.
 	Problems      []string `protobuf:"bytes,7,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1024,8 +1024,8 @@ type RecordEventsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Lease  *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
 	Events []*EventDraft          `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
-	// Counts the attempt's calls from 1. A batch that was stored already, because
-	// its answer was lost on the way, is not stored again. 0 for no check.
+	// Counts the attempt's calls from 1. A batch that was already stored, because
+	// its response was lost, is not stored again. 0 disables the check.
 	Batch         int64 `protobuf:"varint,3,opt,name=batch,proto3" json:"batch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1197,8 +1197,8 @@ func (x *PublishThinkingRequest) GetText() string {
 
 type PublishThinkingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many bytes of text are out, from its beginning. What is left may become a
-	// secret with what comes next: send it again with that.
+	// How many bytes of text were published, from its beginning. The rest may
+	// become a secret with what follows: send it again together with that.
 	Settled       int32 `protobuf:"varint,1,opt,name=settled,proto3" json:"settled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1682,8 +1682,8 @@ func (x *SaveCheckpointRequest) GetEvents() []*EventDraft {
 
 type SaveCheckpointResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What people have said meanwhile: for the model's next turn, in order. Part
-	// of the transcript from now on.
+	// Messages that people sent in the meantime, for the model's next turn, in
+	// order. Part of the transcript from now on.
 	Messages      []*TaskMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1744,8 +1744,8 @@ type FinishTaskRequest struct {
 	// With failed: trying again later may help. The hub does so, up to three
 	// times without progress between them, before it gives the task to a person.
 	Transient bool `protobuf:"varint,60,opt,name=transient,proto3" json:"transient,omitempty"`
-	// Not sooner than this, where whoever refused said so. With paused: the task
-	// goes on by itself after this, and not by itself where it is unset.
+	// Retry not sooner than this, if the refusing side said so. With paused: the
+	// task continues by itself after this, or not by itself if it is unset.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,61,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// The limit that ended the run, such as "iterations"; empty for none.
 	Limit         string `protobuf:"bytes,62,opt,name=limit,proto3" json:"limit,omitempty"`

@@ -81,7 +81,7 @@ func (ChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{0}
 }
 
-// OnConflict is what to do about a path that somebody else changed later.
+// OnConflict says what to do with a path that was changed again later.
 type OnConflict int32
 
 const (
@@ -195,7 +195,7 @@ type FileState struct {
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Mode uint32 `protobuf:"varint,2,opt,name=mode,proto3" json:"mode,omitempty"`
 	Size int64  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	// SHA-256 of a file's content in hex; empty where there is none.
+	// SHA-256 of a file's content in hex; empty if there is none.
 	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Why the content is not kept; empty when it is.
 	Unkept        string `protobuf:"bytes,5,opt,name=unkept,proto3" json:"unkept,omitempty"`
@@ -355,11 +355,11 @@ type StepChanges struct {
 	StepId string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Number int32                  `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	Tool   string                 `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
-	// How many paths changed, and the first 100 of them.
+	// Number of changed paths, and the first 100 of them.
 	Files   int32         `protobuf:"varint,4,opt,name=files,proto3" json:"files,omitempty"`
 	Changes []*FileChange `protobuf:"bytes,5,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Others that ran meanwhile in the same workspace: nobody knows who of them
-	// changed what.
+	// Other commands that ran in the meantime in the same workspace: it is not
+	// known which of them changed what.
 	SharedWith []string `protobuf:"bytes,6,rep,name=shared_with,json=sharedWith,proto3" json:"shared_with,omitempty"`
 	// When and by which undo it was taken back; unset when it was not.
 	UndoneAt   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=undone_at,json=undoneAt,proto3" json:"undone_at,omitempty"`
@@ -540,7 +540,7 @@ type ListChangesResponse struct {
 	Steps []*StepChanges `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	// Until when they can be taken back; unset while the task has not ended.
 	UndoUntil *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
-	// How long that still is; 0 when it is over.
+	// How long the changes can still be undone; 0 if that time is over.
 	UndoLeft *durationpb.Duration `protobuf:"bytes,3,opt,name=undo_left,json=undoLeft,proto3" json:"undo_left,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -682,7 +682,7 @@ type DiffChangesResponse struct {
 	Change *FileChange            `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
 	// The unified diff; empty when summary says what there is instead.
 	Unified []byte `protobuf:"bytes,2,opt,name=unified,proto3" json:"unified,omitempty"`
-	// For binary files, large ones, and those that are no files.
+	// For binary files, large files, and entries that are not files.
 	Summary       string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	AddedLines    int32  `protobuf:"varint,4,opt,name=added_lines,json=addedLines,proto3" json:"added_lines,omitempty"`
 	DeletedLines  int32  `protobuf:"varint,5,opt,name=deleted_lines,json=deletedLines,proto3" json:"deleted_lines,omitempty"`
@@ -853,7 +853,7 @@ type UndoChangesResponse struct {
 	UndoId string `protobuf:"bytes,2,opt,name=undo_id,json=undoId,proto3" json:"undo_id,omitempty"`
 	// The steps whose changes it takes back.
 	StepIds []string `protobuf:"bytes,3,rep,name=step_ids,json=stepIds,proto3" json:"step_ids,omitempty"`
-	// What it changes, at most 1 000 paths of files.
+	// The changes that it makes, at most 1 000 paths of files.
 	Changes   []*FileChange   `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
 	Files     int32           `protobuf:"varint,5,opt,name=files,proto3" json:"files,omitempty"`
 	Conflicts []*UndoConflict `protobuf:"bytes,6,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
@@ -1127,7 +1127,7 @@ type IrreversibleStep struct {
 	StepId string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Number int32                  `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	Tool   string                 `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
-	// What of it cannot be undone, in words.
+	// What cannot be undone, in words.
 	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1273,7 +1273,7 @@ type ArtifactTransfer struct {
 	FromNodeId string `protobuf:"bytes,4,opt,name=from_node_id,json=fromNodeId,proto3" json:"from_node_id,omitempty"`
 	// Empty until they are copied.
 	ToNodeId string `protobuf:"bytes,5,opt,name=to_node_id,json=toNodeId,proto3" json:"to_node_id,omitempty"`
-	// Where they are in the target's workspace.
+	// Their folder in the target's workspace.
 	Folder string `protobuf:"bytes,6,opt,name=folder,proto3" json:"folder,omitempty"`
 	// "pending" until the target begins, "done", or "failed" where none of them
 	// could be copied.

@@ -65,7 +65,7 @@ type InfoResponse struct {
 	// Version of this protocol, from 1.
 	Protocol int32  `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	Version  string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Made anew by every init: another one means that init was replaced.
+	// Made again by every init: another one means that init was replaced.
 	Instance      string `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -138,7 +138,7 @@ type StartRequest struct {
 	// A terminal of this size; 0 for none.
 	PtyRows uint32 `protobuf:"varint,10,opt,name=pty_rows,json=ptyRows,proto3" json:"pty_rows,omitempty"`
 	PtyCols uint32 `protobuf:"varint,11,opt,name=pty_cols,json=ptyCols,proto3" json:"pty_cols,omitempty"`
-	// How long it may go on without Contact; 0 for ever.
+	// How long it may continue without Contact; 0 means without limit.
 	OfflineGraceMs int64 `protobuf:"varint,12,opt,name=offline_grace_ms,json=offlineGraceMs,proto3" json:"offline_grace_ms,omitempty"`
 	// Bytes of output after which the whole tree is killed; 0 for no bound. What
 	// was written until then is kept, also what is over it.
@@ -345,7 +345,7 @@ type Status struct {
 	LogError    string `protobuf:"bytes,12,opt,name=log_error,json=logError,proto3" json:"log_error,omitempty"`
 	MembersLeft int32  `protobuf:"varint,13,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
 	// The command itself has exited, with exit_code or signal; processes that it
-	// left behind may go on until ended.
+	// left behind may continue until ended.
 	LeaderExited bool `protobuf:"varint,14,opt,name=leader_exited,json=leaderExited,proto3" json:"leader_exited,omitempty"`
 	// Bytes of output that were dropped; they count in log_bytes.
 	LogDropped int64 `protobuf:"varint,15,opt,name=log_dropped,json=logDropped,proto3" json:"log_dropped,omitempty"`
@@ -517,7 +517,7 @@ func (x *Status) GetOutputLimit() bool {
 type WaitRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// 0 to wait for ever; negative for the status as it stands.
+	// 0 to wait forever; negative for the status in its current state.
 	TimeoutMs     int64 `protobuf:"varint,2,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -799,7 +799,7 @@ func (x *ListResponse) GetStatuses() []*Status {
 type WriteStdinRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// Where in the whole input data begins.
+	// Offset of data in the whole input.
 	Offset        int64  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	Eof           bool   `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`

@@ -349,9 +349,9 @@ type Egress_Rule struct {
 	// HTTP methods; none for all. With methods, nothing that they cannot be seen
 	// of is allowed, such as TLS.
 	Methods []string `protobuf:"bytes,3,rep,name=methods,proto3" json:"methods,omitempty"`
-	// The name may stand for addresses of private networks.
+	// The name may resolve to addresses of private networks.
 	Private bool `protobuf:"varint,4,opt,name=private,proto3" json:"private,omitempty"`
-	// Where methods can be seen, only GET, HEAD and OPTIONS.
+	// If the method is visible, only GET, HEAD and OPTIONS are allowed.
 	ReadOnly      bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -562,8 +562,7 @@ type EgressUse_Refusal struct {
 	// CONNECT for a tunnel.
 	Method string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What a persona would have to say for it to be allowed; empty where no rule
-	// should.
+	// The rule in a persona that would allow it; empty if no rule should.
 	Allow         string `protobuf:"bytes,4,opt,name=allow,proto3" json:"allow,omitempty"`
 	Count         int64  `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields

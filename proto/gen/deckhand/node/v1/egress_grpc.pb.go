@@ -28,12 +28,13 @@ const (
 //
 // EgressService is the hub's own way out through a node.
 type EgressServiceClient interface {
-	// Tunnel connects to a host from the node, on behalf of a jail: for requests
-	// that carry what no command may read, such as a key. The hub says where to; the
-	// jail's own rules are not asked, but whatever cuts the jail off cuts the tunnel.
-	// The first request is open; the first response, which is empty, says that it is
-	// connected. A jail that is not running is FAILED_PRECONDITION, an address that
-	// may not be reached is PERMISSION_DENIED (AGENT_016).
+	// Tunnel connects to a host from the node, on behalf of a jail, for requests
+	// that contain something that no command may read, such as a key. The hub
+	// chooses the host; the jail's own rules are not checked, but cutting off the
+	// jail also cuts the tunnel. The first request is open; the first response,
+	// which is empty, reports that it is connected. If the jail is not running,
+	// the error is FAILED_PRECONDITION; if the address may not be reached, it is
+	// PERMISSION_DENIED (AGENT_016).
 	Tunnel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TunnelRequest, TunnelResponse], error)
 }
 
@@ -64,12 +65,13 @@ type EgressService_TunnelClient = grpc.BidiStreamingClient[TunnelRequest, Tunnel
 //
 // EgressService is the hub's own way out through a node.
 type EgressServiceServer interface {
-	// Tunnel connects to a host from the node, on behalf of a jail: for requests
-	// that carry what no command may read, such as a key. The hub says where to; the
-	// jail's own rules are not asked, but whatever cuts the jail off cuts the tunnel.
-	// The first request is open; the first response, which is empty, says that it is
-	// connected. A jail that is not running is FAILED_PRECONDITION, an address that
-	// may not be reached is PERMISSION_DENIED (AGENT_016).
+	// Tunnel connects to a host from the node, on behalf of a jail, for requests
+	// that contain something that no command may read, such as a key. The hub
+	// chooses the host; the jail's own rules are not checked, but cutting off the
+	// jail also cuts the tunnel. The first request is open; the first response,
+	// which is empty, reports that it is connected. If the jail is not running,
+	// the error is FAILED_PRECONDITION; if the address may not be reached, it is
+	// PERMISSION_DENIED (AGENT_016).
 	Tunnel(grpc.BidiStreamingServer[TunnelRequest, TunnelResponse]) error
 	mustEmbedUnimplementedEgressServiceServer()
 }

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ExecState is where a command stands.
+// ExecState is the state of a command.
 type ExecState int32
 
 const (
@@ -97,7 +97,7 @@ const (
 	EndReason_END_REASON_JAIL_LOST EndReason = 7
 	// Recorded but never started: safe to run under another id.
 	EndReason_END_REASON_NOT_STARTED EndReason = 8
-	// Nobody knows, for example after a reboot of the machine.
+	// The outcome is unknown, for example after a reboot of the machine.
 	EndReason_END_REASON_UNKNOWN EndReason = 9
 	// The command could not be started at all: start_error says why.
 	EndReason_END_REASON_START_FAILED EndReason = 10
@@ -282,11 +282,11 @@ type ExecSpec struct {
 	Stdin []byte `protobuf:"bytes,7,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	// Run on a terminal of its own; its one stream is LOG_STREAM_PTY.
 	Pty *Pty `protobuf:"bytes,8,opt,name=pty,proto3" json:"pty,omitempty"`
-	// Who runs it in the jail: a user id, or uid:gid, from 1 to 65534; empty for
-	// the jail's own user. Root is refused.
+	// The user that runs it in the jail: a user id, or uid:gid, from 1 to 65534;
+	// empty for the jail's default user. Root is refused.
 	User string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
-	// How long it may go on while the node is cut off from its hub; unset for
-	// 10 minutes. It ends as KILLED by "offline grace".
+	// How long it may continue while the node is cut off from its hub; unset
+	// means 10 minutes. After that it ends as KILLED by "offline grace".
 	OfflineGrace *durationpb.Duration `protobuf:"bytes,10,opt,name=offline_grace,json=offlineGrace,proto3" json:"offline_grace,omitempty"`
 	// Bytes of output after which the whole tree is killed, with end reason
 	// OUTPUT_LIMIT; 0, and what is over it, for the node's own bound. All that it
@@ -294,14 +294,14 @@ type ExecSpec struct {
 	OutputLimitBytes int64 `protobuf:"varint,11,opt,name=output_limit_bytes,json=outputLimitBytes,proto3" json:"output_limit_bytes,omitempty"`
 	// Standard input stays open for WriteStdin. With pty it always does.
 	StdinOpen bool `protobuf:"varint,12,opt,name=stdin_open,json=stdinOpen,proto3" json:"stdin_open,omitempty"`
-	// Record the workspace before and after it, so that what it changed is known
-	// and can be taken back. It is refused when the node has no room for that.
+	// Record the workspace before and after it, so that its changes are known and
+	// can be undone. The command is refused if the node has no room for that.
 	Snapshot bool `protobuf:"varint,13,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	// Under which lock of the node it runs: must be set for the jail "host", which
 	// is the machine itself, and for nothing else.
 	HostLock *HostLock `protobuf:"bytes,14,opt,name=host_lock,json=hostLock,proto3" json:"host_lock,omitempty"`
-	// A person runs it: its log is kept for a day at least, as long as those of
-	// people take no more than half of what logs may.
+	// A person runs it. Its log is kept for at least a day, as long as people's
+	// logs take no more than half of the room for logs.
 	ByPerson      bool `protobuf:"varint,15,opt,name=by_person,json=byPerson,proto3" json:"by_person,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -442,9 +442,9 @@ func (x *ExecSpec) GetByPerson() bool {
 	return false
 }
 
-// HostLock is the lock that somebody holds on a node to work on the machine
-// itself. The hub grants it; the node runs nothing there without being told of
-// one, and keeps it with the exec.
+// HostLock is the lock that a user holds on a node to work on the machine
+// itself. The hub grants it. The node runs nothing on the machine itself
+// without one, and stores it with the exec.
 type HostLock struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	LockId string                 `protobuf:"bytes,1,opt,name=lock_id,json=lockId,proto3" json:"lock_id,omitempty"`
@@ -562,25 +562,25 @@ type Exec struct {
 	Signal     int32                  `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
 	KilledBy   string                 `protobuf:"bytes,7,opt,name=killed_by,json=killedBy,proto3" json:"killed_by,omitempty"`
 	StartError string                 `protobuf:"bytes,8,opt,name=start_error,json=startError,proto3" json:"start_error,omitempty"`
-	// Where the log ends: bytes of output so far, those that were dropped with.
+	// End of the log: bytes of output so far, including those that were dropped.
 	LogBytes  int64                  `protobuf:"varint,9,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// After the end: processes of its tree still there (0 is proof that none is).
 	MembersLeft int32 `protobuf:"varint,13,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
-	// The command itself has exited, with exit_code or signal, but processes
-	// that it left in the background go on. The exec ends when they have ended.
+	// The command itself has exited, with exit_code or signal, but processes that
+	// it left in the background continue. The exec ends when they have ended.
 	LeaderExited bool `protobuf:"varint,14,opt,name=leader_exited,json=leaderExited,proto3" json:"leader_exited,omitempty"`
 	// Bytes of output that were not kept; gaps in the log say which.
 	LogDroppedBytes int64 `protobuf:"varint,15,opt,name=log_dropped_bytes,json=logDroppedBytes,proto3" json:"log_dropped_bytes,omitempty"`
 	// Bytes of input that the command was given so far.
 	StdinBytes int64 `protobuf:"varint,16,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"`
-	// Its log was deleted, of age or to make room.
+	// Its log was deleted, because of its age or to make room.
 	LogDeletedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=log_deleted_at,json=logDeletedAt,proto3" json:"log_deleted_at,omitempty"`
-	// What it changed in the workspace; set at its end, with ExecSpec.snapshot.
+	// Its changes to the workspace; set at its end if ExecSpec.snapshot is set.
 	Workspace *WorkspaceChange `protobuf:"bytes,18,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// What it sent out of its jail; set at its end, unless it was nothing.
+	// What it sent out of its jail; set at its end, unless it sent nothing.
 	Egress        *EgressUse `protobuf:"bytes,19,opt,name=egress,proto3" json:"egress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -752,8 +752,8 @@ func (x *Exec) GetEgress() *EgressUse {
 type StartExecRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *ExecSpec              `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	// How long to wait for its end before it is answered as it stands; unset for
-	// not at all.
+	// How long to wait for its end before the current state is returned; unset
+	// means not at all.
 	Wait          *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -947,7 +947,7 @@ func (x *GetExecResponse) GetExec() *Exec {
 type WaitExecRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// How long to wait; unset for 20 s.
+	// How long to wait; unset means 20 s.
 	Timeout       *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1239,15 +1239,15 @@ func (x *KillExecResponse) GetExec() *Exec {
 type WriteStdinRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// Where in the whole input data begins; ExecSpec.stdin is its beginning.
-	// What the command has been given already is not given again; beyond it is
-	// refused with INVALID_ARGUMENT.
+	// Offset of data in the whole input, which begins with ExecSpec.stdin. Bytes
+	// that the command has already received are not sent again; an offset beyond
+	// them is refused with INVALID_ARGUMENT.
 	Offset int64  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	Data   []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	// The input ends after data. On a terminal, the end-of-file character is typed
 	// instead, which is one byte of input, and more may follow.
 	Eof bool `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`
-	// How long to wait for room; unset for 20 s.
+	// How long to wait for room; unset means 20 s.
 	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1320,8 +1320,8 @@ func (x *WriteStdinRequest) GetTimeout() *durationpb.Duration {
 
 type WriteStdinResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Bytes of input that the command has been given in all. Less than offset
-	// and data together: go on from there.
+	// Bytes of input that the command has been given in all. Less than offset and
+	// data together: continue from there.
 	Written       int64 `protobuf:"varint,1,opt,name=written,proto3" json:"written,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1428,7 +1428,7 @@ func (x *SignalExecRequest) GetTree() bool {
 
 type SignalExecResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many processes it was sent to.
+	// Number of processes that received it.
 	Sent          int32 `protobuf:"varint,1,opt,name=sent,proto3" json:"sent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1819,18 +1819,19 @@ func (x *LogGap) GetReason() GapReason {
 type SearchLogRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// A text, or an expression of RE2 with regexp; ^ and $ are of a line.
+	// A text or, with regexp, an RE2 expression in which ^ and $ match at line
+	// boundaries.
 	Pattern    string `protobuf:"bytes,2,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	Regexp     bool   `protobuf:"varint,3,opt,name=regexp,proto3" json:"regexp,omitempty"`
 	IgnoreCase bool   `protobuf:"varint,4,opt,name=ignore_case,json=ignoreCase,proto3" json:"ignore_case,omitempty"`
-	// Where to begin, and where to end; end 0 for the log's end.
+	// Range of the log to search; end 0 means the end of the log.
 	Offset int64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
 	End    int64 `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
 	// At most this many matches; 0 for 100.
 	MaxMatches int32 `protobuf:"varint,7,opt,name=max_matches,json=maxMatches,proto3" json:"max_matches,omitempty"`
-	// Lines to answer before and after that of a match.
+	// Number of lines to return before and after that of a match.
 	ContextLines int32 `protobuf:"varint,8,opt,name=context_lines,json=contextLines,proto3" json:"context_lines,omitempty"`
-	// Whom the search is for: searches of one caller wait for each other.
+	// The user that searches: searches of one caller run one at a time.
 	Caller        string `protobuf:"bytes,9,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1932,9 +1933,9 @@ func (x *SearchLogRequest) GetCaller() string {
 type SearchLogResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Matches []*LogMatch            `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
-	// Where the search stopped, to go on from.
+	// Offset at which the search stopped, to continue from.
 	NextOffset int64 `protobuf:"varint,2,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
-	// All of it was searched: there are no more matches than these.
+	// All of it was searched: there are no more matches.
 	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -37,20 +37,21 @@ const (
 //
 // ExecService runs commands in jails, each at most once.
 type ExecServiceClient interface {
-	// StartExec starts a command, or answers the exec that this id already
-	// names. The same id with another request is refused with ALREADY_EXISTS.
-	// The id and a digest of the request are on disk before the process is.
+	// StartExec starts a command, or returns the existing exec with this id. The
+	// same id with a different request is refused with ALREADY_EXISTS. The id and
+	// a digest of the request are on disk before the process starts.
 	StartExec(ctx context.Context, in *StartExecRequest, opts ...grpc.CallOption) (*StartExecResponse, error)
 	GetExec(ctx context.Context, in *GetExecRequest, opts ...grpc.CallOption) (*GetExecResponse, error)
-	// WaitExec answers when the exec has ended, or at the time-out as it stands.
+	// WaitExec returns when the exec has ended, or at the time-out in its current
+	// state.
 	WaitExec(ctx context.Context, in *WaitExecRequest, opts ...grpc.CallOption) (*WaitExecResponse, error)
 	ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error)
-	// KillExec ends the command's whole tree and answers when it is gone. An id
+	// KillExec ends the command's whole tree and returns when it is gone. An id
 	// that the node has never seen is never started from then on: it is answered,
 	// here and by StartExec, as KILLED with no started_at.
 	KillExec(ctx context.Context, in *KillExecRequest, opts ...grpc.CallOption) (*KillExecResponse, error)
 	// WriteStdin gives a running command input, each byte once: its place in the
-	// input is named, so that a call may be repeated. It answers when the command
+	// input is named, so that a call may be repeated. It returns when the command
 	// has room for it, or at the time-out with how much it has taken.
 	WriteStdin(ctx context.Context, in *WriteStdinRequest, opts ...grpc.CallOption) (*WriteStdinResponse, error)
 	// SignalExec sends a signal to the command itself or to its whole tree. It is
@@ -62,7 +63,7 @@ type ExecServiceClient interface {
 	// the command, secrets masked by as many bytes as they have.
 	ReadLog(ctx context.Context, in *ReadLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLogResponse], error)
 	// SearchLog finds a text or an expression in the exec's output, as ReadLog
-	// answers it, without the log leaving the node.
+	// returns it, without transferring the log.
 	SearchLog(ctx context.Context, in *SearchLogRequest, opts ...grpc.CallOption) (*SearchLogResponse, error)
 }
 
@@ -189,20 +190,21 @@ func (c *execServiceClient) SearchLog(ctx context.Context, in *SearchLogRequest,
 //
 // ExecService runs commands in jails, each at most once.
 type ExecServiceServer interface {
-	// StartExec starts a command, or answers the exec that this id already
-	// names. The same id with another request is refused with ALREADY_EXISTS.
-	// The id and a digest of the request are on disk before the process is.
+	// StartExec starts a command, or returns the existing exec with this id. The
+	// same id with a different request is refused with ALREADY_EXISTS. The id and
+	// a digest of the request are on disk before the process starts.
 	StartExec(context.Context, *StartExecRequest) (*StartExecResponse, error)
 	GetExec(context.Context, *GetExecRequest) (*GetExecResponse, error)
-	// WaitExec answers when the exec has ended, or at the time-out as it stands.
+	// WaitExec returns when the exec has ended, or at the time-out in its current
+	// state.
 	WaitExec(context.Context, *WaitExecRequest) (*WaitExecResponse, error)
 	ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error)
-	// KillExec ends the command's whole tree and answers when it is gone. An id
+	// KillExec ends the command's whole tree and returns when it is gone. An id
 	// that the node has never seen is never started from then on: it is answered,
 	// here and by StartExec, as KILLED with no started_at.
 	KillExec(context.Context, *KillExecRequest) (*KillExecResponse, error)
 	// WriteStdin gives a running command input, each byte once: its place in the
-	// input is named, so that a call may be repeated. It answers when the command
+	// input is named, so that a call may be repeated. It returns when the command
 	// has room for it, or at the time-out with how much it has taken.
 	WriteStdin(context.Context, *WriteStdinRequest) (*WriteStdinResponse, error)
 	// SignalExec sends a signal to the command itself or to its whole tree. It is
@@ -214,7 +216,7 @@ type ExecServiceServer interface {
 	// the command, secrets masked by as many bytes as they have.
 	ReadLog(*ReadLogRequest, grpc.ServerStreamingServer[ReadLogResponse]) error
 	// SearchLog finds a text or an expression in the exec's output, as ReadLog
-	// answers it, without the log leaving the node.
+	// returns it, without transferring the log.
 	SearchLog(context.Context, *SearchLogRequest) (*SearchLogResponse, error)
 	mustEmbedUnimplementedExecServiceServer()
 }

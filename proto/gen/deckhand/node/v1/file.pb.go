@@ -329,7 +329,7 @@ type WriteFileResponse struct {
 	Digest string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// A file was there before.
 	Replaced bool `protobuf:"varint,3,opt,name=replaced,proto3" json:"replaced,omitempty"`
-	// What changed; with an operation id.
+	// The changes; set with an operation id.
 	Workspace     *WorkspaceChange `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -475,7 +475,7 @@ type AppendFileResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Size   int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
 	Digest string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// What changed; with an operation id.
+	// The changes; set with an operation id.
 	Workspace     *WorkspaceChange `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -676,7 +676,7 @@ type EditFileResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Size   int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
 	Digest string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// How many places were changed.
+	// Number of places that were changed.
 	Replacements  int32            `protobuf:"varint,3,opt,name=replacements,proto3" json:"replacements,omitempty"`
 	Workspace     *WorkspaceChange `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -996,7 +996,7 @@ func (x *DeleteFileResponse) GetWorkspace() *WorkspaceChange {
 type SearchFilesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
-	// Where to begin; empty for the workspace.
+	// Where to begin; empty means the workspace.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// A text, or an expression of RE2 with regexp.
 	Pattern    string `protobuf:"bytes,3,opt,name=pattern,proto3" json:"pattern,omitempty"`
@@ -1006,7 +1006,7 @@ type SearchFilesRequest struct {
 	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
 	// At most this many matches; 0 for 100.
 	MaxMatches int32 `protobuf:"varint,7,opt,name=max_matches,json=maxMatches,proto3" json:"max_matches,omitempty"`
-	// Whom the search is for: searches of one caller wait for each other.
+	// The user that searches: searches of one caller run one at a time.
 	Caller        string `protobuf:"bytes,8,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1528,8 +1528,7 @@ func (x *CompareFilesRequest) GetEntries() []*UploadEntry {
 
 type CompareFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For each entry in order: the byte to send from; -1 for one that is there
-	// already.
+	// For each entry in order: the byte to send from, or -1 if it exists already.
 	SendFrom      []int64 `protobuf:"varint,1,rep,packed,name=send_from,json=sendFrom,proto3" json:"send_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1818,8 +1817,8 @@ type DescribeFilesResponse struct {
 	Entries []*UploadEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// The paths and patterns that nothing is at.
 	Missing []string `protobuf:"bytes,2,rep,name=missing,proto3" json:"missing,omitempty"`
-	// What is neither file, folder nor link, or has a name that is not UTF-8,
-	// quoted as a Go string literal: it cannot be copied.
+	// Names that cannot be copied, quoted as Go string literals: they are neither
+	// files, folders nor links, or are not UTF-8.
 	Skipped       []string `protobuf:"bytes,3,rep,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1879,7 +1878,7 @@ func (x *DescribeFilesResponse) GetSkipped() []string {
 type DownloadFilesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
-	// Files as DescribeFiles answers them, with the byte to begin at.
+	// Files as DescribeFiles returned them, with the byte to begin at.
 	Entries       []*UploadEntry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2069,8 +2068,8 @@ type WatchFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The paths that changed, came or went, each once.
 	Events []*FileEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// There was more than could be told, or more folders than can be watched:
-	// look again.
+	// There were more changes than can be listed, or more folders than can be
+	// watched: list the folder again.
 	Overflow      bool `protobuf:"varint,2,opt,name=overflow,proto3" json:"overflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2182,9 +2181,9 @@ type UploadFilesRequest_Begin struct {
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Names the change: it can be taken back.
 	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// What is uploaded is for reading only: it is root's, with the folder that it
-	// is into, and neither the jail nor a call of this service changes what is in
-	// there. The path is not empty then.
+	// The uploaded files are read-only: they and the folder that contains them
+	// belong to root, and neither the jail nor a call of this service changes
+	// them. path must not be empty then.
 	Shared        bool `protobuf:"varint,4,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

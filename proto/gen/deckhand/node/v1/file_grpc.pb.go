@@ -60,23 +60,23 @@ type FileServiceClient interface {
 	DeleteFile(ctx context.Context, in *DeleteFileRequest, opts ...grpc.CallOption) (*DeleteFileResponse, error)
 	// SearchFiles finds lines in the files below a folder.
 	SearchFiles(ctx context.Context, in *SearchFilesRequest, opts ...grpc.CallOption) (*SearchFilesResponse, error)
-	// CompareFiles answers which of some files an upload has to send, and from
+	// CompareFiles returns which of some files an upload has to send, and from
 	// which byte on.
 	CompareFiles(ctx context.Context, in *CompareFilesRequest, opts ...grpc.CallOption) (*CompareFilesResponse, error)
 	// UploadFiles writes a tree: first begin, then each entry, a file's followed
 	// by its data. A file appears whole, once its digest is right, or not at all.
-	// What was sent of a file before the stream broke is kept for a day, to go on
-	// from.
+	// What was sent of a file before the stream broke is kept for a day, to
+	// continue from.
 	UploadFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFilesRequest, UploadFilesResponse], error)
-	// DescribeFiles answers files, folders and links by paths or patterns, with the
+	// DescribeFiles returns files, folders and links by paths or patterns, with the
 	// digests of their contents.
 	DescribeFiles(ctx context.Context, in *DescribeFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DescribeFilesResponse], error)
-	// DownloadFiles answers the contents of files: each entry, followed by its
-	// data. A file that has another size now ends it with ABORTED (AGENT_026);
-	// whoever receives it checks its digest.
+	// DownloadFiles returns the contents of files: each entry, followed by its
+	// data. If the size of a file has changed, the call ends with ABORTED
+	// (AGENT_026). The receiver must check its digest.
 	DownloadFiles(ctx context.Context, in *DownloadFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesResponse], error)
-	// WatchFiles tells of changes below a folder as they happen, gathered over a
-	// moment. When there are more than can be told one by one it says so.
+	// WatchFiles streams changes below a folder as they happen, gathered over a
+	// short time. If there are too many to list, it says so.
 	WatchFiles(ctx context.Context, in *WatchFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchFilesResponse], error)
 }
 
@@ -274,23 +274,23 @@ type FileServiceServer interface {
 	DeleteFile(context.Context, *DeleteFileRequest) (*DeleteFileResponse, error)
 	// SearchFiles finds lines in the files below a folder.
 	SearchFiles(context.Context, *SearchFilesRequest) (*SearchFilesResponse, error)
-	// CompareFiles answers which of some files an upload has to send, and from
+	// CompareFiles returns which of some files an upload has to send, and from
 	// which byte on.
 	CompareFiles(context.Context, *CompareFilesRequest) (*CompareFilesResponse, error)
 	// UploadFiles writes a tree: first begin, then each entry, a file's followed
 	// by its data. A file appears whole, once its digest is right, or not at all.
-	// What was sent of a file before the stream broke is kept for a day, to go on
-	// from.
+	// What was sent of a file before the stream broke is kept for a day, to
+	// continue from.
 	UploadFiles(grpc.ClientStreamingServer[UploadFilesRequest, UploadFilesResponse]) error
-	// DescribeFiles answers files, folders and links by paths or patterns, with the
+	// DescribeFiles returns files, folders and links by paths or patterns, with the
 	// digests of their contents.
 	DescribeFiles(*DescribeFilesRequest, grpc.ServerStreamingServer[DescribeFilesResponse]) error
-	// DownloadFiles answers the contents of files: each entry, followed by its
-	// data. A file that has another size now ends it with ABORTED (AGENT_026);
-	// whoever receives it checks its digest.
+	// DownloadFiles returns the contents of files: each entry, followed by its
+	// data. If the size of a file has changed, the call ends with ABORTED
+	// (AGENT_026). The receiver must check its digest.
 	DownloadFiles(*DownloadFilesRequest, grpc.ServerStreamingServer[DownloadFilesResponse]) error
-	// WatchFiles tells of changes below a folder as they happen, gathered over a
-	// moment. When there are more than can be told one by one it says so.
+	// WatchFiles streams changes below a folder as they happen, gathered over a
+	// short time. If there are too many to list, it says so.
 	WatchFiles(*WatchFilesRequest, grpc.ServerStreamingServer[WatchFilesResponse]) error
 	mustEmbedUnimplementedFileServiceServer()
 }

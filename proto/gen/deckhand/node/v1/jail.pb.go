@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JailState is where a jail stands.
+// JailState is the state of a jail.
 type JailState int32
 
 const (
@@ -99,9 +99,9 @@ type JailSpec struct {
 	WorkspaceBytes int64 `protobuf:"varint,8,opt,name=workspace_bytes,json=workspaceBytes,proto3" json:"workspace_bytes,omitempty"`
 	// Host folders to show read-only at the same path, for example "/var/log".
 	ReadOnlyPaths []string `protobuf:"bytes,9,rep,name=read_only_paths,json=readOnlyPaths,proto3" json:"read_only_paths,omitempty"`
-	// Where its commands may connect to; unset for nowhere. A jail that differs in
-	// nothing else takes it over as it runs, and connections end that it does not
-	// allow.
+	// Where its commands may connect to; unset means nowhere. If nothing else of
+	// the spec has changed, it is applied while the jail runs, and connections
+	// that it does not allow are closed.
 	Egress        *Egress `protobuf:"bytes,10,opt,name=egress,proto3" json:"egress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -220,7 +220,7 @@ type Jail struct {
 	StartedAt          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// It is no jail: what runs in it runs on the machine itself.
 	HostMode bool `protobuf:"varint,7,opt,name=host_mode,json=hostMode,proto3" json:"host_mode,omitempty"`
-	// Who holds it frozen, in the order of their names.
+	// Its holders, who keep it frozen, sorted by name.
 	FrozenBy      []string `protobuf:"bytes,8,rep,name=frozen_by,json=frozenBy,proto3" json:"frozen_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -315,8 +315,8 @@ func (x *Jail) GetFrozenBy() []string {
 type EnsureJailRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *JailSpec              `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Must be set for rootfs "machine", and for nothing else: nobody gets to the
-	// machine itself by the name of a jail alone. The hub sets it for
+	// Must be set if and only if rootfs is "machine", so that the name of a jail
+	// alone never gives access to the machine itself. The hub sets it for
 	// administrators who hold the node's lock.
 	HostMode      bool `protobuf:"varint,2,opt,name=host_mode,json=hostMode,proto3" json:"host_mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -662,7 +662,7 @@ func (*RemoveJailResponse) Descriptor() ([]byte, []int) {
 type FreezeJailRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
-	// Who holds it, for example the id of a step that waits for approval.
+	// The holder, for example the id of a step that waits for approval.
 	Holder        string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -34,28 +34,28 @@ const (
 //
 // JailService keeps the machine's jails.
 type JailServiceClient interface {
-	// EnsureJail answers once the jail of that id runs: it is made, woken, or
-	// already there. Its workspace outlives it.
+	// EnsureJail returns once the jail with that id is running: it was created,
+	// started again, or was already running. Its workspace outlives it.
 	EnsureJail(ctx context.Context, in *EnsureJailRequest, opts ...grpc.CallOption) (*EnsureJailResponse, error)
 	ListJails(ctx context.Context, in *ListJailsRequest, opts ...grpc.CallOption) (*ListJailsResponse, error)
 	// StopJail ends every process in the jail; the workspace stays.
 	StopJail(ctx context.Context, in *StopJailRequest, opts ...grpc.CallOption) (*StopJailResponse, error)
-	// RemoveJail stops the jail and deletes its workspace and logs. What its
-	// execs came to stays in the ledger as long as results are kept, so that
-	// none of their ids ever runs again.
+	// RemoveJail stops the jail and deletes its workspace and logs. The results
+	// of its execs stay in the ledger as long as results are kept, so that none
+	// of their ids ever runs again.
 	RemoveJail(ctx context.Context, in *RemoveJailRequest, opts ...grpc.CallOption) (*RemoveJailResponse, error)
-	// FreezeJail holds every command in the jail where it stands, and refuses new
-	// ones, until nobody holds it any more; it answers when all stand. Time-outs
-	// and offline graces do not run meanwhile. It outlasts the daemon. A jail that
-	// does not run has nothing to hold: it keeps no holder and is answered as it
-	// is. Asking again changes nothing.
+	// FreezeJail freezes all commands in a jail and refuses new ones until every
+	// holder has thawed it. It returns once all processes are frozen. Timeouts
+	// and offline grace periods do not run in the meantime. It outlasts the
+	// daemon. If the jail is not running, the call has no effect: the holder is
+	// not recorded and the jail is returned unchanged. It is idempotent.
 	FreezeJail(ctx context.Context, in *FreezeJailRequest, opts ...grpc.CallOption) (*FreezeJailResponse, error)
-	// ThawJail takes a holder back; with the last one the commands go on. One that
-	// holds nothing changes nothing. Stopping the jail thaws it for good.
+	// ThawJail takes a holder back; with the last one the commands continue. One
+	// that holds nothing changes nothing. Stopping the jail thaws it for good.
 	ThawJail(ctx context.Context, in *ThawJailRequest, opts ...grpc.CallOption) (*ThawJailResponse, error)
-	// KillJail kills everything in the jail but its init, frozen or not, and
-	// answers when it is gone and every end is recorded. Whoever holds the jail
-	// goes on holding it.
+	// KillJail kills everything in the jail except its init, whether frozen or
+	// not. It returns when all processes are gone and every end is recorded. The
+	// jail's holders remain.
 	KillJail(ctx context.Context, in *KillJailRequest, opts ...grpc.CallOption) (*KillJailResponse, error)
 }
 
@@ -143,28 +143,28 @@ func (c *jailServiceClient) KillJail(ctx context.Context, in *KillJailRequest, o
 //
 // JailService keeps the machine's jails.
 type JailServiceServer interface {
-	// EnsureJail answers once the jail of that id runs: it is made, woken, or
-	// already there. Its workspace outlives it.
+	// EnsureJail returns once the jail with that id is running: it was created,
+	// started again, or was already running. Its workspace outlives it.
 	EnsureJail(context.Context, *EnsureJailRequest) (*EnsureJailResponse, error)
 	ListJails(context.Context, *ListJailsRequest) (*ListJailsResponse, error)
 	// StopJail ends every process in the jail; the workspace stays.
 	StopJail(context.Context, *StopJailRequest) (*StopJailResponse, error)
-	// RemoveJail stops the jail and deletes its workspace and logs. What its
-	// execs came to stays in the ledger as long as results are kept, so that
-	// none of their ids ever runs again.
+	// RemoveJail stops the jail and deletes its workspace and logs. The results
+	// of its execs stay in the ledger as long as results are kept, so that none
+	// of their ids ever runs again.
 	RemoveJail(context.Context, *RemoveJailRequest) (*RemoveJailResponse, error)
-	// FreezeJail holds every command in the jail where it stands, and refuses new
-	// ones, until nobody holds it any more; it answers when all stand. Time-outs
-	// and offline graces do not run meanwhile. It outlasts the daemon. A jail that
-	// does not run has nothing to hold: it keeps no holder and is answered as it
-	// is. Asking again changes nothing.
+	// FreezeJail freezes all commands in a jail and refuses new ones until every
+	// holder has thawed it. It returns once all processes are frozen. Timeouts
+	// and offline grace periods do not run in the meantime. It outlasts the
+	// daemon. If the jail is not running, the call has no effect: the holder is
+	// not recorded and the jail is returned unchanged. It is idempotent.
 	FreezeJail(context.Context, *FreezeJailRequest) (*FreezeJailResponse, error)
-	// ThawJail takes a holder back; with the last one the commands go on. One that
-	// holds nothing changes nothing. Stopping the jail thaws it for good.
+	// ThawJail takes a holder back; with the last one the commands continue. One
+	// that holds nothing changes nothing. Stopping the jail thaws it for good.
 	ThawJail(context.Context, *ThawJailRequest) (*ThawJailResponse, error)
-	// KillJail kills everything in the jail but its init, frozen or not, and
-	// answers when it is gone and every end is recorded. Whoever holds the jail
-	// goes on holding it.
+	// KillJail kills everything in the jail except its init, whether frozen or
+	// not. It returns when all processes are gone and every end is recorded. The
+	// jail's holders remain.
 	KillJail(context.Context, *KillJailRequest) (*KillJailResponse, error)
 	mustEmbedUnimplementedJailServiceServer()
 }

@@ -37,7 +37,7 @@ type ExecRecord struct {
 	// The boot of the machine in which it was accepted.
 	BootId    string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// How it ended; unset until then.
+	// Its result; unset until it has ended.
 	Result *Exec `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
 	// The init that was asked to start it: another one never will.
 	InitInstance string `protobuf:"bytes,6,opt,name=init_instance,json=initInstance,proto3" json:"init_instance,omitempty"`
@@ -132,8 +132,9 @@ type OperationRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// SHA-256 of the request.
 	Digest []byte `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	// What the operation is going to make true, as the operation's own code
-	// writes it: enough to tell, after a crash, whether it happened.
+	// The state that the operation is going to create, in the format of the
+	// operation's own code: enough to determine after a crash whether it took
+	// effect.
 	Plan      []byte                 `protobuf:"bytes,2,opt,name=plan,proto3" json:"plan,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// It happened; result is what was answered.
@@ -225,8 +226,8 @@ func (x *OperationRecord) GetRecorded() bool {
 	return false
 }
 
-// JailRecord is beside each jail: what it was made of, and whether it should
-// be running.
+// JailRecord is stored beside each jail: its specification, and whether it
+// should be running.
 type JailRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With every default filled in.
@@ -237,7 +238,7 @@ type JailRecord struct {
 	BootId             string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	WorkspaceLimitHard bool                   `protobuf:"varint,4,opt,name=workspace_limit_hard,json=workspaceLimitHard,proto3" json:"workspace_limit_hard,omitempty"`
 	StartedAt          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// Who holds it frozen, in the order of their names.
+	// Its holders, who keep it frozen, sorted by name.
 	FrozenBy []string `protobuf:"bytes,6,rep,name=frozen_by,json=frozenBy,proto3" json:"frozen_by,omitempty"`
 	// Its container in containerd, another each time it is made: what a containerd
 	// that was killed left of the one before is not in the way. Empty in host mode.

@@ -31,9 +31,9 @@ type Heartbeat struct {
 	// heartbeat. The node may forget them when their time has come, and keeps the
 	// others for longer.
 	RecordedIds []string `protobuf:"bytes,1,rep,name=recorded_ids,json=recordedIds,proto3" json:"recorded_ids,omitempty"`
-	// From the node: why nothing new may start on it (too little memory or disk, or
-	// too much load); empty for nothing. A change is told at once, by a heartbeat
-	// out of turn.
+	// From the node: why nothing new may start on it (too little memory or disk,
+	// or too much load); empty if it may. A change is sent at once, in an extra
+	// heartbeat.
 	Pressure      string `protobuf:"bytes,2,opt,name=pressure,proto3" json:"pressure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -517,8 +517,9 @@ func (x *SessionRequest_IssuedCertificate) GetCaPem() string {
 	return ""
 }
 
-// The hub's last word before it ends the link, in place of Welcome when it
-// refuses the node. The node logs the reason and tries again later.
+// Goodbye is the hub's last message before it ends the link. If the hub
+// refuses the node, it sends it instead of Welcome. The node logs the reason
+// and tries again later.
 type SessionRequest_Goodbye struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -570,7 +571,7 @@ type SessionResponse_Hello struct {
 	Capability int32             `protobuf:"varint,2,opt,name=capability,proto3" json:"capability,omitempty"`
 	Labels     map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Runtimes   []string          `protobuf:"bytes,4,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
-	// What the node already has.
+	// The jails that the node already has.
 	Jails       []*Jail `protobuf:"bytes,5,rep,name=jails,proto3" json:"jails,omitempty"`
 	Execs       []*Exec `protobuf:"bytes,6,rep,name=execs,proto3" json:"execs,omitempty"`
 	Cpus        int32   `protobuf:"varint,7,opt,name=cpus,proto3" json:"cpus,omitempty"`
@@ -713,7 +714,7 @@ func (x *SessionResponse_Hello) GetSkills() []*SessionResponse_Skill {
 type SessionResponse_Skill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it is for, as its SKILL.md says.
+	// Its description, from its SKILL.md.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// Its SKILL.md, as an agent opens it.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`

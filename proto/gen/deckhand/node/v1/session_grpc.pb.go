@@ -31,8 +31,9 @@ const (
 //
 // SessionService is the first call on a link and lives as long as it does.
 type SessionServiceClient interface {
-	// Session: the hub sends Welcome, the node answers Hello; then heartbeats go
-	// both ways. A side that hears nothing for three intervals drops the link.
+	// Session: the hub sends Welcome and the node replies with Hello; then
+	// heartbeats go both ways. A side that receives nothing for three intervals
+	// drops the link.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
 }
 
@@ -63,8 +64,9 @@ type SessionService_SessionClient = grpc.BidiStreamingClient[SessionRequest, Ses
 //
 // SessionService is the first call on a link and lives as long as it does.
 type SessionServiceServer interface {
-	// Session: the hub sends Welcome, the node answers Hello; then heartbeats go
-	// both ways. A side that hears nothing for three intervals drops the link.
+	// Session: the hub sends Welcome and the node replies with Hello; then
+	// heartbeats go both ways. A side that receives nothing for three intervals
+	// drops the link.
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
 	mustEmbedUnimplementedSessionServiceServer()
 }
@@ -136,7 +138,7 @@ const (
 // NodeService is about the node as a whole.
 type NodeServiceClient interface {
 	// SetDrain begins or ends a drain: while it lasts no jail is made that is not
-	// there. What is goes on, later commands and waking included, since tasks
+	// there. What is continues, later commands and waking included, since tasks
 	// that are under way end in order; new ones are kept off by the hub. Host mode
 	// stays open to people. It outlasts the daemon. Saying again what is so
 	// already changes nothing.
@@ -168,7 +170,7 @@ func (c *nodeServiceClient) SetDrain(ctx context.Context, in *SetDrainRequest, o
 // NodeService is about the node as a whole.
 type NodeServiceServer interface {
 	// SetDrain begins or ends a drain: while it lasts no jail is made that is not
-	// there. What is goes on, later commands and waking included, since tasks
+	// there. What is continues, later commands and waking included, since tasks
 	// that are under way end in order; new ones are kept off by the hub. Host mode
 	// stays open to people. It outlasts the daemon. Saying again what is so
 	// already changes nothing.

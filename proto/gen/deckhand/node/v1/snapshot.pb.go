@@ -80,7 +80,7 @@ func (ChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_node_v1_snapshot_proto_rawDescGZIP(), []int{0}
 }
 
-// OnConflict is what to do about a path that somebody else changed later.
+// OnConflict says what to do with a path that was changed again later.
 type OnConflict int32
 
 const (
@@ -357,20 +357,21 @@ type WorkspaceChange struct {
 	// The states before and after it; equal when nothing changed.
 	Before int64 `protobuf:"varint,1,opt,name=before,proto3" json:"before,omitempty"`
 	After  int64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
-	// How many paths changed, and the first 100 of them.
+	// Number of changed paths, and the first 100 of them.
 	Files   int32         `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"`
 	Changes []*FileChange `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Others that ran meanwhile: nobody knows who of them changed what.
+	// Other commands that ran in the meantime: it is not known which of them
+	// changed what.
 	SharedWith []string `protobuf:"bytes,5,rep,name=shared_with,json=sharedWith,proto3" json:"shared_with,omitempty"`
 	// Why nothing is known; the changes can then not be taken back one by one.
 	Error string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	// How many files of the state after it have no content kept, and the first
-	// 20 of them: they cannot be given back.
+	// Number of files in the state after it whose content was not stored, and the
+	// first 20 of them: they cannot be restored.
 	Unkept      int32    `protobuf:"varint,7,opt,name=unkept,proto3" json:"unkept,omitempty"`
 	UnkeptPaths [][]byte `protobuf:"bytes,8,rep,name=unkept_paths,json=unkeptPaths,proto3" json:"unkept_paths,omitempty"`
 	// The id that it is recorded under: the exec's, or the operation's.
 	Id string `protobuf:"bytes,9,opt,name=id,proto3" json:"id,omitempty"`
-	// Names the record whose states these are: a workspace that was made anew
+	// Names the record whose states these are: a workspace that was made again
 	// has another one, and counts from the beginning.
 	Record        string `protobuf:"bytes,10,opt,name=record,proto3" json:"record,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -836,7 +837,7 @@ type GetChangesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
 	Range  *ChangeRange           `protobuf:"bytes,2,opt,name=range,proto3" json:"range,omitempty"`
-	// Only paths after this one, to go on.
+	// Only paths after this one, to continue.
 	After []byte `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	// At most this many; 0 for 1 000.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -905,7 +906,7 @@ func (x *GetChangesRequest) GetLimit() int32 {
 type GetChangesResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Changes []*FileChange          `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
-	// How many there are in all.
+	// Total number of files.
 	Files         int32 `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"`
 	Truncated     bool  `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1038,7 +1039,7 @@ type DiffChangesResponse struct {
 	Change *FileChange            `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
 	// The unified diff; empty when summary says what there is instead.
 	Unified []byte `protobuf:"bytes,2,opt,name=unified,proto3" json:"unified,omitempty"`
-	// For binary files, large ones, and those that are no files.
+	// For binary files, large files, and entries that are not files.
 	Summary       string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	AddedLines    int32  `protobuf:"varint,4,opt,name=added_lines,json=addedLines,proto3" json:"added_lines,omitempty"`
 	DeletedLines  int32  `protobuf:"varint,5,opt,name=deleted_lines,json=deletedLines,proto3" json:"deleted_lines,omitempty"`
@@ -1123,7 +1124,7 @@ type UndoChangesRequest struct {
 	// When set, the state that the preview was made at: refused with ABORTED
 	// (AGENT_026) if the workspace has changed since.
 	ExpectSnapshot int64 `protobuf:"varint,6,opt,name=expect_snapshot,json=expectSnapshot,proto3" json:"expect_snapshot,omitempty"`
-	// When set, the record that the range is of: refused with NOT_FOUND if the
+	// If set, the record that the range refers to: refused with NOT_FOUND if the
 	// workspace has another one.
 	ExpectRecord  string `protobuf:"bytes,7,opt,name=expect_record,json=expectRecord,proto3" json:"expect_record,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1215,7 +1216,7 @@ type UndoChangesResponse struct {
 	Applied bool `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
 	// The state after it, or of the preview.
 	Snapshot int64 `protobuf:"varint,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	// What it changes, at most 10 000 paths of files.
+	// The changes that it makes, at most 10 000 paths of files.
 	Changes   []*FileChange   `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
 	Files     int32           `protobuf:"varint,4,opt,name=files,proto3" json:"files,omitempty"`
 	Conflicts []*UndoConflict `protobuf:"bytes,5,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
@@ -1226,7 +1227,7 @@ type UndoChangesResponse struct {
 	// Others that ran while some of these changes were made, and that are not
 	// among those taken back.
 	SharedWith []string `protobuf:"bytes,8,rep,name=shared_with,json=sharedWith,proto3" json:"shared_with,omitempty"`
-	// Commands that run in the jail meanwhile.
+	// Commands that run in the jail in the meantime.
 	Running int32 `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
 	// The ids of what made the changes that it takes back, as far as they are
 	// known.
@@ -1343,7 +1344,7 @@ type UndoConflict struct {
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// In words.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Who changed it later, as far as it is known.
+	// Who changed it later, as far as known.
 	Later         []string `protobuf:"bytes,4,rep,name=later,proto3" json:"later,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

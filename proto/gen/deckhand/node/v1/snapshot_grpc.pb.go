@@ -36,12 +36,12 @@ const (
 // the changes of whatever ran in between. Paths are bytes, as the kernel has
 // them.
 type SnapshotServiceClient interface {
-	// TakeSnapshot records the workspace as it is now and answers the state's
+	// TakeSnapshot records the workspace as it is now and returns the state's
 	// number. Where nothing changed since the last one it is that one's.
 	TakeSnapshot(ctx context.Context, in *TakeSnapshotRequest, opts ...grpc.CallOption) (*TakeSnapshotResponse, error)
-	// ListSnapshots answers what is recorded, newest first.
+	// ListSnapshots returns the recorded snapshots, newest first.
 	ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error)
-	// GetChanges answers which files changed in a range of states.
+	// GetChanges returns the files that changed in a range of states.
 	GetChanges(ctx context.Context, in *GetChangesRequest, opts ...grpc.CallOption) (*GetChangesResponse, error)
 	// DiffChanges streams those changes file by file, as unified diffs.
 	DiffChanges(ctx context.Context, in *DiffChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiffChangesResponse], error)
@@ -148,12 +148,12 @@ type SnapshotService_ExportWorkspaceClient = grpc.ServerStreamingClient[ExportWo
 // the changes of whatever ran in between. Paths are bytes, as the kernel has
 // them.
 type SnapshotServiceServer interface {
-	// TakeSnapshot records the workspace as it is now and answers the state's
+	// TakeSnapshot records the workspace as it is now and returns the state's
 	// number. Where nothing changed since the last one it is that one's.
 	TakeSnapshot(context.Context, *TakeSnapshotRequest) (*TakeSnapshotResponse, error)
-	// ListSnapshots answers what is recorded, newest first.
+	// ListSnapshots returns the recorded snapshots, newest first.
 	ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error)
-	// GetChanges answers which files changed in a range of states.
+	// GetChanges returns the files that changed in a range of states.
 	GetChanges(context.Context, *GetChangesRequest) (*GetChangesResponse, error)
 	// DiffChanges streams those changes file by file, as unified diffs.
 	DiffChanges(*DiffChangesRequest, grpc.ServerStreamingServer[DiffChangesResponse]) error

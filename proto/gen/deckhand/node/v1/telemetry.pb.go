@@ -319,7 +319,8 @@ func (x *Pressure) GetFullAvg60() float64 {
 	return 0
 }
 
-// TelemetryEvent is something that a figure tells and a reader must not miss.
+// TelemetryEvent is a condition that a client must not miss, such as a kill for
+// memory.
 type TelemetryEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
@@ -622,7 +623,7 @@ func (x *WatchTelemetryRequest) GetJailId() string {
 type WatchTelemetryResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Sample *TelemetrySample       `protobuf:"bytes,1,opt,name=sample,proto3" json:"sample,omitempty"`
-	// What happened since the message before.
+	// The events since the previous message.
 	Events        []*TelemetryEvent `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

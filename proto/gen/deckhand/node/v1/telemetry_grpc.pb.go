@@ -27,13 +27,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TelemetryService tells what the machine and its jails use. A sample is taken
-// every 15 s and kept for an hour, and every second while somebody watches.
+// TelemetryService returns the resources that the machine and its jails use. A
+// sample is taken every 15 s and kept for an hour, and every second while a
+// client watches.
 type TelemetryServiceClient interface {
-	// GetTelemetry answers the samples kept, oldest first.
+	// GetTelemetry returns the samples kept, oldest first.
 	GetTelemetry(ctx context.Context, in *GetTelemetryRequest, opts ...grpc.CallOption) (*GetTelemetryResponse, error)
-	// WatchTelemetry answers a sample at once, and then one every second until
-	// the caller leaves. A caller that is slow misses samples, never events.
+	// WatchTelemetry returns a sample at once, and then one every second until
+	// the caller leaves. A slow caller misses samples, but never events.
 	WatchTelemetry(ctx context.Context, in *WatchTelemetryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTelemetryResponse], error)
 }
 
@@ -78,13 +79,14 @@ type TelemetryService_WatchTelemetryClient = grpc.ServerStreamingClient[WatchTel
 // All implementations must embed UnimplementedTelemetryServiceServer
 // for forward compatibility.
 //
-// TelemetryService tells what the machine and its jails use. A sample is taken
-// every 15 s and kept for an hour, and every second while somebody watches.
+// TelemetryService returns the resources that the machine and its jails use. A
+// sample is taken every 15 s and kept for an hour, and every second while a
+// client watches.
 type TelemetryServiceServer interface {
-	// GetTelemetry answers the samples kept, oldest first.
+	// GetTelemetry returns the samples kept, oldest first.
 	GetTelemetry(context.Context, *GetTelemetryRequest) (*GetTelemetryResponse, error)
-	// WatchTelemetry answers a sample at once, and then one every second until
-	// the caller leaves. A caller that is slow misses samples, never events.
+	// WatchTelemetry returns a sample at once, and then one every second until
+	// the caller leaves. A slow caller misses samples, but never events.
 	WatchTelemetry(*WatchTelemetryRequest, grpc.ServerStreamingServer[WatchTelemetryResponse]) error
 	mustEmbedUnimplementedTelemetryServiceServer()
 }

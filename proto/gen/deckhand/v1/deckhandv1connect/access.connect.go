@@ -46,7 +46,7 @@ const (
 
 // AccessServiceClient is a client for the deckhand.v1.AccessService service.
 type AccessServiceClient interface {
-	// ListAccessRules answers the rules.
+	// ListAccessRules returns the rules.
 	ListAccessRules(context.Context, *connect.Request[v1.ListAccessRulesRequest]) (*connect.Response[v1.ListAccessRulesResponse], error)
 	// SetAccessRule has calls come from some networks only. It is refused where it
 	// would refuse the caller, unless force says otherwise.
@@ -111,7 +111,7 @@ func (c *accessServiceClient) DeleteAccessRule(ctx context.Context, req *connect
 
 // AccessServiceHandler is an implementation of the deckhand.v1.AccessService service.
 type AccessServiceHandler interface {
-	// ListAccessRules answers the rules.
+	// ListAccessRules returns the rules.
 	ListAccessRules(context.Context, *connect.Request[v1.ListAccessRulesRequest]) (*connect.Response[v1.ListAccessRulesResponse], error)
 	// SetAccessRule has calls come from some networks only. It is refused where it
 	// would refuse the caller, unless force says otherwise.

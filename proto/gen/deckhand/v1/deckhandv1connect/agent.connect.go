@@ -56,19 +56,20 @@ type AgentServiceClient interface {
 	// ApplyAgent stores a persona file. The agent is created when its name is
 	// new, and a version is added when its content differs from the newest one.
 	ApplyAgent(context.Context, *connect.Request[v1.ApplyAgentRequest]) (*connect.Response[v1.ApplyAgentResponse], error)
-	// GetAgent answers one agent by id, unique id prefix, or name.
+	// GetAgent returns one agent by id, unique id prefix, or name.
 	GetAgent(context.Context, *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error)
-	// ListAgents answers the organisation's agents by name.
+	// ListAgents returns the organisation's agents by name.
 	ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error)
 	// TellAgent gives an agent a message: the task that it is at gets it as by
 	// TellTask, and an idle agent a new task of which it is the goal.
 	TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error)
 	// PauseAgent keeps new tasks of an agent from starting until it is resumed:
-	// they wait in the queue, and say why. What is under way goes on.
+	// they wait in the queue, and say why. What is under way continues.
 	PauseAgent(context.Context, *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error)
 	// ResumeAgent lets the tasks of a paused or suspended agent start again.
 	ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error)
-	// GetAgentGraph answers which agents may give work to which, and which did.
+	// GetAgentGraph returns which agents may delegate work to which, and which
+	// did.
 	GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error)
 }
 
@@ -179,19 +180,20 @@ type AgentServiceHandler interface {
 	// ApplyAgent stores a persona file. The agent is created when its name is
 	// new, and a version is added when its content differs from the newest one.
 	ApplyAgent(context.Context, *connect.Request[v1.ApplyAgentRequest]) (*connect.Response[v1.ApplyAgentResponse], error)
-	// GetAgent answers one agent by id, unique id prefix, or name.
+	// GetAgent returns one agent by id, unique id prefix, or name.
 	GetAgent(context.Context, *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error)
-	// ListAgents answers the organisation's agents by name.
+	// ListAgents returns the organisation's agents by name.
 	ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error)
 	// TellAgent gives an agent a message: the task that it is at gets it as by
 	// TellTask, and an idle agent a new task of which it is the goal.
 	TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error)
 	// PauseAgent keeps new tasks of an agent from starting until it is resumed:
-	// they wait in the queue, and say why. What is under way goes on.
+	// they wait in the queue, and say why. What is under way continues.
 	PauseAgent(context.Context, *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error)
 	// ResumeAgent lets the tasks of a paused or suspended agent start again.
 	ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error)
-	// GetAgentGraph answers which agents may give work to which, and which did.
+	// GetAgentGraph returns which agents may delegate work to which, and which
+	// did.
 	GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error)
 }
 

@@ -61,10 +61,10 @@ type ControlServiceClient interface {
 	// starting until it is released. Repeating it asks again of those nodes that
 	// have not confirmed.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
-	// ListHolds answers the holds, the standing ones first.
+	// ListHolds returns the holds, active ones first.
 	ListHolds(context.Context, *connect.Request[v1.ListHoldsRequest]) (*connect.Response[v1.ListHoldsResponse], error)
-	// ReleaseHold lets what was held start again. Cancelled tasks stay cancelled.
-	// Repeating it is harmless.
+	// ReleaseHold releases a hold, so that its tasks can start again. Cancelled
+	// tasks stay cancelled. It is idempotent.
 	ReleaseHold(context.Context, *connect.Request[v1.ReleaseHoldRequest]) (*connect.Response[v1.ReleaseHoldResponse], error)
 }
 
@@ -130,10 +130,10 @@ type ControlServiceHandler interface {
 	// starting until it is released. Repeating it asks again of those nodes that
 	// have not confirmed.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
-	// ListHolds answers the holds, the standing ones first.
+	// ListHolds returns the holds, active ones first.
 	ListHolds(context.Context, *connect.Request[v1.ListHoldsRequest]) (*connect.Response[v1.ListHoldsResponse], error)
-	// ReleaseHold lets what was held start again. Cancelled tasks stay cancelled.
-	// Repeating it is harmless.
+	// ReleaseHold releases a hold, so that its tasks can start again. Cancelled
+	// tasks stay cancelled. It is idempotent.
 	ReleaseHold(context.Context, *connect.Request[v1.ReleaseHoldRequest]) (*connect.Response[v1.ReleaseHoldResponse], error)
 }
 
@@ -193,15 +193,15 @@ func (UnimplementedControlServiceHandler) ReleaseHold(context.Context, *connect.
 
 // AuditServiceClient is a client for the deckhand.v1.AuditService service.
 type AuditServiceClient interface {
-	// ListAuditEntries answers entries, newest first, in keyset pages.
+	// ListAuditEntries returns entries, newest first, in keyset pages.
 	ListAuditEntries(context.Context, *connect.Request[v1.ListAuditEntriesRequest]) (*connect.Response[v1.ListAuditEntriesResponse], error)
-	// ExportAudit answers the entries that are sealed as JSON lines that prove
-	// themselves without a hub (deckhand audit verify). That of the last second may
-	// not be sealed yet.
+	// ExportAudit returns the sealed entries as JSON lines that can be verified
+	// without a hub (deckhand audit verify). Entries of the last second may not
+	// be sealed yet.
 	ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest]) (*connect.ServerStreamForClient[v1.ExportAuditResponse], error)
-	// GetReceipt answers a signed line that says what a task's run was made of:
-	// persona, policy, image, nodes, egress, who answered, and a digest of its
-	// events. The task must have ended.
+	// GetReceipt returns a signed line that describes a task's run: persona,
+	// policy, image, nodes, egress, approvers, and a digest of its events. The
+	// task must have ended.
 	GetReceipt(context.Context, *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error)
 }
 
@@ -261,15 +261,15 @@ func (c *auditServiceClient) GetReceipt(ctx context.Context, req *connect.Reques
 
 // AuditServiceHandler is an implementation of the deckhand.v1.AuditService service.
 type AuditServiceHandler interface {
-	// ListAuditEntries answers entries, newest first, in keyset pages.
+	// ListAuditEntries returns entries, newest first, in keyset pages.
 	ListAuditEntries(context.Context, *connect.Request[v1.ListAuditEntriesRequest]) (*connect.Response[v1.ListAuditEntriesResponse], error)
-	// ExportAudit answers the entries that are sealed as JSON lines that prove
-	// themselves without a hub (deckhand audit verify). That of the last second may
-	// not be sealed yet.
+	// ExportAudit returns the sealed entries as JSON lines that can be verified
+	// without a hub (deckhand audit verify). Entries of the last second may not
+	// be sealed yet.
 	ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest], *connect.ServerStream[v1.ExportAuditResponse]) error
-	// GetReceipt answers a signed line that says what a task's run was made of:
-	// persona, policy, image, nodes, egress, who answered, and a digest of its
-	// events. The task must have ended.
+	// GetReceipt returns a signed line that describes a task's run: persona,
+	// policy, image, nodes, egress, approvers, and a digest of its events. The
+	// task must have ended.
 	GetReceipt(context.Context, *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error)
 }
 

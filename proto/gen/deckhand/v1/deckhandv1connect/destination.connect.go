@@ -73,33 +73,36 @@ const (
 
 // DestinationServiceClient is a client for the deckhand.v1.DestinationService service.
 type DestinationServiceClient interface {
-	// CreateDestination makes one, which is told of what happens from then on. The
-	// secret that is made for a webhook is in this answer and in no other.
+	// CreateDestination creates one, which receives the events that occur from
+	// then on. The generated secret of a webhook is in this response and in no
+	// other.
 	CreateDestination(context.Context, *connect.Request[v1.CreateDestinationRequest]) (*connect.Response[v1.CreateDestinationResponse], error)
-	// UpdateDestination changes what is sent there. Its kind stays, and so does
-	// its secret unless the request has one.
+	// UpdateDestination changes what is sent there. Its kind cannot change; its
+	// secret changes only if the request has one.
 	UpdateDestination(context.Context, *connect.Request[v1.UpdateDestinationRequest]) (*connect.Response[v1.UpdateDestinationResponse], error)
-	// GetDestination answers one.
+	// GetDestination returns one destination.
 	GetDestination(context.Context, *connect.Request[v1.GetDestinationRequest]) (*connect.Response[v1.GetDestinationResponse], error)
-	// ListDestinations answers all by name.
+	// ListDestinations returns all destinations, sorted by name.
 	ListDestinations(context.Context, *connect.Request[v1.ListDestinationsRequest]) (*connect.Response[v1.ListDestinationsResponse], error)
-	// TestDestination sends a notice at once, and answers how that went.
+	// TestDestination sends a notice at once, and returns the result.
 	TestDestination(context.Context, *connect.Request[v1.TestDestinationRequest]) (*connect.Response[v1.TestDestinationResponse], error)
-	// EnableDestination has it told of what happens from now on. Repeating it is
-	// harmless.
+	// EnableDestination enables it again for events that occur from now on. It is
+	// idempotent.
 	EnableDestination(context.Context, *connect.Request[v1.EnableDestinationRequest]) (*connect.Response[v1.EnableDestinationResponse], error)
-	// DisableDestination holds what is pending, and adds nothing to it.
+	// DisableDestination keeps pending notices without sending them, and adds no
+	// new ones.
 	DisableDestination(context.Context, *connect.Request[v1.DisableDestinationRequest]) (*connect.Response[v1.DisableDestinationResponse], error)
-	// RotateDestinationSecret gives a webhook another secret. For a while messages
+	// RotateDestinationSecret replaces a webhook's secret. For a while messages
 	// are signed with both.
 	RotateDestinationSecret(context.Context, *connect.Request[v1.RotateDestinationSecretRequest]) (*connect.Response[v1.RotateDestinationSecretResponse], error)
-	// DeleteDestination ends one for good, with what is pending.
+	// DeleteDestination deletes a destination permanently, with its pending
+	// notices.
 	DeleteDestination(context.Context, *connect.Request[v1.DeleteDestinationRequest]) (*connect.Response[v1.DeleteDestinationResponse], error)
-	// ListNotices answers notices, newest first, in keyset pages.
+	// ListNotices returns notices, newest first, in keyset pages.
 	ListNotices(context.Context, *connect.Request[v1.ListNoticesRequest]) (*connect.Response[v1.ListNoticesResponse], error)
-	// GetNotice answers one with what it says.
+	// GetNotice returns one notice with its content.
 	GetNotice(context.Context, *connect.Request[v1.GetNoticeRequest]) (*connect.Response[v1.GetNoticeResponse], error)
-	// RedriveNotices has dead ones sent again, under their ids.
+	// RedriveNotices sends dead notices again, with the same ids.
 	RedriveNotices(context.Context, *connect.Request[v1.RedriveNoticesRequest]) (*connect.Response[v1.RedriveNoticesResponse], error)
 }
 
@@ -267,33 +270,36 @@ func (c *destinationServiceClient) RedriveNotices(ctx context.Context, req *conn
 
 // DestinationServiceHandler is an implementation of the deckhand.v1.DestinationService service.
 type DestinationServiceHandler interface {
-	// CreateDestination makes one, which is told of what happens from then on. The
-	// secret that is made for a webhook is in this answer and in no other.
+	// CreateDestination creates one, which receives the events that occur from
+	// then on. The generated secret of a webhook is in this response and in no
+	// other.
 	CreateDestination(context.Context, *connect.Request[v1.CreateDestinationRequest]) (*connect.Response[v1.CreateDestinationResponse], error)
-	// UpdateDestination changes what is sent there. Its kind stays, and so does
-	// its secret unless the request has one.
+	// UpdateDestination changes what is sent there. Its kind cannot change; its
+	// secret changes only if the request has one.
 	UpdateDestination(context.Context, *connect.Request[v1.UpdateDestinationRequest]) (*connect.Response[v1.UpdateDestinationResponse], error)
-	// GetDestination answers one.
+	// GetDestination returns one destination.
 	GetDestination(context.Context, *connect.Request[v1.GetDestinationRequest]) (*connect.Response[v1.GetDestinationResponse], error)
-	// ListDestinations answers all by name.
+	// ListDestinations returns all destinations, sorted by name.
 	ListDestinations(context.Context, *connect.Request[v1.ListDestinationsRequest]) (*connect.Response[v1.ListDestinationsResponse], error)
-	// TestDestination sends a notice at once, and answers how that went.
+	// TestDestination sends a notice at once, and returns the result.
 	TestDestination(context.Context, *connect.Request[v1.TestDestinationRequest]) (*connect.Response[v1.TestDestinationResponse], error)
-	// EnableDestination has it told of what happens from now on. Repeating it is
-	// harmless.
+	// EnableDestination enables it again for events that occur from now on. It is
+	// idempotent.
 	EnableDestination(context.Context, *connect.Request[v1.EnableDestinationRequest]) (*connect.Response[v1.EnableDestinationResponse], error)
-	// DisableDestination holds what is pending, and adds nothing to it.
+	// DisableDestination keeps pending notices without sending them, and adds no
+	// new ones.
 	DisableDestination(context.Context, *connect.Request[v1.DisableDestinationRequest]) (*connect.Response[v1.DisableDestinationResponse], error)
-	// RotateDestinationSecret gives a webhook another secret. For a while messages
+	// RotateDestinationSecret replaces a webhook's secret. For a while messages
 	// are signed with both.
 	RotateDestinationSecret(context.Context, *connect.Request[v1.RotateDestinationSecretRequest]) (*connect.Response[v1.RotateDestinationSecretResponse], error)
-	// DeleteDestination ends one for good, with what is pending.
+	// DeleteDestination deletes a destination permanently, with its pending
+	// notices.
 	DeleteDestination(context.Context, *connect.Request[v1.DeleteDestinationRequest]) (*connect.Response[v1.DeleteDestinationResponse], error)
-	// ListNotices answers notices, newest first, in keyset pages.
+	// ListNotices returns notices, newest first, in keyset pages.
 	ListNotices(context.Context, *connect.Request[v1.ListNoticesRequest]) (*connect.Response[v1.ListNoticesResponse], error)
-	// GetNotice answers one with what it says.
+	// GetNotice returns one notice with its content.
 	GetNotice(context.Context, *connect.Request[v1.GetNoticeRequest]) (*connect.Response[v1.GetNoticeResponse], error)
-	// RedriveNotices has dead ones sent again, under their ids.
+	// RedriveNotices sends dead notices again, with the same ids.
 	RedriveNotices(context.Context, *connect.Request[v1.RedriveNoticesRequest]) (*connect.Response[v1.RedriveNoticesResponse], error)
 }
 

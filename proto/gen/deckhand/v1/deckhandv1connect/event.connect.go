@@ -41,12 +41,13 @@ const (
 
 // EventServiceClient is a client for the deckhand.v1.EventService service.
 type EventServiceClient interface {
-	// Watch answers what is stored after a cursor, then what is live, in commit
-	// order, with no gap and no repeat. It ends when every watched task is in a
-	// final state (follow false: when what is stored has been sent), or when the
-	// caller leaves; a caller that returns passes the last cursor it saw.
+	// Watch returns the stored events after a cursor and then live ones, in
+	// commit order, without gaps and repetitions. It ends when every watched task
+	// is in a final state (with follow false: when the stored events have been
+	// sent), or when the caller leaves. To resume, pass the last cursor that was
+	// received.
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
-	// ListEvents answers a part of one task's history, in order: the newest
+	// ListEvents returns a part of one task's history, in order: the newest
 	// events, those before a number, or those after one.
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 }
@@ -95,12 +96,13 @@ func (c *eventServiceClient) ListEvents(ctx context.Context, req *connect.Reques
 
 // EventServiceHandler is an implementation of the deckhand.v1.EventService service.
 type EventServiceHandler interface {
-	// Watch answers what is stored after a cursor, then what is live, in commit
-	// order, with no gap and no repeat. It ends when every watched task is in a
-	// final state (follow false: when what is stored has been sent), or when the
-	// caller leaves; a caller that returns passes the last cursor it saw.
+	// Watch returns the stored events after a cursor and then live ones, in
+	// commit order, without gaps and repetitions. It ends when every watched task
+	// is in a final state (with follow false: when the stored events have been
+	// sent), or when the caller leaves. To resume, pass the last cursor that was
+	// received.
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
-	// ListEvents answers a part of one task's history, in order: the newest
+	// ListEvents returns a part of one task's history, in order: the newest
 	// events, those before a number, or those after one.
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 }

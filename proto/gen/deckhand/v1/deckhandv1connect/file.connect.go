@@ -56,29 +56,29 @@ const (
 
 // FileServiceClient is a client for the deckhand.v1.FileService service.
 type FileServiceClient interface {
-	// ReadFile answers a range of a file.
+	// ReadFile returns a range of a file.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.Response[v1.ReadFileResponse], error)
-	// ListFiles answers a folder's entries by path.
+	// ListFiles returns a folder's entries, sorted by path.
 	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
-	// CompareFiles answers which of some files an upload has to send, and from
+	// CompareFiles returns which of some files an upload has to send, and from
 	// which byte on.
 	CompareFiles(context.Context, *connect.Request[v1.CompareFilesRequest]) (*connect.Response[v1.CompareFilesResponse], error)
 	// UploadFiles writes a tree: first begin, then each entry, a file's followed
 	// by its data. A file appears whole, once its digest is right, or not at all.
 	// What was sent of a file before the stream broke is kept for a day.
 	UploadFiles(context.Context) *connect.ClientStreamForClient[v1.UploadFilesRequest, v1.UploadFilesResponse]
-	// DescribeFiles answers files, folders and links by paths or patterns, with the
+	// DescribeFiles returns files, folders and links by paths or patterns, with the
 	// digests of their contents. More than 100 000 names are RESOURCE_EXHAUSTED.
 	DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest]) (*connect.ServerStreamForClient[v1.DescribeFilesResponse], error)
-	// DownloadFiles answers the contents of files, in the order that they are asked
-	// for: each entry, followed by its data. A file that has another size now ends
-	// it with ABORTED (AGENT_026); whoever receives it checks its digest. Nothing in
-	// it is masked, and each call is one audit entry.
+	// DownloadFiles returns the contents of files, in the requested order: each
+	// entry, followed by its data. If the size of a file has changed, the call
+	// ends with ABORTED (AGENT_026). The receiver must check its digest. Secrets
+	// are not masked, and each call is one audit entry.
 	DownloadFiles(context.Context, *connect.Request[v1.DownloadFilesRequest]) (*connect.ServerStreamForClient[v1.DownloadFilesResponse], error)
 	// SendFiles copies files, folders and links from one workspace into another,
 	// also on another node. What is there with the same content is not sent again.
 	SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error)
-	// WatchFiles tells of changes below a folder as they happen.
+	// WatchFiles streams changes below a folder as they happen.
 	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error)
 }
 
@@ -198,29 +198,29 @@ func (c *fileServiceClient) WatchFiles(ctx context.Context, req *connect.Request
 
 // FileServiceHandler is an implementation of the deckhand.v1.FileService service.
 type FileServiceHandler interface {
-	// ReadFile answers a range of a file.
+	// ReadFile returns a range of a file.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.Response[v1.ReadFileResponse], error)
-	// ListFiles answers a folder's entries by path.
+	// ListFiles returns a folder's entries, sorted by path.
 	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
-	// CompareFiles answers which of some files an upload has to send, and from
+	// CompareFiles returns which of some files an upload has to send, and from
 	// which byte on.
 	CompareFiles(context.Context, *connect.Request[v1.CompareFilesRequest]) (*connect.Response[v1.CompareFilesResponse], error)
 	// UploadFiles writes a tree: first begin, then each entry, a file's followed
 	// by its data. A file appears whole, once its digest is right, or not at all.
 	// What was sent of a file before the stream broke is kept for a day.
 	UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error)
-	// DescribeFiles answers files, folders and links by paths or patterns, with the
+	// DescribeFiles returns files, folders and links by paths or patterns, with the
 	// digests of their contents. More than 100 000 names are RESOURCE_EXHAUSTED.
 	DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest], *connect.ServerStream[v1.DescribeFilesResponse]) error
-	// DownloadFiles answers the contents of files, in the order that they are asked
-	// for: each entry, followed by its data. A file that has another size now ends
-	// it with ABORTED (AGENT_026); whoever receives it checks its digest. Nothing in
-	// it is masked, and each call is one audit entry.
+	// DownloadFiles returns the contents of files, in the requested order: each
+	// entry, followed by its data. If the size of a file has changed, the call
+	// ends with ABORTED (AGENT_026). The receiver must check its digest. Secrets
+	// are not masked, and each call is one audit entry.
 	DownloadFiles(context.Context, *connect.Request[v1.DownloadFilesRequest], *connect.ServerStream[v1.DownloadFilesResponse]) error
 	// SendFiles copies files, folders and links from one workspace into another,
 	// also on another node. What is there with the same content is not sent again.
 	SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error)
-	// WatchFiles tells of changes below a folder as they happen.
+	// WatchFiles streams changes below a folder as they happen.
 	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error
 }
 

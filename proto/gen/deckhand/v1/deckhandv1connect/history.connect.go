@@ -46,14 +46,15 @@ const (
 
 // HistoryServiceClient is a client for the deckhand.v1.HistoryService service.
 type HistoryServiceClient interface {
-	// ExportTask answers one task with all its events, steps and logs, as the
+	// ExportTask returns one task with all its events, steps and logs, as the
 	// bytes of a file.
 	ExportTask(context.Context, *connect.Request[v1.ExportTaskRequest]) (*connect.ServerStreamForClient[v1.ExportTaskResponse], error)
-	// GetEstimate answers how long a run of an agent takes and what it costs, by
-	// the runs before it, and what is left of the budgets that it draws on.
+	// GetEstimate estimates how long a run of an agent takes and what it costs,
+	// from earlier runs, and returns what is left of the budgets that apply to
+	// it.
 	GetEstimate(context.Context, *connect.Request[v1.GetEstimateRequest]) (*connect.Response[v1.GetEstimateResponse], error)
-	// GetStatistics adds up the tasks of a time. Whoever is no administrator is
-	// answered those of his own.
+	// GetStatistics adds up the tasks of a period. Callers who are not
+	// administrators get the statistics of their own tasks.
 	GetStatistics(context.Context, *connect.Request[v1.GetStatisticsRequest]) (*connect.Response[v1.GetStatisticsResponse], error)
 }
 
@@ -113,14 +114,15 @@ func (c *historyServiceClient) GetStatistics(ctx context.Context, req *connect.R
 
 // HistoryServiceHandler is an implementation of the deckhand.v1.HistoryService service.
 type HistoryServiceHandler interface {
-	// ExportTask answers one task with all its events, steps and logs, as the
+	// ExportTask returns one task with all its events, steps and logs, as the
 	// bytes of a file.
 	ExportTask(context.Context, *connect.Request[v1.ExportTaskRequest], *connect.ServerStream[v1.ExportTaskResponse]) error
-	// GetEstimate answers how long a run of an agent takes and what it costs, by
-	// the runs before it, and what is left of the budgets that it draws on.
+	// GetEstimate estimates how long a run of an agent takes and what it costs,
+	// from earlier runs, and returns what is left of the budgets that apply to
+	// it.
 	GetEstimate(context.Context, *connect.Request[v1.GetEstimateRequest]) (*connect.Response[v1.GetEstimateResponse], error)
-	// GetStatistics adds up the tasks of a time. Whoever is no administrator is
-	// answered those of his own.
+	// GetStatistics adds up the tasks of a period. Callers who are not
+	// administrators get the statistics of their own tasks.
 	GetStatistics(context.Context, *connect.Request[v1.GetStatisticsRequest]) (*connect.Response[v1.GetStatisticsResponse], error)
 }
 

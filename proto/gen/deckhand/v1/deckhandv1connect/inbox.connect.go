@@ -48,18 +48,18 @@ const (
 
 // InboxServiceClient is a client for the deckhand.v1.InboxService service.
 type InboxServiceClient interface {
-	// ListInbox answers items, newest first, in keyset pages.
+	// ListInbox returns items, newest first, in keyset pages.
 	ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error)
 	// GetInboxItem returns one item by id or unique id prefix.
 	GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error)
 	// ReadInboxArgument returns a piece of one text among an item's arguments, or
 	// of the decision about its call: together the pieces are the whole of it, however long it is.
 	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
-	// AnswerInboxItem answers an open item; the task goes on in the same
-	// transaction. Administrators may, and whoever submitted the task, where
-	// their role covers the tool. An item that was answered or has expired
-	// meanwhile is refused with FAILED_PRECONDITION, which says by whom;
-	// repeating one's own answer is harmless.
+	// AnswerInboxItem answers an open item; the task continues in the same
+	// transaction. Administrators may answer it, and the user who submitted the
+	// task if their role covers the tool. If the item has been answered or has
+	// expired, the call is refused with FAILED_PRECONDITION, and the error says
+	// by whom. Repeating one's own answer is harmless.
 	AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error)
 }
 
@@ -131,18 +131,18 @@ func (c *inboxServiceClient) AnswerInboxItem(ctx context.Context, req *connect.R
 
 // InboxServiceHandler is an implementation of the deckhand.v1.InboxService service.
 type InboxServiceHandler interface {
-	// ListInbox answers items, newest first, in keyset pages.
+	// ListInbox returns items, newest first, in keyset pages.
 	ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error)
 	// GetInboxItem returns one item by id or unique id prefix.
 	GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error)
 	// ReadInboxArgument returns a piece of one text among an item's arguments, or
 	// of the decision about its call: together the pieces are the whole of it, however long it is.
 	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
-	// AnswerInboxItem answers an open item; the task goes on in the same
-	// transaction. Administrators may, and whoever submitted the task, where
-	// their role covers the tool. An item that was answered or has expired
-	// meanwhile is refused with FAILED_PRECONDITION, which says by whom;
-	// repeating one's own answer is harmless.
+	// AnswerInboxItem answers an open item; the task continues in the same
+	// transaction. Administrators may answer it, and the user who submitted the
+	// task if their role covers the tool. If the item has been answered or has
+	// expired, the call is refused with FAILED_PRECONDITION, and the error says
+	// by whom. Repeating one's own answer is harmless.
 	AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error)
 }
 

@@ -65,27 +65,28 @@ const (
 
 // NodeServiceClient is a client for the deckhand.v1.NodeService service.
 type NodeServiceClient interface {
-	// ListNodes answers the organisation's nodes by name.
+	// ListNodes returns the organisation's nodes by name.
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
-	// GetNode answers one node by id, unique id prefix, or name.
+	// GetNode returns one node by id, unique id prefix, or name.
 	GetNode(context.Context, *connect.Request[v1.GetNodeRequest]) (*connect.Response[v1.GetNodeResponse], error)
 	// CreateJoinToken makes a single-use token that enrols one node. The token
 	// is answered once and stored only as a hash.
 	CreateJoinToken(context.Context, *connect.Request[v1.CreateJoinTokenRequest]) (*connect.Response[v1.CreateJoinTokenResponse], error)
 	// RevokeNode ends a node's right to connect and drops its link.
 	RevokeNode(context.Context, *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error)
-	// DrainNode keeps new tasks off a node; those under way go on. Repeating it
-	// changes the reason.
+	// DrainNode keeps new tasks off a node; those under way continue. Repeating
+	// it changes the reason.
 	DrainNode(context.Context, *connect.Request[v1.DrainNodeRequest]) (*connect.Response[v1.DrainNodeResponse], error)
 	// UndrainNode lets tasks start on a node again.
 	UndrainNode(context.Context, *connect.Request[v1.UndrainNodeRequest]) (*connect.Response[v1.UndrainNodeResponse], error)
-	// LockNode takes the node for work on the machine itself: until it is
-	// released no task starts there and nobody else works on the machine. Held by
-	// somebody else it is refused with FAILED_PRECONDITION (AGENT_019).
+	// LockNode locks the node for work on the machine itself: until it is
+	// released no task starts there and no other user works on the machine. If
+	// another user holds the lock, the call is refused with FAILED_PRECONDITION
+	// (AGENT_019).
 	LockNode(context.Context, *connect.Request[v1.LockNodeRequest]) (*connect.Response[v1.LockNodeResponse], error)
-	// UnlockNode releases the lock; that no lock is held is no error.
+	// UnlockNode releases the lock; it is not an error if no lock is held.
 	UnlockNode(context.Context, *connect.Request[v1.UnlockNodeRequest]) (*connect.Response[v1.UnlockNodeResponse], error)
-	// ListNodeLocks answers the locks that are held, and those that were.
+	// ListNodeLocks returns current locks and, on request, released ones.
 	ListNodeLocks(context.Context, *connect.Request[v1.ListNodeLocksRequest]) (*connect.Response[v1.ListNodeLocksResponse], error)
 }
 
@@ -217,27 +218,28 @@ func (c *nodeServiceClient) ListNodeLocks(ctx context.Context, req *connect.Requ
 
 // NodeServiceHandler is an implementation of the deckhand.v1.NodeService service.
 type NodeServiceHandler interface {
-	// ListNodes answers the organisation's nodes by name.
+	// ListNodes returns the organisation's nodes by name.
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
-	// GetNode answers one node by id, unique id prefix, or name.
+	// GetNode returns one node by id, unique id prefix, or name.
 	GetNode(context.Context, *connect.Request[v1.GetNodeRequest]) (*connect.Response[v1.GetNodeResponse], error)
 	// CreateJoinToken makes a single-use token that enrols one node. The token
 	// is answered once and stored only as a hash.
 	CreateJoinToken(context.Context, *connect.Request[v1.CreateJoinTokenRequest]) (*connect.Response[v1.CreateJoinTokenResponse], error)
 	// RevokeNode ends a node's right to connect and drops its link.
 	RevokeNode(context.Context, *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error)
-	// DrainNode keeps new tasks off a node; those under way go on. Repeating it
-	// changes the reason.
+	// DrainNode keeps new tasks off a node; those under way continue. Repeating
+	// it changes the reason.
 	DrainNode(context.Context, *connect.Request[v1.DrainNodeRequest]) (*connect.Response[v1.DrainNodeResponse], error)
 	// UndrainNode lets tasks start on a node again.
 	UndrainNode(context.Context, *connect.Request[v1.UndrainNodeRequest]) (*connect.Response[v1.UndrainNodeResponse], error)
-	// LockNode takes the node for work on the machine itself: until it is
-	// released no task starts there and nobody else works on the machine. Held by
-	// somebody else it is refused with FAILED_PRECONDITION (AGENT_019).
+	// LockNode locks the node for work on the machine itself: until it is
+	// released no task starts there and no other user works on the machine. If
+	// another user holds the lock, the call is refused with FAILED_PRECONDITION
+	// (AGENT_019).
 	LockNode(context.Context, *connect.Request[v1.LockNodeRequest]) (*connect.Response[v1.LockNodeResponse], error)
-	// UnlockNode releases the lock; that no lock is held is no error.
+	// UnlockNode releases the lock; it is not an error if no lock is held.
 	UnlockNode(context.Context, *connect.Request[v1.UnlockNodeRequest]) (*connect.Response[v1.UnlockNodeResponse], error)
-	// ListNodeLocks answers the locks that are held, and those that were.
+	// ListNodeLocks returns current locks and, on request, released ones.
 	ListNodeLocks(context.Context, *connect.Request[v1.ListNodeLocksRequest]) (*connect.Response[v1.ListNodeLocksResponse], error)
 }
 
@@ -369,14 +371,15 @@ func (UnimplementedNodeServiceHandler) ListNodeLocks(context.Context, *connect.R
 
 // EnrollmentServiceClient is a client for the deckhand.v1.EnrollmentService service.
 type EnrollmentServiceClient interface {
-	// EnrollNode registers the key that the node made itself. Repeating it with
-	// the same token and key answers a fresh certificate; with another key it is
+	// EnrollNode registers the key that the node generated. Repeating it with the
+	// same token and key returns a new certificate; with another key it is
 	// refused.
 	EnrollNode(context.Context, *connect.Request[v1.EnrollNodeRequest]) (*connect.Response[v1.EnrollNodeResponse], error)
-	// RenewCertificate gives an enrolled node whose certificate expired less
-	// than 30 days ago, for example because the machine was off, a fresh one for
-	// the same key. Both parts of the request prove nothing alone and the answer
-	// is of use only to the holder of the key, so replaying it gains nothing.
+	// RenewCertificate issues a new certificate, for the same key, to an enrolled
+	// node whose certificate expired less than 30 days ago, for example because
+	// the machine was off. Neither part of the request proves anything alone, and
+	// the response is useful only to the holder of the key, so replaying it gains
+	// nothing.
 	RenewCertificate(context.Context, *connect.Request[v1.RenewCertificateRequest]) (*connect.Response[v1.RenewCertificateResponse], error)
 }
 
@@ -424,14 +427,15 @@ func (c *enrollmentServiceClient) RenewCertificate(ctx context.Context, req *con
 
 // EnrollmentServiceHandler is an implementation of the deckhand.v1.EnrollmentService service.
 type EnrollmentServiceHandler interface {
-	// EnrollNode registers the key that the node made itself. Repeating it with
-	// the same token and key answers a fresh certificate; with another key it is
+	// EnrollNode registers the key that the node generated. Repeating it with the
+	// same token and key returns a new certificate; with another key it is
 	// refused.
 	EnrollNode(context.Context, *connect.Request[v1.EnrollNodeRequest]) (*connect.Response[v1.EnrollNodeResponse], error)
-	// RenewCertificate gives an enrolled node whose certificate expired less
-	// than 30 days ago, for example because the machine was off, a fresh one for
-	// the same key. Both parts of the request prove nothing alone and the answer
-	// is of use only to the holder of the key, so replaying it gains nothing.
+	// RenewCertificate issues a new certificate, for the same key, to an enrolled
+	// node whose certificate expired less than 30 days ago, for example because
+	// the machine was off. Neither part of the request proves anything alone, and
+	// the response is useful only to the holder of the key, so replaying it gains
+	// nothing.
 	RenewCertificate(context.Context, *connect.Request[v1.RenewCertificateRequest]) (*connect.Response[v1.RenewCertificateResponse], error)
 }
 

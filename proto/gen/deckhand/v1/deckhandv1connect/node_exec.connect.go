@@ -55,15 +55,15 @@ const (
 
 // NodeExecServiceClient is a client for the deckhand.v1.NodeExecService service.
 type NodeExecServiceClient interface {
-	// StartNodeExec stores the command and has it started. It goes on whatever
-	// becomes of the caller, until it ends, is killed or reaches its time-out.
+	// StartNodeExec stores the command and starts it. It continues independently
+	// of the caller, until it ends, is killed or reaches its timeout.
 	StartNodeExec(context.Context, *connect.Request[v1.StartNodeExecRequest]) (*connect.Response[v1.StartNodeExecResponse], error)
-	// GetNodeExec answers a command, at once or when it has ended.
+	// GetNodeExec returns a command, immediately or when it has ended.
 	GetNodeExec(context.Context, *connect.Request[v1.GetNodeExecRequest]) (*connect.Response[v1.GetNodeExecResponse], error)
-	// ListNodeExecs answers people's commands, newest first.
+	// ListNodeExecs returns people's commands, newest first.
 	ListNodeExecs(context.Context, *connect.Request[v1.ListNodeExecsRequest]) (*connect.Response[v1.ListNodeExecsResponse], error)
-	// KillNodeExec ends a command with its whole tree and answers it as it then
-	// stands.
+	// KillNodeExec kills a command with its whole process tree and returns its
+	// new state.
 	KillNodeExec(context.Context, *connect.Request[v1.KillNodeExecRequest]) (*connect.Response[v1.KillNodeExecResponse], error)
 	// ReadNodeLog streams what a command or a step wrote. Secrets in it are
 	// masked with as many bytes as they have, so that offsets hold.
@@ -165,15 +165,15 @@ func (c *nodeExecServiceClient) SearchNodeLog(ctx context.Context, req *connect.
 
 // NodeExecServiceHandler is an implementation of the deckhand.v1.NodeExecService service.
 type NodeExecServiceHandler interface {
-	// StartNodeExec stores the command and has it started. It goes on whatever
-	// becomes of the caller, until it ends, is killed or reaches its time-out.
+	// StartNodeExec stores the command and starts it. It continues independently
+	// of the caller, until it ends, is killed or reaches its timeout.
 	StartNodeExec(context.Context, *connect.Request[v1.StartNodeExecRequest]) (*connect.Response[v1.StartNodeExecResponse], error)
-	// GetNodeExec answers a command, at once or when it has ended.
+	// GetNodeExec returns a command, immediately or when it has ended.
 	GetNodeExec(context.Context, *connect.Request[v1.GetNodeExecRequest]) (*connect.Response[v1.GetNodeExecResponse], error)
-	// ListNodeExecs answers people's commands, newest first.
+	// ListNodeExecs returns people's commands, newest first.
 	ListNodeExecs(context.Context, *connect.Request[v1.ListNodeExecsRequest]) (*connect.Response[v1.ListNodeExecsResponse], error)
-	// KillNodeExec ends a command with its whole tree and answers it as it then
-	// stands.
+	// KillNodeExec kills a command with its whole process tree and returns its
+	// new state.
 	KillNodeExec(context.Context, *connect.Request[v1.KillNodeExecRequest]) (*connect.Response[v1.KillNodeExecResponse], error)
 	// ReadNodeLog streams what a command or a step wrote. Secrets in it are
 	// masked with as many bytes as they have, so that offsets hold.

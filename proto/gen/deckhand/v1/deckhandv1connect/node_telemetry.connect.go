@@ -40,8 +40,8 @@ const (
 
 // NodeTelemetryServiceClient is a client for the deckhand.v1.NodeTelemetryService service.
 type NodeTelemetryServiceClient interface {
-	// WatchNodeTelemetry answers a sample at once and, with follow, one every
-	// second until the caller leaves. A caller that is slow misses samples, never
+	// WatchNodeTelemetry returns a sample at once and, with follow, one every
+	// second until the caller leaves. A slow caller misses samples, but never
 	// events.
 	WatchNodeTelemetry(context.Context, *connect.Request[v1.WatchNodeTelemetryRequest]) (*connect.ServerStreamForClient[v1.WatchNodeTelemetryResponse], error)
 }
@@ -78,8 +78,8 @@ func (c *nodeTelemetryServiceClient) WatchNodeTelemetry(ctx context.Context, req
 
 // NodeTelemetryServiceHandler is an implementation of the deckhand.v1.NodeTelemetryService service.
 type NodeTelemetryServiceHandler interface {
-	// WatchNodeTelemetry answers a sample at once and, with follow, one every
-	// second until the caller leaves. A caller that is slow misses samples, never
+	// WatchNodeTelemetry returns a sample at once and, with follow, one every
+	// second until the caller leaves. A slow caller misses samples, but never
 	// events.
 	WatchNodeTelemetry(context.Context, *connect.Request[v1.WatchNodeTelemetryRequest], *connect.ServerStream[v1.WatchNodeTelemetryResponse]) error
 }

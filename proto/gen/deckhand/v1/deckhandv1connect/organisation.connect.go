@@ -49,7 +49,7 @@ type OrganisationServiceClient interface {
 	// CreateOrganisation makes one with an administrator, whose token is answered
 	// this once.
 	CreateOrganisation(context.Context, *connect.Request[v1.CreateOrganisationRequest]) (*connect.Response[v1.CreateOrganisationResponse], error)
-	// ListOrganisations answers all by name.
+	// ListOrganisations returns all organisations, sorted by name.
 	ListOrganisations(context.Context, *connect.Request[v1.ListOrganisationsRequest]) (*connect.Response[v1.ListOrganisationsResponse], error)
 	// SetOrganisationLimits says what an organisation may have, from the next
 	// version of an agent and the next start of a task on.
@@ -115,7 +115,7 @@ type OrganisationServiceHandler interface {
 	// CreateOrganisation makes one with an administrator, whose token is answered
 	// this once.
 	CreateOrganisation(context.Context, *connect.Request[v1.CreateOrganisationRequest]) (*connect.Response[v1.CreateOrganisationResponse], error)
-	// ListOrganisations answers all by name.
+	// ListOrganisations returns all organisations, sorted by name.
 	ListOrganisations(context.Context, *connect.Request[v1.ListOrganisationsRequest]) (*connect.Response[v1.ListOrganisationsResponse], error)
 	// SetOrganisationLimits says what an organisation may have, from the next
 	// version of an agent and the next start of a task on.

@@ -46,7 +46,7 @@ const (
 
 // PlanServiceClient is a client for the deckhand.v1.PlanService service.
 type PlanServiceClient interface {
-	// GetPlan answers the plan, and what of it is used.
+	// GetPlan returns the plan and its current usage.
 	GetPlan(context.Context, *connect.Request[v1.GetPlanRequest]) (*connect.Response[v1.GetPlanResponse], error)
 	// SetPlan puts the organisation on a plan, from the next run on.
 	SetPlan(context.Context, *connect.Request[v1.SetPlanRequest]) (*connect.Response[v1.SetPlanResponse], error)
@@ -124,7 +124,7 @@ func (c *planServiceClient) SetCallRate(ctx context.Context, req *connect.Reques
 
 // PlanServiceHandler is an implementation of the deckhand.v1.PlanService service.
 type PlanServiceHandler interface {
-	// GetPlan answers the plan, and what of it is used.
+	// GetPlan returns the plan and its current usage.
 	GetPlan(context.Context, *connect.Request[v1.GetPlanRequest]) (*connect.Response[v1.GetPlanResponse], error)
 	// SetPlan puts the organisation on a plan, from the next run on.
 	SetPlan(context.Context, *connect.Request[v1.SetPlanRequest]) (*connect.Response[v1.SetPlanResponse], error)

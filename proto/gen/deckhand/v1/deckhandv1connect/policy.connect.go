@@ -54,16 +54,18 @@ const (
 
 // PolicyServiceClient is a client for the deckhand.v1.PolicyService service.
 type PolicyServiceClient interface {
-	// GetPolicy answers a version of a policy.
+	// GetPolicy returns a version of a policy.
 	GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error)
 	// ApplyPolicy checks a policy, its examples among it, and stores it as the next
 	// version. A policy with an error changes nothing.
 	ApplyPolicy(context.Context, *connect.Request[v1.ApplyPolicyRequest]) (*connect.Response[v1.ApplyPolicyResponse], error)
-	// TestPolicy answers what a call would get.
+	// TestPolicy returns the decision that a call would get.
 	TestPolicy(context.Context, *connect.Request[v1.TestPolicyRequest]) (*connect.Response[v1.TestPolicyResponse], error)
-	// ReplayPolicy answers what a policy would have decided on the newest steps.
+	// ReplayPolicy returns the decisions that a policy would have made on the
+	// newest steps.
 	ReplayPolicy(context.Context, *connect.Request[v1.ReplayPolicyRequest]) (*connect.Response[v1.ReplayPolicyResponse], error)
-	// ListAllowRules answers what people said is to be allowed from then on.
+	// ListAllowRules returns the rules that people created to allow calls without
+	// asking.
 	ListAllowRules(context.Context, *connect.Request[v1.ListAllowRulesRequest]) (*connect.Response[v1.ListAllowRulesResponse], error)
 	// RevokeAllowRule takes such a rule back.
 	RevokeAllowRule(context.Context, *connect.Request[v1.RevokeAllowRuleRequest]) (*connect.Response[v1.RevokeAllowRuleResponse], error)
@@ -161,16 +163,18 @@ func (c *policyServiceClient) RevokeAllowRule(ctx context.Context, req *connect.
 
 // PolicyServiceHandler is an implementation of the deckhand.v1.PolicyService service.
 type PolicyServiceHandler interface {
-	// GetPolicy answers a version of a policy.
+	// GetPolicy returns a version of a policy.
 	GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error)
 	// ApplyPolicy checks a policy, its examples among it, and stores it as the next
 	// version. A policy with an error changes nothing.
 	ApplyPolicy(context.Context, *connect.Request[v1.ApplyPolicyRequest]) (*connect.Response[v1.ApplyPolicyResponse], error)
-	// TestPolicy answers what a call would get.
+	// TestPolicy returns the decision that a call would get.
 	TestPolicy(context.Context, *connect.Request[v1.TestPolicyRequest]) (*connect.Response[v1.TestPolicyResponse], error)
-	// ReplayPolicy answers what a policy would have decided on the newest steps.
+	// ReplayPolicy returns the decisions that a policy would have made on the
+	// newest steps.
 	ReplayPolicy(context.Context, *connect.Request[v1.ReplayPolicyRequest]) (*connect.Response[v1.ReplayPolicyResponse], error)
-	// ListAllowRules answers what people said is to be allowed from then on.
+	// ListAllowRules returns the rules that people created to allow calls without
+	// asking.
 	ListAllowRules(context.Context, *connect.Request[v1.ListAllowRulesRequest]) (*connect.Response[v1.ListAllowRulesResponse], error)
 	// RevokeAllowRule takes such a rule back.
 	RevokeAllowRule(context.Context, *connect.Request[v1.RevokeAllowRuleRequest]) (*connect.Response[v1.RevokeAllowRuleResponse], error)

@@ -70,15 +70,16 @@ type ProviderServiceClient interface {
 	// ConnectProvider tests a key with its provider and stores it sealed, in the
 	// place of the one before.
 	ConnectProvider(context.Context, *connect.Request[v1.ConnectProviderRequest]) (*connect.Response[v1.ConnectProviderResponse], error)
-	// ListProviders answers what is connected.
+	// ListProviders returns the connected providers.
 	ListProviders(context.Context, *connect.Request[v1.ListProvidersRequest]) (*connect.Response[v1.ListProvidersResponse], error)
 	// DisconnectProvider deletes a key.
 	DisconnectProvider(context.Context, *connect.Request[v1.DisconnectProviderRequest]) (*connect.Response[v1.DisconnectProviderResponse], error)
-	// GetProviderUsage answers what models used and cost, by model.
+	// GetProviderUsage returns the usage and cost of models, by model.
 	GetProviderUsage(context.Context, *connect.Request[v1.GetProviderUsageRequest]) (*connect.Response[v1.GetProviderUsageResponse], error)
 	// SetPrice says what a model costs, before the shipped price.
 	SetPrice(context.Context, *connect.Request[v1.SetPriceRequest]) (*connect.Response[v1.SetPriceResponse], error)
-	// ListPrices answers what models cost: those shipped, and what was set.
+	// ListPrices returns the prices of models: those shipped, and those that were
+	// set.
 	ListPrices(context.Context, *connect.Request[v1.ListPricesRequest]) (*connect.Response[v1.ListPricesResponse], error)
 }
 
@@ -177,15 +178,16 @@ type ProviderServiceHandler interface {
 	// ConnectProvider tests a key with its provider and stores it sealed, in the
 	// place of the one before.
 	ConnectProvider(context.Context, *connect.Request[v1.ConnectProviderRequest]) (*connect.Response[v1.ConnectProviderResponse], error)
-	// ListProviders answers what is connected.
+	// ListProviders returns the connected providers.
 	ListProviders(context.Context, *connect.Request[v1.ListProvidersRequest]) (*connect.Response[v1.ListProvidersResponse], error)
 	// DisconnectProvider deletes a key.
 	DisconnectProvider(context.Context, *connect.Request[v1.DisconnectProviderRequest]) (*connect.Response[v1.DisconnectProviderResponse], error)
-	// GetProviderUsage answers what models used and cost, by model.
+	// GetProviderUsage returns the usage and cost of models, by model.
 	GetProviderUsage(context.Context, *connect.Request[v1.GetProviderUsageRequest]) (*connect.Response[v1.GetProviderUsageResponse], error)
 	// SetPrice says what a model costs, before the shipped price.
 	SetPrice(context.Context, *connect.Request[v1.SetPriceRequest]) (*connect.Response[v1.SetPriceResponse], error)
-	// ListPrices answers what models cost: those shipped, and what was set.
+	// ListPrices returns the prices of models: those shipped, and those that were
+	// set.
 	ListPrices(context.Context, *connect.Request[v1.ListPricesRequest]) (*connect.Response[v1.ListPricesResponse], error)
 }
 
@@ -281,15 +283,16 @@ func (UnimplementedProviderServiceHandler) ListPrices(context.Context, *connect.
 
 // BudgetServiceClient is a client for the deckhand.v1.BudgetService service.
 type BudgetServiceClient interface {
-	// ListBudgets answers the organisation's budgets, and all others that were set.
+	// ListBudgets returns the organisation's budgets, and all others that were
+	// set.
 	ListBudgets(context.Context, *connect.Request[v1.ListBudgetsRequest]) (*connect.Response[v1.ListBudgetsResponse], error)
-	// GetBudget answers one.
+	// GetBudget returns one budget.
 	GetBudget(context.Context, *connect.Request[v1.GetBudgetRequest]) (*connect.Response[v1.GetBudgetResponse], error)
 	// SetBudget sets one, or gives it its default back.
 	SetBudget(context.Context, *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error)
-	// GetUsageReport answers what calls of models cost, added up by what is asked
-	// for, and what the month is going to cost. Who is no administrator sees their
-	// own tasks' only.
+	// GetUsageReport returns the cost of model calls, grouped as requested, and a
+	// forecast for the month. Callers who are not administrators see only their
+	// own tasks.
 	GetUsageReport(context.Context, *connect.Request[v1.GetUsageReportRequest]) (*connect.Response[v1.GetUsageReportResponse], error)
 }
 
@@ -361,15 +364,16 @@ func (c *budgetServiceClient) GetUsageReport(ctx context.Context, req *connect.R
 
 // BudgetServiceHandler is an implementation of the deckhand.v1.BudgetService service.
 type BudgetServiceHandler interface {
-	// ListBudgets answers the organisation's budgets, and all others that were set.
+	// ListBudgets returns the organisation's budgets, and all others that were
+	// set.
 	ListBudgets(context.Context, *connect.Request[v1.ListBudgetsRequest]) (*connect.Response[v1.ListBudgetsResponse], error)
-	// GetBudget answers one.
+	// GetBudget returns one budget.
 	GetBudget(context.Context, *connect.Request[v1.GetBudgetRequest]) (*connect.Response[v1.GetBudgetResponse], error)
 	// SetBudget sets one, or gives it its default back.
 	SetBudget(context.Context, *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error)
-	// GetUsageReport answers what calls of models cost, added up by what is asked
-	// for, and what the month is going to cost. Who is no administrator sees their
-	// own tasks' only.
+	// GetUsageReport returns the cost of model calls, grouped as requested, and a
+	// forecast for the month. Callers who are not administrators see only their
+	// own tasks.
 	GetUsageReport(context.Context, *connect.Request[v1.GetUsageReportRequest]) (*connect.Response[v1.GetUsageReportResponse], error)
 }
 

@@ -56,16 +56,16 @@ const (
 type QueueServiceClient interface {
 	// ReorderTask puts a queued task to another place in the queue.
 	ReorderTask(context.Context, *connect.Request[v1.ReorderTaskRequest]) (*connect.Response[v1.ReorderTaskResponse], error)
-	// AssignTask says who is to do a task. One that has not started goes to an
-	// agent, a person or nobody; one that has can be given to a person, who is to
-	// decide on it.
+	// AssignTask assigns a task. A task that has not started can be assigned to
+	// an agent, a person or nobody; one that has started can be assigned to a
+	// person, who then decides on it.
 	AssignTask(context.Context, *connect.Request[v1.AssignTaskRequest]) (*connect.Response[v1.AssignTaskResponse], error)
 	// CompleteTask ends a task that a person did by hand.
 	CompleteTask(context.Context, *connect.Request[v1.CompleteTaskRequest]) (*connect.Response[v1.CompleteTaskResponse], error)
-	// ListWorkers answers the workers that were heard lately.
+	// ListWorkers returns the workers that were heard from recently.
 	ListWorkers(context.Context, *connect.Request[v1.ListWorkersRequest]) (*connect.Response[v1.ListWorkersResponse], error)
-	// DrainWorker keeps new tasks off a worker; those it has go on. Repeating it
-	// is harmless.
+	// DrainWorker keeps new tasks off a worker; those it has continue. Repeating
+	// it is harmless.
 	DrainWorker(context.Context, *connect.Request[v1.DrainWorkerRequest]) (*connect.Response[v1.DrainWorkerResponse], error)
 	// UndrainWorker lets a worker take tasks again.
 	UndrainWorker(context.Context, *connect.Request[v1.UndrainWorkerRequest]) (*connect.Response[v1.UndrainWorkerResponse], error)
@@ -165,16 +165,16 @@ func (c *queueServiceClient) UndrainWorker(ctx context.Context, req *connect.Req
 type QueueServiceHandler interface {
 	// ReorderTask puts a queued task to another place in the queue.
 	ReorderTask(context.Context, *connect.Request[v1.ReorderTaskRequest]) (*connect.Response[v1.ReorderTaskResponse], error)
-	// AssignTask says who is to do a task. One that has not started goes to an
-	// agent, a person or nobody; one that has can be given to a person, who is to
-	// decide on it.
+	// AssignTask assigns a task. A task that has not started can be assigned to
+	// an agent, a person or nobody; one that has started can be assigned to a
+	// person, who then decides on it.
 	AssignTask(context.Context, *connect.Request[v1.AssignTaskRequest]) (*connect.Response[v1.AssignTaskResponse], error)
 	// CompleteTask ends a task that a person did by hand.
 	CompleteTask(context.Context, *connect.Request[v1.CompleteTaskRequest]) (*connect.Response[v1.CompleteTaskResponse], error)
-	// ListWorkers answers the workers that were heard lately.
+	// ListWorkers returns the workers that were heard from recently.
 	ListWorkers(context.Context, *connect.Request[v1.ListWorkersRequest]) (*connect.Response[v1.ListWorkersResponse], error)
-	// DrainWorker keeps new tasks off a worker; those it has go on. Repeating it
-	// is harmless.
+	// DrainWorker keeps new tasks off a worker; those it has continue. Repeating
+	// it is harmless.
 	DrainWorker(context.Context, *connect.Request[v1.DrainWorkerRequest]) (*connect.Response[v1.DrainWorkerResponse], error)
 	// UndrainWorker lets a worker take tasks again.
 	UndrainWorker(context.Context, *connect.Request[v1.UndrainWorkerRequest]) (*connect.Response[v1.UndrainWorkerResponse], error)

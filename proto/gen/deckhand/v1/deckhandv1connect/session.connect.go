@@ -52,12 +52,13 @@ const (
 
 // SessionServiceClient is a client for the deckhand.v1.SessionService service.
 type SessionServiceClient interface {
-	// CreateSession logs somebody in, and sets the cookie. It needs no identity.
-	// Whoever fails too often has to wait: see the header Retry-After.
+	// CreateSession logs a user in, and sets the cookie. It needs no
+	// authentication. After too many failures the caller has to wait: see the
+	// header Retry-After.
 	CreateSession(context.Context, *connect.Request[v1.CreateSessionRequest]) (*connect.Response[v1.CreateSessionResponse], error)
-	// GetSession answers who calls, by cookie or token.
+	// GetSession returns the caller's identity, by cookie or token.
 	GetSession(context.Context, *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error)
-	// ListSessions answers the caller's sessions that stand, newest first.
+	// ListSessions returns the caller's valid sessions, newest first.
 	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
 	// DeleteSession logs out: it ends the session that the call came with, or
 	// another of the caller's.
@@ -147,12 +148,13 @@ func (c *sessionServiceClient) CreateLoginCode(ctx context.Context, req *connect
 
 // SessionServiceHandler is an implementation of the deckhand.v1.SessionService service.
 type SessionServiceHandler interface {
-	// CreateSession logs somebody in, and sets the cookie. It needs no identity.
-	// Whoever fails too often has to wait: see the header Retry-After.
+	// CreateSession logs a user in, and sets the cookie. It needs no
+	// authentication. After too many failures the caller has to wait: see the
+	// header Retry-After.
 	CreateSession(context.Context, *connect.Request[v1.CreateSessionRequest]) (*connect.Response[v1.CreateSessionResponse], error)
-	// GetSession answers who calls, by cookie or token.
+	// GetSession returns the caller's identity, by cookie or token.
 	GetSession(context.Context, *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error)
-	// ListSessions answers the caller's sessions that stand, newest first.
+	// ListSessions returns the caller's valid sessions, newest first.
 	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
 	// DeleteSession logs out: it ends the session that the call came with, or
 	// another of the caller's.

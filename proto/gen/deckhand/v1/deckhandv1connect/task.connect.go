@@ -66,34 +66,34 @@ const (
 
 // TaskServiceClient is a client for the deckhand.v1.TaskService service.
 type TaskServiceClient interface {
-	// SubmitTask stores a task and lets admission start it. Repeating it with
-	// the same idempotency key answers the first task.
+	// SubmitTask stores a task and queues it for admission. Repeating it with the
+	// same idempotency key returns the first task.
 	SubmitTask(context.Context, *connect.Request[v1.SubmitTaskRequest]) (*connect.Response[v1.SubmitTaskResponse], error)
-	// GetTask answers one task by id or unique id prefix.
+	// GetTask returns one task by id or unique id prefix.
 	GetTask(context.Context, *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error)
-	// ListTasks answers tasks, newest first, in keyset pages.
+	// ListTasks returns tasks, newest first, in keyset pages.
 	ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error)
 	// CancelTask ends a task. A running command of it is killed; the task is
 	// cancelled at once and its worker stops at its next renewal at the latest.
 	CancelTask(context.Context, *connect.Request[v1.CancelTaskRequest]) (*connect.Response[v1.CancelTaskResponse], error)
-	// PauseTask has nothing of a task go on until ResumeTask: its lease ends, and
-	// what runs of it is frozen where it stands. With on_next_tool it goes on to
-	// its next tool call, which is decided and not run. Repeating it is harmless.
+	// PauseTask stops a task until ResumeTask is called. The task's lease ends
+	// and its running commands are frozen. With on_next_tool the task continues
+	// until its next tool call, which is decided and not run. It is idempotent.
 	PauseTask(context.Context, *connect.Request[v1.PauseTaskRequest]) (*connect.Response[v1.PauseTaskResponse], error)
-	// ResumeTask lets a paused task go on from where it stood, and takes back a
-	// pause on the next tool call. Repeating it is harmless.
+	// ResumeTask lets a paused task continue from where it stood, and takes back
+	// a pause on the next tool call. Repeating it is harmless.
 	ResumeTask(context.Context, *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error)
 	// TellTask gives a task's agent a message, which is in the model's next turn
-	// and goes before its plan. A paused task goes on with it.
+	// and goes before its plan. A paused task continues with it.
 	TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error)
 	// RetryTask puts an escalated task back into the queue; for one that has
 	// ended it makes a new one of the same goal, inputs and lineage.
 	RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error)
-	// ResumeTaskFrom makes a new task that goes on from an older checkpoint of
+	// ResumeTaskFrom makes a new task that continues from an older checkpoint of
 	// another: it has that one's turns and steps up to there as its own past.
 	ResumeTaskFrom(context.Context, *connect.Request[v1.ResumeTaskFromRequest]) (*connect.Response[v1.ResumeTaskFromResponse], error)
-	// ListCheckpoints answers the checkpoints of a task that have not expired,
-	// the newest first.
+	// ListCheckpoints returns the checkpoints of a task that have not expired,
+	// newest first.
 	ListCheckpoints(context.Context, *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error)
 	// KeepCheckpoint keeps a checkpoint for longer than a day.
 	KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error)
@@ -279,34 +279,34 @@ func (c *taskServiceClient) ReadLog(ctx context.Context, req *connect.Request[v1
 
 // TaskServiceHandler is an implementation of the deckhand.v1.TaskService service.
 type TaskServiceHandler interface {
-	// SubmitTask stores a task and lets admission start it. Repeating it with
-	// the same idempotency key answers the first task.
+	// SubmitTask stores a task and queues it for admission. Repeating it with the
+	// same idempotency key returns the first task.
 	SubmitTask(context.Context, *connect.Request[v1.SubmitTaskRequest]) (*connect.Response[v1.SubmitTaskResponse], error)
-	// GetTask answers one task by id or unique id prefix.
+	// GetTask returns one task by id or unique id prefix.
 	GetTask(context.Context, *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error)
-	// ListTasks answers tasks, newest first, in keyset pages.
+	// ListTasks returns tasks, newest first, in keyset pages.
 	ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error)
 	// CancelTask ends a task. A running command of it is killed; the task is
 	// cancelled at once and its worker stops at its next renewal at the latest.
 	CancelTask(context.Context, *connect.Request[v1.CancelTaskRequest]) (*connect.Response[v1.CancelTaskResponse], error)
-	// PauseTask has nothing of a task go on until ResumeTask: its lease ends, and
-	// what runs of it is frozen where it stands. With on_next_tool it goes on to
-	// its next tool call, which is decided and not run. Repeating it is harmless.
+	// PauseTask stops a task until ResumeTask is called. The task's lease ends
+	// and its running commands are frozen. With on_next_tool the task continues
+	// until its next tool call, which is decided and not run. It is idempotent.
 	PauseTask(context.Context, *connect.Request[v1.PauseTaskRequest]) (*connect.Response[v1.PauseTaskResponse], error)
-	// ResumeTask lets a paused task go on from where it stood, and takes back a
-	// pause on the next tool call. Repeating it is harmless.
+	// ResumeTask lets a paused task continue from where it stood, and takes back
+	// a pause on the next tool call. Repeating it is harmless.
 	ResumeTask(context.Context, *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error)
 	// TellTask gives a task's agent a message, which is in the model's next turn
-	// and goes before its plan. A paused task goes on with it.
+	// and goes before its plan. A paused task continues with it.
 	TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error)
 	// RetryTask puts an escalated task back into the queue; for one that has
 	// ended it makes a new one of the same goal, inputs and lineage.
 	RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error)
-	// ResumeTaskFrom makes a new task that goes on from an older checkpoint of
+	// ResumeTaskFrom makes a new task that continues from an older checkpoint of
 	// another: it has that one's turns and steps up to there as its own past.
 	ResumeTaskFrom(context.Context, *connect.Request[v1.ResumeTaskFromRequest]) (*connect.Response[v1.ResumeTaskFromResponse], error)
-	// ListCheckpoints answers the checkpoints of a task that have not expired,
-	// the newest first.
+	// ListCheckpoints returns the checkpoints of a task that have not expired,
+	// newest first.
 	ListCheckpoints(context.Context, *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error)
 	// KeepCheckpoint keeps a checkpoint for longer than a day.
 	KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error)

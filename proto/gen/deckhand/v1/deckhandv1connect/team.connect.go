@@ -53,15 +53,15 @@ const (
 type TeamServiceClient interface {
 	// CreateTeam makes one.
 	CreateTeam(context.Context, *connect.Request[v1.CreateTeamRequest]) (*connect.Response[v1.CreateTeamResponse], error)
-	// ListTeams answers all by name.
+	// ListTeams returns all teams, sorted by name.
 	ListTeams(context.Context, *connect.Request[v1.ListTeamsRequest]) (*connect.Response[v1.ListTeamsResponse], error)
 	// UpdateTeam changes its role.
 	UpdateTeam(context.Context, *connect.Request[v1.UpdateTeamRequest]) (*connect.Response[v1.UpdateTeamResponse], error)
 	// DeleteTeam ends one; its members keep their own roles.
 	DeleteTeam(context.Context, *connect.Request[v1.DeleteTeamRequest]) (*connect.Response[v1.DeleteTeamResponse], error)
-	// AddTeamMember puts somebody in. Repeating it is harmless.
+	// AddTeamMember adds a user. It is idempotent.
 	AddTeamMember(context.Context, *connect.Request[v1.AddTeamMemberRequest]) (*connect.Response[v1.AddTeamMemberResponse], error)
-	// RemoveTeamMember takes somebody out. Repeating it is harmless.
+	// RemoveTeamMember removes a user. It is idempotent.
 	RemoveTeamMember(context.Context, *connect.Request[v1.RemoveTeamMemberRequest]) (*connect.Response[v1.RemoveTeamMemberResponse], error)
 }
 
@@ -159,15 +159,15 @@ func (c *teamServiceClient) RemoveTeamMember(ctx context.Context, req *connect.R
 type TeamServiceHandler interface {
 	// CreateTeam makes one.
 	CreateTeam(context.Context, *connect.Request[v1.CreateTeamRequest]) (*connect.Response[v1.CreateTeamResponse], error)
-	// ListTeams answers all by name.
+	// ListTeams returns all teams, sorted by name.
 	ListTeams(context.Context, *connect.Request[v1.ListTeamsRequest]) (*connect.Response[v1.ListTeamsResponse], error)
 	// UpdateTeam changes its role.
 	UpdateTeam(context.Context, *connect.Request[v1.UpdateTeamRequest]) (*connect.Response[v1.UpdateTeamResponse], error)
 	// DeleteTeam ends one; its members keep their own roles.
 	DeleteTeam(context.Context, *connect.Request[v1.DeleteTeamRequest]) (*connect.Response[v1.DeleteTeamResponse], error)
-	// AddTeamMember puts somebody in. Repeating it is harmless.
+	// AddTeamMember adds a user. It is idempotent.
 	AddTeamMember(context.Context, *connect.Request[v1.AddTeamMemberRequest]) (*connect.Response[v1.AddTeamMemberResponse], error)
-	// RemoveTeamMember takes somebody out. Repeating it is harmless.
+	// RemoveTeamMember removes a user. It is idempotent.
 	RemoveTeamMember(context.Context, *connect.Request[v1.RemoveTeamMemberRequest]) (*connect.Response[v1.RemoveTeamMemberResponse], error)
 }
 

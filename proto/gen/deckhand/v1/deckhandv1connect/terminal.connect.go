@@ -40,9 +40,9 @@ const (
 
 // TerminalServiceClient is a client for the deckhand.v1.TerminalService service.
 type TerminalServiceClient interface {
-	// OpenTerminal starts a shell with the first message and then carries what is
-	// typed and shown. It needs HTTP/2. When the stream ends before the shell
-	// does, the shell is hung up: its whole tree is killed.
+	// OpenTerminal starts a shell with the first message and then transfers input
+	// and output. It needs HTTP/2. If the stream ends before the shell does, the
+	// shell is hung up: its whole process tree is killed.
 	OpenTerminal(context.Context) *connect.BidiStreamForClient[v1.OpenTerminalRequest, v1.OpenTerminalResponse]
 }
 
@@ -78,9 +78,9 @@ func (c *terminalServiceClient) OpenTerminal(ctx context.Context) *connect.BidiS
 
 // TerminalServiceHandler is an implementation of the deckhand.v1.TerminalService service.
 type TerminalServiceHandler interface {
-	// OpenTerminal starts a shell with the first message and then carries what is
-	// typed and shown. It needs HTTP/2. When the stream ends before the shell
-	// does, the shell is hung up: its whole tree is killed.
+	// OpenTerminal starts a shell with the first message and then transfers input
+	// and output. It needs HTTP/2. If the stream ends before the shell does, the
+	// shell is hung up: its whole process tree is killed.
 	OpenTerminal(context.Context, *connect.BidiStream[v1.OpenTerminalRequest, v1.OpenTerminalResponse]) error
 }
 

@@ -51,11 +51,11 @@ const (
 
 // TokenServiceClient is a client for the deckhand.v1.TokenService service.
 type TokenServiceClient interface {
-	// CreateToken makes one. It is in this answer and in no other. A token with a
-	// scope of its own makes none.
+	// CreateToken creates a token. The token is in this response and in no other.
+	// A token that has a scope cannot create tokens.
 	CreateToken(context.Context, *connect.Request[v1.CreateTokenRequest]) (*connect.Response[v1.CreateTokenResponse], error)
-	// ListTokens answers tokens that are not revoked, newest first: one's own, or
-	// as an administrator all.
+	// ListTokens returns tokens that are not revoked, newest first: the caller's
+	// own or, for an administrator, all.
 	ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error)
 	// RevokeToken ends one within two seconds, with the sessions that were made
 	// with it.
@@ -146,11 +146,11 @@ func (c *tokenServiceClient) SetTokenLimits(ctx context.Context, req *connect.Re
 
 // TokenServiceHandler is an implementation of the deckhand.v1.TokenService service.
 type TokenServiceHandler interface {
-	// CreateToken makes one. It is in this answer and in no other. A token with a
-	// scope of its own makes none.
+	// CreateToken creates a token. The token is in this response and in no other.
+	// A token that has a scope cannot create tokens.
 	CreateToken(context.Context, *connect.Request[v1.CreateTokenRequest]) (*connect.Response[v1.CreateTokenResponse], error)
-	// ListTokens answers tokens that are not revoked, newest first: one's own, or
-	// as an administrator all.
+	// ListTokens returns tokens that are not revoked, newest first: the caller's
+	// own or, for an administrator, all.
 	ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error)
 	// RevokeToken ends one within two seconds, with the sessions that were made
 	// with it.

@@ -76,18 +76,18 @@ const (
 
 // TriggerServiceClient is a client for the deckhand.v1.TriggerService service.
 type TriggerServiceClient interface {
-	// CreateTrigger makes one, enabled unless the request says otherwise. The
-	// secret of a webhook is in this answer and in no other.
+	// CreateTrigger creates a trigger, enabled unless the request says otherwise.
+	// The secret of a webhook is in this response and in no other.
 	CreateTrigger(context.Context, *connect.Request[v1.CreateTriggerRequest]) (*connect.Response[v1.CreateTriggerResponse], error)
 	// UpdateTrigger changes what a trigger does. Its kind and its agent stay.
 	UpdateTrigger(context.Context, *connect.Request[v1.UpdateTriggerRequest]) (*connect.Response[v1.UpdateTriggerResponse], error)
-	// GetTrigger answers one.
+	// GetTrigger returns one trigger.
 	GetTrigger(context.Context, *connect.Request[v1.GetTriggerRequest]) (*connect.Response[v1.GetTriggerResponse], error)
-	// ListTriggers answers triggers by name.
+	// ListTriggers returns triggers, sorted by name.
 	ListTriggers(context.Context, *connect.Request[v1.ListTriggersRequest]) (*connect.Response[v1.ListTriggersResponse], error)
 	// EnableTrigger lets it fire, from now on. Repeating it is harmless.
 	EnableTrigger(context.Context, *connect.Request[v1.EnableTriggerRequest]) (*connect.Response[v1.EnableTriggerResponse], error)
-	// DisableTrigger keeps it from firing. What it has started goes on.
+	// DisableTrigger keeps it from firing. Tasks that it has started continue.
 	DisableTrigger(context.Context, *connect.Request[v1.DisableTriggerRequest]) (*connect.Response[v1.DisableTriggerResponse], error)
 	// DeleteTrigger ends it for good. Its deliveries stay as long as they are kept.
 	DeleteTrigger(context.Context, *connect.Request[v1.DeleteTriggerRequest]) (*connect.Response[v1.DeleteTriggerResponse], error)
@@ -101,7 +101,7 @@ type TriggerServiceClient interface {
 	// ListDeliveries returns firings, newest first, in keyset pages. Deliveries are
 	// seen by the maker of their trigger, the owner of its agent and administrators.
 	ListDeliveries(context.Context, *connect.Request[v1.ListDeliveriesRequest]) (*connect.Response[v1.ListDeliveriesResponse], error)
-	// GetDelivery answers one firing with what was sent.
+	// GetDelivery returns one firing with the payload that was sent.
 	GetDelivery(context.Context, *connect.Request[v1.GetDeliveryRequest]) (*connect.Response[v1.GetDeliveryResponse], error)
 	// ReplayDelivery has what was sent come in once more, marked as a replay.
 	ReplayDelivery(context.Context, *connect.Request[v1.ReplayDeliveryRequest]) (*connect.Response[v1.ReplayDeliveryResponse], error)
@@ -283,18 +283,18 @@ func (c *triggerServiceClient) ReplayDelivery(ctx context.Context, req *connect.
 
 // TriggerServiceHandler is an implementation of the deckhand.v1.TriggerService service.
 type TriggerServiceHandler interface {
-	// CreateTrigger makes one, enabled unless the request says otherwise. The
-	// secret of a webhook is in this answer and in no other.
+	// CreateTrigger creates a trigger, enabled unless the request says otherwise.
+	// The secret of a webhook is in this response and in no other.
 	CreateTrigger(context.Context, *connect.Request[v1.CreateTriggerRequest]) (*connect.Response[v1.CreateTriggerResponse], error)
 	// UpdateTrigger changes what a trigger does. Its kind and its agent stay.
 	UpdateTrigger(context.Context, *connect.Request[v1.UpdateTriggerRequest]) (*connect.Response[v1.UpdateTriggerResponse], error)
-	// GetTrigger answers one.
+	// GetTrigger returns one trigger.
 	GetTrigger(context.Context, *connect.Request[v1.GetTriggerRequest]) (*connect.Response[v1.GetTriggerResponse], error)
-	// ListTriggers answers triggers by name.
+	// ListTriggers returns triggers, sorted by name.
 	ListTriggers(context.Context, *connect.Request[v1.ListTriggersRequest]) (*connect.Response[v1.ListTriggersResponse], error)
 	// EnableTrigger lets it fire, from now on. Repeating it is harmless.
 	EnableTrigger(context.Context, *connect.Request[v1.EnableTriggerRequest]) (*connect.Response[v1.EnableTriggerResponse], error)
-	// DisableTrigger keeps it from firing. What it has started goes on.
+	// DisableTrigger keeps it from firing. Tasks that it has started continue.
 	DisableTrigger(context.Context, *connect.Request[v1.DisableTriggerRequest]) (*connect.Response[v1.DisableTriggerResponse], error)
 	// DeleteTrigger ends it for good. Its deliveries stay as long as they are kept.
 	DeleteTrigger(context.Context, *connect.Request[v1.DeleteTriggerRequest]) (*connect.Response[v1.DeleteTriggerResponse], error)
@@ -308,7 +308,7 @@ type TriggerServiceHandler interface {
 	// ListDeliveries returns firings, newest first, in keyset pages. Deliveries are
 	// seen by the maker of their trigger, the owner of its agent and administrators.
 	ListDeliveries(context.Context, *connect.Request[v1.ListDeliveriesRequest]) (*connect.Response[v1.ListDeliveriesResponse], error)
-	// GetDelivery answers one firing with what was sent.
+	// GetDelivery returns one firing with the payload that was sent.
 	GetDelivery(context.Context, *connect.Request[v1.GetDeliveryRequest]) (*connect.Response[v1.GetDeliveryResponse], error)
 	// ReplayDelivery has what was sent come in once more, marked as a replay.
 	ReplayDelivery(context.Context, *connect.Request[v1.ReplayDeliveryRequest]) (*connect.Response[v1.ReplayDeliveryResponse], error)

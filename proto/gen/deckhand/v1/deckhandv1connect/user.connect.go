@@ -49,15 +49,16 @@ const (
 type UserServiceClient interface {
 	// CreateUser makes one.
 	CreateUser(context.Context, *connect.Request[v1.CreateUserRequest]) (*connect.Response[v1.CreateUserResponse], error)
-	// GetUser answers one.
+	// GetUser returns one user.
 	GetUser(context.Context, *connect.Request[v1.GetUserRequest]) (*connect.Response[v1.GetUserResponse], error)
-	// ListUsers answers all by name.
+	// ListUsers returns all users, sorted by name.
 	ListUsers(context.Context, *connect.Request[v1.ListUsersRequest]) (*connect.Response[v1.ListUsersResponse], error)
-	// UpdateUser changes a role, or disables somebody, which ends their sessions
-	// and tokens, or lets them in again. The last administrator stays one.
+	// UpdateUser changes a role, disables a user, which ends their sessions and
+	// tokens, or enables them again. The last administrator cannot be demoted or
+	// disabled.
 	UpdateUser(context.Context, *connect.Request[v1.UpdateUserRequest]) (*connect.Response[v1.UpdateUserResponse], error)
-	// SetPassword sets one's own password, or as an administrator anybody's. It
-	// ends all other sessions of theirs.
+	// SetPassword sets the caller's own password or, for an administrator, that
+	// of any user. It ends all other sessions of that user.
 	SetPassword(context.Context, *connect.Request[v1.SetPasswordRequest]) (*connect.Response[v1.SetPasswordResponse], error)
 }
 
@@ -143,15 +144,16 @@ func (c *userServiceClient) SetPassword(ctx context.Context, req *connect.Reques
 type UserServiceHandler interface {
 	// CreateUser makes one.
 	CreateUser(context.Context, *connect.Request[v1.CreateUserRequest]) (*connect.Response[v1.CreateUserResponse], error)
-	// GetUser answers one.
+	// GetUser returns one user.
 	GetUser(context.Context, *connect.Request[v1.GetUserRequest]) (*connect.Response[v1.GetUserResponse], error)
-	// ListUsers answers all by name.
+	// ListUsers returns all users, sorted by name.
 	ListUsers(context.Context, *connect.Request[v1.ListUsersRequest]) (*connect.Response[v1.ListUsersResponse], error)
-	// UpdateUser changes a role, or disables somebody, which ends their sessions
-	// and tokens, or lets them in again. The last administrator stays one.
+	// UpdateUser changes a role, disables a user, which ends their sessions and
+	// tokens, or enables them again. The last administrator cannot be demoted or
+	// disabled.
 	UpdateUser(context.Context, *connect.Request[v1.UpdateUserRequest]) (*connect.Response[v1.UpdateUserResponse], error)
-	// SetPassword sets one's own password, or as an administrator anybody's. It
-	// ends all other sessions of theirs.
+	// SetPassword sets the caller's own password or, for an administrator, that
+	// of any user. It ends all other sessions of that user.
 	SetPassword(context.Context, *connect.Request[v1.SetPasswordRequest]) (*connect.Response[v1.SetPasswordResponse], error)
 }
 

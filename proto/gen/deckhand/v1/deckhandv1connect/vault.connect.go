@@ -42,10 +42,11 @@ const (
 
 // VaultServiceClient is a client for the deckhand.v1.VaultService service.
 type VaultServiceClient interface {
-	// GetVault answers which key seals, and how far a rotation has come.
+	// GetVault returns the active key and the progress of a rotation.
 	GetVault(context.Context, *connect.Request[v1.GetVaultRequest]) (*connect.Response[v1.GetVaultResponse], error)
 	// RotateVault has a new key seal from now on. What the old ones sealed is sealed
-	// anew meanwhile; then they are deleted. It is refused while one is under way.
+	// again in the meantime; then they are deleted. It is refused while one is under
+	// way.
 	RotateVault(context.Context, *connect.Request[v1.RotateVaultRequest]) (*connect.Response[v1.RotateVaultResponse], error)
 }
 
@@ -93,10 +94,11 @@ func (c *vaultServiceClient) RotateVault(ctx context.Context, req *connect.Reque
 
 // VaultServiceHandler is an implementation of the deckhand.v1.VaultService service.
 type VaultServiceHandler interface {
-	// GetVault answers which key seals, and how far a rotation has come.
+	// GetVault returns the active key and the progress of a rotation.
 	GetVault(context.Context, *connect.Request[v1.GetVaultRequest]) (*connect.Response[v1.GetVaultResponse], error)
 	// RotateVault has a new key seal from now on. What the old ones sealed is sealed
-	// anew meanwhile; then they are deleted. It is refused while one is under way.
+	// again in the meantime; then they are deleted. It is refused while one is under
+	// way.
 	RotateVault(context.Context, *connect.Request[v1.RotateVaultRequest]) (*connect.Response[v1.RotateVaultResponse], error)
 }
 

@@ -73,10 +73,10 @@ const (
 
 // WorkerServiceClient is a client for the deckhand.v1.WorkerService service.
 type WorkerServiceClient interface {
-	// RegisterWorker makes a worker known and answers how to hear wake-ups.
+	// RegisterWorker makes a worker known and returns how to hear wake-ups.
 	RegisterWorker(context.Context, *connect.Request[v1.RegisterWorkerRequest]) (*connect.Response[v1.RegisterWorkerResponse], error)
 	// ClaimTask takes the lease on an admitted task by compare-and-swap and
-	// answers all that is needed to begin it or to go on with it.
+	// returns everything that is needed to begin or continue it.
 	ClaimTask(context.Context, *connect.Request[v1.ClaimTaskRequest]) (*connect.Response[v1.ClaimTaskResponse], error)
 	// RenewLeases renews all of a worker's leases in one call.
 	RenewLeases(context.Context, *connect.Request[v1.RenewLeasesRequest]) (*connect.Response[v1.RenewLeasesResponse], error)
@@ -88,17 +88,17 @@ type WorkerServiceClient interface {
 	// PublishThinking passes on a piece of a turn that is still being streamed, or
 	// as much of it as can be shown yet. Secrets are masked by as many stars.
 	PublishThinking(context.Context, *connect.Request[v1.PublishThinkingRequest]) (*connect.Response[v1.PublishThinkingResponse], error)
-	// RecordTurn stores a finished model turn, and has the hub decide calls of it
-	// in the same transaction. Repeating it with the same turn number is harmless.
+	// RecordTurn stores a finished model turn and, in the same transaction,
+	// decides the calls that the request names. Repeating it with the same turn
+	// number is harmless.
 	RecordTurn(context.Context, *connect.Request[v1.RecordTurnRequest]) (*connect.Response[v1.RecordTurnResponse], error)
 	// ProposeStep asks the hub to decide one tool call later than its turn. The
-	// pair (turn,
-	// call_index) names the call: proposing it again answers the step as it
-	// stands, whoever proposed it first.
+	// pair (turn, call_index) identifies the call: proposing it again returns the
+	// step in its current state, whichever attempt proposed it first.
 	ProposeStep(context.Context, *connect.Request[v1.ProposeStepRequest]) (*connect.Response[v1.ProposeStepResponse], error)
-	// ExecuteStep runs a granted step, or re-attaches to one already started,
-	// and answers when it has ended or after 20 s, whichever is first. Call it
-	// again until the step's state is final.
+	// ExecuteStep runs a granted step, or re-attaches to one already started, and
+	// returns when it has ended or after 20 s, whichever is first. Call it again
+	// until the step's state is final.
 	ExecuteStep(context.Context, *connect.Request[v1.ExecuteStepRequest]) (*connect.Response[v1.ExecuteStepResponse], error)
 	// SaveCheckpoint stores the loop's state at an iteration boundary.
 	SaveCheckpoint(context.Context, *connect.Request[v1.SaveCheckpointRequest]) (*connect.Response[v1.SaveCheckpointResponse], error)
@@ -107,8 +107,8 @@ type WorkerServiceClient interface {
 	// ReleaseTask hands the task back to the queue at no cost in retries.
 	ReleaseTask(context.Context, *connect.Request[v1.ReleaseTaskRequest]) (*connect.Response[v1.ReleaseTaskResponse], error)
 	// YieldTask ends an attempt whose next call waits for a person. The hub moves
-	// the task to where it waits, or back to the queue when the answer has come
-	// meanwhile.
+	// the task to the waiting state, or back to the queue if the answer has
+	// arrived in the meantime.
 	YieldTask(context.Context, *connect.Request[v1.YieldTaskRequest]) (*connect.Response[v1.YieldTaskResponse], error)
 }
 
@@ -288,10 +288,10 @@ func (c *workerServiceClient) YieldTask(ctx context.Context, req *connect.Reques
 
 // WorkerServiceHandler is an implementation of the deckhand.v1.WorkerService service.
 type WorkerServiceHandler interface {
-	// RegisterWorker makes a worker known and answers how to hear wake-ups.
+	// RegisterWorker makes a worker known and returns how to hear wake-ups.
 	RegisterWorker(context.Context, *connect.Request[v1.RegisterWorkerRequest]) (*connect.Response[v1.RegisterWorkerResponse], error)
 	// ClaimTask takes the lease on an admitted task by compare-and-swap and
-	// answers all that is needed to begin it or to go on with it.
+	// returns everything that is needed to begin or continue it.
 	ClaimTask(context.Context, *connect.Request[v1.ClaimTaskRequest]) (*connect.Response[v1.ClaimTaskResponse], error)
 	// RenewLeases renews all of a worker's leases in one call.
 	RenewLeases(context.Context, *connect.Request[v1.RenewLeasesRequest]) (*connect.Response[v1.RenewLeasesResponse], error)
@@ -303,17 +303,17 @@ type WorkerServiceHandler interface {
 	// PublishThinking passes on a piece of a turn that is still being streamed, or
 	// as much of it as can be shown yet. Secrets are masked by as many stars.
 	PublishThinking(context.Context, *connect.Request[v1.PublishThinkingRequest]) (*connect.Response[v1.PublishThinkingResponse], error)
-	// RecordTurn stores a finished model turn, and has the hub decide calls of it
-	// in the same transaction. Repeating it with the same turn number is harmless.
+	// RecordTurn stores a finished model turn and, in the same transaction,
+	// decides the calls that the request names. Repeating it with the same turn
+	// number is harmless.
 	RecordTurn(context.Context, *connect.Request[v1.RecordTurnRequest]) (*connect.Response[v1.RecordTurnResponse], error)
 	// ProposeStep asks the hub to decide one tool call later than its turn. The
-	// pair (turn,
-	// call_index) names the call: proposing it again answers the step as it
-	// stands, whoever proposed it first.
+	// pair (turn, call_index) identifies the call: proposing it again returns the
+	// step in its current state, whichever attempt proposed it first.
 	ProposeStep(context.Context, *connect.Request[v1.ProposeStepRequest]) (*connect.Response[v1.ProposeStepResponse], error)
-	// ExecuteStep runs a granted step, or re-attaches to one already started,
-	// and answers when it has ended or after 20 s, whichever is first. Call it
-	// again until the step's state is final.
+	// ExecuteStep runs a granted step, or re-attaches to one already started, and
+	// returns when it has ended or after 20 s, whichever is first. Call it again
+	// until the step's state is final.
 	ExecuteStep(context.Context, *connect.Request[v1.ExecuteStepRequest]) (*connect.Response[v1.ExecuteStepResponse], error)
 	// SaveCheckpoint stores the loop's state at an iteration boundary.
 	SaveCheckpoint(context.Context, *connect.Request[v1.SaveCheckpointRequest]) (*connect.Response[v1.SaveCheckpointResponse], error)
@@ -322,8 +322,8 @@ type WorkerServiceHandler interface {
 	// ReleaseTask hands the task back to the queue at no cost in retries.
 	ReleaseTask(context.Context, *connect.Request[v1.ReleaseTaskRequest]) (*connect.Response[v1.ReleaseTaskResponse], error)
 	// YieldTask ends an attempt whose next call waits for a person. The hub moves
-	// the task to where it waits, or back to the queue when the answer has come
-	// meanwhile.
+	// the task to the waiting state, or back to the queue if the answer has
+	// arrived in the meantime.
 	YieldTask(context.Context, *connect.Request[v1.YieldTaskRequest]) (*connect.Response[v1.YieldTaskResponse], error)
 }
 

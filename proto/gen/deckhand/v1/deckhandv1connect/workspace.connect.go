@@ -55,7 +55,7 @@ const (
 
 // WorkspaceServiceClient is a client for the deckhand.v1.WorkspaceService service.
 type WorkspaceServiceClient interface {
-	// ListChanges answers which files each step of a task changed.
+	// ListChanges returns the files that each step of a task changed.
 	ListChanges(context.Context, *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error)
 	// DiffChanges streams the changes of a task, or of some of its steps, file by
 	// file. Secrets are masked.
@@ -67,7 +67,7 @@ type WorkspaceServiceClient interface {
 	// UndoNodeExec gives back what was there before a person's command or terminal
 	// in a jail, as UndoChanges does for steps.
 	UndoNodeExec(context.Context, *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error)
-	// ListArtifacts answers the files that a task was given by others, and gave
+	// ListArtifacts returns the files that a task received from others, and gave
 	// to them.
 	ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error)
 	// ExportWorkspace streams a workspace, or a task's changes, as a tar or as a
@@ -167,7 +167,7 @@ func (c *workspaceServiceClient) ExportWorkspace(ctx context.Context, req *conne
 
 // WorkspaceServiceHandler is an implementation of the deckhand.v1.WorkspaceService service.
 type WorkspaceServiceHandler interface {
-	// ListChanges answers which files each step of a task changed.
+	// ListChanges returns the files that each step of a task changed.
 	ListChanges(context.Context, *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error)
 	// DiffChanges streams the changes of a task, or of some of its steps, file by
 	// file. Secrets are masked.
@@ -179,7 +179,7 @@ type WorkspaceServiceHandler interface {
 	// UndoNodeExec gives back what was there before a person's command or terminal
 	// in a jail, as UndoChanges does for steps.
 	UndoNodeExec(context.Context, *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error)
-	// ListArtifacts answers the files that a task was given by others, and gave
+	// ListArtifacts returns the files that a task received from others, and gave
 	// to them.
 	ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error)
 	// ExportWorkspace streams a workspace, or a task's changes, as a tar or as a

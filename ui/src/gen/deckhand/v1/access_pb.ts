@@ -182,7 +182,7 @@ export const DeleteAccessRuleResponseSchema: GenMessage<DeleteAccessRuleResponse
  */
 export const AccessService: GenService<{
   /**
-   * ListAccessRules answers the rules.
+   * ListAccessRules returns the rules.
    *
    * @generated from rpc deckhand.v1.AccessService.ListAccessRules
    */

@@ -81,7 +81,8 @@ export type AgentEdge = Message<"deckhand.v1.AgentEdge"> & {
   permitted: boolean;
 
   /**
-   * How many tasks were given so, and how many of them have not ended.
+   * Number of tasks delegated in this direction, and how many of them have not
+   * ended.
    *
    * @generated from field: int64 tasks = 5;
    */
@@ -93,14 +94,14 @@ export type AgentEdge = Message<"deckhand.v1.AgentEdge"> & {
   live: bigint;
 
   /**
-   * For how many of them a run of from waits now.
+   * For how many of them a run of from is waiting now.
    *
    * @generated from field: int64 waiting = 7;
    */
   waiting: bigint;
 
   /**
-   * What they used themselves.
+   * What these tasks themselves used.
    *
    * @generated from field: int64 tokens = 8;
    */
@@ -155,7 +156,7 @@ export type Agent = Message<"deckhand.v1.Agent"> & {
   status: AgentStatus;
 
   /**
-   * Why the status is what it is, where that is not plain from the status.
+   * The reason for the status, if the status alone does not show it.
    *
    * @generated from field: string status_reason = 5;
    */
@@ -198,7 +199,7 @@ export type Agent = Message<"deckhand.v1.Agent"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
-   * Since when the status is what it is; of a person's or a failure's doing only.
+   * When the status began; set only if a person or a failure caused it.
    *
    * @generated from field: google.protobuf.Timestamp status_since = 12;
    */
@@ -320,7 +321,7 @@ export type ApplyAgentResponse = Message<"deckhand.v1.ApplyAgentResponse"> & {
   agent?: Agent | undefined;
 
   /**
-   * What happened: "created", "updated" or "unchanged".
+   * The change: "created", "updated" or "unchanged".
    *
    * @generated from field: string change = 2;
    */
@@ -353,7 +354,7 @@ export type AppliedTrigger = Message<"deckhand.v1.AppliedTrigger"> & {
   name: string;
 
   /**
-   * What happened: "created", "updated", "unchanged" or "deleted".
+   * The change: "created", "updated", "unchanged" or "deleted".
    *
    * @generated from field: string change = 2;
    */
@@ -379,7 +380,8 @@ export type AppliedTrigger = Message<"deckhand.v1.AppliedTrigger"> & {
   verify: string;
 
   /**
-   * Of a webhook that was made: what the sender is to be given. Only this once.
+   * For a webhook that was created: the secret for the sender. It is returned
+   * only once.
    *
    * @generated from field: string secret = 6;
    */
@@ -403,7 +405,7 @@ export type GetAgentRequest = Message<"deckhand.v1.GetAgentRequest"> & {
   agentId: string;
 
   /**
-   * A version to answer with; 0 for the newest.
+   * The version to return; 0 for the newest.
    *
    * @generated from field: int32 version = 2;
    */
@@ -554,7 +556,7 @@ export type PauseAgentRequest = Message<"deckhand.v1.PauseAgentRequest"> & {
   agentId: string;
 
   /**
-   * For the record, and for those whose tasks wait.
+   * Shown in the audit log, and to users whose tasks wait.
    *
    * @generated from field: string reason = 2;
    */
@@ -654,7 +656,7 @@ export enum AgentStatus {
   ACTIVE = 3,
 
   /**
-   * Held by a person.
+   * A person has placed a hold on it.
    *
    * @generated from enum value: AGENT_STATUS_PAUSED = 4;
    */
@@ -699,7 +701,7 @@ export const AgentService: GenService<{
     output: typeof ApplyAgentResponseSchema;
   },
   /**
-   * GetAgent answers one agent by id, unique id prefix, or name.
+   * GetAgent returns one agent by id, unique id prefix, or name.
    *
    * @generated from rpc deckhand.v1.AgentService.GetAgent
    */
@@ -709,7 +711,7 @@ export const AgentService: GenService<{
     output: typeof GetAgentResponseSchema;
   },
   /**
-   * ListAgents answers the organisation's agents by name.
+   * ListAgents returns the organisation's agents by name.
    *
    * @generated from rpc deckhand.v1.AgentService.ListAgents
    */
@@ -731,7 +733,7 @@ export const AgentService: GenService<{
   },
   /**
    * PauseAgent keeps new tasks of an agent from starting until it is resumed:
-   * they wait in the queue, and say why. What is under way goes on.
+   * they wait in the queue, and say why. What is under way continues.
    *
    * @generated from rpc deckhand.v1.AgentService.PauseAgent
    */
@@ -751,7 +753,8 @@ export const AgentService: GenService<{
     output: typeof ResumeAgentResponseSchema;
   },
   /**
-   * GetAgentGraph answers which agents may give work to which, and which did.
+   * GetAgentGraph returns which agents may delegate work to which, and which
+   * did.
    *
    * @generated from rpc deckhand.v1.AgentService.GetAgentGraph
    */

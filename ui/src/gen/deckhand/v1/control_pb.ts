@@ -31,7 +31,7 @@ export type Hold = Message<"deckhand.v1.Hold"> & {
   scope: KillScope;
 
   /**
-   * What it stands on; the organisation's id for the organisation.
+   * The object that is held; for the organisation, the organisation's id.
    *
    * @generated from field: string object_id = 3;
    */
@@ -82,7 +82,7 @@ export type KilledTask = Message<"deckhand.v1.KilledTask"> & {
   taskId: string;
 
   /**
-   * Where it ran; empty for one that had not begun.
+   * The node that it ran on; empty if it had not started.
    *
    * @generated from field: string node_id = 2;
    */
@@ -312,7 +312,7 @@ export type AuditEntry = Message<"deckhand.v1.AuditEntry"> & {
   objectId: string;
 
   /**
-   * What changed of it, with secrets masked.
+   * The changed fields, with secrets masked.
    *
    * @generated from field: google.protobuf.Struct before = 8;
    */
@@ -329,7 +329,7 @@ export type AuditEntry = Message<"deckhand.v1.AuditEntry"> & {
   reason: string;
 
   /**
-   * Where the call came from.
+   * Address of the caller.
    *
    * @generated from field: string address = 11;
    */
@@ -341,7 +341,7 @@ export type AuditEntry = Message<"deckhand.v1.AuditEntry"> & {
   userAgent: string;
 
   /**
-   * low, medium or high. High ones are told to destinations.
+   * low, medium or high. High ones are sent to destinations.
    *
    * @generated from field: string severity = 13;
    */
@@ -579,16 +579,16 @@ export enum KillOutcome {
   CONFIRMED = 1,
 
   /**
-   * The node cannot be reached. Cut off from its hubs, it stops them at stops_by
-   * at the latest, and is told to kill them when it connects before.
+   * The node cannot be reached. If it is cut off from its hubs, it stops them
+   * at stops_by at the latest; if it connects before, it is asked to kill them.
    *
    * @generated from enum value: KILL_OUTCOME_STOPS_BY = 2;
    */
   STOPS_BY = 2,
 
   /**
-   * The node was reached and has not done it yet: detail says what is in the
-   * way. It is asked again.
+   * The node was reached and has not done it yet: detail says why. It is asked
+   * again.
    *
    * @generated from enum value: KILL_OUTCOME_PENDING = 3;
    */
@@ -602,7 +602,7 @@ export const KillOutcomeSchema: GenEnum<KillOutcome> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_control, 1);
 
 /**
- * ControlService is the kill switch, and what it leaves standing.
+ * ControlService is the kill switch, and the holds that it leaves.
  *
  * @generated from service deckhand.v1.ControlService
  */
@@ -622,7 +622,7 @@ export const ControlService: GenService<{
     output: typeof KillResponseSchema;
   },
   /**
-   * ListHolds answers the holds, the standing ones first.
+   * ListHolds returns the holds, active ones first.
    *
    * @generated from rpc deckhand.v1.ControlService.ListHolds
    */
@@ -632,8 +632,8 @@ export const ControlService: GenService<{
     output: typeof ListHoldsResponseSchema;
   },
   /**
-   * ReleaseHold lets what was held start again. Cancelled tasks stay cancelled.
-   * Repeating it is harmless.
+   * ReleaseHold releases a hold, so that its tasks can start again. Cancelled
+   * tasks stay cancelled. It is idempotent.
    *
    * @generated from rpc deckhand.v1.ControlService.ReleaseHold
    */
@@ -646,13 +646,13 @@ export const ControlService: GenService<{
   serviceDesc(file_deckhand_v1_control, 0);
 
 /**
- * AuditService answers who changed what.
+ * AuditService returns the audit log: who changed what.
  *
  * @generated from service deckhand.v1.AuditService
  */
 export const AuditService: GenService<{
   /**
-   * ListAuditEntries answers entries, newest first, in keyset pages.
+   * ListAuditEntries returns entries, newest first, in keyset pages.
    *
    * @generated from rpc deckhand.v1.AuditService.ListAuditEntries
    */
@@ -662,9 +662,9 @@ export const AuditService: GenService<{
     output: typeof ListAuditEntriesResponseSchema;
   },
   /**
-   * ExportAudit answers the entries that are sealed as JSON lines that prove
-   * themselves without a hub (deckhand audit verify). That of the last second may
-   * not be sealed yet.
+   * ExportAudit returns the sealed entries as JSON lines that can be verified
+   * without a hub (deckhand audit verify). Entries of the last second may not
+   * be sealed yet.
    *
    * @generated from rpc deckhand.v1.AuditService.ExportAudit
    */
@@ -674,9 +674,9 @@ export const AuditService: GenService<{
     output: typeof ExportAuditResponseSchema;
   },
   /**
-   * GetReceipt answers a signed line that says what a task's run was made of:
-   * persona, policy, image, nodes, egress, who answered, and a digest of its
-   * events. The task must have ended.
+   * GetReceipt returns a signed line that describes a task's run: persona,
+   * policy, image, nodes, egress, approvers, and a digest of its events. The
+   * task must have ended.
    *
    * @generated from rpc deckhand.v1.AuditService.GetReceipt
    */

@@ -21,9 +21,9 @@ export const file_deckhand_v1_destination: GenFile = /*@__PURE__*/
  */
 export type DestinationSpec = Message<"deckhand.v1.DestinationSpec"> & {
   /**
-   * What is told: groups (approvals, questions, failures, budgets, escalations,
-   * security, lifecycle, stream), types of events, or beginnings of types with a
-   * * at the end. Empty for the first six groups, or with nats for everything.
+   * What is sent: groups (approvals, questions, failures, budgets, escalations,
+   * security, lifecycle, stream), types of events, or prefixes of types with a
+   * * at the end. Empty means the first six groups or, with nats, everything.
    *
    * @generated from field: repeated string events = 1;
    */
@@ -181,7 +181,7 @@ export const NatsDestinationSchema: GenMessage<NatsDestination> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 4);
 
 /**
- * Destination is one as it stands.
+ * Destination is one in its current state.
  *
  * @generated from message deckhand.v1.Destination
  */
@@ -233,7 +233,7 @@ export type Destination = Message<"deckhand.v1.Destination"> & {
   secretEndsIn: string;
 
   /**
-   * Notices that wait, and that nobody took.
+   * Number of pending notices, and of those that could not be delivered.
    *
    * @generated from field: int64 pending = 9;
    */
@@ -279,7 +279,7 @@ export type NoticeTry = Message<"deckhand.v1.NoticeTry"> & {
   at?: Timestamp | undefined;
 
   /**
-   * Of HTTP, or of SMTP; 0 for no answer.
+   * Of HTTP, or of SMTP; 0 if there was no response.
    *
    * @generated from field: int32 status = 2;
    */
@@ -306,13 +306,13 @@ export const NoticeTrySchema: GenMessage<NoticeTry> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 6);
 
 /**
- * Notice is one thing that is sent to one destination.
+ * Notice is one notification to one destination.
  *
  * @generated from message deckhand.v1.Notice
  */
 export type Notice = Message<"deckhand.v1.Notice"> & {
   /**
-   * What receivers tell a repeated notice by.
+   * Receivers recognise a repeated notice by it.
    *
    * @generated from field: string id = 1;
    */
@@ -704,7 +704,8 @@ export type RotateDestinationSecretRequest = Message<"deckhand.v1.RotateDestinat
   destinationId: string;
 
   /**
-   * How long messages are signed with the secret before too; unset for a day.
+   * How long messages are also signed with the previous secret; unset means one
+   * day.
    *
    * @generated from field: google.protobuf.Duration keep = 2;
    */
@@ -900,7 +901,7 @@ export const RedriveNoticesRequestSchema: GenMessage<RedriveNoticesRequest> = /*
  */
 export type RedriveNoticesResponse = Message<"deckhand.v1.RedriveNoticesResponse"> & {
   /**
-   * How many are sent again.
+   * Number of notices that are sent again.
    *
    * @generated from field: int64 redriven = 1;
    */
@@ -915,7 +916,7 @@ export const RedriveNoticesResponseSchema: GenMessage<RedriveNoticesResponse> = 
   messageDesc(file_deckhand_v1_destination, 31);
 
 /**
- * DestinationState says whether a destination is told.
+ * DestinationState is the state of a destination.
  *
  * @generated from enum deckhand.v1.DestinationState
  */
@@ -931,7 +932,7 @@ export enum DestinationState {
   ENABLED = 1,
 
   /**
-   * A person, or the receiver's answer 410, ended it.
+   * A person disabled it, or its receiver responded with 410.
    *
    * @generated from enum value: DESTINATION_STATE_DISABLED = 2;
    */
@@ -945,7 +946,7 @@ export const DestinationStateSchema: GenEnum<DestinationState> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_destination, 0);
 
 /**
- * NoticeState is how far a notice is.
+ * NoticeState is the delivery state of a notice.
  *
  * @generated from enum deckhand.v1.NoticeState
  */
@@ -984,16 +985,17 @@ export const NoticeStateSchema: GenEnum<NoticeState> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_destination, 1);
 
 /**
- * DestinationService sends word of what happens to people and other systems. One
- * thing that is sent to one destination is a notice, which is kept with how its
- * sending went.
+ * DestinationService sends notifications about events to people and other
+ * systems. One notification to one destination is a notice, which is stored
+ * together with the state of its delivery.
  *
  * @generated from service deckhand.v1.DestinationService
  */
 export const DestinationService: GenService<{
   /**
-   * CreateDestination makes one, which is told of what happens from then on. The
-   * secret that is made for a webhook is in this answer and in no other.
+   * CreateDestination creates one, which receives the events that occur from
+   * then on. The generated secret of a webhook is in this response and in no
+   * other.
    *
    * @generated from rpc deckhand.v1.DestinationService.CreateDestination
    */
@@ -1003,8 +1005,8 @@ export const DestinationService: GenService<{
     output: typeof CreateDestinationResponseSchema;
   },
   /**
-   * UpdateDestination changes what is sent there. Its kind stays, and so does
-   * its secret unless the request has one.
+   * UpdateDestination changes what is sent there. Its kind cannot change; its
+   * secret changes only if the request has one.
    *
    * @generated from rpc deckhand.v1.DestinationService.UpdateDestination
    */
@@ -1014,7 +1016,7 @@ export const DestinationService: GenService<{
     output: typeof UpdateDestinationResponseSchema;
   },
   /**
-   * GetDestination answers one.
+   * GetDestination returns one destination.
    *
    * @generated from rpc deckhand.v1.DestinationService.GetDestination
    */
@@ -1024,7 +1026,7 @@ export const DestinationService: GenService<{
     output: typeof GetDestinationResponseSchema;
   },
   /**
-   * ListDestinations answers all by name.
+   * ListDestinations returns all destinations, sorted by name.
    *
    * @generated from rpc deckhand.v1.DestinationService.ListDestinations
    */
@@ -1034,7 +1036,7 @@ export const DestinationService: GenService<{
     output: typeof ListDestinationsResponseSchema;
   },
   /**
-   * TestDestination sends a notice at once, and answers how that went.
+   * TestDestination sends a notice at once, and returns the result.
    *
    * @generated from rpc deckhand.v1.DestinationService.TestDestination
    */
@@ -1044,8 +1046,8 @@ export const DestinationService: GenService<{
     output: typeof TestDestinationResponseSchema;
   },
   /**
-   * EnableDestination has it told of what happens from now on. Repeating it is
-   * harmless.
+   * EnableDestination enables it again for events that occur from now on. It is
+   * idempotent.
    *
    * @generated from rpc deckhand.v1.DestinationService.EnableDestination
    */
@@ -1055,7 +1057,8 @@ export const DestinationService: GenService<{
     output: typeof EnableDestinationResponseSchema;
   },
   /**
-   * DisableDestination holds what is pending, and adds nothing to it.
+   * DisableDestination keeps pending notices without sending them, and adds no
+   * new ones.
    *
    * @generated from rpc deckhand.v1.DestinationService.DisableDestination
    */
@@ -1065,7 +1068,7 @@ export const DestinationService: GenService<{
     output: typeof DisableDestinationResponseSchema;
   },
   /**
-   * RotateDestinationSecret gives a webhook another secret. For a while messages
+   * RotateDestinationSecret replaces a webhook's secret. For a while messages
    * are signed with both.
    *
    * @generated from rpc deckhand.v1.DestinationService.RotateDestinationSecret
@@ -1076,7 +1079,8 @@ export const DestinationService: GenService<{
     output: typeof RotateDestinationSecretResponseSchema;
   },
   /**
-   * DeleteDestination ends one for good, with what is pending.
+   * DeleteDestination deletes a destination permanently, with its pending
+   * notices.
    *
    * @generated from rpc deckhand.v1.DestinationService.DeleteDestination
    */
@@ -1086,7 +1090,7 @@ export const DestinationService: GenService<{
     output: typeof DeleteDestinationResponseSchema;
   },
   /**
-   * ListNotices answers notices, newest first, in keyset pages.
+   * ListNotices returns notices, newest first, in keyset pages.
    *
    * @generated from rpc deckhand.v1.DestinationService.ListNotices
    */
@@ -1096,7 +1100,7 @@ export const DestinationService: GenService<{
     output: typeof ListNoticesResponseSchema;
   },
   /**
-   * GetNotice answers one with what it says.
+   * GetNotice returns one notice with its content.
    *
    * @generated from rpc deckhand.v1.DestinationService.GetNotice
    */
@@ -1106,7 +1110,7 @@ export const DestinationService: GenService<{
     output: typeof GetNoticeResponseSchema;
   },
   /**
-   * RedriveNotices has dead ones sent again, under their ids.
+   * RedriveNotices sends dead notices again, with the same ids.
    *
    * @generated from rpc deckhand.v1.DestinationService.RedriveNotices
    */

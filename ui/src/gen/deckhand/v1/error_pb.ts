@@ -15,8 +15,8 @@ export const file_deckhand_v1_error: GenFile = /*@__PURE__*/
   fileDesc("ChdkZWNraGFuZC92MS9lcnJvci5wcm90bxILZGVja2hhbmQudjEiSgoJRXJyb3JJbmZvEgwKBGNvZGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRILCgNmaXgYAyABKAkSEQoJb2JqZWN0X2lkGAQgASgJQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw");
 
 /**
- * ErrorInfo is attached as a detail to every error that the hub or a node
- * answers with. Clients branch on code; people read message and fix.
+ * ErrorInfo is attached as a detail to every error of the hub or a node.
+ * Programs branch on code; people read message and fix.
  *
  * @generated from message deckhand.v1.ErrorInfo
  */
@@ -30,14 +30,14 @@ export type ErrorInfo = Message<"deckhand.v1.ErrorInfo"> & {
   code: string;
 
   /**
-   * What happened, naming the object by id and never a secret.
+   * What happened. It names the object by its id and never contains a secret.
    *
    * @generated from field: string message = 2;
    */
   message: string;
 
   /**
-   * What to do about it. May be empty.
+   * How to fix it. May be empty.
    *
    * @generated from field: string fix = 3;
    */

@@ -45,7 +45,7 @@ export type Event = Message<"deckhand.v1.Event"> & {
   time?: Timestamp | undefined;
 
   /**
-   * Who did it: "user", "worker", "hub" or "node", and its id.
+   * The actor: "user", "worker", "hub" or "node", and its id.
    *
    * @generated from field: string actor_kind = 5;
    */
@@ -69,7 +69,7 @@ export type Event = Message<"deckhand.v1.Event"> & {
   correlationId: string;
 
   /**
-   * What happened; its shape per type is in docs/events.md.
+   * Details; the fields per type are in docs/events.md.
    *
    * @generated from field: google.protobuf.Struct payload = 9;
    */
@@ -106,7 +106,7 @@ export type Thinking = Message<"deckhand.v1.Thinking"> & {
   turn: number;
 
   /**
-   * Where text begins in the turn's visible text, in bytes.
+   * Offset of text in the turn's visible text, in bytes.
    *
    * @generated from field: int64 offset = 4;
    */
@@ -160,16 +160,16 @@ export type WatchRequest = Message<"deckhand.v1.WatchRequest"> & {
   thinking: boolean;
 
   /**
-   * Send events of these types only, see docs/events.md; none for all. A
-   * heartbeat's cursor stands after the events that were left out.
+   * Send only events of these types, see docs/events.md; empty for all. A
+   * heartbeat's cursor is after the events that were left out.
    *
    * @generated from field: repeated string types = 5;
    */
   types: string[];
 
   /**
-   * Begin with what happens from now on. The first response's cursor stands
-   * there. Not together with cursor.
+   * Begin with events that occur from now on. The first response has that
+   * cursor. Not together with cursor.
    *
    * @generated from field: bool from_now = 6;
    */
@@ -263,7 +263,7 @@ export const ListEventsResponseSchema: GenMessage<ListEventsResponse> = /*@__PUR
  */
 export type WatchResponse = Message<"deckhand.v1.WatchResponse"> & {
   /**
-   * What to pass as cursor to go on after this response.
+   * Pass it as cursor to continue after this response.
    *
    * @generated from field: string cursor = 1;
    */
@@ -286,7 +286,8 @@ export type WatchResponse = Message<"deckhand.v1.WatchResponse"> & {
     case: "thinking";
   } | {
     /**
-     * Sent every 15 s when nothing else is, so that a dead link is noticed.
+     * Sent every 15 s if nothing else is, so that the client can detect a dead
+     * connection.
      *
      * @generated from field: deckhand.v1.WatchResponse.Heartbeat heartbeat = 4;
      */
@@ -322,10 +323,11 @@ export const WatchResponse_HeartbeatSchema: GenMessage<WatchResponse_Heartbeat> 
  */
 export const EventService: GenService<{
   /**
-   * Watch answers what is stored after a cursor, then what is live, in commit
-   * order, with no gap and no repeat. It ends when every watched task is in a
-   * final state (follow false: when what is stored has been sent), or when the
-   * caller leaves; a caller that returns passes the last cursor it saw.
+   * Watch returns the stored events after a cursor and then live ones, in
+   * commit order, without gaps and repetitions. It ends when every watched task
+   * is in a final state (with follow false: when the stored events have been
+   * sent), or when the caller leaves. To resume, pass the last cursor that was
+   * received.
    *
    * @generated from rpc deckhand.v1.EventService.Watch
    */
@@ -335,7 +337,7 @@ export const EventService: GenService<{
     output: typeof WatchResponseSchema;
   },
   /**
-   * ListEvents answers a part of one task's history, in order: the newest
+   * ListEvents returns a part of one task's history, in order: the newest
    * events, those before a number, or those after one.
    *
    * @generated from rpc deckhand.v1.EventService.ListEvents

@@ -369,8 +369,7 @@ export const CompareFilesRequestSchema: GenMessage<CompareFilesRequest> = /*@__P
  */
 export type CompareFilesResponse = Message<"deckhand.v1.CompareFilesResponse"> & {
   /**
-   * For each entry in order: the byte to send from; -1 for one that is there
-   * already.
+   * For each entry in order: the byte to send from, or -1 if it exists already.
    *
    * @generated from field: repeated int64 send_from = 1;
    */
@@ -481,7 +480,7 @@ export type UploadFilesResponse = Message<"deckhand.v1.UploadFilesResponse"> & {
   bytes: bigint;
 
   /**
-   * How many paths of the workspace changed.
+   * Number of workspace paths that changed.
    *
    * @generated from field: int32 changed = 3;
    */
@@ -558,7 +557,8 @@ export type DescribeFilesResponse = Message<"deckhand.v1.DescribeFilesResponse">
   missing: string[];
 
   /**
-   * What cannot be copied: sockets, pipes, and names that are not UTF-8, quoted.
+   * Names that cannot be copied: sockets, pipes, and names that are not UTF-8,
+   * quoted.
    *
    * @generated from field: repeated string skipped = 3;
    */
@@ -602,8 +602,8 @@ export type DownloadFilesRequest = Message<"deckhand.v1.DownloadFilesRequest"> &
   } | { case: undefined; value?: undefined };
 
   /**
-   * Files as DescribeFiles answers them, with the byte to begin at. Path, type,
-   * size and offset are enough.
+   * Files as DescribeFiles returned them, with the byte to begin at. Path,
+   * type, size and offset are enough.
    *
    * @generated from field: repeated deckhand.v1.UploadEntry entries = 4;
    */
@@ -740,7 +740,7 @@ export const SendFilesRequestSchema: GenMessage<SendFilesRequest> = /*@__PURE__*
  */
 export type SendFilesResponse = Message<"deckhand.v1.SendFilesResponse"> & {
   /**
-   * How many files were copied, and how many were there already.
+   * Number of files that were copied, and of those that existed already.
    *
    * @generated from field: int32 files = 1;
    */
@@ -757,7 +757,8 @@ export type SendFilesResponse = Message<"deckhand.v1.SendFilesResponse"> & {
   bytes: bigint;
 
   /**
-   * What cannot be copied: sockets, pipes, and names that are not UTF-8, quoted.
+   * Names that cannot be copied: sockets, pipes, and names that are not UTF-8,
+   * quoted.
    *
    * @generated from field: repeated string skipped = 4;
    */
@@ -820,16 +821,16 @@ export const WatchFilesRequestSchema: GenMessage<WatchFilesRequest> = /*@__PURE_
  */
 export type WatchFilesResponse = Message<"deckhand.v1.WatchFilesResponse"> & {
   /**
-   * The paths that changed, came or went; none in the first answer, which says
-   * that the folder is watched from here on.
+   * The paths that were changed, created or removed; none in the first
+   * response, which confirms that the folder is watched from here on.
    *
    * @generated from field: repeated deckhand.v1.FileEvent events = 1;
    */
   events: FileEvent[];
 
   /**
-   * There was more than could be told, or more folders than can be watched:
-   * look again.
+   * There were more changes than can be listed, or more folders than can be
+   * watched: list the folder again.
    *
    * @generated from field: bool overflow = 2;
    */
@@ -876,7 +877,7 @@ export const FileEventSchema: GenMessage<FileEvent> = /*@__PURE__*/
  */
 export const FileService: GenService<{
   /**
-   * ReadFile answers a range of a file.
+   * ReadFile returns a range of a file.
    *
    * @generated from rpc deckhand.v1.FileService.ReadFile
    */
@@ -886,7 +887,7 @@ export const FileService: GenService<{
     output: typeof ReadFileResponseSchema;
   },
   /**
-   * ListFiles answers a folder's entries by path.
+   * ListFiles returns a folder's entries, sorted by path.
    *
    * @generated from rpc deckhand.v1.FileService.ListFiles
    */
@@ -896,7 +897,7 @@ export const FileService: GenService<{
     output: typeof ListFilesResponseSchema;
   },
   /**
-   * CompareFiles answers which of some files an upload has to send, and from
+   * CompareFiles returns which of some files an upload has to send, and from
    * which byte on.
    *
    * @generated from rpc deckhand.v1.FileService.CompareFiles
@@ -919,7 +920,7 @@ export const FileService: GenService<{
     output: typeof UploadFilesResponseSchema;
   },
   /**
-   * DescribeFiles answers files, folders and links by paths or patterns, with the
+   * DescribeFiles returns files, folders and links by paths or patterns, with the
    * digests of their contents. More than 100 000 names are RESOURCE_EXHAUSTED.
    *
    * @generated from rpc deckhand.v1.FileService.DescribeFiles
@@ -930,10 +931,10 @@ export const FileService: GenService<{
     output: typeof DescribeFilesResponseSchema;
   },
   /**
-   * DownloadFiles answers the contents of files, in the order that they are asked
-   * for: each entry, followed by its data. A file that has another size now ends
-   * it with ABORTED (AGENT_026); whoever receives it checks its digest. Nothing in
-   * it is masked, and each call is one audit entry.
+   * DownloadFiles returns the contents of files, in the requested order: each
+   * entry, followed by its data. If the size of a file has changed, the call
+   * ends with ABORTED (AGENT_026). The receiver must check its digest. Secrets
+   * are not masked, and each call is one audit entry.
    *
    * @generated from rpc deckhand.v1.FileService.DownloadFiles
    */
@@ -954,7 +955,7 @@ export const FileService: GenService<{
     output: typeof SendFilesResponseSchema;
   },
   /**
-   * WatchFiles tells of changes below a folder as they happen.
+   * WatchFiles streams changes below a folder as they happen.
    *
    * @generated from rpc deckhand.v1.FileService.WatchFiles
    */

@@ -73,7 +73,7 @@ export type Estimate = Message<"deckhand.v1.Estimate"> & {
   runs: number;
 
   /**
-   * What it was reckoned from, or "no history".
+   * What it was estimated from, or "no history".
    *
    * @generated from field: string basis = 2;
    */
@@ -180,7 +180,7 @@ export const GetEstimateResponseSchema: GenMessage<GetEstimateResponse> = /*@__P
  */
 export type GetStatisticsRequest = Message<"deckhand.v1.GetStatisticsRequest"> & {
   /**
-   * What the rows are of.
+   * How to group the rows.
    *
    * @generated from field: string by = 1;
    */
@@ -321,7 +321,7 @@ export type GetStatisticsResponse = Message<"deckhand.v1.GetStatisticsResponse">
   until?: Timestamp | undefined;
 
   /**
-   * Whose tasks they are of; empty for everybody's.
+   * Only tasks of this user; empty for all users.
    *
    * @generated from field: string user_name = 4;
    */
@@ -371,14 +371,14 @@ export const ExportTaskFormatSchema: GenEnum<ExportTaskFormat> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_history, 0);
 
 /**
- * HistoryService answers what runs of the past tell: one of them whole, many
- * added up, and what the next one is likely to take.
+ * HistoryService analyses past runs: it exports one, adds up many, and
+ * estimates the next.
  *
  * @generated from service deckhand.v1.HistoryService
  */
 export const HistoryService: GenService<{
   /**
-   * ExportTask answers one task with all its events, steps and logs, as the
+   * ExportTask returns one task with all its events, steps and logs, as the
    * bytes of a file.
    *
    * @generated from rpc deckhand.v1.HistoryService.ExportTask
@@ -389,8 +389,9 @@ export const HistoryService: GenService<{
     output: typeof ExportTaskResponseSchema;
   },
   /**
-   * GetEstimate answers how long a run of an agent takes and what it costs, by
-   * the runs before it, and what is left of the budgets that it draws on.
+   * GetEstimate estimates how long a run of an agent takes and what it costs,
+   * from earlier runs, and returns what is left of the budgets that apply to
+   * it.
    *
    * @generated from rpc deckhand.v1.HistoryService.GetEstimate
    */
@@ -400,8 +401,8 @@ export const HistoryService: GenService<{
     output: typeof GetEstimateResponseSchema;
   },
   /**
-   * GetStatistics adds up the tasks of a time. Whoever is no administrator is
-   * answered those of his own.
+   * GetStatistics adds up the tasks of a period. Callers who are not
+   * administrators get the statistics of their own tasks.
    *
    * @generated from rpc deckhand.v1.HistoryService.GetStatistics
    */

@@ -52,7 +52,7 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   taskTitle: string;
 
   /**
-   * Who submitted the task.
+   * The user who submitted the task.
    *
    * @generated from field: string submitted_by = 6;
    */
@@ -86,7 +86,7 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   tool: string;
 
   /**
-   * How much harm the tool can do.
+   * The tool's risk category.
    *
    * @generated from field: deckhand.v1.ToolCategory category = 12;
    */
@@ -115,14 +115,14 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   why: string;
 
   /**
-   * What the agent thought when it made the call.
+   * The agent's reasoning for the call.
    *
    * @generated from field: string reasoning = 16;
    */
   reasoning: string;
 
   /**
-   * What is known of a call with an unknown outcome.
+   * What is known about a call with an unknown outcome.
    *
    * @generated from field: string evidence = 17;
    */
@@ -148,7 +148,7 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   expiresAt?: Timestamp | undefined;
 
   /**
-   * What happens then: "reject", "stop" (the task ends), or "default" (a
+   * What happens at expiry: "reject", "stop" (the task ends), or "default" (a
    * question's default, or an error that the agent sees).
    *
    * @generated from field: string on_expiry = 21;
@@ -164,7 +164,7 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   answer: string;
 
   /**
-   * A question's answer, with secrets masked.
+   * The answer to a question, with secrets masked.
    *
    * @generated from field: string reply = 23;
    */
@@ -193,7 +193,7 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   answeredAt?: Timestamp | undefined;
 
   /**
-   * Where the call's output is: the node, and the command's name there.
+   * The location of the call's output: the node, and the command's id there.
    *
    * @generated from field: string node_id = 28;
    */
@@ -220,8 +220,7 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   offer?: AutoApprovalOffer | undefined;
 
   /**
-   * What the hub knows of the call that is asked about. Unset for reviews and
-   * escalations.
+   * What the hub knows about the call. Unset for reviews and escalations.
    *
    * @generated from field: deckhand.v1.CallDecision decision = 32;
    */
@@ -236,17 +235,18 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   longArguments: LongArgument[];
 
   /**
-   * A digest of all that an approval is for: the arguments, the dangers found in
-   * them, and the workspace; of a review, what it shows and the workspace. Send it
-   * back with the answer: what has changed since is then refused. Empty where there
-   * is nothing to change, and once answered.
+   * A digest of everything that an approval covers: the arguments, the dangers
+   * found in them, and the workspace; for a review, what it shows and the
+   * workspace. Send it back with the answer: if something has changed since,
+   * the answer is refused. Empty if there is nothing that can change, and once
+   * answered.
    *
    * @generated from field: string shown_digest = 34;
    */
   shownDigest: string;
 
   /**
-   * The tool and what it is called on, in one line: "file_edit docs/guide.md".
+   * The tool and its object, in one line: "file_edit docs/guide.md".
    *
    * @generated from field: string title = 35;
    */
@@ -261,8 +261,8 @@ export const InboxItemSchema: GenMessage<InboxItem> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 0);
 
 /**
- * CallDecision is what the hub decided about a call, what it read in it, and
- * where it would run.
+ * CallDecision is what the hub decided about a call, the commands that it found
+ * in it, and where it would run.
  *
  * @generated from message deckhand.v1.CallDecision
  */
@@ -348,16 +348,16 @@ export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
   hosts: string[];
 
   /**
-   * What of the call cannot be undone; empty where all of it can.
+   * What the call does that cannot be undone; empty if everything can.
    *
    * @generated from field: string irreversible = 13;
    */
   irreversible: string;
 
   /**
-   * What the tool of an MCP server is now, as JSON, where to approve the call is to
-   * agree to it; empty otherwise. Of a text that is named in long_texts this is only
-   * the beginning.
+   * The current definition of an MCP server's tool, as JSON, if approving the
+   * call accepts that definition; empty otherwise. If long_texts names it, this
+   * is only its beginning.
    *
    * @generated from field: string definition = 14;
    */
@@ -400,7 +400,7 @@ export type CallDanger = Message<"deckhand.v1.CallDanger"> & {
   kind: string;
 
   /**
-   * What it does, in words.
+   * Its effect, in words.
    *
    * @generated from field: string what = 2;
    */
@@ -447,15 +447,14 @@ export type CallCommand = Message<"deckhand.v1.CallCommand"> & {
   line: number;
 
   /**
-   * Through what it runs, outermost first: "sudo", "sh -c", "base64 -d".
+   * The wrappers that run it, outermost first: "sudo", "sh -c", "base64 -d".
    *
    * @generated from field: repeated string via = 3;
    */
   via: string[];
 
   /**
-   * What the policy does with it: "allow", "ask", "deny", or empty where no rule
-   * is about it.
+   * The policy's effect: "allow", "ask", "deny", or empty if no rule matches.
    *
    * @generated from field: string effect = 4;
    */
@@ -477,7 +476,8 @@ export const CallCommandSchema: GenMessage<CallCommand> = /*@__PURE__*/
  */
 export type LongArgument = Message<"deckhand.v1.LongArgument"> & {
   /**
-   * Where it is, as a JSON Pointer (RFC 6901): "/content", "/edits/0/new_text".
+   * Its location, as a JSON Pointer (RFC 6901): "/content",
+   * "/edits/0/new_text".
    *
    * @generated from field: string pointer = 1;
    */
@@ -491,7 +491,7 @@ export type LongArgument = Message<"deckhand.v1.LongArgument"> & {
   sizeBytes: bigint;
 
   /**
-   * How many lines it has.
+   * Its number of lines.
    *
    * @generated from field: int64 lines = 3;
    */
@@ -512,7 +512,7 @@ export const LongArgumentSchema: GenMessage<LongArgument> = /*@__PURE__*/
  */
 export type InboxReview = Message<"deckhand.v1.InboxReview"> & {
   /**
-   * What the agent says that it did.
+   * The agent's summary of its work.
    *
    * @generated from field: string summary = 1;
    */
@@ -533,14 +533,15 @@ export type InboxReview = Message<"deckhand.v1.InboxReview"> & {
   paths: string[];
 
   /**
-   * What is held: it is made once when the work is accepted, and never if not.
+   * Deferred calls: each is made once when the work is accepted, and never
+   * otherwise.
    *
    * @generated from field: repeated deckhand.v1.HeldCall held = 4;
    */
   held: HeldCall[];
 
   /**
-   * Where its commands connected to.
+   * Hosts that its commands connected to.
    *
    * @generated from field: repeated deckhand.v1.ReviewedHost hosts = 5;
    */
@@ -581,7 +582,7 @@ export type HeldCall = Message<"deckhand.v1.HeldCall"> & {
   category: ToolCategory;
 
   /**
-   * What it would do, for people, with secrets masked.
+   * Its effect, for people, with secrets masked.
    *
    * @generated from field: string preview = 5;
    */
@@ -637,14 +638,15 @@ export const ReviewedHostSchema: GenMessage<ReviewedHost> = /*@__PURE__*/
  */
 export type AutoApprovalOffer = Message<"deckhand.v1.AutoApprovalOffer"> & {
   /**
-   * What the calls have in common, such as "file_write(content, path=/workspace/docs/*)".
+   * The common part of the calls, such as "file_write(content,
+   * path=/workspace/docs/*)".
    *
    * @generated from field: string shape = 1;
    */
   shape: string;
 
   /**
-   * How many were approved within the last 30 days.
+   * Number of approvals within the last 30 days.
    *
    * @generated from field: int32 approvals = 2;
    */
@@ -682,7 +684,7 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
   choices: string[];
 
   /**
-   * The answer when nobody gives one; empty for none.
+   * The reply that is used if no person replies; empty for none.
    *
    * @generated from field: string default_answer = 4;
    */
@@ -857,7 +859,7 @@ export type ReadInboxArgumentResponse = Message<"deckhand.v1.ReadInboxArgumentRe
   text: string;
 
   /**
-   * Where the next piece begins; size_bytes after the last.
+   * Offset of the next piece; size_bytes after the last.
    *
    * @generated from field: int64 next_offset = 2;
    */
@@ -987,8 +989,8 @@ export const AnswerInboxItemRequestSchema: GenMessage<AnswerInboxItemRequest> = 
   messageDesc(file_deckhand_v1_inbox, 16);
 
 /**
- * Accept takes the work of a review: what was held is made, and the task has
- * succeeded.
+ * Accept accepts the work of a review: deferred calls are made, and the task
+ * has succeeded.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Accept
  */
@@ -1003,7 +1005,7 @@ export const AnswerInboxItemRequest_AcceptSchema: GenMessage<AnswerInboxItemRequ
   messageDesc(file_deckhand_v1_inbox, 16, 0);
 
 /**
- * Changes has the agent of a review go on; what was held is left out.
+ * Changes asks the agent of a review to continue; deferred calls are dropped.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Changes
  */
@@ -1037,7 +1039,8 @@ export const AnswerInboxItemRequest_CloseSchema: GenMessage<AnswerInboxItemReque
   messageDesc(file_deckhand_v1_inbox, 16, 2);
 
 /**
- * Suggest has an approval's call left out, and the agent told of another way.
+ * Suggest drops a call that waits for approval, and suggests an alternative
+ * to the agent.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Suggest
  */
@@ -1095,14 +1098,14 @@ export const AnswerInboxItemRequest_ClarifySchema: GenMessage<AnswerInboxItemReq
   messageDesc(file_deckhand_v1_inbox, 16, 5);
 
 /**
- * Approve has the call made.
+ * Approve allows the call.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Approve
  */
 export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxItemRequest.Approve"> & {
   /**
-   * A JSON object to call the tool with instead; empty for the arguments as
-   * they were asked. The agent is told of the change.
+   * A JSON object to call the tool with instead; empty to keep the requested
+   * arguments. The agent is informed of the change.
    *
    * @generated from field: string arguments_json = 1;
    */
@@ -1124,9 +1127,8 @@ export const AnswerInboxItemRequest_ApproveSchema: GenMessage<AnswerInboxItemReq
   messageDesc(file_deckhand_v1_inbox, 16, 6);
 
 /**
- * Reject answers the agent that the call may not be made, or that a question
- * is not answered. Of a review it gives back the workspace as it was, and ends
- * the task.
+ * Reject tells the agent that a call is not approved, or that a question is
+ * not answered. For a review it restores the workspace, and ends the task.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Reject
  */
@@ -1161,13 +1163,13 @@ export const AnswerInboxItemRequest_ReplySchema: GenMessage<AnswerInboxItemReque
 
 /**
  * Retry makes a call with an unknown outcome once more: it may then have
- * taken effect twice. Of an escalated task, it has that go on.
+ * taken effect twice. Of an escalated task, it has that continue.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Retry
  */
 export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemRequest.Retry"> & {
   /**
-   * What an escalated task goes on with in the place of what it had.
+   * Overrides to apply when retrying an escalated task.
    *
    * @generated from field: deckhand.v1.TaskOverride override = 1;
    */
@@ -1182,7 +1184,7 @@ export const AnswerInboxItemRequest_RetrySchema: GenMessage<AnswerInboxItemReque
   messageDesc(file_deckhand_v1_inbox, 16, 9);
 
 /**
- * Skip leaves the call out and tells the agent so.
+ * Skip drops the call and informs the agent.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Skip
  */
@@ -1233,7 +1235,7 @@ export const AnswerInboxItemResponseSchema: GenMessage<AnswerInboxItemResponse> 
   messageDesc(file_deckhand_v1_inbox, 17);
 
 /**
- * InboxKind is what sort of answer an item waits for.
+ * InboxKind is the kind of answer that an item needs.
  *
  * @generated from enum deckhand.v1.InboxKind
  */
@@ -1258,7 +1260,7 @@ export enum InboxKind {
   QUESTION = 2,
 
   /**
-   * Nobody knows whether the call took effect: retry, skip, or resolve.
+   * It is unknown whether the call took effect: retry, skip, or resolve.
    *
    * @generated from enum value: INBOX_KIND_UNKNOWN = 3;
    */
@@ -1272,7 +1274,7 @@ export enum InboxKind {
   REVIEW = 4,
 
   /**
-   * A task does not go on by itself: retry it, or close it.
+   * A task does not continue by itself: retry it, or close it.
    *
    * @generated from enum value: INBOX_KIND_ESCALATION = 5;
    */
@@ -1286,7 +1288,7 @@ export const InboxKindSchema: GenEnum<InboxKind> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_inbox, 0);
 
 /**
- * InboxState is where an item stands.
+ * InboxState is the state of an item.
  *
  * @generated from enum deckhand.v1.InboxState
  */
@@ -1328,15 +1330,14 @@ export const InboxStateSchema: GenEnum<InboxState> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_inbox, 1);
 
 /**
- * InboxService is what waits for a person: calls to approve, questions of
- * agents, calls of which nobody knows whether they took effect, work to review,
- * and tasks that do not go on by themselves.
+ * InboxService contains the items that need a person: approvals, questions from
+ * agents, steps with an unknown outcome, reviews, and escalated tasks.
  *
  * @generated from service deckhand.v1.InboxService
  */
 export const InboxService: GenService<{
   /**
-   * ListInbox answers items, newest first, in keyset pages.
+   * ListInbox returns items, newest first, in keyset pages.
    *
    * @generated from rpc deckhand.v1.InboxService.ListInbox
    */
@@ -1367,11 +1368,11 @@ export const InboxService: GenService<{
     output: typeof ReadInboxArgumentResponseSchema;
   },
   /**
-   * AnswerInboxItem answers an open item; the task goes on in the same
-   * transaction. Administrators may, and whoever submitted the task, where
-   * their role covers the tool. An item that was answered or has expired
-   * meanwhile is refused with FAILED_PRECONDITION, which says by whom;
-   * repeating one's own answer is harmless.
+   * AnswerInboxItem answers an open item; the task continues in the same
+   * transaction. Administrators may answer it, and the user who submitted the
+   * task if their role covers the tool. If the item has been answered or has
+   * expired, the call is refused with FAILED_PRECONDITION, and the error says
+   * by whom. Repeating one's own answer is harmless.
    *
    * @generated from rpc deckhand.v1.InboxService.AnswerInboxItem
    */

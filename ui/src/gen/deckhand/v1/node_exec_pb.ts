@@ -79,7 +79,7 @@ export type NodeExec = Message<"deckhand.v1.NodeExec"> & {
   /**
    * How it ended: "exited", "signalled", "killed", "timed_out",
    * "out_of_memory", "disk_full", "jail_lost", "not_started", "unknown",
-   * "start_failed", "output_limit", or "refused" when the node would not take it.
+   * "start_failed", "output_limit", or "refused" if the node did not accept it.
    *
    * @generated from field: string end_reason = 11;
    */
@@ -140,7 +140,7 @@ export type NodeExec = Message<"deckhand.v1.NodeExec"> & {
   membersLeft: number;
 
   /**
-   * How many paths of the workspace it changed, once it has ended.
+   * Number of workspace paths that it changed, once it has ended.
    *
    * @generated from field: int32 files = 22;
    */
@@ -570,7 +570,8 @@ export type SearchNodeLogRequest = Message<"deckhand.v1.SearchNodeLogRequest"> &
   nodeId: string;
 
   /**
-   * A text, or an expression of RE2 with regexp; ^ and $ are of a line.
+   * A text or, with regexp, an RE2 expression in which ^ and $ match at line
+   * boundaries.
    *
    * @generated from field: string pattern = 3;
    */
@@ -623,7 +624,7 @@ export type SearchNodeLogResponse = Message<"deckhand.v1.SearchNodeLogResponse">
   matches: NodeLogMatch[];
 
   /**
-   * Where the search stopped, to go on from.
+   * Offset at which the search stopped, to continue from.
    *
    * @generated from field: int64 next_offset = 2;
    */
@@ -723,7 +724,7 @@ export const NodeExecTargetSchema: GenEnum<NodeExecTarget> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_node_exec, 0);
 
 /**
- * NodeExecState is where a person's command stands.
+ * NodeExecState is the state of a person's command.
  *
  * @generated from enum deckhand.v1.NodeExecState
  */
@@ -766,8 +767,8 @@ export const NodeExecStateSchema: GenEnum<NodeExecState> = /*@__PURE__*/
  */
 export const NodeExecService: GenService<{
   /**
-   * StartNodeExec stores the command and has it started. It goes on whatever
-   * becomes of the caller, until it ends, is killed or reaches its time-out.
+   * StartNodeExec stores the command and starts it. It continues independently
+   * of the caller, until it ends, is killed or reaches its timeout.
    *
    * @generated from rpc deckhand.v1.NodeExecService.StartNodeExec
    */
@@ -777,7 +778,7 @@ export const NodeExecService: GenService<{
     output: typeof StartNodeExecResponseSchema;
   },
   /**
-   * GetNodeExec answers a command, at once or when it has ended.
+   * GetNodeExec returns a command, immediately or when it has ended.
    *
    * @generated from rpc deckhand.v1.NodeExecService.GetNodeExec
    */
@@ -787,7 +788,7 @@ export const NodeExecService: GenService<{
     output: typeof GetNodeExecResponseSchema;
   },
   /**
-   * ListNodeExecs answers people's commands, newest first.
+   * ListNodeExecs returns people's commands, newest first.
    *
    * @generated from rpc deckhand.v1.NodeExecService.ListNodeExecs
    */
@@ -797,8 +798,8 @@ export const NodeExecService: GenService<{
     output: typeof ListNodeExecsResponseSchema;
   },
   /**
-   * KillNodeExec ends a command with its whole tree and answers it as it then
-   * stands.
+   * KillNodeExec kills a command with its whole process tree and returns its
+   * new state.
    *
    * @generated from rpc deckhand.v1.NodeExecService.KillNodeExec
    */

@@ -81,7 +81,7 @@ export type Node = Message<"deckhand.v1.Node"> & {
   drain?: NodeDrain | undefined;
 
   /**
-   * Set while somebody holds it.
+   * Set while a user holds the lock.
    *
    * @generated from field: deckhand.v1.NodeLock lock = 11;
    */
@@ -122,7 +122,7 @@ export type NodeSkill = Message<"deckhand.v1.NodeSkill"> & {
   name: string;
 
   /**
-   * What it is for.
+   * Its description.
    *
    * @generated from field: string description = 2;
    */
@@ -151,7 +151,7 @@ export const NodeSkillSchema: GenMessage<NodeSkill> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_node, 1);
 
 /**
- * NodeDrain says who keeps new tasks off a node.
+ * NodeDrain says who drained a node.
  *
  * @generated from message deckhand.v1.NodeDrain
  */
@@ -180,7 +180,7 @@ export const NodeDrainSchema: GenMessage<NodeDrain> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_node, 2);
 
 /**
- * NodeLock says who works on a machine itself.
+ * NodeLock says which user works on a machine itself.
  *
  * @generated from message deckhand.v1.NodeLock
  */
@@ -224,7 +224,7 @@ export type NodeLock = Message<"deckhand.v1.NodeLock"> & {
   takenAt?: Timestamp | undefined;
 
   /**
-   * Unset while it is held.
+   * Unset while the lock is held.
    *
    * @generated from field: google.protobuf.Timestamp released_at = 8;
    */
@@ -332,7 +332,7 @@ export const GetNodeResponseSchema: GenMessage<GetNodeResponse> = /*@__PURE__*/
  */
 export type CreateJoinTokenRequest = Message<"deckhand.v1.CreateJoinTokenRequest"> & {
   /**
-   * How long it can be used: 1 minute to 7 days; unset for one hour.
+   * How long it can be used: 1 minute to 7 days; unset means one hour.
    *
    * @generated from field: google.protobuf.Duration ttl = 1;
    */
@@ -358,8 +358,8 @@ export const CreateJoinTokenRequestSchema: GenMessage<CreateJoinTokenRequest> = 
  */
 export type CreateJoinTokenResponse = Message<"deckhand.v1.CreateJoinTokenResponse"> & {
   /**
-   * A secret. It carries the fingerprint of the hub's CA, so that the node
-   * knows whom it enrols with.
+   * A secret. It contains the fingerprint of the hub's CA, so that the node can
+   * verify the hub with which it enrols.
    *
    * @generated from field: string token = 1;
    */
@@ -444,7 +444,7 @@ export type DrainNodeResponse = Message<"deckhand.v1.DrainNodeResponse"> & {
   node?: Node | undefined;
 
   /**
-   * Tasks that hold or are about to hold a slot there; they go on.
+   * Tasks that hold or are about to hold a slot there; they continue.
    *
    * @generated from field: int32 active_tasks = 2;
    */
@@ -502,7 +502,7 @@ export type LockNodeRequest = Message<"deckhand.v1.LockNodeRequest"> & {
   nodeId: string;
 
   /**
-   * Shown to everybody who waits.
+   * Shown to every user whose task waits.
    *
    * @generated from field: string reason = 2;
    */
@@ -526,7 +526,7 @@ export type LockNodeResponse = Message<"deckhand.v1.LockNodeResponse"> & {
   lock?: NodeLock | undefined;
 
   /**
-   * Tasks that hold or are about to hold a slot there; they go on.
+   * Tasks that hold or are about to hold a slot there; they continue.
    *
    * @generated from field: int32 active_tasks = 2;
    */
@@ -550,7 +550,7 @@ export type UnlockNodeRequest = Message<"deckhand.v1.UnlockNodeRequest"> & {
   nodeId: string;
 
   /**
-   * Release it although somebody else holds it or a command runs under it.
+   * Release it although another user holds it or a command runs under it.
    *
    * @generated from field: bool force = 2;
    */
@@ -593,7 +593,7 @@ export type ListNodeLocksRequest = Message<"deckhand.v1.ListNodeLocksRequest"> &
   nodeId: string;
 
   /**
-   * Also those that were released, newest first, after those that are held.
+   * Also return released locks, newest first, after the current ones.
    *
    * @generated from field: bool released = 2;
    */
@@ -781,7 +781,7 @@ export const RenewCertificateResponseSchema: GenMessage<RenewCertificateResponse
  */
 export const NodeService: GenService<{
   /**
-   * ListNodes answers the organisation's nodes by name.
+   * ListNodes returns the organisation's nodes by name.
    *
    * @generated from rpc deckhand.v1.NodeService.ListNodes
    */
@@ -791,7 +791,7 @@ export const NodeService: GenService<{
     output: typeof ListNodesResponseSchema;
   },
   /**
-   * GetNode answers one node by id, unique id prefix, or name.
+   * GetNode returns one node by id, unique id prefix, or name.
    *
    * @generated from rpc deckhand.v1.NodeService.GetNode
    */
@@ -822,8 +822,8 @@ export const NodeService: GenService<{
     output: typeof RevokeNodeResponseSchema;
   },
   /**
-   * DrainNode keeps new tasks off a node; those under way go on. Repeating it
-   * changes the reason.
+   * DrainNode keeps new tasks off a node; those under way continue. Repeating
+   * it changes the reason.
    *
    * @generated from rpc deckhand.v1.NodeService.DrainNode
    */
@@ -843,9 +843,10 @@ export const NodeService: GenService<{
     output: typeof UndrainNodeResponseSchema;
   },
   /**
-   * LockNode takes the node for work on the machine itself: until it is
-   * released no task starts there and nobody else works on the machine. Held by
-   * somebody else it is refused with FAILED_PRECONDITION (AGENT_019).
+   * LockNode locks the node for work on the machine itself: until it is
+   * released no task starts there and no other user works on the machine. If
+   * another user holds the lock, the call is refused with FAILED_PRECONDITION
+   * (AGENT_019).
    *
    * @generated from rpc deckhand.v1.NodeService.LockNode
    */
@@ -855,7 +856,7 @@ export const NodeService: GenService<{
     output: typeof LockNodeResponseSchema;
   },
   /**
-   * UnlockNode releases the lock; that no lock is held is no error.
+   * UnlockNode releases the lock; it is not an error if no lock is held.
    *
    * @generated from rpc deckhand.v1.NodeService.UnlockNode
    */
@@ -865,7 +866,7 @@ export const NodeService: GenService<{
     output: typeof UnlockNodeResponseSchema;
   },
   /**
-   * ListNodeLocks answers the locks that are held, and those that were.
+   * ListNodeLocks returns current locks and, on request, released ones.
    *
    * @generated from rpc deckhand.v1.NodeService.ListNodeLocks
    */
@@ -885,8 +886,8 @@ export const NodeService: GenService<{
  */
 export const EnrollmentService: GenService<{
   /**
-   * EnrollNode registers the key that the node made itself. Repeating it with
-   * the same token and key answers a fresh certificate; with another key it is
+   * EnrollNode registers the key that the node generated. Repeating it with the
+   * same token and key returns a new certificate; with another key it is
    * refused.
    *
    * @generated from rpc deckhand.v1.EnrollmentService.EnrollNode
@@ -897,10 +898,11 @@ export const EnrollmentService: GenService<{
     output: typeof EnrollNodeResponseSchema;
   },
   /**
-   * RenewCertificate gives an enrolled node whose certificate expired less
-   * than 30 days ago, for example because the machine was off, a fresh one for
-   * the same key. Both parts of the request prove nothing alone and the answer
-   * is of use only to the holder of the key, so replaying it gains nothing.
+   * RenewCertificate issues a new certificate, for the same key, to an enrolled
+   * node whose certificate expired less than 30 days ago, for example because
+   * the machine was off. Neither part of the request proves anything alone, and
+   * the response is useful only to the holder of the key, so replaying it gains
+   * nothing.
    *
    * @generated from rpc deckhand.v1.EnrollmentService.RenewCertificate
    */

@@ -60,7 +60,7 @@ export type WatchNodeTelemetryResponse = Message<"deckhand.v1.WatchNodeTelemetry
   jails: NodeUsage[];
 
   /**
-   * What happened since the message before.
+   * The events since the previous message.
    *
    * @generated from field: repeated deckhand.v1.NodeUsageEvent events = 4;
    */
@@ -208,14 +208,14 @@ export const NodeUsageEventSchema: GenMessage<NodeUsageEvent> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_node_telemetry, 3);
 
 /**
- * NodeTelemetryService tells what machines and their jails use.
+ * NodeTelemetryService returns the resources that machines and their jails use.
  *
  * @generated from service deckhand.v1.NodeTelemetryService
  */
 export const NodeTelemetryService: GenService<{
   /**
-   * WatchNodeTelemetry answers a sample at once and, with follow, one every
-   * second until the caller leaves. A caller that is slow misses samples, never
+   * WatchNodeTelemetry returns a sample at once and, with follow, one every
+   * second until the caller leaves. A slow caller misses samples, but never
    * events.
    *
    * @generated from rpc deckhand.v1.NodeTelemetryService.WatchNodeTelemetry

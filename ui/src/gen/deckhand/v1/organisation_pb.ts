@@ -101,8 +101,8 @@ export type OrganisationLimits = Message<"deckhand.v1.OrganisationLimits"> & {
   jailWorkspaceBytes?: bigint | undefined;
 
   /**
-   * How long after its end what a task changed can be taken back; 0 for what the
-   * hub says, which is what it is before anybody sets it.
+   * How long after a task's end its changes can be undone; 0 means the hub's
+   * setting, which is the default.
    *
    * @generated from field: google.protobuf.Duration undo_window = 5;
    */
@@ -128,7 +128,7 @@ export type SetOrganisationLimitsRequest = Message<"deckhand.v1.SetOrganisationL
   name: string;
 
   /**
-   * What is absent in it stays as it is.
+   * Fields that are absent in it keep their values.
    *
    * @generated from field: deckhand.v1.OrganisationLimits limits = 2;
    */
@@ -276,7 +276,7 @@ export const OrganisationService: GenService<{
     output: typeof CreateOrganisationResponseSchema;
   },
   /**
-   * ListOrganisations answers all by name.
+   * ListOrganisations returns all organisations, sorted by name.
    *
    * @generated from rpc deckhand.v1.OrganisationService.ListOrganisations
    */

@@ -50,7 +50,7 @@ export type Plan = Message<"deckhand.v1.Plan"> & {
   tools: string;
 
   /**
-   * What is left of a month's runs is added to the next month's.
+   * Unused runs of a month are added to the next month's.
    *
    * @generated from field: bool rolls_over = 5;
    */
@@ -92,15 +92,15 @@ export type Plan = Message<"deckhand.v1.Plan"> & {
   resetsAt?: Timestamp | undefined;
 
   /**
-   * Who put the organisation on it; empty for the default, self-hosted.
+   * Who assigned the plan; empty for the default, self-hosted.
    *
    * @generated from field: string set_by = 11;
    */
   setBy: string;
 
   /**
-   * Models that may be called, as PROVIDER/MODEL, where * stands for any letters;
-   * empty for all.
+   * Models that may be called, as PROVIDER/MODEL, where * matches any
+   * characters; empty for all.
    *
    * @generated from field: repeated string models = 12;
    */
@@ -278,7 +278,7 @@ export const SetCallRateResponseSchema: GenMessage<SetCallRateResponse> = /*@__P
  */
 export const PlanService: GenService<{
   /**
-   * GetPlan answers the plan, and what of it is used.
+   * GetPlan returns the plan and its current usage.
    *
    * @generated from rpc deckhand.v1.PlanService.GetPlan
    */

@@ -28,7 +28,7 @@ export type Policy = Message<"deckhand.v1.Policy"> & {
   agentId: string;
 
   /**
-   * From 1; 0 where there is none.
+   * From 1; 0 if there is none.
    *
    * @generated from field: int32 version = 2;
    */
@@ -97,7 +97,7 @@ export type Decision = Message<"deckhand.v1.Decision"> & {
   command: string;
 
   /**
-   * What is known to be dangerous in it, by kind.
+   * Known dangers in it, by kind.
    *
    * @generated from field: repeated string dangers = 6;
    */
@@ -280,7 +280,8 @@ export type TestPolicyResponse = Message<"deckhand.v1.TestPolicyResponse"> & {
   decision?: Decision | undefined;
 
   /**
-   * What the script would run, in order, with what cannot be known as "?".
+   * The commands that the script would run, in order, with unknown parts as
+   * "?".
    *
    * @generated from field: repeated string commands = 2;
    */
@@ -314,7 +315,7 @@ export type ReplayPolicyRequest = Message<"deckhand.v1.ReplayPolicyRequest"> & {
   agentId: string;
 
   /**
-   * How many of the newest steps; 0 for 200.
+   * Number of newest steps; 0 means 200.
    *
    * @generated from field: int32 steps = 3;
    */
@@ -360,7 +361,7 @@ export type ReplayedStep = Message<"deckhand.v1.ReplayedStep"> & {
   tool: string;
 
   /**
-   * What it does, with secrets masked.
+   * Its effect, with secrets masked.
    *
    * @generated from field: string preview = 5;
    */
@@ -414,7 +415,7 @@ export const ReplayPolicyResponseSchema: GenMessage<ReplayPolicyResponse> = /*@_
   messageDesc(file_deckhand_v1_policy, 10);
 
 /**
- * AllowRule is what a person said is to be allowed from then on.
+ * AllowRule is a rule that a person created to allow calls without asking.
  *
  * @generated from message deckhand.v1.AllowRule
  */
@@ -500,7 +501,7 @@ export const AllowRuleSchema: GenMessage<AllowRule> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_policy, 11);
 
 /**
- * AlwaysAllow is the wish to be asked no more about calls like one.
+ * AlwaysAllow requests that similar calls need no approval in future.
  *
  * @generated from message deckhand.v1.AlwaysAllow
  */
@@ -513,7 +514,7 @@ export type AlwaysAllow = Message<"deckhand.v1.AlwaysAllow"> & {
   scope: string;
 
   /**
-   * For every agent, and not only for the one that asked.
+   * For every agent, and not only for the one that made the call.
    *
    * @generated from field: bool every_agent = 2;
    */
@@ -635,7 +636,7 @@ export const RevokeAllowRuleResponseSchema: GenMessage<RevokeAllowRuleResponse> 
  */
 export const PolicyService: GenService<{
   /**
-   * GetPolicy answers a version of a policy.
+   * GetPolicy returns a version of a policy.
    *
    * @generated from rpc deckhand.v1.PolicyService.GetPolicy
    */
@@ -656,7 +657,7 @@ export const PolicyService: GenService<{
     output: typeof ApplyPolicyResponseSchema;
   },
   /**
-   * TestPolicy answers what a call would get.
+   * TestPolicy returns the decision that a call would get.
    *
    * @generated from rpc deckhand.v1.PolicyService.TestPolicy
    */
@@ -666,7 +667,8 @@ export const PolicyService: GenService<{
     output: typeof TestPolicyResponseSchema;
   },
   /**
-   * ReplayPolicy answers what a policy would have decided on the newest steps.
+   * ReplayPolicy returns the decisions that a policy would have made on the
+   * newest steps.
    *
    * @generated from rpc deckhand.v1.PolicyService.ReplayPolicy
    */
@@ -676,7 +678,8 @@ export const PolicyService: GenService<{
     output: typeof ReplayPolicyResponseSchema;
   },
   /**
-   * ListAllowRules answers what people said is to be allowed from then on.
+   * ListAllowRules returns the rules that people created to allow calls without
+   * asking.
    *
    * @generated from rpc deckhand.v1.PolicyService.ListAllowRules
    */

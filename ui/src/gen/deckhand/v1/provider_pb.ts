@@ -151,21 +151,21 @@ export type ProviderLogin = Message<"deckhand.v1.ProviderLogin"> & {
   clientSecret: string;
 
   /**
-   * Where tokens are issued; empty for the provider's own.
+   * Where tokens are issued; empty for the provider's default.
    *
    * @generated from field: string token_url = 3;
    */
   tokenUrl: string;
 
   /**
-   * What the provider has sent to redirect_url.
+   * The code that the provider sent to redirect_url.
    *
    * @generated from field: string code = 4;
    */
   code: string;
 
   /**
-   * What the challenge was made from: 43 to 128 characters.
+   * The text from which the challenge was computed: 43 to 128 characters.
    *
    * @generated from field: string code_verifier = 5;
    */
@@ -492,7 +492,7 @@ export type Price = Message<"deckhand.v1.Price"> & {
   cacheWrite: number;
 
   /**
-   * Who set it; empty for one that is shipped.
+   * Who set it; empty for a shipped price.
    *
    * @generated from field: string set_by = 7;
    */
@@ -538,7 +538,7 @@ export const ListPricesResponseSchema: GenMessage<ListPricesResponse> = /*@__PUR
   messageDesc(file_deckhand_v1_provider, 15);
 
 /**
- * Budget is a limit of cost, and what of it is spent.
+ * Budget is a cost limit and the amount spent.
  *
  * @generated from message deckhand.v1.Budget
  */
@@ -855,7 +855,7 @@ export type UsageRow = Message<"deckhand.v1.UsageRow"> & {
   calls: bigint;
 
   /**
-   * How many tasks made them.
+   * Number of tasks that made them.
    *
    * @generated from field: int64 tasks = 3;
    */
@@ -952,7 +952,7 @@ export const ProviderService: GenService<{
     output: typeof ConnectProviderResponseSchema;
   },
   /**
-   * ListProviders answers what is connected.
+   * ListProviders returns the connected providers.
    *
    * @generated from rpc deckhand.v1.ProviderService.ListProviders
    */
@@ -972,7 +972,7 @@ export const ProviderService: GenService<{
     output: typeof DisconnectProviderResponseSchema;
   },
   /**
-   * GetProviderUsage answers what models used and cost, by model.
+   * GetProviderUsage returns the usage and cost of models, by model.
    *
    * @generated from rpc deckhand.v1.ProviderService.GetProviderUsage
    */
@@ -992,7 +992,8 @@ export const ProviderService: GenService<{
     output: typeof SetPriceResponseSchema;
   },
   /**
-   * ListPrices answers what models cost: those shipped, and what was set.
+   * ListPrices returns the prices of models: those shipped, and those that were
+   * set.
    *
    * @generated from rpc deckhand.v1.ProviderService.ListPrices
    */
@@ -1011,7 +1012,8 @@ export const ProviderService: GenService<{
  */
 export const BudgetService: GenService<{
   /**
-   * ListBudgets answers the organisation's budgets, and all others that were set.
+   * ListBudgets returns the organisation's budgets, and all others that were
+   * set.
    *
    * @generated from rpc deckhand.v1.BudgetService.ListBudgets
    */
@@ -1021,7 +1023,7 @@ export const BudgetService: GenService<{
     output: typeof ListBudgetsResponseSchema;
   },
   /**
-   * GetBudget answers one.
+   * GetBudget returns one budget.
    *
    * @generated from rpc deckhand.v1.BudgetService.GetBudget
    */
@@ -1041,9 +1043,9 @@ export const BudgetService: GenService<{
     output: typeof SetBudgetResponseSchema;
   },
   /**
-   * GetUsageReport answers what calls of models cost, added up by what is asked
-   * for, and what the month is going to cost. Who is no administrator sees their
-   * own tasks' only.
+   * GetUsageReport returns the cost of model calls, grouped as requested, and a
+   * forecast for the month. Callers who are not administrators see only their
+   * own tasks.
    *
    * @generated from rpc deckhand.v1.BudgetService.GetUsageReport
    */

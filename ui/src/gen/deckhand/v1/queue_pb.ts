@@ -130,7 +130,7 @@ export type CompleteTaskRequest = Message<"deckhand.v1.CompleteTaskRequest"> & {
   taskId: string;
 
   /**
-   * What came of it.
+   * A summary of the result.
    *
    * @generated from field: string summary = 2;
    */
@@ -188,7 +188,7 @@ export type Worker = Message<"deckhand.v1.Worker"> & {
   slots: number;
 
   /**
-   * How many tasks it holds.
+   * Number of tasks that it is running.
    *
    * @generated from field: int32 active = 5;
    */
@@ -231,7 +231,7 @@ export const WorkerSchema: GenMessage<Worker> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_queue, 6);
 
 /**
- * Drain is who keeps new tasks off it.
+ * Drain says who keeps new tasks off it.
  *
  * @generated from message deckhand.v1.Worker.Drain
  */
@@ -387,8 +387,8 @@ export const UndrainWorkerResponseSchema: GenMessage<UndrainWorkerResponse> = /*
   messageDesc(file_deckhand_v1_queue, 12);
 
 /**
- * QueueService is about tasks that have not started, who is to do them, and the
- * workers that take them.
+ * QueueService returns and assigns tasks that have not started, and returns the
+ * workers that run them.
  *
  * @generated from service deckhand.v1.QueueService
  */
@@ -404,9 +404,9 @@ export const QueueService: GenService<{
     output: typeof ReorderTaskResponseSchema;
   },
   /**
-   * AssignTask says who is to do a task. One that has not started goes to an
-   * agent, a person or nobody; one that has can be given to a person, who is to
-   * decide on it.
+   * AssignTask assigns a task. A task that has not started can be assigned to
+   * an agent, a person or nobody; one that has started can be assigned to a
+   * person, who then decides on it.
    *
    * @generated from rpc deckhand.v1.QueueService.AssignTask
    */
@@ -426,7 +426,7 @@ export const QueueService: GenService<{
     output: typeof CompleteTaskResponseSchema;
   },
   /**
-   * ListWorkers answers the workers that were heard lately.
+   * ListWorkers returns the workers that were heard from recently.
    *
    * @generated from rpc deckhand.v1.QueueService.ListWorkers
    */
@@ -436,8 +436,8 @@ export const QueueService: GenService<{
     output: typeof ListWorkersResponseSchema;
   },
   /**
-   * DrainWorker keeps new tasks off a worker; those it has go on. Repeating it
-   * is harmless.
+   * DrainWorker keeps new tasks off a worker; those it has continue. Repeating
+   * it is harmless.
    *
    * @generated from rpc deckhand.v1.QueueService.DrainWorker
    */

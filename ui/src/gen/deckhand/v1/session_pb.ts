@@ -15,7 +15,7 @@ export const file_deckhand_v1_session: GenFile = /*@__PURE__*/
   fileDesc("ChlkZWNraGFuZC92MS9zZXNzaW9uLnByb3RvEgtkZWNraGFuZC52MSLiAgoHU2Vzc2lvbhIPCgd1c2VyX2lkGAEgASgJEhEKCXVzZXJfbmFtZRgCIAEoCRIXCg9vcmdhbmlzYXRpb25faWQYAyABKAkSGQoRb3JnYW5pc2F0aW9uX25hbWUYBCABKAkSDAoEcm9sZRgFIAEoCRIuCgpleHBpcmVzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIKCgJpZBgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdzZWVuX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdhZGRyZXNzGAogASgJEhIKCnVzZXJfYWdlbnQYCyABKAkSDgoGbWV0aG9kGAwgASgJEhEKCXJlYWRfb25seRgNIAEoCBIQCghzZXJ2aWNlcxgOIAMoCSJACghQYXNzd29yZBIMCgRuYW1lGAEgASgJEhAKCHBhc3N3b3JkGAIgASgJEhQKDG9yZ2FuaXNhdGlvbhgDIAEoCSJqChRDcmVhdGVTZXNzaW9uUmVxdWVzdBIPCgV0b2tlbhgBIAEoCUgAEikKCHBhc3N3b3JkGAIgASgLMhUuZGVja2hhbmQudjEuUGFzc3dvcmRIABIOCgRjb2RlGAMgASgJSABCBgoEd2l0aCI+ChVDcmVhdGVTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmRlY2toYW5kLnYxLlNlc3Npb24iEwoRR2V0U2Vzc2lvblJlcXVlc3QiOwoSR2V0U2Vzc2lvblJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5kZWNraGFuZC52MS5TZXNzaW9uIjwKE0xpc3RTZXNzaW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiVwoUTGlzdFNlc3Npb25zUmVzcG9uc2USJgoIc2Vzc2lvbnMYASADKAsyFC5kZWNraGFuZC52MS5TZXNzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIqChREZWxldGVTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJIhcKFURlbGV0ZVNlc3Npb25SZXNwb25zZSIYChZDcmVhdGVMb2dpbkNvZGVSZXF1ZXN0IlcKF0NyZWF0ZUxvZ2luQ29kZVJlc3BvbnNlEgwKBGNvZGUYASABKAkSLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAywgMKDlNlc3Npb25TZXJ2aWNlElYKDUNyZWF0ZVNlc3Npb24SIS5kZWNraGFuZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdBoiLmRlY2toYW5kLnYxLkNyZWF0ZVNlc3Npb25SZXNwb25zZRJNCgpHZXRTZXNzaW9uEh4uZGVja2hhbmQudjEuR2V0U2Vzc2lvblJlcXVlc3QaHy5kZWNraGFuZC52MS5HZXRTZXNzaW9uUmVzcG9uc2USUwoMTGlzdFNlc3Npb25zEiAuZGVja2hhbmQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBohLmRlY2toYW5kLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlElYKDURlbGV0ZVNlc3Npb24SIS5kZWNraGFuZC52MS5EZWxldGVTZXNzaW9uUmVxdWVzdBoiLmRlY2toYW5kLnYxLkRlbGV0ZVNlc3Npb25SZXNwb25zZRJcCg9DcmVhdGVMb2dpbkNvZGUSIy5kZWNraGFuZC52MS5DcmVhdGVMb2dpbkNvZGVSZXF1ZXN0GiQuZGVja2hhbmQudjEuQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
- * Session is who calls.
+ * Session describes the caller.
  *
  * @generated from message deckhand.v1.Session
  */
@@ -76,7 +76,7 @@ export type Session = Message<"deckhand.v1.Session"> & {
   seenAt?: Timestamp | undefined;
 
   /**
-   * Where and with what it was made.
+   * Address and client that created it.
    *
    * @generated from field: string address = 10;
    */
@@ -88,7 +88,7 @@ export type Session = Message<"deckhand.v1.Session"> & {
   userAgent: string;
 
   /**
-   * How it was made: token, password, code or oidc.
+   * How it was created: token, password, code or oidc.
    *
    * @generated from field: string method = 12;
    */
@@ -333,7 +333,7 @@ export const CreateLoginCodeRequestSchema: GenMessage<CreateLoginCodeRequest> = 
  */
 export type CreateLoginCodeResponse = Message<"deckhand.v1.CreateLoginCodeResponse"> & {
   /**
-   * For CreateSession, once.
+   * For CreateSession, usable once.
    *
    * @generated from field: string code = 1;
    */
@@ -363,8 +363,9 @@ export const CreateLoginCodeResponseSchema: GenMessage<CreateLoginCodeResponse> 
  */
 export const SessionService: GenService<{
   /**
-   * CreateSession logs somebody in, and sets the cookie. It needs no identity.
-   * Whoever fails too often has to wait: see the header Retry-After.
+   * CreateSession logs a user in, and sets the cookie. It needs no
+   * authentication. After too many failures the caller has to wait: see the
+   * header Retry-After.
    *
    * @generated from rpc deckhand.v1.SessionService.CreateSession
    */
@@ -374,7 +375,7 @@ export const SessionService: GenService<{
     output: typeof CreateSessionResponseSchema;
   },
   /**
-   * GetSession answers who calls, by cookie or token.
+   * GetSession returns the caller's identity, by cookie or token.
    *
    * @generated from rpc deckhand.v1.SessionService.GetSession
    */
@@ -384,7 +385,7 @@ export const SessionService: GenService<{
     output: typeof GetSessionResponseSchema;
   },
   /**
-   * ListSessions answers the caller's sessions that stand, newest first.
+   * ListSessions returns the caller's valid sessions, newest first.
    *
    * @generated from rpc deckhand.v1.SessionService.ListSessions
    */

@@ -17,7 +17,7 @@ export const file_deckhand_v1_step: GenFile = /*@__PURE__*/
   fileDesc("ChZkZWNraGFuZC92MS9zdGVwLnByb3RvEgtkZWNraGFuZC52MSLZAgoEVG9vbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEi0KDGlucHV0X3NjaGVtYRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoIY2F0ZWdvcnkYBCABKA4yGS5kZWNraGFuZC52MS5Ub29sQ2F0ZWdvcnkSJQoFcGxhY2UYBSABKA4yFi5kZWNraGFuZC52MS5Ub29sUGxhY2USEgoKaWRlbXBvdGVudBgGIAEoCBIRCglyZWFkX29ubHkYByABKAgSKgoHdGltZW91dBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpyZXZlcnNpYmxlGAkgASgIEhQKDGlycmV2ZXJzaWJsZRgKIAEoCRIOCgZzcGF3bnMYCyABKAgSDAoEZW5kcxgMIAEoCBIQCghkZWZlcnJlZBgNIAEoCCIpCgVJbWFnZRISCgptZWRpYV90eXBlGAEgASgJEgwKBGRhdGEYAiABKAwi4AUKBFN0ZXASCgoCaWQYASABKAkSDwoHdGFza19pZBgCIAEoCRIOCgZudW1iZXIYAyABKAUSDAoEdHVybhgEIAEoBRISCgpjYWxsX2luZGV4GAUgASgFEg8KB2NhbGxfaWQYBiABKAkSDwoHYXR0ZW1wdBgHIAEoBRIMCgR0b29sGAggASgJEisKCGNhdGVnb3J5GAkgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgKIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEQoJcmVhc29uaW5nGAsgASgJEiUKBXN0YXRlGAwgASgOMhYuZGVja2hhbmQudjEuU3RlcFN0YXRlEhcKD2RlY2lzaW9uX3JlYXNvbhgNIAEoCRITCgtvYnNlcnZhdGlvbhgOIAEoCRIoCgdvdXRjb21lGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgplcnJvcl9jb2RlGBAgASgJEg8KB25vZGVfaWQYESABKAkSEQoJbG9nX2J5dGVzGBIgASgDEi8KC3Byb3Bvc2VkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzdGFydGVkX2F0GBQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtmaW5pc2hlZF9hdBgVIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHZXhlY19pZBgWIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgXIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKY2hhbmdlZF9ieRgYIAEoCRIiCgZpbWFnZXMYGSADKAsyEi5kZWNraGFuZC52MS5JbWFnZRInCghkZWNpc2lvbhgaIAEoCzIVLmRlY2toYW5kLnYxLkRlY2lzaW9uKq8CCglTdGVwU3RhdGUSGgoWU1RFUF9TVEFURV9VTlNQRUNJRklFRBAAEhcKE1NURVBfU1RBVEVfUFJPUE9TRUQQARIVChFTVEVQX1NUQVRFX0RFTklFRBACEhYKElNURVBfU1RBVEVfV0FJVElORxADEhYKElNURVBfU1RBVEVfR1JBTlRFRBAEEhYKElNURVBfU1RBVEVfU1RBUlRFRBAFEhgKFFNURVBfU1RBVEVfU1VDQ0VFREVEEAYSFQoRU1RFUF9TVEFURV9GQUlMRUQQBxIWChJTVEVQX1NUQVRFX1VOS05PV04QCBIWChJTVEVQX1NUQVRFX1NLSVBQRUQQCRIYChRTVEVQX1NUQVRFX0NBTkNFTExFRBAKEhMKD1NURVBfU1RBVEVfSEVMRBALKn4KDFRvb2xDYXRlZ29yeRIdChlUT09MX0NBVEVHT1JZX1VOU1BFQ0lGSUVEEAASFgoSVE9PTF9DQVRFR09SWV9TQUZFEAESGgoWVE9PTF9DQVRFR09SWV9NT0RFUkFURRACEhsKF1RPT0xfQ0FURUdPUllfREFOR0VST1VTEAMqZwoJVG9vbFBsYWNlEhoKFlRPT0xfUExBQ0VfVU5TUEVDSUZJRUQQABISCg5UT09MX1BMQUNFX0hVQhABEhMKD1RPT0xfUExBQ0VfTk9ERRACEhUKEVRPT0xfUExBQ0VfV09SS0VSEANCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_policy, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
- * Tool is a registry record, as the model is told of it.
+ * Tool is an entry of the tool registry, as it is shown to the model.
  *
  * @generated from message deckhand.v1.Tool
  */
@@ -76,15 +76,16 @@ export type Tool = Message<"deckhand.v1.Tool"> & {
   reversible: boolean;
 
   /**
-   * What cannot, in words; empty for one that is reversible or changes nothing.
+   * What cannot be undone, in words; empty for a tool that is reversible or
+   * changes nothing.
    *
    * @generated from field: string irreversible = 10;
    */
   irreversible: string;
 
   /**
-   * It has another task made and ends when that one does; calls of such tools
-   * that stand side by side run at once.
+   * It creates another task and ends when that task does; adjacent calls of
+   * such tools run in parallel.
    *
    * @generated from field: bool spawns = 11;
    */
@@ -98,7 +99,7 @@ export type Tool = Message<"deckhand.v1.Tool"> & {
   ends: boolean;
 
   /**
-   * A model is told its name only, until tool_search has found it.
+   * The model sees only its name until tool_search has found it.
    *
    * @generated from field: bool deferred = 13;
    */
@@ -165,7 +166,7 @@ export type Step = Message<"deckhand.v1.Step"> & {
 
   /**
    * The model turn that asked for it, from 1, and its place among that turn's
-   * calls, from 0. Together they name the call for ever.
+   * calls, from 0. Together they name the call forever.
    *
    * @generated from field: int32 turn = 4;
    */
@@ -223,14 +224,14 @@ export type Step = Message<"deckhand.v1.Step"> & {
   decisionReason: string;
 
   /**
-   * What the model is told came of it.
+   * The result as the model sees it.
    *
    * @generated from field: string observation = 14;
    */
   observation: string;
 
   /**
-   * Machine-readable outcome: exit_code, end_reason, bytes, path and the like.
+   * Machine-readable outcome: exit_code, end_reason, bytes, path and so on.
    *
    * @generated from field: google.protobuf.Struct outcome = 15;
    */
@@ -269,16 +270,16 @@ export type Step = Message<"deckhand.v1.Step"> & {
   finishedAt?: Timestamp | undefined;
 
   /**
-   * The command's name on the node: the step's id, and another one each time
-   * that a person has it run again.
+   * The command's id on the node: the step's id, and a new one each time a
+   * person has it run again.
    *
    * @generated from field: string exec_id = 22;
    */
   execId: string;
 
   /**
-   * The arguments as changed_by changed them before it was granted, with
-   * secrets masked. Unset where nobody did.
+   * The arguments as changed_by changed them before approval, with secrets
+   * masked. Unset if they were not changed.
    *
    * @generated from field: google.protobuf.Struct changed_arguments = 23;
    */
@@ -298,7 +299,7 @@ export type Step = Message<"deckhand.v1.Step"> & {
   images: Image[];
 
   /**
-   * What the policies decided, and by which rule.
+   * The policies' decision, and the rule that it is based on.
    *
    * @generated from field: deckhand.v1.Decision decision = 26;
    */
@@ -313,7 +314,7 @@ export const StepSchema: GenMessage<Step> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_step, 2);
 
 /**
- * StepState is where one tool call stands in the effect ledger.
+ * StepState is the state of one tool call in the effect ledger.
  *
  * @generated from enum deckhand.v1.StepState
  */
@@ -422,7 +423,7 @@ export const ToolCategorySchema: GenEnum<ToolCategory> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_step, 1);
 
 /**
- * ToolPlace says who runs a tool. Whatever has effects outside the
+ * ToolPlace says what runs a tool. Everything with effects outside the
  * conversation runs in the hub or on a node.
  *
  * @generated from enum deckhand.v1.ToolPlace

@@ -223,21 +223,21 @@ export type Task = Message<"deckhand.v1.Task"> & {
   lineageId: string;
 
   /**
-   * The task that this one retries or goes on from; empty for none.
+   * The task that this one retries or continues from; empty for none.
    *
    * @generated from field: string origin_id = 28;
    */
   originId: string;
 
   /**
-   * The iteration of the origin's that it goes on from; 0 for none.
+   * The iteration of the origin's that it continues from; 0 for none.
    *
    * @generated from field: int32 resumed_at = 29;
    */
   resumedAt: number;
 
   /**
-   * What fired it: "manual" for a person.
+   * The trigger that fired it: "manual" for a person.
    *
    * @generated from field: string trigger_id = 30;
    */
@@ -249,7 +249,7 @@ export type Task = Message<"deckhand.v1.Task"> & {
   override?: TaskOverride | undefined;
 
   /**
-   * Who wants it paused before its next tool call; empty for nobody.
+   * The user who requested a pause before its next tool call; empty for none.
    *
    * @generated from field: string pause_next = 32;
    */
@@ -263,8 +263,8 @@ export type Task = Message<"deckhand.v1.Task"> & {
   messagesWaiting: number;
 
   /**
-   * Who is to do it, or to decide on it: "@agent:NAME" or "@human:NAME"; empty
-   * for nobody. assigned_by is who said so.
+   * The assignee, who does it or decides on it: "@agent:NAME" or "@human:NAME";
+   * empty for none. assigned_by is who assigned it.
    *
    * @generated from field: string assignee = 60;
    */
@@ -299,7 +299,7 @@ export type Task = Message<"deckhand.v1.Task"> & {
   after: string[];
 
   /**
-   * Where it stands in the queue; only while it is there and not about to
+   * Its position in the queue; set only while it is queued and not about to
    * start.
    *
    * @generated from field: deckhand.v1.Standing standing = 66;
@@ -307,7 +307,7 @@ export type Task = Message<"deckhand.v1.Task"> & {
   standing?: Standing | undefined;
 
   /**
-   * When a task that waits for a timer goes on.
+   * When a task that waits for a timer continues.
    *
    * @generated from field: google.protobuf.Timestamp not_before = 67;
    */
@@ -346,15 +346,14 @@ export type Task = Message<"deckhand.v1.Task"> & {
   manifest?: JsonObject | undefined;
 
   /**
-   * What came of the tasks below this one. Only GetTask fills it, where there
-   * are any.
+   * The results of its subtasks. Only GetTask sets it, if there are any.
    *
    * @generated from field: deckhand.v1.Subtasks subtasks = 73;
    */
   subtasks?: Subtasks | undefined;
 
   /**
-   * It only answers. Those of one conversation have the same lineage_id.
+   * It is a chat reply. Those of one conversation have the same lineage_id.
    *
    * @generated from field: bool chat = 74;
    */
@@ -399,7 +398,7 @@ export type Subtasks = Message<"deckhand.v1.Subtasks"> & {
   progress: number;
 
   /**
-   * What they consumed; the task's own usage does not include it.
+   * What they used; the task's own usage does not include it.
    *
    * @generated from field: deckhand.v1.Usage usage = 5;
    */
@@ -448,8 +447,8 @@ export type TaskOverride = Message<"deckhand.v1.TaskOverride"> & {
   model: string;
 
   /**
-   * Limits in the place of the persona's. An admin sets them; lower ones whoever
-   * submits the task.
+   * Limits that replace the persona's. Administrators may set any; the
+   * submitter may set lower ones.
    *
    * @generated from field: deckhand.v1.TaskLimits limits = 5;
    */
@@ -560,7 +559,7 @@ export const TaskMessageSchema: GenMessage<TaskMessage> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_task, 5);
 
 /**
- * TaskCheckpoint is a point that a new task can go on from.
+ * TaskCheckpoint is a point that a new task can continue from.
  *
  * @generated from message deckhand.v1.TaskCheckpoint
  */
@@ -631,21 +630,21 @@ export const ConversationMessageSchema: GenMessage<ConversationMessage> = /*@__P
  */
 export type Standing = Message<"deckhand.v1.Standing"> & {
   /**
-   * From 1; 0 when it is too far behind to tell.
+   * From 1; 0 if it is too far back to be known.
    *
    * @generated from field: int32 place = 1;
    */
   place: number;
 
   /**
-   * How long it is likely to wait; absent when nobody knows.
+   * The estimated waiting time; absent if unknown.
    *
    * @generated from field: google.protobuf.Duration wait = 2;
    */
   wait?: Duration | undefined;
 
   /**
-   * What wait was reckoned from, or "no history".
+   * What wait was estimated from, or "no history".
    *
    * @generated from field: string basis = 3;
    */
@@ -699,9 +698,9 @@ export type TaskArtifacts = Message<"deckhand.v1.TaskArtifacts"> & {
   fromTaskId: string;
 
   /**
-   * Paths, or patterns as in SendFilesRequest. They are what the files are when
-   * the task is submitted: one that changes before it begins is not copied, and
-   * its agent is told.
+   * Paths, or patterns as in SendFilesRequest. They refer to the files at
+   * submission: a file that changes before the task begins is not copied, and
+   * its agent is informed.
    *
    * @generated from field: repeated string paths = 2;
    */
@@ -743,7 +742,7 @@ export type SubmitTaskRequest = Message<"deckhand.v1.SubmitTaskRequest"> & {
   agentId: string;
 
   /**
-   * What to reach, in words: 1 to 10 000 characters. Empty: the persona's own
+   * The goal, in words: 1 to 10 000 characters. Empty: the persona's own
    * instructions are the goal.
    *
    * @generated from field: string goal = 2;
@@ -776,21 +775,21 @@ export type SubmitTaskRequest = Message<"deckhand.v1.SubmitTaskRequest"> & {
 
   /**
    * Instead of agent_id: "@agent:NAME", "@human:NAME", or "none" for a task
-   * that somebody will be given later.
+   * that is assigned later.
    *
    * @generated from field: string assign_to = 60;
    */
   assignTo: string;
 
   /**
-   * What the agent should know besides the goal.
+   * Additional context for the agent.
    *
    * @generated from field: string context = 61;
    */
   context: string;
 
   /**
-   * What was said before.
+   * The conversation so far.
    *
    * @generated from field: repeated deckhand.v1.ConversationMessage conversation = 62;
    */
@@ -812,26 +811,25 @@ export type SubmitTaskRequest = Message<"deckhand.v1.SubmitTaskRequest"> & {
   artifacts: TaskArtifacts[];
 
   /**
-   * The agent answers, and does nothing else: of its tools it has complete_task
-   * only, whose summary is the answer. It does not wait for its workspace, and
-   * takes no files.
+   * The agent replies, and does nothing else: its only tool is complete_task,
+   * whose summary is the reply. It does not wait for its workspace, and cannot
+   * get files.
    *
    * @generated from field: bool chat = 65;
    */
   chat: boolean;
 
   /**
-   * The chat that this goes on with, by id or unique id prefix: the newest of its
-   * agent's answers, once it is there. It has what was said up to there as its
-   * conversation, so none is given besides.
+   * The chat to continue, by id or unique id prefix: the newest reply of its
+   * agent, once it has ended. Its conversation up to there is used, so
+   * conversation must be empty.
    *
    * @generated from field: string reply_to = 66;
    */
   replyTo: string;
 
   /**
-   * What it runs with in the place of what the persona says. Its memory and node
-   * are as the persona has them.
+   * Overrides of the persona. Memory and node cannot be overridden.
    *
    * @generated from field: deckhand.v1.TaskOverride override = 67;
    */
@@ -1090,8 +1088,8 @@ export type ResumeTaskRequest = Message<"deckhand.v1.ResumeTaskRequest"> & {
   taskId: string;
 
   /**
-   * What this run may use from here on, in the place of the persona's limits. An
-   * admin sets them.
+   * Limits for the rest of this run, which replace the persona's.
+   * Administrators may set them.
    *
    * @generated from field: deckhand.v1.TaskLimits limits = 2;
    */
@@ -1239,7 +1237,7 @@ export type ResumeTaskFromRequest = Message<"deckhand.v1.ResumeTaskFromRequest">
   iteration: number;
 
   /**
-   * What the agent is told first; may be empty, unless it had ended its run
+   * A first message to the agent; may be empty, unless it had ended its run
    * with that iteration.
    *
    * @generated from field: string message = 3;
@@ -1292,7 +1290,7 @@ export type WorkspaceRestore = Message<"deckhand.v1.WorkspaceRestore"> & {
   state: bigint;
 
   /**
-   * What changes, at most 1 000 paths of files.
+   * The changes, at most 1 000 paths of files.
    *
    * @generated from field: repeated deckhand.v1.FileChange changes = 2;
    */
@@ -1304,7 +1302,7 @@ export type WorkspaceRestore = Message<"deckhand.v1.WorkspaceRestore"> & {
   files: number;
 
   /**
-   * What cannot be given back.
+   * Paths that cannot be restored.
    *
    * @generated from field: repeated deckhand.v1.UndoConflict conflicts = 4;
    */
@@ -1350,7 +1348,7 @@ export type ResumeTaskFromResponse = Message<"deckhand.v1.ResumeTaskFromResponse
   task?: Task | undefined;
 
   /**
-   * What it does to the workspace; unset when it stays as it is.
+   * Its effect on the workspace; unset if the workspace does not change.
    *
    * @generated from field: deckhand.v1.WorkspaceRestore workspace = 2;
    */
@@ -1436,7 +1434,7 @@ export type KeepCheckpointRequest = Message<"deckhand.v1.KeepCheckpointRequest">
   iteration: number;
 
   /**
-   * How long from now: at most 7 days; unset for 7 days.
+   * Retention from now: at most 7 days; unset means 7 days.
    *
    * @generated from field: google.protobuf.Duration keep_for = 3;
    */
@@ -1542,7 +1540,7 @@ export type ReadLogRequest = Message<"deckhand.v1.ReadLogRequest"> & {
   stepId: string;
 
   /**
-   * First byte to answer.
+   * First byte to return.
    *
    * @generated from field: int64 offset = 2;
    */
@@ -1568,7 +1566,7 @@ export const ReadLogRequestSchema: GenMessage<ReadLogRequest> = /*@__PURE__*/
  */
 export type ReadLogResponse = Message<"deckhand.v1.ReadLogResponse"> & {
   /**
-   * Where data begins in the log.
+   * Offset of data in the log.
    *
    * @generated from field: int64 offset = 1;
    */
@@ -1600,8 +1598,8 @@ export const ReadLogResponseSchema: GenMessage<ReadLogResponse> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_task, 37);
 
 /**
- * TaskState is where a task stands. The moves between states are one table in
- * hub/work/task.
+ * TaskState is the state of a task. The transitions between states are one
+ * table in hub/work/task.
  *
  * @generated from enum deckhand.v1.TaskState
  */
@@ -1689,7 +1687,7 @@ export const TaskStateSchema: GenEnum<TaskState> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_task, 0);
 
 /**
- * ResumeWorkspace is what becomes of the workspace when a task goes on from a
+ * ResumeWorkspace is what becomes of the workspace when a task continues from a
  * checkpoint.
  *
  * @generated from enum deckhand.v1.ResumeWorkspace
@@ -1734,14 +1732,14 @@ export const ResumeWorkspaceSchema: GenEnum<ResumeWorkspace> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_task, 1);
 
 /**
- * TaskService submits runs of agents and answers what became of them.
+ * TaskService submits runs of agents and returns what became of them.
  *
  * @generated from service deckhand.v1.TaskService
  */
 export const TaskService: GenService<{
   /**
-   * SubmitTask stores a task and lets admission start it. Repeating it with
-   * the same idempotency key answers the first task.
+   * SubmitTask stores a task and queues it for admission. Repeating it with the
+   * same idempotency key returns the first task.
    *
    * @generated from rpc deckhand.v1.TaskService.SubmitTask
    */
@@ -1751,7 +1749,7 @@ export const TaskService: GenService<{
     output: typeof SubmitTaskResponseSchema;
   },
   /**
-   * GetTask answers one task by id or unique id prefix.
+   * GetTask returns one task by id or unique id prefix.
    *
    * @generated from rpc deckhand.v1.TaskService.GetTask
    */
@@ -1761,7 +1759,7 @@ export const TaskService: GenService<{
     output: typeof GetTaskResponseSchema;
   },
   /**
-   * ListTasks answers tasks, newest first, in keyset pages.
+   * ListTasks returns tasks, newest first, in keyset pages.
    *
    * @generated from rpc deckhand.v1.TaskService.ListTasks
    */
@@ -1782,9 +1780,9 @@ export const TaskService: GenService<{
     output: typeof CancelTaskResponseSchema;
   },
   /**
-   * PauseTask has nothing of a task go on until ResumeTask: its lease ends, and
-   * what runs of it is frozen where it stands. With on_next_tool it goes on to
-   * its next tool call, which is decided and not run. Repeating it is harmless.
+   * PauseTask stops a task until ResumeTask is called. The task's lease ends
+   * and its running commands are frozen. With on_next_tool the task continues
+   * until its next tool call, which is decided and not run. It is idempotent.
    *
    * @generated from rpc deckhand.v1.TaskService.PauseTask
    */
@@ -1794,8 +1792,8 @@ export const TaskService: GenService<{
     output: typeof PauseTaskResponseSchema;
   },
   /**
-   * ResumeTask lets a paused task go on from where it stood, and takes back a
-   * pause on the next tool call. Repeating it is harmless.
+   * ResumeTask lets a paused task continue from where it stood, and takes back
+   * a pause on the next tool call. Repeating it is harmless.
    *
    * @generated from rpc deckhand.v1.TaskService.ResumeTask
    */
@@ -1806,7 +1804,7 @@ export const TaskService: GenService<{
   },
   /**
    * TellTask gives a task's agent a message, which is in the model's next turn
-   * and goes before its plan. A paused task goes on with it.
+   * and goes before its plan. A paused task continues with it.
    *
    * @generated from rpc deckhand.v1.TaskService.TellTask
    */
@@ -1827,7 +1825,7 @@ export const TaskService: GenService<{
     output: typeof RetryTaskResponseSchema;
   },
   /**
-   * ResumeTaskFrom makes a new task that goes on from an older checkpoint of
+   * ResumeTaskFrom makes a new task that continues from an older checkpoint of
    * another: it has that one's turns and steps up to there as its own past.
    *
    * @generated from rpc deckhand.v1.TaskService.ResumeTaskFrom
@@ -1838,8 +1836,8 @@ export const TaskService: GenService<{
     output: typeof ResumeTaskFromResponseSchema;
   },
   /**
-   * ListCheckpoints answers the checkpoints of a task that have not expired,
-   * the newest first.
+   * ListCheckpoints returns the checkpoints of a task that have not expired,
+   * newest first.
    *
    * @generated from rpc deckhand.v1.TaskService.ListCheckpoints
    */

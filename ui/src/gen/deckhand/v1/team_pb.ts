@@ -296,7 +296,7 @@ export const RemoveTeamMemberResponseSchema: GenMessage<RemoveTeamMemberResponse
   messageDesc(file_deckhand_v1_team, 12);
 
 /**
- * TeamService keeps teams. Whoever is in a team has at least its role.
+ * TeamService manages teams. A member of a team has at least the team's role.
  *
  * @generated from service deckhand.v1.TeamService
  */
@@ -312,7 +312,7 @@ export const TeamService: GenService<{
     output: typeof CreateTeamResponseSchema;
   },
   /**
-   * ListTeams answers all by name.
+   * ListTeams returns all teams, sorted by name.
    *
    * @generated from rpc deckhand.v1.TeamService.ListTeams
    */
@@ -342,7 +342,7 @@ export const TeamService: GenService<{
     output: typeof DeleteTeamResponseSchema;
   },
   /**
-   * AddTeamMember puts somebody in. Repeating it is harmless.
+   * AddTeamMember adds a user. It is idempotent.
    *
    * @generated from rpc deckhand.v1.TeamService.AddTeamMember
    */
@@ -352,7 +352,7 @@ export const TeamService: GenService<{
     output: typeof AddTeamMemberResponseSchema;
   },
   /**
-   * RemoveTeamMember takes somebody out. Repeating it is harmless.
+   * RemoveTeamMember removes a user. It is idempotent.
    *
    * @generated from rpc deckhand.v1.TeamService.RemoveTeamMember
    */

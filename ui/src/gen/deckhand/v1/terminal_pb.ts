@@ -140,7 +140,7 @@ export type OpenTerminalResponse = Message<"deckhand.v1.OpenTerminalResponse"> &
     case: "opened";
   } | {
     /**
-     * What it shows.
+     * Output of the terminal.
      *
      * @generated from field: bytes output = 2;
      */
@@ -173,9 +173,9 @@ export const OpenTerminalResponseSchema: GenMessage<OpenTerminalResponse> = /*@_
  */
 export const TerminalService: GenService<{
   /**
-   * OpenTerminal starts a shell with the first message and then carries what is
-   * typed and shown. It needs HTTP/2. When the stream ends before the shell
-   * does, the shell is hung up: its whole tree is killed.
+   * OpenTerminal starts a shell with the first message and then transfers input
+   * and output. It needs HTTP/2. If the stream ends before the shell does, the
+   * shell is hung up: its whole process tree is killed.
    *
    * @generated from rpc deckhand.v1.TerminalService.OpenTerminal
    */

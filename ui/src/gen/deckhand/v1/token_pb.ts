@@ -142,14 +142,14 @@ export type CreateTokenRequest = Message<"deckhand.v1.CreateTokenRequest"> & {
   services: string[];
 
   /**
-   * How long it can be used; absent for ever.
+   * How long it can be used; absent means without limit.
    *
    * @generated from field: google.protobuf.Duration ttl = 7;
    */
   ttl?: Duration | undefined;
 
   /**
-   * For a worker: the pools that it may be of; empty for all.
+   * For a worker: the pools that it may join; empty for all.
    *
    * @generated from field: repeated string pools = 8;
    */
@@ -291,8 +291,9 @@ export type TokenLimits = Message<"deckhand.v1.TokenLimits"> & {
   maxTtl?: Duration | undefined;
 
   /**
-   * How often somebody of the organisation's identity provider has to log in there.
-   * Later their tokens and sessions are refused, until they do. Absent for 30 days.
+   * How often a user of the organisation's identity provider must log in there.
+   * Later than that, their tokens and sessions are refused until they do.
+   * Absent means 30 days.
    *
    * @generated from field: google.protobuf.Duration login_within = 2;
    */
@@ -407,8 +408,8 @@ export const TokenKindSchema: GenEnum<TokenKind> = /*@__PURE__*/
  */
 export const TokenService: GenService<{
   /**
-   * CreateToken makes one. It is in this answer and in no other. A token with a
-   * scope of its own makes none.
+   * CreateToken creates a token. The token is in this response and in no other.
+   * A token that has a scope cannot create tokens.
    *
    * @generated from rpc deckhand.v1.TokenService.CreateToken
    */
@@ -418,8 +419,8 @@ export const TokenService: GenService<{
     output: typeof CreateTokenResponseSchema;
   },
   /**
-   * ListTokens answers tokens that are not revoked, newest first: one's own, or
-   * as an administrator all.
+   * ListTokens returns tokens that are not revoked, newest first: the caller's
+   * own or, for an administrator, all.
    *
    * @generated from rpc deckhand.v1.TokenService.ListTokens
    */

@@ -21,15 +21,15 @@ export const file_deckhand_v1_trigger: GenFile = /*@__PURE__*/
  */
 export type TriggerSpec = Message<"deckhand.v1.TriggerSpec"> & {
   /**
-   * What the agent is to do; {{ }} holds CEL, whose value stands in its place as
-   * data. Empty for the persona's own instructions, with a webhook's payload.
+   * The agent's goal; {{ }} contains CEL, which is replaced by its value as
+   * data. Empty means the persona's own instructions, with a webhook's payload.
    *
    * @generated from field: string goal = 1;
    */
   goal: string;
 
   /**
-   * CEL that answers whether a delivery starts anything; empty for all.
+   * CEL that reports whether a delivery starts anything; empty for all.
    *
    * @generated from field: string filter = 2;
    */
@@ -43,16 +43,17 @@ export type TriggerSpec = Message<"deckhand.v1.TriggerSpec"> & {
   mapping: { [key: string]: string };
 
   /**
-   * What happens while the run before goes on: allow, skip, queue or replace.
-   * Empty for allow with webhooks and manual ones, and skip with schedules.
+   * What happens while the previous run has not ended: allow, skip, queue or
+   * replace. Empty means allow for webhooks and manual triggers, and skip for
+   * schedules.
    *
    * @generated from field: string overlap = 4;
    */
   overlap: string;
 
   /**
-   * Triggers whose single_flight answers the same run one at a time together, as
-   * overlap says; a text with {{ }}. Empty for the trigger by itself.
+   * Triggers whose single_flight has the same value run one at a time together,
+   * as overlap says; a text with {{ }}. Empty means each trigger by itself.
    *
    * @generated from field: string single_flight = 5;
    */
@@ -81,14 +82,14 @@ export type TriggerSpec = Message<"deckhand.v1.TriggerSpec"> & {
   breakerCostMicros?: bigint | undefined;
 
   /**
-   * How long deliveries are kept; unset for 30.
+   * How many days deliveries are kept; unset means 30.
    *
    * @generated from field: optional int32 retention_days = 9;
    */
   retentionDays?: number | undefined;
 
   /**
-   * Somebody watches the inbox: the agent may wait for a person.
+   * A person watches the inbox: the agent may wait for a person.
    *
    * @generated from field: bool attended = 10;
    */
@@ -120,22 +121,23 @@ export const TriggerSpecSchema: GenMessage<TriggerSpec> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_trigger, 0);
 
 /**
- * WebhookSpec is what a webhook takes, and from whom.
+ * WebhookSpec describes what a webhook accepts, and from whom.
  *
  * @generated from message deckhand.v1.WebhookSpec
  */
 export type WebhookSpec = Message<"deckhand.v1.WebhookSpec"> & {
   /**
-   * How senders prove themselves, such as token or github. The error for an
-   * unknown name lists the known ones. Empty only where a preset says it.
+   * How senders authenticate, such as token or github. The error for an unknown
+   * name lists the known ones. May be empty only if a preset sets it.
    *
    * @generated from field: string verify = 1;
    */
   verify: string;
 
   /**
-   * With hmac: the header that has the signature, what stands before it there,
-   * its encoding (hex or base64) and hash (sha256, sha1 or sha512).
+   * With hmac: the header that contains the signature, the prefix of the
+   * signature there, its encoding (hex or base64) and hash (sha256, sha1 or
+   * sha512).
    *
    * @generated from field: string signature_header = 2;
    */
@@ -157,16 +159,17 @@ export type WebhookSpec = Message<"deckhand.v1.WebhookSpec"> & {
   signatureHash: string;
 
   /**
-   * How old what was signed with a time may be; unset for 5 minutes.
+   * Maximum age of a request that was signed with a time; unset means 5
+   * minutes.
    *
    * @generated from field: google.protobuf.Duration tolerance = 6;
    */
   tolerance?: Duration | undefined;
 
   /**
-   * What tells deliveries apart: the header that has the sender's id, or CEL that
-   * answers one. Empty for what verify's senders use, and else the hash of the
-   * body within dedupe_window.
+   * The idempotency key of a delivery: the header that contains the sender's
+   * id, or CEL that returns one. Empty means the default of verify's senders,
+   * or else the hash of the body within dedupe_window.
    *
    * @generated from field: string dedupe_header = 7;
    */
@@ -228,8 +231,8 @@ export type CronSpec = Message<"deckhand.v1.CronSpec"> & {
   timeZone: string;
 
   /**
-   * What becomes of runs that no hub was there for: skip, once, or all. Empty for
-   * once.
+   * What happens to runs that were missed because no hub was running: skip,
+   * once, or all. Empty means once.
    *
    * @generated from field: string missed = 3;
    */
@@ -258,7 +261,7 @@ export const CronSpecSchema: GenMessage<CronSpec> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_trigger, 2);
 
 /**
- * LoopSpec is how a loop goes on.
+ * LoopSpec is how a loop continues.
  *
  * @generated from message deckhand.v1.LoopSpec
  */
@@ -415,7 +418,7 @@ export type Trigger = Message<"deckhand.v1.Trigger"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
-   * Who holds it with the kill switch, since when and why; empty for nobody.
+   * Who has placed a hold on it, since when and why; empty for none.
    *
    * @generated from field: string held = 19;
    */
@@ -496,7 +499,7 @@ export type CreateTriggerResponse = Message<"deckhand.v1.CreateTriggerResponse">
   trigger?: Trigger | undefined;
 
   /**
-   * Of a webhook: what the sender is to be given. Only this once.
+   * For a webhook: the secret for the sender. It is returned only once.
    *
    * @generated from field: string secret = 2;
    */
@@ -753,14 +756,15 @@ export type RotateTriggerSecretRequest = Message<"deckhand.v1.RotateTriggerSecre
   triggerId: string;
 
   /**
-   * Where the sender has issued it; empty for one that the hub makes.
+   * If the sender issued the secret, that secret; empty to let the hub generate
+   * one.
    *
    * @generated from field: string secret = 2;
    */
   secret: string;
 
   /**
-   * How long the one before counts; unset for a day.
+   * How long the previous one remains valid; unset means one day.
    *
    * @generated from field: google.protobuf.Duration keep = 3;
    */
@@ -911,7 +915,7 @@ export type TestTriggerResponse = Message<"deckhand.v1.TestTriggerResponse"> & {
   event: string;
 
   /**
-   * What tells this delivery apart from others.
+   * The idempotency key of this delivery.
    *
    * @generated from field: string key = 4;
    */
@@ -1002,7 +1006,7 @@ export type Delivery = Message<"deckhand.v1.Delivery"> & {
   sentBy: string;
 
   /**
-   * What the sender calls it, for example pull_request.
+   * The sender's name of the event, for example pull_request.
    *
    * @generated from field: string event = 10;
    */
@@ -1341,8 +1345,8 @@ export const DeliveryStateSchema: GenEnum<DeliveryState> = /*@__PURE__*/
  */
 export const TriggerService: GenService<{
   /**
-   * CreateTrigger makes one, enabled unless the request says otherwise. The
-   * secret of a webhook is in this answer and in no other.
+   * CreateTrigger creates a trigger, enabled unless the request says otherwise.
+   * The secret of a webhook is in this response and in no other.
    *
    * @generated from rpc deckhand.v1.TriggerService.CreateTrigger
    */
@@ -1362,7 +1366,7 @@ export const TriggerService: GenService<{
     output: typeof UpdateTriggerResponseSchema;
   },
   /**
-   * GetTrigger answers one.
+   * GetTrigger returns one trigger.
    *
    * @generated from rpc deckhand.v1.TriggerService.GetTrigger
    */
@@ -1372,7 +1376,7 @@ export const TriggerService: GenService<{
     output: typeof GetTriggerResponseSchema;
   },
   /**
-   * ListTriggers answers triggers by name.
+   * ListTriggers returns triggers, sorted by name.
    *
    * @generated from rpc deckhand.v1.TriggerService.ListTriggers
    */
@@ -1392,7 +1396,7 @@ export const TriggerService: GenService<{
     output: typeof EnableTriggerResponseSchema;
   },
   /**
-   * DisableTrigger keeps it from firing. What it has started goes on.
+   * DisableTrigger keeps it from firing. Tasks that it has started continue.
    *
    * @generated from rpc deckhand.v1.TriggerService.DisableTrigger
    */
@@ -1454,7 +1458,7 @@ export const TriggerService: GenService<{
     output: typeof ListDeliveriesResponseSchema;
   },
   /**
-   * GetDelivery answers one firing with what was sent.
+   * GetDelivery returns one firing with the payload that was sent.
    *
    * @generated from rpc deckhand.v1.TriggerService.GetDelivery
    */

@@ -15,7 +15,7 @@ export const file_deckhand_v1_user: GenFile = /*@__PURE__*/
   fileDesc("ChZkZWNraGFuZC92MS91c2VyLnByb3RvEgtkZWNraGFuZC52MSKtAQoEVXNlchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBHJvbGUYAyABKAkSFgoOZWZmZWN0aXZlX3JvbGUYBCABKAkSDQoFdGVhbXMYBSADKAkSEAoIZGlzYWJsZWQYBiABKAgSFAoMaGFzX3Bhc3N3b3JkGAcgASgIEi4KCmNyZWF0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIi8KEUNyZWF0ZVVzZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCSI1ChJDcmVhdGVVc2VyUmVzcG9uc2USHwoEdXNlchgBIAEoCzIRLmRlY2toYW5kLnYxLlVzZXIiIQoOR2V0VXNlclJlcXVlc3QSDwoHdXNlcl9pZBgBIAEoCSIyCg9HZXRVc2VyUmVzcG9uc2USHwoEdXNlchgBIAEoCzIRLmRlY2toYW5kLnYxLlVzZXIiOQoQTGlzdFVzZXJzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VXNlcnNSZXNwb25zZRIgCgV1c2VycxgBIAMoCzIRLmRlY2toYW5kLnYxLlVzZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlYKEVVwZGF0ZVVzZXJSZXF1ZXN0Eg8KB3VzZXJfaWQYASABKAkSDAoEcm9sZRgCIAEoCRIVCghkaXNhYmxlZBgDIAEoCEgAiAEBQgsKCV9kaXNhYmxlZCI1ChJVcGRhdGVVc2VyUmVzcG9uc2USHwoEdXNlchgBIAEoCzIRLmRlY2toYW5kLnYxLlVzZXIiaAoSU2V0UGFzc3dvcmRSZXF1ZXN0Eg8KB3VzZXJfaWQYASABKAkSEAoIcGFzc3dvcmQYAiABKAkSGAoQY3VycmVudF9wYXNzd29yZBgDIAEoCRIVCg1yZXZva2VfdG9rZW5zGAQgASgIIhUKE1NldFBhc3N3b3JkUmVzcG9uc2UyjwMKC1VzZXJTZXJ2aWNlEk0KCkNyZWF0ZVVzZXISHi5kZWNraGFuZC52MS5DcmVhdGVVc2VyUmVxdWVzdBofLmRlY2toYW5kLnYxLkNyZWF0ZVVzZXJSZXNwb25zZRJECgdHZXRVc2VyEhsuZGVja2hhbmQudjEuR2V0VXNlclJlcXVlc3QaHC5kZWNraGFuZC52MS5HZXRVc2VyUmVzcG9uc2USSgoJTGlzdFVzZXJzEh0uZGVja2hhbmQudjEuTGlzdFVzZXJzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RVc2Vyc1Jlc3BvbnNlEk0KClVwZGF0ZVVzZXISHi5kZWNraGFuZC52MS5VcGRhdGVVc2VyUmVxdWVzdBofLmRlY2toYW5kLnYxLlVwZGF0ZVVzZXJSZXNwb25zZRJQCgtTZXRQYXNzd29yZBIfLmRlY2toYW5kLnYxLlNldFBhc3N3b3JkUmVxdWVzdBogLmRlY2toYW5kLnYxLlNldFBhc3N3b3JkUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
- * User is somebody.
+ * User is a person with a login.
  *
  * @generated from message deckhand.v1.User
  */
@@ -38,7 +38,8 @@ export type User = Message<"deckhand.v1.User"> & {
   role: string;
 
   /**
-   * What they may: the highest of their own role and those of their teams.
+   * Their effective role: the highest of their own role and those of their
+   * teams.
    *
    * @generated from field: string effective_role = 4;
    */
@@ -273,8 +274,8 @@ export type SetPasswordRequest = Message<"deckhand.v1.SetPasswordRequest"> & {
   currentPassword: string;
 
   /**
-   * Also ends all of their API tokens, but for one that a hub keeps in its data
-   * folder. Their sessions end in any case, but for the one that calls.
+   * Also ends all of their API tokens, except for one that a hub keeps in its
+   * data folder. Their sessions end in any case, except for the one that calls.
    *
    * @generated from field: bool revoke_tokens = 4;
    */
@@ -318,7 +319,7 @@ export const UserService: GenService<{
     output: typeof CreateUserResponseSchema;
   },
   /**
-   * GetUser answers one.
+   * GetUser returns one user.
    *
    * @generated from rpc deckhand.v1.UserService.GetUser
    */
@@ -328,7 +329,7 @@ export const UserService: GenService<{
     output: typeof GetUserResponseSchema;
   },
   /**
-   * ListUsers answers all by name.
+   * ListUsers returns all users, sorted by name.
    *
    * @generated from rpc deckhand.v1.UserService.ListUsers
    */
@@ -338,8 +339,9 @@ export const UserService: GenService<{
     output: typeof ListUsersResponseSchema;
   },
   /**
-   * UpdateUser changes a role, or disables somebody, which ends their sessions
-   * and tokens, or lets them in again. The last administrator stays one.
+   * UpdateUser changes a role, disables a user, which ends their sessions and
+   * tokens, or enables them again. The last administrator cannot be demoted or
+   * disabled.
    *
    * @generated from rpc deckhand.v1.UserService.UpdateUser
    */
@@ -349,8 +351,8 @@ export const UserService: GenService<{
     output: typeof UpdateUserResponseSchema;
   },
   /**
-   * SetPassword sets one's own password, or as an administrator anybody's. It
-   * ends all other sessions of theirs.
+   * SetPassword sets the caller's own password or, for an administrator, that
+   * of any user. It ends all other sessions of that user.
    *
    * @generated from rpc deckhand.v1.UserService.SetPassword
    */

@@ -28,7 +28,7 @@ export type Vault = Message<"deckhand.v1.Vault"> & {
   primaryKey: number;
 
   /**
-   * How many keys there are; more than one while a rotation is under way.
+   * Number of keys; more than one while a rotation is in progress.
    *
    * @generated from field: int32 keys = 2;
    */
@@ -54,7 +54,7 @@ export type Vault = Message<"deckhand.v1.Vault"> & {
   rotatingSince?: Timestamp | undefined;
 
   /**
-   * Who asked for the last rotation; empty where there was none.
+   * Who started the last rotation; empty if there was none.
    *
    * @generated from field: string rotated_by = 6;
    */
@@ -136,7 +136,7 @@ export const RotateVaultResponseSchema: GenMessage<RotateVaultResponse> = /*@__P
  */
 export const VaultService: GenService<{
   /**
-   * GetVault answers which key seals, and how far a rotation has come.
+   * GetVault returns the active key and the progress of a rotation.
    *
    * @generated from rpc deckhand.v1.VaultService.GetVault
    */
@@ -147,7 +147,8 @@ export const VaultService: GenService<{
   },
   /**
    * RotateVault has a new key seal from now on. What the old ones sealed is sealed
-   * anew meanwhile; then they are deleted. It is refused while one is under way.
+   * again in the meantime; then they are deleted. It is refused while one is under
+   * way.
    *
    * @generated from rpc deckhand.v1.VaultService.RotateVault
    */

@@ -161,7 +161,7 @@ export const Block_ToolCallSchema: GenMessage<Block_ToolCall> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_worker, 1, 2);
 
 /**
- * Turn is one finished answer of a model.
+ * Turn is one finished response of a model.
  *
  * @generated from message deckhand.v1.Turn
  */
@@ -288,7 +288,7 @@ export type RegisterWorkerRequest = Message<"deckhand.v1.RegisterWorkerRequest">
   name: string;
 
   /**
-   * How many tasks it runs at once.
+   * Number of tasks that it runs at once.
    *
    * @generated from field: int32 slots = 2;
    */
@@ -486,7 +486,7 @@ export type ClaimTaskResponse = Message<"deckhand.v1.ClaimTaskResponse"> & {
   tools: Tool[];
 
   /**
-   * What earlier attempts left: all finished turns, all steps, the newest
+   * State of earlier attempts: all finished turns, all steps, the newest
    * checkpoint.
    *
    * @generated from field: repeated deckhand.v1.Turn turns = 7;
@@ -511,7 +511,7 @@ export type ClaimTaskResponse = Message<"deckhand.v1.ClaimTaskResponse"> & {
   messages: TaskMessage[];
 
   /**
-   * How long the lease lasts, counted from the moment the request was sent.
+   * Duration of the lease, counted from the moment the request was sent.
    *
    * @generated from field: google.protobuf.Duration lease_ttl = 10;
    */
@@ -581,7 +581,7 @@ export type RenewLeasesResponse = Message<"deckhand.v1.RenewLeasesResponse"> & {
   renewals: RenewLeasesResponse_Renewal[];
 
   /**
-   * The worker takes nothing new; what it has goes on.
+   * The worker takes nothing new; what it has continues.
    *
    * @generated from field: bool draining = 60;
    */
@@ -686,7 +686,7 @@ export type StartTaskResponse = Message<"deckhand.v1.StartTaskResponse"> & {
   tools: Tool[];
 
   /**
-   * What is wrong with its MCP servers, for the model to know.
+   * Problems of its MCP servers, for the model.
    *
    * @generated from field: repeated string problems = 7;
    */
@@ -746,8 +746,8 @@ export type RecordEventsRequest = Message<"deckhand.v1.RecordEventsRequest"> & {
   events: EventDraft[];
 
   /**
-   * Counts the attempt's calls from 1. A batch that was stored already, because
-   * its answer was lost on the way, is not stored again. 0 for no check.
+   * Counts the attempt's calls from 1. A batch that was already stored, because
+   * its response was lost, is not stored again. 0 disables the check.
    *
    * @generated from field: int64 batch = 3;
    */
@@ -817,8 +817,8 @@ export const PublishThinkingRequestSchema: GenMessage<PublishThinkingRequest> = 
  */
 export type PublishThinkingResponse = Message<"deckhand.v1.PublishThinkingResponse"> & {
   /**
-   * How many bytes of text are out, from its beginning. What is left may become a
-   * secret with what comes next: send it again with that.
+   * How many bytes of text were published, from its beginning. The rest may
+   * become a secret with what follows: send it again together with that.
    *
    * @generated from field: int32 settled = 1;
    */
@@ -1050,8 +1050,8 @@ export const SaveCheckpointRequestSchema: GenMessage<SaveCheckpointRequest> = /*
  */
 export type SaveCheckpointResponse = Message<"deckhand.v1.SaveCheckpointResponse"> & {
   /**
-   * What people have said meanwhile: for the model's next turn, in order. Part
-   * of the transcript from now on.
+   * Messages that people sent in the meantime, for the model's next turn, in
+   * order. Part of the transcript from now on.
    *
    * @generated from field: repeated deckhand.v1.TaskMessage messages = 1;
    */
@@ -1130,8 +1130,8 @@ export type FinishTaskRequest = Message<"deckhand.v1.FinishTaskRequest"> & {
   transient: boolean;
 
   /**
-   * Not sooner than this, where whoever refused said so. With paused: the task
-   * goes on by itself after this, and not by itself where it is unset.
+   * Retry not sooner than this, if the refusing side said so. With paused: the
+   * task continues by itself after this, or not by itself if it is unset.
    *
    * @generated from field: google.protobuf.Duration retry_after = 61;
    */
@@ -1238,15 +1238,15 @@ export const YieldTaskResponseSchema: GenMessage<YieldTaskResponse> = /*@__PURE_
   messageDesc(file_deckhand_v1_worker, 30);
 
 /**
- * WorkerService is what workers call. Every call about a task carries the
- * lease that the claim gave; a call with a stale lease is refused with
+ * WorkerService is the API for workers. Every call about a task contains the
+ * lease that the claim returned; a call with a stale lease is refused with
  * FAILED_PRECONDITION and changes nothing.
  *
  * @generated from service deckhand.v1.WorkerService
  */
 export const WorkerService: GenService<{
   /**
-   * RegisterWorker makes a worker known and answers how to hear wake-ups.
+   * RegisterWorker makes a worker known and returns how to hear wake-ups.
    *
    * @generated from rpc deckhand.v1.WorkerService.RegisterWorker
    */
@@ -1257,7 +1257,7 @@ export const WorkerService: GenService<{
   },
   /**
    * ClaimTask takes the lease on an admitted task by compare-and-swap and
-   * answers all that is needed to begin it or to go on with it.
+   * returns everything that is needed to begin or continue it.
    *
    * @generated from rpc deckhand.v1.WorkerService.ClaimTask
    */
@@ -1309,8 +1309,9 @@ export const WorkerService: GenService<{
     output: typeof PublishThinkingResponseSchema;
   },
   /**
-   * RecordTurn stores a finished model turn, and has the hub decide calls of it
-   * in the same transaction. Repeating it with the same turn number is harmless.
+   * RecordTurn stores a finished model turn and, in the same transaction,
+   * decides the calls that the request names. Repeating it with the same turn
+   * number is harmless.
    *
    * @generated from rpc deckhand.v1.WorkerService.RecordTurn
    */
@@ -1321,9 +1322,8 @@ export const WorkerService: GenService<{
   },
   /**
    * ProposeStep asks the hub to decide one tool call later than its turn. The
-   * pair (turn,
-   * call_index) names the call: proposing it again answers the step as it
-   * stands, whoever proposed it first.
+   * pair (turn, call_index) identifies the call: proposing it again returns the
+   * step in its current state, whichever attempt proposed it first.
    *
    * @generated from rpc deckhand.v1.WorkerService.ProposeStep
    */
@@ -1333,9 +1333,9 @@ export const WorkerService: GenService<{
     output: typeof ProposeStepResponseSchema;
   },
   /**
-   * ExecuteStep runs a granted step, or re-attaches to one already started,
-   * and answers when it has ended or after 20 s, whichever is first. Call it
-   * again until the step's state is final.
+   * ExecuteStep runs a granted step, or re-attaches to one already started, and
+   * returns when it has ended or after 20 s, whichever is first. Call it again
+   * until the step's state is final.
    *
    * @generated from rpc deckhand.v1.WorkerService.ExecuteStep
    */
@@ -1376,8 +1376,8 @@ export const WorkerService: GenService<{
   },
   /**
    * YieldTask ends an attempt whose next call waits for a person. The hub moves
-   * the task to where it waits, or back to the queue when the answer has come
-   * meanwhile.
+   * the task to the waiting state, or back to the queue if the answer has
+   * arrived in the meantime.
    *
    * @generated from rpc deckhand.v1.WorkerService.YieldTask
    */

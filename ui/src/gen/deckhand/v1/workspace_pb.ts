@@ -38,7 +38,7 @@ export type FileState = Message<"deckhand.v1.FileState"> & {
   size: bigint;
 
   /**
-   * SHA-256 of a file's content in hex; empty where there is none.
+   * SHA-256 of a file's content in hex; empty if there is none.
    *
    * @generated from field: string digest = 4;
    */
@@ -127,7 +127,7 @@ export type StepChanges = Message<"deckhand.v1.StepChanges"> & {
   tool: string;
 
   /**
-   * How many paths changed, and the first 100 of them.
+   * Number of changed paths, and the first 100 of them.
    *
    * @generated from field: int32 files = 4;
    */
@@ -139,8 +139,8 @@ export type StepChanges = Message<"deckhand.v1.StepChanges"> & {
   changes: FileChange[];
 
   /**
-   * Others that ran meanwhile in the same workspace: nobody knows who of them
-   * changed what.
+   * Other commands that ran in the meantime in the same workspace: it is not
+   * known which of them changed what.
    *
    * @generated from field: repeated string shared_with = 6;
    */
@@ -230,7 +230,7 @@ export type ListChangesResponse = Message<"deckhand.v1.ListChangesResponse"> & {
   undoUntil?: Timestamp | undefined;
 
   /**
-   * How long that still is; 0 when it is over.
+   * How long the changes can still be undone; 0 if that time is over.
    *
    * @generated from field: google.protobuf.Duration undo_left = 3;
    */
@@ -306,7 +306,7 @@ export type DiffChangesResponse = Message<"deckhand.v1.DiffChangesResponse"> & {
   unified: Uint8Array;
 
   /**
-   * For binary files, large ones, and those that are no files.
+   * For binary files, large files, and entries that are not files.
    *
    * @generated from field: string summary = 3;
    */
@@ -408,7 +408,7 @@ export type UndoChangesResponse = Message<"deckhand.v1.UndoChangesResponse"> & {
   stepIds: string[];
 
   /**
-   * What it changes, at most 1 000 paths of files.
+   * The changes that it makes, at most 1 000 paths of files.
    *
    * @generated from field: repeated deckhand.v1.FileChange changes = 4;
    */
@@ -565,7 +565,7 @@ export type IrreversibleStep = Message<"deckhand.v1.IrreversibleStep"> & {
   tool: string;
 
   /**
-   * What of it cannot be undone, in words.
+   * What cannot be undone, in words.
    *
    * @generated from field: string why = 4;
    */
@@ -655,7 +655,7 @@ export type ArtifactTransfer = Message<"deckhand.v1.ArtifactTransfer"> & {
   toNodeId: string;
 
   /**
-   * Where they are in the target's workspace.
+   * Their folder in the target's workspace.
    *
    * @generated from field: string folder = 6;
    */
@@ -891,7 +891,7 @@ export const ChangeKindSchema: GenEnum<ChangeKind> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_workspace, 0);
 
 /**
- * OnConflict is what to do about a path that somebody else changed later.
+ * OnConflict says what to do with a path that was changed again later.
  *
  * @generated from enum deckhand.v1.OnConflict
  */
@@ -960,14 +960,14 @@ export const ExportFormatSchema: GenEnum<ExportFormat> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_workspace, 2);
 
 /**
- * WorkspaceService tells what tasks changed in their workspaces, whatever tool
- * did it, and takes it back.
+ * WorkspaceService returns the changes that tasks made in their workspaces,
+ * whatever tool made them, and undoes them.
  *
  * @generated from service deckhand.v1.WorkspaceService
  */
 export const WorkspaceService: GenService<{
   /**
-   * ListChanges answers which files each step of a task changed.
+   * ListChanges returns the files that each step of a task changed.
    *
    * @generated from rpc deckhand.v1.WorkspaceService.ListChanges
    */
@@ -1011,7 +1011,7 @@ export const WorkspaceService: GenService<{
     output: typeof UndoNodeExecResponseSchema;
   },
   /**
-   * ListArtifacts answers the files that a task was given by others, and gave
+   * ListArtifacts returns the files that a task received from others, and gave
    * to them.
    *
    * @generated from rpc deckhand.v1.WorkspaceService.ListArtifacts
