@@ -150,7 +150,7 @@ turns:
 	require.Contains(t, steps[3].Observation, "saved got/large.txt: 600009 bytes")
 	require.EqualValues(t, 2, steps[3].Outcome["files_changed"], "the file and its folder")
 	require.Equal(t, "STEP_STATE_FAILED", steps[4].State)
-	require.Contains(t, steps[4].Observation, "give more as max_file_bytes")
+	require.Contains(t, steps[4].Observation, "raise max_file_bytes")
 	require.Contains(t, steps[5].Observation, "error AGENT_016: connections out of the jail were refused:\n- GET: no rule allows files.example.com:80")
 	require.Contains(t, steps[6].Observation, "600009 got/large.txt\n")
 	require.NotContains(t, steps[6].Observation, "other")

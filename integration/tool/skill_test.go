@@ -183,7 +183,7 @@ turns:
 		{"SUCCEEDED", "1 line longer than 32 kB, of which the rest is skipped"},
 		{"FAILED", "a record is longer than 4 MB"},
 		{"SUCCEEDED", "only the first 67.1 MB are looked at"},
-		{"FAILED", "more than a query holds in memory"},
+		{"FAILED", "more than a query can keep in memory"},
 		{"SUCCEEDED", "still here"},
 	} {
 		require.Equal(t, "STEP_STATE_"+want.state, steps[i].State, "%s: %s", steps[i].Tool, steps[i].Observation)

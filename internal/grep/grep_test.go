@@ -36,7 +36,7 @@ func TestAnExpressionThatCompilesToTooMuchIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, "instructions", "%.40s", text)
 	}
 	_, err := grep.Compile("(")
-	require.ErrorContains(t, err, "no expression")
+	require.ErrorContains(t, err, "not an RE2 expression")
 	for _, text := range []string{`^\s*func (\(\w+ \*?\w+\) )?\w+\(`, `\b\d{1,3}(\.\d{1,3}){3}\b`, `(?i)error|warn(ing)?|fatal`, `[0-9a-f]{64}`, `x.{0,300}y`} {
 		_, err := grep.Compile(text)
 		require.NoError(t, err, text)

@@ -278,7 +278,7 @@ func TestADaemonRunsUntilItIsToldToStopAndKeepsOthersOut(t *testing.T) {
 
 		stop()
 		require.Zero(t, <-ended, stderr)
-		require.Contains(t, stderr.String(), "commands in jails go on")
+		require.Contains(t, stderr.String(), "commands in jails continue")
 		require.NotContains(t, stderr.String(), token)
 		require.Len(t, hub.asked, 1, "start %d", start)
 	}

@@ -161,5 +161,5 @@ func TestStoppingAJailEndsItsCommandsTruthfully(t *testing.T) {
 	stream, err := n.api.ReadLog(t.Context(), &nodev1.ReadLogRequest{ExecId: spec.GetExecId()})
 	require.NoError(t, err)
 	_, err = stream.Recv()
-	requireFault(t, err, fault.NotFound, "gone with its jail")
+	requireFault(t, err, fault.NotFound, "deleted with its jail")
 }

@@ -245,7 +245,7 @@ func TestAFolderThatSpeaksIsNotShown(t *testing.T) {
 		spec.ReadOnlyPaths = []string{filepath.Join(dir, name)}
 		_, err := m.Ensure(t.Context(), spec)
 		require.Equal(t, fault.SandboxViolation, fault.As(err).Code, "%s: %v", name, err)
-		require.ErrorContains(t, err, "a way to talk to the machine")
+		require.ErrorContains(t, err, "used to communicate with the machine")
 	}
 	spec := jailtest.Spec(ident.New("jail"))
 	spec.ReadOnlyPaths = []string{filepath.Join(dir, "files")}

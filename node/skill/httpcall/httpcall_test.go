@@ -91,7 +91,7 @@ func TestRequestsAnswerWhatFits(t *testing.T) {
 		require.ErrorContains(t, err, c.says)
 	}
 	_, _, err = httpcall.Post(t.Context(), httpcall.Args{URL: "http://127.0.0.1:1/"})
-	require.ErrorContains(t, err, "may have been carried out")
+	require.ErrorContains(t, err, "may have been executed")
 }
 
 // A download is whole or not there, and never outside of the workspace.

@@ -83,7 +83,7 @@ func TestADigestSaysWhatIsInALog(t *testing.T) {
 	part := digest(t, logdigest.Args{Path: path, Since: "2026-11-22 10:58", Contains: "migrated"})
 	require.Contains(t, part, ": 1 line,")
 	_, _, err := logdigest.Run(t.Context(), logdigest.Args{Path: path, Since: "yesterday"})
-	require.ErrorContains(t, err, `since "yesterday" is no time`)
+	require.ErrorContains(t, err, `since "yesterday" is not a time`)
 }
 
 func TestALogIsReadWithThoseItWasRotatedInto(t *testing.T) {
