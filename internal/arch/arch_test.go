@@ -108,8 +108,10 @@ func TestPackagesLinkOnlyWhatTheyMay(t *testing.T) {
 	all, err := packages()
 	require.NoError(t, err)
 	for name, rule := range map[string]struct {
-		// who, and all below them but those that put the roles together.
+		// who, and all below them but those that another rule is about.
 		who, but []string
+		// composes are packages that put others together, without those below them.
+		composes []string
 		// never is what they must not link, at any depth; exactly is the same
 		// of one package without those below it.
 		never, exactly []string
@@ -134,8 +136,24 @@ func TestPackagesLinkOnlyWhatTheyMay(t *testing.T) {
 		},
 		"what all share depends on none of them": {
 			who:   ours("internal"),
-			but:   ours("cmd/deckhand/cli", "cmd/deckhand/up", "node/nodetest"),
 			never: ours("hub", "node", "worker", "sdk", "cmd"),
+		},
+		"a command knows the hub by its API only": {
+			who: ours("cmd/deckhand/cli"),
+			// Each of these has a rule of its own, but role, which runs the roles.
+			but:      ours("cmd/deckhand/cli/role", "cmd/deckhand/cli/eval", "cmd/deckhand/cli/policy"),
+			composes: ours("cmd/deckhand/cli"),
+			never:    slices.Concat(ours("hub", "node", "worker"), models, []string{pgx, nats}),
+		},
+		"the command eval takes only the guardrails from the worker": {
+			who:     ours("cmd/deckhand/cli/eval"),
+			never:   slices.Concat(ours("hub", "node"), models, []string{pgx, nats}),
+			exactly: ours("worker", "worker/loop"),
+		},
+		"the command policy takes only the policy from the hub": {
+			who:     ours("cmd/deckhand/cli/policy"),
+			never:   slices.Concat(ours("node", "worker"), models),
+			exactly: ours("hub"),
 		},
 		"the hub knows nodes by their services only": {
 			who:   ours("hub"),
@@ -145,7 +163,7 @@ func TestPackagesLinkOnlyWhatTheyMay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for path := range all {
-				if !under(path, rule.who...) || under(path, rule.but...) {
+				if !under(path, rule.who...) || under(path, rule.but...) || slices.Contains(rule.composes, path) {
 					continue
 				}
 				if chain := way(all, path, func(p string) bool {

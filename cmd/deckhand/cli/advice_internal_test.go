@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 )
 
 var (
@@ -83,7 +85,7 @@ func followsProse(word string) bool {
 // Whatever help, errors and the console advise to run exists, with its flags.
 func TestEveryCommandThatIsAdvisedExists(t *testing.T) {
 	t.Parallel()
-	root := (&app{out: io.Discard, err: io.Discard}).root()
+	root := newRoot(&env.Env{Out: io.Discard, Err: io.Discard})
 	root.InitDefaultCompletionCmd()
 	seen := 0
 	check := func(where, text string) {

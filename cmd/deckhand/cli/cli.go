@@ -1,50 +1,59 @@
-// Package cli is Deckhand's command line: one file for each group of commands.
+// Package cli is Deckhand's command line. It puts together the commands of the
+// packages below it: one package for each noun, with one file for each verb.
 //
 // Data goes to standard output in the format of -o, everything else to
-// standard error. Nothing is ever asked for. Errors become one line and an
-// exit code in errors.go. Commands that talk to a hub find it in settings.go;
-// commands that run a role of Deckhand are made by roleCommand.
+// standard error. No command asks for input on a terminal. Errors become one
+// line and an exit code (package env). Only package role links the hub, the
+// worker and the node: it holds the commands that run them.
 package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"charm.land/fang/v2"
-	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
 
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/access"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/agent"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/audit"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/budget"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/chat"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/destination"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/eval"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/hold"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/hubcontext"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/inbox"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/kill"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/node"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/open"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/organisation"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
-	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/policy"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/provider"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/quota"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/role"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/run"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/task"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/team"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/token"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/trigger"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/user"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/vault"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/worker"
 	"github.com/deckhand-sh/deckhand/internal/version"
 )
 
-// app is one run of the command line.
-type app struct {
-	in       io.Reader
-	out, err io.Writer
-	now      func() time.Time
-
-	flags  clientFlags
-	format output.Format
-
-	// hubURL is the hub that was called, for messages; empty before.
-	hubURL string
-	// failure is what the command answered. It does not travel through cobra,
-	// so that cobra's own errors are known to be about usage.
-	failure error
-}
-
-// Execute runs the command line and answers the exit code. args leaves out the
+// Execute runs the command line and returns the exit code. args are without the
 // program's name. When ctx ends the command stops: a role in order and with 0,
 // any other with 130.
 func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{in: stdin, out: stdout, err: stderr, now: time.Now, format: output.Table}
-	root := a.root()
+	e := &env.Env{In: stdin, Out: stdout, Err: stderr, Now: time.Now, Format: output.Table}
+	root := newRoot(e)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(plainWithoutColour(stdout))
@@ -54,14 +63,11 @@ func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		fang.WithoutManpage(),
 		fang.WithErrorHandler(func(io.Writer, fang.Styles, error) {}),
 	)
-	if err == nil {
-		err = a.failure
-	}
-	return a.report(ctx, err)
+	return e.Report(ctx, err)
 }
 
-// plainWithoutColour keeps styling out of the help when NO_COLOR is set to
-// whatever value.
+// plainWithoutColour returns w without colours where NO_COLOR is set, to any
+// value: the help obeys it too.
 func plainWithoutColour(w io.Writer) io.Writer {
 	if output.Colours(w) == colorprofile.NoTTY {
 		return &colorprofile.Writer{Forward: w, Profile: colorprofile.NoTTY}
@@ -75,8 +81,8 @@ const (
 	groupRoles = "roles"
 )
 
-func (a *app) root() *cobra.Command {
-	root := group("deckhand", "Run AI agents on your own servers", `
+func newRoot(e *env.Env) *cobra.Command {
+	root := env.Group("deckhand", "Run AI agents on your own servers", `
 Deckhand runs autonomous AI agents on a fleet of your own servers.
 An agent is a Markdown file; a task is one run of it towards one goal.
 `, `
@@ -91,9 +97,9 @@ deckhand run log-triage "What went wrong last night?" --wait
 		&cobra.Group{ID: groupFleet, Title: "machines and hubs"},
 		&cobra.Group{ID: groupRoles, Title: "run Deckhand"},
 	)
-	a.flags.register(root.PersistentFlags())
-	root.PersistentFlags().VarP(&a.format, "output", "o", "how data is shown: "+strings.Join(output.Formats, ", "))
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%s", err) })
+	e.Flags.Register(root.PersistentFlags())
+	root.PersistentFlags().VarP(&e.Format, "output", "o", "how data is shown: "+strings.Join(output.Formats, ", "))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return env.Usage(cmd, "%s", err) })
 	root.SetCompletionCommandGroupID("")
 
 	add := func(id string, commands ...*cobra.Command) {
@@ -102,75 +108,14 @@ deckhand run log-triage "What went wrong last night?" --wait
 			root.AddCommand(cmd)
 		}
 	}
-	add(groupWork, a.agentCommand(), a.runCommand(), a.chatCommand(), a.taskCommand(), a.inboxCommand(), a.triggerCommand(), a.destinationCommand(), a.killCommand(), a.holdCommand(), a.auditCommand(), a.evalCommand())
-	add(groupFleet, a.nodeCommand(), a.workersCommand(), a.providerCommand(), a.budgetCommand(), a.quotaCommand(), a.policyCommand(), a.organisationCommand(), a.userCommand(), a.teamCommand(), a.tokenCommand(), a.accessCommand(), a.vaultCommand(), a.openCommand(), a.contextCommand())
-	add(groupRoles, a.upCommand(), a.hubCommand(), a.workerCommand())
-	root.AddCommand(a.versionCommand())
-	a.keepFailures(root)
+	keys := vault.Command(e)
+	// It works on the hub's database, not through its API.
+	keys.AddCommand(role.RotateRootCommand(e))
+
+	add(groupWork, agent.Command(e), run.Command(e), chat.Command(e), task.Command(e), inbox.Command(e), trigger.Command(e), destination.Command(e), kill.Command(e), hold.Command(e), audit.Command(e), eval.Command(e))
+	add(groupFleet, node.Command(e), worker.Command(e), provider.Command(e), budget.Command(e), quota.Command(e), policy.Command(e), organisation.Command(e), user.Command(e), team.Command(e), token.Command(e), access.Command(e), keys, open.Command(e), hubcontext.Command(e))
+	add(groupRoles, role.UpCommand(e), role.HubCommand(e), role.WorkerCommand(e))
+	root.AddCommand(versionCommand(e))
+	e.KeepErrors(root)
 	return root
 }
-
-// keepFailures has the commands' errors go round cobra.
-func (a *app) keepFailures(cmd *cobra.Command) {
-	if run := cmd.RunE; run != nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			a.failure = run(cmd, args)
-			return nil
-		}
-	}
-	for _, child := range cmd.Commands() {
-		a.keepFailures(child)
-	}
-}
-
-// group creates a command that only has subcommands: alone it shows its help.
-func group(use, short, long, example string) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Long: strings.TrimSpace(long), Example: strings.TrimSpace(example),
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			// The largest edit distance of a suggestion.
-			cmd.SuggestionsMinimumDistance = 2
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				return failed(exitUsage, fault.New(fault.Invalid, "unknown command %q. Did you mean `%s %s`?", args[0], cmd.CommandPath(), near[0]))
-			}
-			return usage(cmd, "unknown command %q", args[0])
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-}
-
-// takes makes an argument check: names in order, those in brackets optional,
-// one that ends in "..." any number of times.
-func takes(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		for i, name := range names {
-			switch {
-			case strings.HasSuffix(name, "...") && len(args) > i:
-				return nil
-			case len(args) <= i && !strings.HasPrefix(name, "["):
-				return usage(cmd, "%s is missing", strings.TrimSuffix(name, "..."))
-			}
-		}
-		if len(args) > len(names) {
-			return usage(cmd, "unexpected argument %q (put text with spaces in quotes)", args[len(names)])
-		}
-		return nil
-	}
-}
-
-// printer returns where data goes.
-func (a *app) printer() *output.Printer {
-	return &output.Printer{Format: a.format, Out: a.out, Colour: output.Colours(a.out)}
-}
-
-// notef writes a line of progress or advice to standard error.
-func (a *app) notef(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	// A note that cannot be written is not worth failing for.
-	_, _ = fmt.Fprintln(&colorprofile.Writer{Forward: a.err, Profile: output.Colours(a.err)}, text)
-}
-
-var dim = lipgloss.NewStyle().Foreground(lipgloss.BrightBlack)

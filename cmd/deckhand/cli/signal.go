@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 )
 
 // WithSignals returns a context that ends at the first SIGINT or SIGTERM, for
@@ -18,7 +20,7 @@ func WithSignals(ctx context.Context) (context.Context, func()) {
 	go func() {
 		for range signals {
 			if ctx.Err() != nil {
-				os.Exit(exitInterrupted)
+				os.Exit(env.ExitInterrupted)
 			}
 			cancel()
 		}

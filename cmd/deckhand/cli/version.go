@@ -6,14 +6,15 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/version"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Show which build this is", Example: "deckhand version -o json",
-		Args: takes(),
+		Args: env.Args(),
 		RunE: func(*cobra.Command, []string) error {
 			build, err := structpb.NewStruct(map[string]any{
 				"version": version.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
@@ -21,7 +22,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return output.One(a.printer(), versionNoun, build)
+			return output.One(e.Printer(), versionNoun, build)
 		},
 	}
 }

@@ -1,0 +1,91 @@
+// Package agent is the command "deckhand agent": it applies persona files, and
+// shows, pauses and messages agents.
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/file"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+// Command returns the command "deckhand agent".
+func Command(e *env.Env) *cobra.Command {
+	cmd := env.Group("agent", "Make, change and see agents", `
+An agent is one Markdown file, its persona: YAML front matter says what it may
+use, the body tells it what to do.
+`, `
+deckhand agent apply -f personas/
+deckhand agent list
+deckhand agent show log-triage
+`)
+	cmd.AddCommand(applyCommand(e), listCommand(e), showCommand(e), graphCommand(e), messageCommand(e), pauseCommand(e), resumeCommand(e), file.Command(e, "agent", "log-triage"))
+	return cmd
+}
+
+// versionNoun shows an agent together with one of its versions.
+func versionNoun(e *env.Env) output.Noun[*deckhandv1.GetAgentResponse] {
+	agent := noun(e)
+	noun := output.Noun[*deckhandv1.GetAgentResponse]{
+		Name: func(x *deckhandv1.GetAgentResponse) string { return agent.Name(x.GetAgent()) },
+	}
+	for _, c := range agent.Columns {
+		noun.Columns = append(noun.Columns, output.Column[*deckhandv1.GetAgentResponse]{
+			Header: c.Header, Value: func(x *deckhandv1.GetAgentResponse) string { return c.Value(x.GetAgent()) },
+		})
+	}
+	version := func(header string, block bool, value func(*deckhandv1.AgentVersion) string) {
+		noun.Columns = append(noun.Columns, output.Column[*deckhandv1.GetAgentResponse]{
+			Header: header, Block: block, Value: func(x *deckhandv1.GetAgentResponse) string { return value(x.GetVersion()) },
+		})
+	}
+	version("shown version", false, func(v *deckhandv1.AgentVersion) string { return fmt.Sprint(v.GetVersion()) })
+	version("applied", false, func(v *deckhandv1.AgentVersion) string { return output.Moment(v.GetCreatedAt()) })
+	version("by", false, (*deckhandv1.AgentVersion).GetCreatedBy)
+	version("digest", false, (*deckhandv1.AgentVersion).GetDigest)
+	version("persona", true, (*deckhandv1.AgentVersion).GetMarkdown)
+	version("script", true, (*deckhandv1.AgentVersion).GetScript)
+	return noun
+}
+
+// change has each of some agents changed and shows them.
+func change(e *env.Env, cmd *cobra.Command, names []string, change func(ctx context.Context, client *sdk.Client, name string) (*deckhandv1.Agent, error)) error {
+	client, err := e.Client()
+	if err != nil {
+		return err
+	}
+	var agents []*deckhandv1.Agent
+	for _, name := range names {
+		agent, err := change(cmd.Context(), client, name)
+		if err != nil {
+			return err
+		}
+		agents = append(agents, agent)
+	}
+	return output.List(e.Printer(), noun(e), agents)
+}
+
+func noun(e *env.Env) output.Noun[*deckhandv1.Agent] {
+	return output.Noun[*deckhandv1.Agent]{
+		Name: (*deckhandv1.Agent).GetName,
+		Columns: []output.Column[*deckhandv1.Agent]{
+			{Header: "name", Value: (*deckhandv1.Agent).GetName},
+			{Header: "status", Value: func(x *deckhandv1.Agent) string { return output.EnumName(x.GetStatus()) }},
+			{Header: "version", Value: func(x *deckhandv1.Agent) string { return fmt.Sprint(x.GetVersion()) }},
+			{Header: "model", Value: func(x *deckhandv1.Agent) string { return output.ModelName(x.GetProvider(), x.GetModel()) }},
+			{Header: "age", Value: func(x *deckhandv1.Agent) string { return e.Age(x.GetCreatedAt()) }},
+			{Header: "description", Value: (*deckhandv1.Agent).GetDescription, Max: 60},
+			{Header: "id", Value: (*deckhandv1.Agent).GetId, Wide: true},
+			{Header: "node", Value: (*deckhandv1.Agent).GetHomeNodeId, Wide: true},
+			{Header: "updated", Value: func(x *deckhandv1.Agent) string { return output.Moment(x.GetUpdatedAt()) }, Wide: true},
+			{Header: "reason", Value: (*deckhandv1.Agent).GetStatusReason, Wide: true},
+			{Header: "since", Value: func(x *deckhandv1.Agent) string { return output.Moment(x.GetStatusSince()) }, Wide: true},
+		},
+	}
+}

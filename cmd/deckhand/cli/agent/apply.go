@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/trigger"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func applyCommand(e *env.Env) *cobra.Command {
+	var files []string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "apply -f FILE|DIR", Short: "Make agents from persona files, or change them",
+		Long: `Stores a version of each persona file whose content is new. Of a folder all
+*.md files are taken, in subfolders too, README.md left out. Every problem of
+every file is shown as file:line, and nothing is stored while there is one.`,
+		Example: `deckhand agent apply -f personas/
+deckhand agent apply -f log-triage.md --dry-run`,
+		Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(files) == 0 {
+				return env.Usage(cmd, "-f is missing: name a persona file or a folder of them")
+			}
+			return apply(e, cmd, files, dryRun)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "persona file or folder; may be given more than once")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check only, store nothing")
+	return cmd
+}
+
+func apply(e *env.Env, cmd *cobra.Command, paths []string, dryRun bool) error {
+	requests, err := readPersonas(e, paths)
+	if err != nil {
+		return err
+	}
+	client, err := e.Client()
+	if err != nil {
+		return err
+	}
+	// The hub knows more than the files do, for example the tools it has: it
+	// checks all of them before the first is stored.
+	if len(requests) > 1 && !dryRun {
+		if _, err := sendPersonas(cmd.Context(), e, client, requests, true); err != nil {
+			return err
+		}
+	}
+	applied, err := sendPersonas(cmd.Context(), e, client, requests, dryRun)
+	if err != nil {
+		return err
+	}
+	if dryRun {
+		e.Notef("Dry run: nothing stored.")
+	}
+	for _, res := range applied {
+		for _, t := range res.GetTriggers() {
+			if t.GetChange() != "unchanged" {
+				e.Notef("trigger %s (%s): %s", t.GetName(), t.GetKind(), t.GetChange())
+			}
+			trigger.NoteSecret(e, client.URL(), &deckhandv1.Trigger{
+				Path: t.GetPath(), Spec: &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{Verify: t.GetVerify()}},
+			}, t.GetSecret())
+		}
+	}
+	return output.List(e.Printer(), appliedNoun, applied)
+}
+
+// sendPersonas applies or checks files one by one. What the hub finds wrong
+// with any of them is shown for all.
+func sendPersonas(ctx context.Context, e *env.Env, client *sdk.Client, requests []*deckhandv1.ApplyAgentRequest, dryRun bool) ([]*deckhandv1.ApplyAgentResponse, error) {
+	var applied []*deckhandv1.ApplyAgentResponse
+	var wrong problems
+	for _, request := range requests {
+		request.DryRun = dryRun
+		res, err := client.Agents.ApplyAgent(ctx, connect.NewRequest(request))
+		if code, problem := e.Explain(ctx, err); code == env.ExitUsage {
+			wrong.add(request.GetFilename(), problem)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		applied = append(applied, res.Msg)
+	}
+	return applied, refuse(e, wrong, len(requests))
+}
+
+// problems is what is wrong with persona files, a line for each thing.
+type problems struct {
+	lines  []string
+	broken int
+}
+
+// add takes what was said of one file; lines that do not name it get its name.
+func (p *problems) add(file string, e *fault.Error) {
+	p.broken++
+	for line := range strings.Lines(e.Message) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, file) {
+			line = file + ": " + line
+		}
+		p.lines = append(p.lines, line)
+	}
+}
+
+// refuse shows problems and answers the error that sums them up; nil for none.
+func refuse(e *env.Env, p problems, files int) error {
+	switch len(p.lines) {
+	case 0:
+		return nil
+	case 1:
+		return fault.New(fault.Invalid, "%s", p.lines[0])
+	}
+	for _, line := range p.lines {
+		e.Notef("%s", termsafe.Line(line))
+	}
+	return fault.New(fault.Invalid, "%d of %d persona files cannot be used and nothing was stored", p.broken, files).
+		WithFix("correct the lines above and apply again")
+}
+
+var appliedNoun = output.Noun[*deckhandv1.ApplyAgentResponse]{
+	Name: func(x *deckhandv1.ApplyAgentResponse) string { return x.GetAgent().GetName() },
+	Columns: []output.Column[*deckhandv1.ApplyAgentResponse]{
+		{Header: "name", Value: func(x *deckhandv1.ApplyAgentResponse) string { return x.GetAgent().GetName() }},
+		{Header: "change", Value: (*deckhandv1.ApplyAgentResponse).GetChange},
+		{Header: "version", Value: func(x *deckhandv1.ApplyAgentResponse) string { return fmt.Sprint(x.GetAgent().GetVersion()) }},
+		{Header: "model", Value: func(x *deckhandv1.ApplyAgentResponse) string {
+			return output.ModelName(x.GetAgent().GetProvider(), x.GetAgent().GetModel())
+		}},
+	},
+}

@@ -1,0 +1,38 @@
+package agent
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func listCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the agents", Example: "deckhand agent list -o wide",
+		Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			var agents []*deckhandv1.Agent
+			for token := ""; ; {
+				res, err := client.Agents.ListAgents(cmd.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{PageToken: token}))
+				if err != nil {
+					return err
+				}
+				agents = append(agents, res.Msg.GetAgents()...)
+				if token = res.Msg.GetNextPageToken(); token == "" {
+					break
+				}
+			}
+			if len(agents) == 0 {
+				e.Notef("no agents yet; make one from a persona file: deckhand agent apply -f FILE")
+			}
+			return output.List(e.Printer(), noun(e), agents)
+		},
+	}
+}

@@ -1,0 +1,34 @@
+package agent
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func pauseCommand(e *env.Env) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "pause NAME...", Short: "Start no new tasks of agents until they are resumed",
+		Long: `Tasks that are submitted to a paused agent wait in the queue and say why. What
+is under way goes on: pause that with task pause, or end it with kill agent.`,
+		Example: `deckhand agent pause log-triage --reason "the disk is being replaced"`,
+		Args:    env.Args("NAME..."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return change(e, cmd, args, func(ctx context.Context, client *sdk.Client, name string) (*deckhandv1.Agent, error) {
+				res, err := client.Agents.PauseAgent(ctx, connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: name, Reason: reason}))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetAgent(), nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record and for those whose tasks wait")
+	return cmd
+}

@@ -1,0 +1,87 @@
+package budget
+
+import (
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func reportCommand(e *env.Env) *cobra.Command {
+	var since, until string
+	request := &deckhandv1.GetUsageReportRequest{}
+	cmd := &cobra.Command{
+		Use: "report", Short: "Show what models cost, by agent, user, model, task, day or month, and what the month will cost",
+		Long: `Adds up what calls of models cost: this month, or in another time. What the month
+is going to cost goes on from the last seven days. Who is no administrator sees
+their own tasks only. Days and months are those of UTC.`,
+		Example: `deckhand budget report
+deckhand budget report --by day --since 2026-01-01 -o json`,
+		Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, one := range []struct {
+				flag, text string
+				into       **timestamppb.Timestamp
+			}{{"--since", since, &request.Since}, {"--until", until, &request.Until}} {
+				if one.text == "" {
+					continue
+				}
+				at, err := time.Parse(time.DateOnly, one.text)
+				if err != nil {
+					return env.Usage(cmd, "%s is %q, give a day such as 2026-01-31", one.flag, one.text)
+				}
+				*one.into = timestamppb.New(at)
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Budgets.GetUsageReport(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			f := res.Msg.GetForecast()
+			e.Notef("%s: %s so far, %s a day, about %s at its end", f.GetMonth(), output.USD(f.GetSpentMicros()), output.USD(f.GetDailyMicros()), output.USD(f.GetMonthMicros()))
+			if at := f.GetReachedAt(); at != nil {
+				e.Notef("the month's budget of %s is reached %s", output.USD(f.GetLimitMicros()), output.Moment(at))
+			}
+			return output.List(e.Printer(), usageRowNoun(request.GetBy()), append(res.Msg.GetRows(), total(res.Msg)...))
+		},
+	}
+	cmd.Flags().StringVar(&request.By, "by", "agent", "agent, user, model, task, day or month")
+	cmd.Flags().StringVar(&since, "since", "", "from this day on, in UTC; the month's first by default")
+	cmd.Flags().StringVar(&until, "until", "", "up to the beginning of this day, in UTC; now by default")
+	return cmd
+}
+
+// total is the last row, where there are several.
+func total(r *deckhandv1.GetUsageReportResponse) []*deckhandv1.UsageRow {
+	if len(r.GetRows()) < 2 {
+		return nil
+	}
+	r.Total.Key = "total"
+	return []*deckhandv1.UsageRow{r.GetTotal()}
+}
+
+func usageRowNoun(by string) output.Noun[*deckhandv1.UsageRow] {
+	figure := func(header string, of func(*deckhandv1.UsageRow) int64) output.Column[*deckhandv1.UsageRow] {
+		return output.Column[*deckhandv1.UsageRow]{Header: header, Value: func(x *deckhandv1.UsageRow) string { return strconv.FormatInt(of(x), 10) }}
+	}
+	return output.Noun[*deckhandv1.UsageRow]{
+		Name: (*deckhandv1.UsageRow).GetKey,
+		Columns: []output.Column[*deckhandv1.UsageRow]{
+			{Header: by, Value: (*deckhandv1.UsageRow).GetKey},
+			figure("tasks", (*deckhandv1.UsageRow).GetTasks),
+			figure("calls", (*deckhandv1.UsageRow).GetCalls),
+			figure("input", func(x *deckhandv1.UsageRow) int64 { return x.GetUsage().GetInputTokens() }),
+			figure("output", func(x *deckhandv1.UsageRow) int64 { return x.GetUsage().GetOutputTokens() }),
+			{Header: "cost", Value: func(x *deckhandv1.UsageRow) string { return output.USD(x.GetUsage().GetCostMicros()) }},
+		},
+	}
+}

@@ -1,0 +1,42 @@
+package destination
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func rotateCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.RotateDestinationSecretRequest{}
+	cmd := &cobra.Command{
+		Use: "rotate DESTINATION", Short: "Give a webhook another secret",
+		Long:    "For a day, or as long as --keep says, messages are signed with the one before too.",
+		Example: "deckhand destination rotate hooks --keep 1h", Args: env.Args("DESTINATION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.DestinationId = args[0]
+			if cmd.Flags().Changed("keep") {
+				keep, err := cmd.Flags().GetDuration("keep")
+				if err != nil {
+					return err
+				}
+				request.Keep = durationpb.New(keep)
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Destinations.RotateDestinationSecret(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			e.Notef("give the receiver this secret; it is not shown again:\n%s", res.Msg.GetSecret())
+			return output.Brief(e.Printer(), noun(), res.Msg.GetDestination())
+		},
+	}
+	cmd.Flags().Duration("keep", 0, "how long the secret before counts too, such as 1h; 0s ends it at once")
+	return cmd
+}

@@ -1,0 +1,27 @@
+package destination
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func showCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "show DESTINATION", Short: "Show a destination", Example: "deckhand destination show chat", Args: env.Args("DESTINATION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Destinations.GetDestination(cmd.Context(), connect.NewRequest(&deckhandv1.GetDestinationRequest{DestinationId: args[0]}))
+			if err != nil {
+				return err
+			}
+			return output.One(e.Printer(), noun(), res.Msg.GetDestination())
+		},
+	}
+}

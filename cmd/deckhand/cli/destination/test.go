@@ -1,0 +1,35 @@
+package destination
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func testCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "test DESTINATION", Short: "Send a notice at once, and say how that went",
+		Long: "Exit code 1 when it was not taken.", Example: "deckhand destination test chat", Args: env.Args("DESTINATION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Destinations.TestDestination(cmd.Context(), connect.NewRequest(&deckhandv1.TestDestinationRequest{DestinationId: args[0]}))
+			if err != nil {
+				return err
+			}
+			if err := output.Brief(e.Printer(), noticeNoun(e), res.Msg.GetNotice()); err != nil {
+				return err
+			}
+			if n := res.Msg.GetNotice(); n.GetState() != deckhandv1.NoticeState_NOTICE_STATE_DELIVERED {
+				e.Notef("it was not taken: %s", n.GetError())
+				return env.Status(env.ExitFailed)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,106 @@
+package env
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Contexts is the file ~/.config/deckhand/config.yaml: the hubs that this
+// person works with. It holds tokens, so only its owner may read it.
+type Contexts struct {
+	Current  string             `yaml:"current,omitempty"`
+	Contexts map[string]Context `yaml:"contexts,omitempty"`
+}
+
+// Context is one of the hubs, with the person's token for it.
+type Context struct {
+	HubURL string `yaml:"hub-url"`
+	Token  string `yaml:"token,omitempty"`
+}
+
+// hubs returns the contexts' hubs, the current one first.
+func (c Contexts) hubs() []hubAccess {
+	var out []hubAccess
+	if item, ok := c.Contexts[c.Current]; ok {
+		out = append(out, hubAccess{url: item.HubURL, token: config.Secret(item.Token)})
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
+		out = append(out, hubAccess{url: c.Contexts[name].HubURL, token: config.Secret(c.Contexts[name].Token)})
+	}
+	return out
+}
+
+func contextsPath() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("find the configuration folder: %w", err)
+	}
+	return filepath.Join(dir, "deckhand", "config.yaml"), nil
+}
+
+// LoadContexts reads the contexts; there are none without a file.
+func LoadContexts() (Contexts, error) {
+	var out Contexts
+	path, err := contextsPath()
+	if err != nil {
+		// Without a home folder there are no contexts.
+		return out, nil //nolint:nilerr // see above
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return out, fmt.Errorf("read the contexts: %w", err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&out); err != nil && !errors.Is(err, io.EOF) {
+		return out, fault.New(fault.Invalid, "%s is malformed (%s)", path, err).
+			WithFix("mend it, or move it away and make contexts anew with `deckhand context use`")
+	}
+	return out, nil
+}
+
+// Save replaces the file in one step.
+func (c Contexts) Save() error {
+	path, err := contextsPath()
+	if err != nil {
+		return err
+	}
+	data, err := yaml.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode the contexts: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("save the contexts: %w", err)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), ".config-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("save the contexts: %w", err)
+	}
+	_, err = temp.Write(data)
+	err = errors.Join(err, temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("save the contexts: %w", errors.Join(err, os.Remove(temp.Name())))
+	}
+	return nil
+}

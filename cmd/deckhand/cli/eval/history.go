@@ -1,0 +1,36 @@
+package eval
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+)
+
+func historyCommand(e *env.Env) *cobra.Command {
+	var agent string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "history", Short: "Draw the same report from tasks that have ended",
+		Long: `Reports on the newest tasks that have ended, scripted ones included. Nobody
+checked their workspaces: a task counts as completed when it succeeded.`,
+		Example: "deckhand eval history --agent log-triage --limit 200",
+		Args:    env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return env.Usage(cmd, "--limit is %d, give a positive number", limit)
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			results, err := (&Runner{Client: client}).History(cmd.Context(), agent, limit)
+			if err != nil {
+				return err
+			}
+			return printReport(e, results)
+		},
+	}
+	cmd.Flags().StringVar(&agent, "agent", "", "only tasks of this agent")
+	cmd.Flags().IntVar(&limit, "limit", 100, "the newest so many")
+	return cmd
+}

@@ -1,0 +1,16 @@
+package inbox
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func acceptCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{Accept: &deckhandv1.AnswerInboxItemRequest_Accept{}}}
+	cmd := plainAnswer(e, "accept ID", "Accept the work of a run in review mode: what was held is made, and the task has succeeded",
+		`deckhand inbox accept inbox_9xk`, "why, for the record", request)
+	cmd.Flags().StringVar(&request.ShownDigest, "shown", "", "shown_digest of an earlier inbox show -o json: refuse if the work or its workspace has changed since")
+	return cmd
+}

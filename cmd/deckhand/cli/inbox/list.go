@@ -1,0 +1,91 @@
+package inbox
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func listCommand(e *env.Env) *cobra.Command {
+	var kinds []string
+	var all bool
+	var limit int
+	request := &deckhandv1.ListInboxRequest{}
+	cmd := &cobra.Command{
+		Use: "list", Short: "List what waits for a person, newest first",
+		Example: `deckhand inbox list
+deckhand inbox list --kind approval,unknown --task task_3q9
+# also what has been answered, has expired, or whose task has ended
+deckhand inbox list --all`,
+		Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range kinds {
+				kind := deckhandv1.InboxKind(deckhandv1.InboxKind_value["INBOX_KIND_"+strings.ToUpper(name)])
+				if kind == deckhandv1.InboxKind_INBOX_KIND_UNSPECIFIED {
+					return env.Usage(cmd, "there is no kind of inbox item %q, the kinds are approval, question, unknown, review, escalation", name)
+				}
+				if !slices.Contains(request.Kinds, kind) {
+					request.Kinds = append(request.Kinds, kind)
+				}
+			}
+			if limit < 0 {
+				return env.Usage(cmd, "--limit is %d, give 0 for all or a positive number", limit)
+			}
+			if all {
+				for state := int32(1); state < int32(len(deckhandv1.InboxState_name)); state++ {
+					request.States = append(request.States, deckhandv1.InboxState(state))
+				}
+			}
+			return list(cmd.Context(), e, request, limit)
+		},
+	}
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only these kinds: approval, question, unknown, review, escalation")
+	cmd.Flags().StringVar(&request.TaskId, "task", "", "only items of this task")
+	cmd.Flags().StringVar(&request.AgentId, "agent", "", "only items of this agent's tasks")
+	cmd.Flags().BoolVar(&all, "all", false, "include answered and expired items")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of items (0 = all)")
+	cmd.Flags().StringVar(&request.PageToken, "page", "", "continue from this page token")
+	return cmd
+}
+
+func list(ctx context.Context, e *env.Env, request *deckhandv1.ListInboxRequest, limit int) error {
+	client, err := e.Client()
+	if err != nil {
+		return err
+	}
+	var items []*deckhandv1.InboxItem
+	for {
+		request.PageSize = env.PageSize
+		if limit > 0 {
+			request.PageSize = int32(min(env.PageSize, limit-len(items)))
+		}
+		res, err := client.Inbox.ListInbox(ctx, connect.NewRequest(request))
+		if err != nil {
+			return err
+		}
+		items = append(items, res.Msg.GetItems()...)
+		request.PageToken = res.Msg.GetNextPageToken()
+		if request.PageToken == "" || limit > 0 && len(items) >= limit {
+			break
+		}
+	}
+	if err := output.List(e.Printer(), noun(e), items); err != nil {
+		return err
+	}
+	switch {
+	case request.PageToken != "":
+		e.Notef("there are more: add --page %s, or --limit 0 for all", request.PageToken)
+	case len(items) == 0 && len(request.States) == 0:
+		e.Notef("Nothing to answer. Answered items: deckhand inbox list --all")
+	case len(items) == 0:
+		e.Notef("there are no such items")
+	}
+	return nil
+}

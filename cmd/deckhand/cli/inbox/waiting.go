@@ -1,0 +1,54 @@
+package inbox
+
+import (
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Commands names the commands that answer an item of that kind. It is safe to
+// show: what is not of this program is escaped.
+func Commands(kind, id string) string {
+	id = termsafe.Line(id)
+	switch kind {
+	case "approval":
+		return fmt.Sprintf("deckhand inbox approve %s (or reject, skip)", id)
+	case "question":
+		return fmt.Sprintf("deckhand inbox answer %s TEXT (or reject)", id)
+	case "unknown":
+		return fmt.Sprintf("deckhand inbox retry %s (or skip; or mark it succeeded or failed)", id)
+	case "review":
+		return fmt.Sprintf("deckhand inbox accept %s (or changes, reject)", id)
+	case "escalation":
+		return fmt.Sprintf("deckhand inbox retry %s (or close)", id)
+	}
+	return "deckhand inbox show " + id
+}
+
+// maxWaiting is how many waiting tasks a list explains.
+const maxWaiting = 5
+
+// NoteWaiting says below tasks why each of those that wait for a person does,
+// and what to do. The hub's reason ends with the command.
+func NoteWaiting(e *env.Env, tasks ...*deckhandv1.Task) {
+	if !e.Format.ForPeople() {
+		return
+	}
+	shown := 0
+	for _, t := range tasks {
+		switch t.GetState() {
+		case deckhandv1.TaskState_TASK_STATE_AWAITING_APPROVAL, deckhandv1.TaskState_TASK_STATE_NEEDS_INPUT, deckhandv1.TaskState_TASK_STATE_REVIEW_NEEDED,
+			deckhandv1.TaskState_TASK_STATE_ESCALATED:
+		default:
+			continue
+		}
+		if shown++; shown <= maxWaiting {
+			e.Notef("%s: %s", termsafe.Line(t.GetId()), termsafe.Line(t.GetReason()))
+		}
+	}
+	if shown > maxWaiting {
+		e.Notef("%d more wait for a person: deckhand inbox list", shown-maxWaiting)
+	}
+}

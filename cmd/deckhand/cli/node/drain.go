@@ -1,0 +1,45 @@
+package node
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// noteActive tells of the tasks that a drain or a lock does not end.
+func noteActive(e *env.Env, active int32) {
+	switch {
+	case active == 1:
+		e.Notef("one task is under way there and goes on; see: deckhand task list --state running")
+	case active > 1:
+		e.Notef("%d tasks are under way there and go on; see: deckhand task list --state running", active)
+	}
+}
+
+func drainCommand(e *env.Env) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "drain NODE", Short: "Let no new task start on a node",
+		Long: `Lets no new task start on a node until it is undrained. Tasks under way go on;
+those that wait say why.`,
+		Example: `deckhand node drain web-1 --reason "disk is replaced on Friday"`,
+		Args:    env.Args("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Nodes.DrainNode(cmd.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: args[0], Reason: reason}))
+			if err != nil {
+				return err
+			}
+			noteActive(e, res.Msg.GetActiveTasks())
+			return output.Brief(e.Printer(), noun(e), res.Msg.GetNode())
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "shown to everybody who waits")
+	return cmd
+}

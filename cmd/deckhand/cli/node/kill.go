@@ -1,0 +1,28 @@
+package node
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func killCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "kill EXEC", Short: "End a person's command with all that it started", Example: "deckhand node kill nexec_3q9",
+		Args: env.Args("EXEC"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.NodeExecs.KillNodeExec(cmd.Context(), connect.NewRequest(&deckhandv1.KillNodeExecRequest{ExecId: args[0]}))
+			if err != nil {
+				return err
+			}
+			return output.Brief(e.Printer(), execNoun(e), res.Msg.GetExec())
+		},
+	}
+}

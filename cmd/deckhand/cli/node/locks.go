@@ -1,0 +1,54 @@
+package node
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func locksCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.ListNodeLocksRequest{}
+	cmd := &cobra.Command{
+		Use: "locks [NODE]", Short: "List who holds which machine, and why", Example: "deckhand node locks --all",
+		Args: env.Args("[NODE]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			request.NodeId = env.Optional(args, 0)
+			locks, err := sdk.All(cmd.Context(), client.Nodes.ListNodeLocks, func(token string) *deckhandv1.ListNodeLocksRequest {
+				request.PageToken = token
+				return request
+			}, (*deckhandv1.ListNodeLocksResponse).GetLocks)
+			if err != nil {
+				return err
+			}
+			if len(locks) == 0 {
+				e.Notef("no lock is held")
+			}
+			return output.List(e.Printer(), lockNoun(), locks)
+		},
+	}
+	cmd.Flags().BoolVar(&request.Released, "all", false, "those of the past too")
+	return cmd
+}
+
+func lockNoun() output.Noun[*deckhandv1.NodeLock] {
+	return output.Noun[*deckhandv1.NodeLock]{
+		Name: (*deckhandv1.NodeLock).GetNodeName,
+		Columns: []output.Column[*deckhandv1.NodeLock]{
+			{Header: "node", Value: (*deckhandv1.NodeLock).GetNodeName},
+			{Header: "by", Value: (*deckhandv1.NodeLock).GetBy},
+			{Header: "since", Value: func(x *deckhandv1.NodeLock) string { return output.Moment(x.GetTakenAt()) }},
+			{Header: "until", Value: func(x *deckhandv1.NodeLock) string { return output.Moment(x.GetReleasedAt()) }},
+			{Header: "reason", Value: (*deckhandv1.NodeLock).GetReason, Max: 60},
+			{Header: "command", Value: (*deckhandv1.NodeLock).GetExecId, Wide: true},
+			{Header: "released", Value: (*deckhandv1.NodeLock).GetReleasedBy, Wide: true},
+			{Header: "id", Value: (*deckhandv1.NodeLock).GetId, Wide: true},
+		},
+	}
+}

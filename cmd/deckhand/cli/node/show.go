@@ -1,0 +1,28 @@
+package node
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func showCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NODE", Short: "Show a node", Example: "deckhand node show web-1",
+		Args: env.Args("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Nodes.GetNode(cmd.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: args[0]}))
+			if err != nil {
+				return err
+			}
+			return output.One(e.Printer(), noun(e), res.Msg.GetNode())
+		},
+	}
+}

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func tokenCommand(e *env.Env) *cobra.Command {
+	var ttl time.Duration
+	var labels map[string]string
+	cmd := &cobra.Command{
+		Use: "token", Short: "Make a join token, which enrols one node",
+		Long: `Makes a token that enrols one machine, once. It is shown this one time; the hub
+keeps only its hash.`,
+		Example: `deckhand node token
+deckhand node token --ttl 10m --label zone=eu --label disk=ssd`,
+		Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			request := &deckhandv1.CreateJoinTokenRequest{Labels: labels}
+			if ttl != 0 {
+				request.Ttl = durationpb.New(ttl)
+			}
+			res, err := client.Nodes.CreateJoinToken(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			token := res.Msg.GetToken()
+			e.Notef("valid once, until %s; on the new machine run:", output.Moment(res.Msg.GetExpiresAt()))
+			e.Notef("  DECKHAND_JOIN_TOKEN=%s deckhand-node --hub-url %s", termsafe.Line(token), client.URL())
+			if !e.Format.ForPeople() {
+				return output.One(e.Printer(), tokenNoun, res.Msg)
+			}
+			_, err = fmt.Fprintln(e.Out, termsafe.Line(token))
+			return err
+		},
+	}
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it can be used, at most 168h; 1h by default")
+	cmd.Flags().Lookup("ttl").DefValue = "" // the help says it in words
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "label that the node gets, as key=value; may be given more than once")
+	return cmd
+}
+
+var tokenNoun = output.Noun[*deckhandv1.CreateJoinTokenResponse]{Name: (*deckhandv1.CreateJoinTokenResponse).GetToken}

@@ -1,0 +1,77 @@
+package organisation
+
+import (
+	"math"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func limitCommand(e *env.Env) *cobra.Command {
+	var cpus float64
+	var memory, workspace string
+	var pids int64
+	var window time.Duration
+	cmd := &cobra.Command{
+		Use: "limit NAME", Short: "Say what an organisation's jails may have, and how long its tasks can be undone",
+		Long: `Each flag changes one limit, and those that are not given stay. 0 ends a limit: then
+the nodes' own ceilings hold alone, and the hub's --undo-window. A version of an
+agent that asks for more is refused, and so is the start of a task whose agent
+asked for it before.`,
+		Example: "deckhand organisation limit research --cpus 4 --memory 8GiB --pids 1024 --workspace 50GiB\ndeckhand organisation limit research --undo-window 72h",
+		Args:    env.Args("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			limits := &deckhandv1.OrganisationLimits{}
+			changed := cmd.Flags().Changed
+			if changed("cpus") {
+				limits.JailCpuMillis = proto.Int64(int64(math.Round(cpus * 1000))) //nolint:mnd // thousandths
+			}
+			if changed("pids") {
+				limits.JailPids = &pids
+			}
+			if changed("undo-window") {
+				limits.UndoWindow = durationpb.New(window)
+			}
+			for flag, to := range map[string]struct {
+				text string
+				set  **int64
+			}{"memory": {memory, &limits.JailMemoryBytes}, "workspace": {workspace, &limits.JailWorkspaceBytes}} {
+				if !changed(flag) {
+					continue
+				}
+				bytes, ok := bytesize.Parse(to.text)
+				if !ok && to.text != "0" || bytes < 0 {
+					return env.Usage(cmd, "--%s is %q, give a size with its unit, such as 512MiB or 4GiB, or 0 for no limit", flag, to.text)
+				}
+				*to.set = &bytes
+			}
+			if proto.Equal(limits, &deckhandv1.OrganisationLimits{}) {
+				return env.Usage(cmd, "nothing is given that is to change")
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Organisations.SetOrganisationLimits(cmd.Context(), connect.NewRequest(&deckhandv1.SetOrganisationLimitsRequest{Name: args[0], Limits: limits}))
+			if err != nil {
+				return err
+			}
+			return output.Brief(e.Printer(), noun(e), res.Msg.GetOrganisation())
+		},
+	}
+	flags := cmd.Flags()
+	flags.Float64Var(&cpus, "cpus", 0, "processors of a jail, for example 1.5")
+	flags.StringVar(&memory, "memory", "", "memory of a jail, for example 8GiB")
+	flags.Int64Var(&pids, "pids", 0, "processes and threads of a jail")
+	flags.StringVar(&workspace, "workspace", "", "size of a workspace, for example 50GiB")
+	flags.DurationVar(&window, "undo-window", 0, "how long after its end what a task changed can be taken back")
+	return cmd
+}

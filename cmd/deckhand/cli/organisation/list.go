@@ -1,0 +1,29 @@
+package organisation
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func listCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List organisations by name", Example: "deckhand organisation list", Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			all, err := sdk.All(cmd.Context(), client.Organisations.ListOrganisations, func(token string) *deckhandv1.ListOrganisationsRequest {
+				return &deckhandv1.ListOrganisationsRequest{PageToken: token}
+			}, (*deckhandv1.ListOrganisationsResponse).GetOrganisations)
+			if err != nil {
+				return err
+			}
+			return output.List(e.Printer(), noun(e), all)
+		},
+	}
+}

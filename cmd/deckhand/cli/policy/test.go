@@ -1,0 +1,97 @@
+package policy
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func testCommand(e *env.Env) *cobra.Command {
+	var agent, tool, arguments, file, at string
+	var labels map[string]string
+	cmd := &cobra.Command{
+		Use: "test [COMMAND]", Short: "See what a call would get, and why",
+		Example: `deckhand policy test 'git -C x push --force'
+deckhand policy test --agent cleaner --tool file_delete --arguments '{"path":"old"}'
+deckhand policy test 'make deploy' --file new.yaml --label env=prod --at 2026-06-06T23:00:00Z`,
+		Args: env.Args("[COMMAND]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request := &deckhandv1.TestPolicyRequest{AgentId: agent, Tool: tool, Labels: labels}
+			switch {
+			case len(args) == 1 && arguments == "":
+				encoded, err := json.Marshal(map[string]string{"command": args[0]})
+				if err != nil {
+					return err
+				}
+				request.ArgumentsJson = string(encoded)
+			case arguments != "" && len(args) == 0:
+				var err error
+				if request.ArgumentsJson, err = env.ReadArguments(e, cmd, arguments); err != nil {
+					return err
+				}
+			default:
+				return env.Usage(cmd, "give a shell command, or --tool with --arguments")
+			}
+			if at != "" {
+				when, err := time.Parse(time.RFC3339, at)
+				if err != nil {
+					return env.Usage(cmd, "--at %q is no time: write it as 2026-06-06T23:00:00Z", at)
+				}
+				request.At = timestamppb.New(when)
+			}
+			if file != "" {
+				var err error
+				if request.Yaml, err = readPolicy(e, file); err != nil {
+					return err
+				}
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Policies.TestPolicy(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			return output.One(e.Printer(), decisionNoun(res.Msg.GetCommands()), res.Msg.GetDecision())
+		},
+	}
+	cmd.Flags().StringVar(&agent, "agent", "", "the agent that makes the call")
+	cmd.Flags().StringVar(&tool, "tool", "", "the tool; shell_exec otherwise")
+	cmd.Flags().StringVar(&arguments, "arguments", "", "the call's arguments as a JSON object, or @FILE")
+	cmd.Flags().StringVar(&file, "file", "", "a policy to try in the place of the organisation's")
+	cmd.Flags().StringVar(&at, "at", "", "when, such as 2026-06-06T23:00:00Z; now otherwise")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "labels of the node, such as env=prod")
+	return cmd
+}
+
+// effectOf is a decision's effect in words.
+func effectOf(d *deckhandv1.Decision) string {
+	if d.GetEffect() == "" {
+		return "as the persona says"
+	}
+	return d.GetEffect()
+}
+
+func decisionNoun(commands []string) output.Noun[*deckhandv1.Decision] {
+	return output.Noun[*deckhandv1.Decision]{
+		Name: effectOf,
+		Columns: []output.Column[*deckhandv1.Decision]{
+			{Header: "effect", Value: effectOf},
+			{Header: "rule", Value: (*deckhandv1.Decision).GetRule},
+			{Header: "version", Value: (*deckhandv1.Decision).GetVersion},
+			{Header: "why", Value: (*deckhandv1.Decision).GetWhy},
+			{Header: "command", Value: (*deckhandv1.Decision).GetCommand},
+			{Header: "dangers", Value: func(x *deckhandv1.Decision) string { return strings.Join(x.GetDangers(), ", ") }},
+			{Header: "would run", Value: func(*deckhandv1.Decision) string { return strings.Join(commands, "; ") }},
+		},
+	}
+}

@@ -1,0 +1,155 @@
+// Package role is the commands that run Deckhand itself: hub, worker and up,
+// and
+// the rotation of the hub's root key, which works on its database. It is the
+// only package of the command line that links the hub, the worker and the node.
+//
+// A role reads its configuration from flags, environment and a file, starts its
+// service, and runs until the context ends or the service does. The exit code
+// is 0 after an orderly stop. Secrets of the configuration are removed from
+// logs and errors.
+package role
+
+import (
+	"context"
+	"fmt"
+	stdlog "log"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/memtrim"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/tracing"
+)
+
+// defaultDataDir is datadir.Default for a flag's default; empty where there is
+// none, which the role then refuses.
+func defaultDataDir() string {
+	dir, err := datadir.Default()
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+// role is a command that runs a part of Deckhand until it is told to stop. C
+// is the role's Config: a struct whose koanf tags are the names of its flags.
+type role[C any] struct {
+	use, short, long, example string
+	// flags registers the role's flags, with their defaults.
+	flags func(*pflag.FlagSet)
+	// complete checks the configuration and makes the service, not yet started.
+	complete func(ctx context.Context, cfg C, with equipment) (lifecycle.Service, error)
+}
+
+// equipment is what every role gets: a logger whose sink is masked by the
+// redactor, and a tracer, nil where nobody wants traces.
+type equipment struct {
+	log      hclog.Logger
+	redactor *redact.Redactor
+	tracer   *tracing.Tracer
+}
+
+// roleCommand makes the command of a role. Its configuration comes from flags,
+// DECKHAND_* in the environment and the YAML file of --config, in that order.
+// The command ends with 0 when it was told to stop and everything has ended in
+// order.
+func roleCommand[C any](e *env.Env, r role[C]) *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use: r.use, Short: r.short, Long: strings.TrimSpace(r.long), Example: strings.TrimSpace(r.example),
+		Args: env.Args(),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&path, "config", "", "file with these flags as keys, in YAML")
+	flags.String("log-level", "info", "trace, debug, info, warn or error")
+	flags.String("log-format", "json", "json or text")
+	r.flags(flags)
+	// The flags of commands that call a hub mean nothing here.
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = true })
+		cmd.Root().HelpFunc()(cmd, args)
+	})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var stray error
+		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Changed {
+				stray = env.Usage(cmd, "this command has no --%s", f.Name)
+			}
+		})
+		if stray != nil {
+			return stray
+		}
+		return runRole(cmd.Context(), e, r, flags, path)
+	}
+	return cmd
+}
+
+func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.FlagSet, path string) error {
+	memtrim.Room()
+	var logs logging.Config
+	var cfg C
+	for _, dst := range []any{&logs, &cfg} {
+		if err := config.Load(flags, path, dst); err != nil {
+			return env.Failed(env.ExitUsage, fault.New(fault.Invalid, "%s", err))
+		}
+	}
+	redactor := &redact.Redactor{}
+	log, err := logging.New(r.use, logs, e.Err, redactor)
+	if err != nil {
+		return env.Failed(env.ExitUsage, fault.New(fault.Invalid, "%s", err))
+	}
+	// What libraries write by themselves, such as Google's SDK, is masked too.
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(log.Named("library").StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}))
+	tracer, err := tracing.New(ctx, "deckhand-"+r.use, log.Named("tracing"))
+	if err != nil {
+		return masked(redactor, err)
+	}
+	if tracer != nil {
+		// It outlives the role, whose last spans it sends.
+		if err := tracer.Start(context.WithoutCancel(ctx)); err != nil {
+			return masked(redactor, err)
+		}
+		defer tracer.Stop()
+	}
+	service, err := r.complete(ctx, cfg, equipment{log, redactor, tracer})
+	if err != nil {
+		return masked(redactor, err)
+	}
+	if err := service.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return masked(redactor, fmt.Errorf("%s did not start: %w", r.use, err))
+	}
+	select {
+	case <-ctx.Done():
+		log.Info("stopping; a second signal ends the process at once")
+	case <-service.Done():
+	}
+	service.Stop()
+	if err := service.Err(); err != nil {
+		return masked(redactor, fmt.Errorf("%s ended: %w", r.use, err))
+	}
+	return nil
+}
+
+// masked keeps secrets out of an error that is about to be shown. What has a
+// kind keeps it.
+func masked(r *redact.Redactor, err error) error {
+	if e := fault.As(err); e != nil {
+		with := *e
+		with.Message, with.Fix = r.String(e.Message), r.String(e.Fix)
+		return &with
+	}
+	return fault.New(fault.Internal, "%s", r.String(err.Error())).WithCause(err)
+}

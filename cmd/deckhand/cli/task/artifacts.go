@@ -1,0 +1,35 @@
+package task
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/file"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func artifactsCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "artifacts TASK", Short: "List the files that a task was given by others, and gave to them",
+		Example: "deckhand task artifacts task_3q9",
+		Args:    env.Args("TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			transfers, err := sdk.All(cmd.Context(), client.Workspaces.ListArtifacts, func(token string) *deckhandv1.ListArtifactsRequest {
+				return &deckhandv1.ListArtifactsRequest{TaskId: args[0], PageToken: token}
+			}, (*deckhandv1.ListArtifactsResponse).GetTransfers)
+			if err != nil {
+				return err
+			}
+			if len(transfers) == 0 {
+				e.Notef("it was given no files by others, and gave them none")
+			}
+			return output.List(e.Printer(), file.ArtifactNoun(e), transfers)
+		},
+	}
+}

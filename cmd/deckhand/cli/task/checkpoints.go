@@ -1,0 +1,47 @@
+package task
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func checkpointsCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "checkpoints TASK", Short: "List the points that a task can be resumed from", Example: "deckhand task checkpoints task_3q9",
+		Args: env.Args("TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			checkpoints, err := sdk.All(cmd.Context(), client.Tasks.ListCheckpoints, func(token string) *deckhandv1.ListCheckpointsRequest {
+				return &deckhandv1.ListCheckpointsRequest{TaskId: args[0], PageToken: token}
+			}, (*deckhandv1.ListCheckpointsResponse).GetCheckpoints)
+			if err != nil {
+				return err
+			}
+			if len(checkpoints) == 0 {
+				e.Notef("no checkpoints: each finished iteration makes one, and it is kept for a day")
+			}
+			return output.List(e.Printer(), checkpointNoun(e), checkpoints)
+		},
+	}
+}
+
+func checkpointNoun(e *env.Env) output.Noun[*deckhandv1.TaskCheckpoint] {
+	return output.Noun[*deckhandv1.TaskCheckpoint]{
+		Name: func(x *deckhandv1.TaskCheckpoint) string { return fmt.Sprint(x.GetIteration()) },
+		Columns: []output.Column[*deckhandv1.TaskCheckpoint]{
+			{Header: "iteration", Value: func(x *deckhandv1.TaskCheckpoint) string { return fmt.Sprint(x.GetIteration()) }},
+			{Header: "reason", Value: (*deckhandv1.TaskCheckpoint).GetReason},
+			{Header: "age", Value: func(x *deckhandv1.TaskCheckpoint) string { return e.Age(x.GetCreatedAt()) }},
+			{Header: "expires", Value: func(x *deckhandv1.TaskCheckpoint) string { return output.Moment(x.GetExpiresAt()) }},
+		},
+	}
+}

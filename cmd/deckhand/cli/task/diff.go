@@ -1,0 +1,141 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/change"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/file"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func diffCommand(e *env.Env) *cobra.Command {
+	req := &deckhandv1.DiffChangesRequest{}
+	var steps, patch bool
+	cmd := &cobra.Command{
+		Use: "diff TASK [PATH]", Short: "Show what a task changed in its workspace",
+		Long: `Shows which files a task changed, whatever tool did it, as unified diffs; or, with
+--steps, which step changed which files. Secrets in the diffs are masked. With
+--patch it prints a patch that git apply takes, with nothing masked.`,
+		Example: `deckhand task diff task_3q9
+deckhand task diff task_3q9 src --step step_7bc
+deckhand task diff task_3q9 --steps
+deckhand task diff task_3q9 --patch > changes.patch`,
+		Args: env.Args("TASK", "[PATH]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.TaskId, req.Path = args[0], env.Optional(args, 1)
+			switch {
+			case steps && patch:
+				return env.Usage(cmd, "--steps and --patch are two different outputs")
+			case steps:
+				return listChanges(cmd.Context(), e, args[0])
+			case patch && (len(req.GetStepIds()) > 0):
+				return env.Usage(cmd, "--patch is of all steps, leave --step out")
+			case patch:
+				return file.Export(e, cmd, &deckhandv1.ExportWorkspaceRequest{
+					Workspace: &deckhandv1.ExportWorkspaceRequest_TaskId{TaskId: args[0]}, Path: req.GetPath(),
+					Format: deckhandv1.ExportFormat_EXPORT_FORMAT_GIT_PATCH, ChangesOnly: true,
+				})
+			case !e.Format.ForPeople():
+				return env.Usage(cmd, "a diff is text, which -o %s cannot show: use --steps", e.Format)
+			}
+			return printDiff(cmd.Context(), e, req)
+		},
+	}
+	cmd.Flags().StringSliceVar(&req.StepIds, "step", nil, "only what these steps changed")
+	cmd.Flags().Int32Var(&req.ContextLines, "context", 3, "lines around each change")
+	cmd.Flags().BoolVar(&steps, "steps", false, "list the steps with the files that each changed")
+	cmd.Flags().BoolVar(&patch, "patch", false, "print a patch for git apply")
+	return cmd
+}
+
+func stepChangesNoun() output.Noun[*deckhandv1.StepChanges] {
+	return output.Noun[*deckhandv1.StepChanges]{
+		Name: (*deckhandv1.StepChanges).GetStepId,
+		Columns: []output.Column[*deckhandv1.StepChanges]{
+			{Header: "step", Value: (*deckhandv1.StepChanges).GetStepId},
+			{Header: "no", Value: func(x *deckhandv1.StepChanges) string { return fmt.Sprint(x.GetNumber()) }},
+			{Header: "tool", Value: (*deckhandv1.StepChanges).GetTool},
+			{Header: "files", Value: func(x *deckhandv1.StepChanges) string { return fmt.Sprint(x.GetFiles()) }},
+			{Header: "undone", Value: func(x *deckhandv1.StepChanges) string { return output.Moment(x.GetUndoneAt()) }},
+			{Header: "paths", Max: 80, Value: func(x *deckhandv1.StepChanges) string {
+				var out []string
+				for _, c := range x.GetChanges() {
+					out = append(out, change.Sign(c.GetKind())+c.GetPath())
+				}
+				return strings.Join(out, " ")
+			}},
+			{Header: "shared with", Wide: true, Value: func(x *deckhandv1.StepChanges) string { return strings.Join(x.GetSharedWith(), ",") }},
+		},
+	}
+}
+
+func listChanges(ctx context.Context, e *env.Env, taskID string) error {
+	client, err := e.Client()
+	if err != nil {
+		return err
+	}
+	var steps []*deckhandv1.StepChanges
+	var last *deckhandv1.ListChangesResponse
+	if err := sdk.Pages(func(token string) (string, error) {
+		res, err := client.Workspaces.ListChanges(ctx, connect.NewRequest(&deckhandv1.ListChangesRequest{TaskId: taskID, PageToken: token}))
+		if err != nil {
+			return "", err
+		}
+		last, steps = res.Msg, append(steps, res.Msg.GetSteps()...)
+		return last.GetNextPageToken(), nil
+	}); err != nil {
+		return err
+	}
+	if len(steps) == 0 {
+		e.Notef("No files changed.")
+	} else if last.GetUndoUntil() != nil {
+		e.Notef("%s", change.UndoTime(last.GetUndoLeft().AsDuration()))
+	}
+	return output.List(e.Printer(), stepChangesNoun(), steps)
+}
+
+func printDiff(ctx context.Context, e *env.Env, req *deckhandv1.DiffChangesRequest) error {
+	client, err := e.Client()
+	if err != nil {
+		return err
+	}
+	stream, err := client.Workspaces.DiffChanges(ctx, connect.NewRequest(req))
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	files, added, deleted := 0, int32(0), int32(0)
+	for stream.Receive() {
+		one := stream.Msg()
+		files, added, deleted = files+1, added+one.GetAddedLines(), deleted+one.GetDeletedLines()
+		if text := one.GetUnified(); len(text) > 0 {
+			shown := string(text)
+			if output.IsTerminal(e.Out) {
+				shown = termsafe.Text(shown)
+			}
+			fmt.Fprint(e.Out, shown)
+			continue
+		}
+		fmt.Fprintf(e.Out, "%s %s: %s\n", change.Sign(one.GetChange().GetKind()), termsafe.Line(one.GetChange().GetPath()), termsafe.Line(one.GetSummary()))
+	}
+	if err := stream.Err(); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if files == 0 {
+		e.Notef("nothing was changed")
+		return nil
+	}
+	e.Notef("%d files, %d lines added, %d deleted", files, added, deleted)
+	return nil
+}

@@ -1,0 +1,90 @@
+package task
+
+import (
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/inbox"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func listCommand(e *env.Env) *cobra.Command {
+	var states []string
+	var limit int
+	request := &deckhandv1.ListTasksRequest{}
+	cmd := &cobra.Command{
+		Use: "list", Short: "List tasks, newest first",
+		Example: `deckhand task list --agent log-triage --state running,queued
+# every id, for a script
+deckhand task list --limit 0 -o name`,
+		Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range states {
+				state, ok := deckhandv1.TaskState_value["TASK_STATE_"+strings.ToUpper(name)]
+				if !ok || state == 0 {
+					return env.Usage(cmd, "there is no task state %q, the states are %s", name, strings.Join(stateNames(), ", "))
+				}
+				request.States = append(request.States, deckhandv1.TaskState(state))
+			}
+			if limit < 0 {
+				return env.Usage(cmd, "--limit is %d, give 0 for all or a positive number", limit)
+			}
+			return list(e, cmd, request, limit)
+		},
+	}
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only tasks in these states, for example running,queued")
+	cmd.Flags().StringVar(&request.AgentId, "agent", "", "only tasks of this agent")
+	cmd.Flags().StringVar(&request.Query, "search", "", "only tasks with these words in their title, goal or result")
+	cmd.Flags().StringVar(&request.ParentId, "parent", "", "only subtasks of this task")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of items (0 = all)")
+	cmd.Flags().StringVar(&request.PageToken, "page", "", "continue from this page token")
+	return cmd
+}
+
+func stateNames() []string {
+	var names []string
+	for i := int32(1); i < int32(len(deckhandv1.TaskState_name)); i++ {
+		names = append(names, output.EnumName(deckhandv1.TaskState(i)))
+	}
+	return names
+}
+
+func list(e *env.Env, cmd *cobra.Command, request *deckhandv1.ListTasksRequest, limit int) error {
+	client, err := e.Client()
+	if err != nil {
+		return err
+	}
+	var tasks []*deckhandv1.Task
+	for {
+		request.PageSize = env.PageSize
+		if limit > 0 {
+			request.PageSize = int32(min(env.PageSize, limit-len(tasks)))
+		}
+		res, err := client.Tasks.ListTasks(cmd.Context(), connect.NewRequest(request))
+		if err != nil {
+			return err
+		}
+		tasks = append(tasks, res.Msg.GetTasks()...)
+		request.PageToken = res.Msg.GetNextPageToken()
+		if request.PageToken == "" || limit > 0 && len(tasks) >= limit {
+			break
+		}
+	}
+	if err := output.List(e.Printer(), Noun(e), tasks); err != nil {
+		return err
+	}
+	inbox.NoteWaiting(e, tasks...)
+	switch {
+	case request.PageToken != "":
+		e.Notef("there are more: add --page %s, or --limit 0 for all", request.PageToken)
+	case len(tasks) == 0 && (request.AgentId != "" || request.Query != "" || request.ParentId != "" || len(request.States) > 0):
+		e.Notef("no such tasks; all of them: deckhand task list")
+	case len(tasks) == 0:
+		e.Notef(`no tasks yet; start one: deckhand run AGENT "what to reach"`)
+	}
+	return nil
+}

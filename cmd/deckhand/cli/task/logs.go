@@ -1,0 +1,124 @@
+package task
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
+	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func logsCommand(e *env.Env) *cobra.Command {
+	var follow bool
+	request := &deckhandv1.ReadLogRequest{}
+	cmd := &cobra.Command{
+		Use: "logs STEP|TASK", Short: "Print what a step's command wrote, or all of a task's",
+		Long: `Prints the raw output of one step's command, or of every step of a task, byte
+for byte. On a terminal, control characters and escape sequences are made
+harmless.`,
+		Example: `deckhand task logs step_7bc --follow
+deckhand task logs task_3q9 > everything.log`,
+		Args: env.Args("STEP|TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !e.Format.ForPeople() {
+				return env.Usage(cmd, "output is bytes, which -o %s cannot show", e.Format)
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(args[0], "step") {
+				request.StepId, request.Follow = args[0], follow
+				return copyLog(cmd.Context(), e, client, request)
+			}
+			if follow || request.Offset != 0 {
+				return env.Usage(cmd, "--follow and --offset are for one step, see `deckhand task steps %s`", args[0])
+			}
+			return copyTaskLogs(cmd.Context(), e, client, args[0])
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command has ended")
+	cmd.Flags().Int64Var(&request.Offset, "offset", 0, "begin at this byte")
+	return cmd
+}
+
+// copyTaskLogs prints the output of all of a task's steps, with a header for
+// each on standard error.
+func copyTaskLogs(ctx context.Context, e *env.Env, client *sdk.Client, taskID string) error {
+	steps, err := client.Steps(ctx, taskID)
+	if err != nil {
+		return err
+	}
+	printed := 0
+	for _, step := range steps {
+		if step.GetLogBytes() == 0 {
+			continue
+		}
+		printed++
+		e.Notef("%s", output.Dim.Render("==> "+termsafe.Line(strings.Join([]string{
+			step.GetId(), step.GetTool(), output.EnumName(step.GetState()), output.Shorten(output.Arguments(step.GetArguments()), output.LineWidth),
+		}, " "))))
+		if err := copyLog(ctx, e, client, &deckhandv1.ReadLogRequest{StepId: step.GetId()}); err != nil {
+			return err
+		}
+	}
+	if printed == 0 {
+		e.Notef("no step of it has written anything; its steps: deckhand task steps %s", taskID)
+	}
+	return nil
+}
+
+// copyLog prints one log. Where the stream breaks it goes on after the last
+// byte it had.
+func copyLog(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadLogRequest) error {
+	out := e.Out
+	if output.IsTerminal(e.Out) {
+		safe := termsafe.Writer(e.Out)
+		defer func() { _ = safe.Close() }()
+		out = safe
+	}
+	for failures := 0; ; {
+		before := request.GetOffset()
+		err := copyLogOnce(ctx, e, client, request, out)
+		if !env.BrokenStream(err) || before == request.GetOffset() && failures == 0 {
+			return err
+		}
+		if request.GetOffset() > before {
+			failures = 0
+		}
+		if failures++; failures > env.MaxStreamFailures {
+			return err
+		}
+		if err := backoff.Wait(ctx, env.StreamBackoff.Delay(failures)); err != nil {
+			return err
+		}
+	}
+}
+
+func copyLogOnce(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadLogRequest, out io.Writer) error {
+	stream, err := client.Tasks.ReadLog(ctx, connect.NewRequest(request))
+	if err != nil {
+		return fault.FromConnect(err)
+	}
+	defer func() { _ = stream.Close() }()
+	for stream.Receive() {
+		piece := stream.Msg()
+		if gap := piece.GetOffset() - request.GetOffset(); gap > 0 {
+			e.Notef("%s", output.Dim.Render("("+output.Size(gap)+" of output are not kept any more)"))
+		}
+		if _, err := out.Write(piece.GetData()); err != nil {
+			return err
+		}
+		request.Offset = piece.GetOffset() + int64(len(piece.GetData()))
+	}
+	return fault.FromConnect(stream.Err())
+}

@@ -1,0 +1,41 @@
+package task
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func pauseCommand(e *env.Env) *cobra.Command {
+	var reason string
+	var onNextTool bool
+	cmd := &cobra.Command{
+		Use: "pause TASK...", Short: "Pause tasks",
+		Long: `Takes a task from its worker at once. What runs of it is frozen where it
+stands and goes on when the task is resumed. With --on-next-tool the task goes
+on until its agent wants to call a tool, and pauses before that call is made.`,
+		Example: `deckhand task pause task_3q9 --reason "backup runs"
+# look at its next call before it is made
+deckhand task pause task_3q9 --on-next-tool`,
+		Args: env.Args("TASK..."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeEach(e, cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
+				res, err := client.Tasks.PauseTask(ctx, connect.NewRequest(&deckhandv1.PauseTaskRequest{
+					TaskId: id, Reason: reason, OnNextTool: onNextTool,
+				}))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetTask(), nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().BoolVar(&onNextTool, "on-next-tool", false, "pause before the next tool call is made")
+	return cmd
+}

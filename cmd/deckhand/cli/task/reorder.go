@@ -1,0 +1,57 @@
+package task
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func reorderCommand(e *env.Env) *cobra.Command {
+	var first bool
+	var before string
+	var priority int32
+	cmd := &cobra.Command{
+		Use: "reorder TASK", Short: "Move a queued task",
+		Long: `
+The queue goes by priority, 10 first. Within one priority users take turns:
+whoever has the fewest tasks under way is next.
+`,
+		Example: `deckhand task reorder task_3q9 --first
+deckhand task reorder task_3q9 --before task_7bc
+deckhand task reorder task_3q9 --priority 8`,
+		Args: env.Args("TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request := &deckhandv1.ReorderTaskRequest{TaskId: args[0]}
+			given := 0
+			if first {
+				request.Place, given = &deckhandv1.ReorderTaskRequest_First{First: true}, given+1
+			}
+			if before != "" {
+				request.Place, given = &deckhandv1.ReorderTaskRequest_Before{Before: before}, given+1
+			}
+			if priority != 0 {
+				request.Place, given = &deckhandv1.ReorderTaskRequest_Priority{Priority: priority}, given+1
+			}
+			if given != 1 {
+				return env.Usage(cmd, "give one of --first, --before TASK and --priority N")
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Queue.ReorderTask(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			return output.Brief(e.Printer(), Noun(e), res.Msg.GetTask())
+		},
+	}
+	cmd.Flags().BoolVar(&first, "first", false, "before all others")
+	cmd.Flags().StringVar(&before, "before", "", "before that queued task")
+	cmd.Flags().Int32Var(&priority, "priority", 0, "with that priority, 1 to 10")
+	cmd.Flags().Lookup("priority").DefValue = ""
+	return cmd
+}

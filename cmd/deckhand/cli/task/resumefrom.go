@@ -1,0 +1,102 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/change"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/override"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+// resumeWorkspaces are the words for what becomes of the workspace.
+var resumeWorkspaces = []string{"restore", "overwrite", "keep"}
+
+func resumeFromCommand(e *env.Env) *cobra.Command {
+	var o override.Retry
+	var workspace string
+	request := &deckhandv1.ResumeTaskFromRequest{}
+	cmd := &cobra.Command{
+		Use: "resume-from TASK", Short: "Start a new task that goes on from an older point of another",
+		Long: `Makes a new task that has the other's turns and tool calls up to a checkpoint as
+its own past. Before it begins, its workspace is made as it was at the
+checkpoint. That is refused where it would lose what other tasks or people have
+changed since, unless --workspace is overwrite, and where the node does not keep
+that state any more. With --workspace keep the files stay as they are.`,
+		Example: `deckhand task checkpoints task_3q9
+deckhand task resume-from task_3q9 --iteration 4 --preview
+deckhand task resume-from task_3q9 --iteration 4 --message "try it without sudo"`,
+		Args: env.Args("TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if request.GetIteration() < 0 {
+				return env.Usage(cmd, "--iteration is %d, give the iteration of a checkpoint", request.GetIteration())
+			}
+			if !slices.Contains(resumeWorkspaces, workspace) {
+				return env.Usage(cmd, "--workspace is %q, give one of: %s", workspace, strings.Join(resumeWorkspaces, ", "))
+			}
+			request.Workspace = deckhandv1.ResumeWorkspace(deckhandv1.ResumeWorkspace_value["RESUME_WORKSPACE_"+strings.ToUpper(workspace)])
+			var err error
+			if request.Override, err = o.Message(cmd); err != nil {
+				return err
+			}
+			if request.GetPreview() {
+				request.TaskId = args[0]
+				return previewResume(cmd.Context(), e, request)
+			}
+			return changeEach(e, cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
+				request.TaskId = id
+				res, err := client.Tasks.ResumeTaskFrom(ctx, connect.NewRequest(request))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetTask(), nil
+			})
+		},
+	}
+	cmd.Flags().Int32Var(&request.Iteration, "iteration", 0, "the checkpoint's; the newest by default")
+	cmd.Flags().Lookup("iteration").DefValue = ""
+	cmd.Flags().StringVar(&request.Message, "message", "", "what the agent is told first")
+	cmd.Flags().StringVar(&workspace, "workspace", "restore", "restore the checkpoint's files, overwrite what others changed since, or keep the files as they are")
+	cmd.Flags().BoolVar(&request.Preview, "preview", false, "show what would be given back in the workspace, and do nothing")
+	o.Register(cmd)
+	return cmd
+}
+
+// previewResume shows what resuming would do to the workspace.
+func previewResume(ctx context.Context, e *env.Env, request *deckhandv1.ResumeTaskFromRequest) error {
+	client, err := e.Client()
+	if err != nil {
+		return err
+	}
+	res, err := client.Tasks.ResumeTaskFrom(ctx, connect.NewRequest(request))
+	if err != nil {
+		return err
+	}
+	if !e.Format.ForPeople() {
+		return output.One(e.Printer(), output.Noun[*deckhandv1.ResumeTaskFromResponse]{
+			Name: func(*deckhandv1.ResumeTaskFromResponse) string { return request.GetTaskId() },
+		}, res.Msg)
+	}
+	w := res.Msg.GetWorkspace()
+	if w == nil {
+		e.Notef("the workspace stays as it is")
+		return nil
+	}
+	change.Show(e, w.GetChanges(), w.GetFiles())
+	for _, c := range w.GetConflicts() {
+		e.Notef("cannot be given back: %s", termsafe.Line(c.GetMessage()))
+	}
+	if len(w.GetOthers()) > 0 {
+		e.Notef("others changed some of this, and would lose it: %s", strings.Join(w.GetOthers(), ", "))
+	}
+	e.Notef("%d files would be given back", w.GetFiles())
+	return nil
+}

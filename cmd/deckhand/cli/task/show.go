@@ -1,0 +1,36 @@
+package task
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/inbox"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func showCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "show TASK", Short: "Show a task", Example: "deckhand task show task_3q9 -o yaml",
+		Args: env.Args("TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Tasks.GetTask(cmd.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: args[0]}))
+			if err != nil {
+				return err
+			}
+			if err := output.One(e.Printer(), Noun(e), res.Msg.GetTask()); err != nil {
+				return err
+			}
+			inbox.NoteWaiting(e, res.Msg.GetTask())
+			if task := res.Msg.GetTask(); task.GetAgentId() != "" && !output.Final(task.GetState()) {
+				NoteEstimate(cmd.Context(), e, client, &deckhandv1.GetEstimateRequest{TaskId: task.GetId()})
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,46 @@
+package task
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/change"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func undoCommand(e *env.Env) *cobra.Command {
+	req, how := &deckhandv1.UndoChangesRequest{}, &change.Undo{}
+	cmd := &cobra.Command{
+		Use: "undo TASK", Short: "Take back what a task changed in its workspace",
+		Long: `Shows what would be given back: of the whole task, of its last steps, or of
+named ones. With --yes it is done, unless later steps changed the same files,
+which are reported then. Only files of the workspace come back: what a command
+did elsewhere stays done.`,
+		Example: `deckhand task undo task_3q9
+deckhand task undo task_3q9 --last 2 --yes
+deckhand task undo task_3q9 --step step_7bc --skip-conflicts --yes`,
+		Args: env.Args("TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.TaskId = args[0]
+			if len(req.GetStepIds()) > 0 && req.GetLast() > 0 {
+				return env.Usage(cmd, "--step and --last exclude each other")
+			}
+			return change.Run(e, cmd, how, func(ctx context.Context, client *sdk.Client) (*deckhandv1.UndoChangesResponse, error) {
+				req.OnConflict, req.Preview, req.ExpectState = how.OnConflict, how.Preview, how.ExpectState
+				res, err := client.Workspaces.UndoChanges(ctx, connect.NewRequest(req))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg, nil
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&req.StepIds, "step", nil, "only what these steps changed")
+	cmd.Flags().Int32Var(&req.Last, "last", 0, "only the last so many steps that changed something")
+	how.Register(cmd)
+	return cmd
+}

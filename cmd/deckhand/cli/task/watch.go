@@ -1,0 +1,83 @@
+package task
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/event"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func watchCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.WatchRequest{}
+	cmd := &cobra.Command{
+		Use: "watch TASK...", Short: "Show what happens in tasks, live",
+		Long: `Shows a task's history and goes on live until it has ended: phases, reasoning,
+tool calls, what came of them, and what they cost. The exit code is 1 when a
+watched task did not succeed.`,
+		Example: `deckhand task watch task_3q9
+# what has happened until now, for a program
+deckhand task watch task_3q9 --follow=false -o jsonl
+# which tools it chose, and how it ended
+deckhand task watch task_3q9 --type tool_selected,execution_completed,execution_failed`,
+		Args: env.Args("TASK..."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if e.Format == output.Name {
+				return env.Usage(cmd, "events have no names, use another -o")
+			}
+			return watch(cmd.Context(), e, args, request)
+		},
+	}
+	cmd.Flags().BoolVar(&request.Follow, "follow", true, "go on until the tasks have ended")
+	cmd.Flags().StringSliceVar(&request.Types, "type", nil, "show events of this `TYPE` only (repeatable, or a list with commas)")
+	return cmd
+}
+
+func watch(ctx context.Context, e *env.Env, ids []string, request *deckhandv1.WatchRequest) error {
+	client, err := e.Client()
+	if err != nil {
+		return err
+	}
+	// A watch waits for its hub to come back; one that was never there is said
+	// at once. This also makes whole ids of shortened ones, and means them for
+	// the whole watch.
+	tasks, err := Get(ctx, client, ids)
+	if err != nil {
+		return err
+	}
+	for _, task := range tasks {
+		request.TaskIds = append(request.TaskIds, task.GetId())
+	}
+	show := event.Print(e)
+	if e.Format.ForPeople() {
+		show = event.PrintLines(e.Out, &event.Renderer{Detail: event.Everything, Many: len(tasks) > 1, Observation: event.Observations(ctx, client)})
+	}
+	for res, err := range client.Watch(ctx, request) {
+		if err != nil {
+			return err
+		}
+		if err := show(res.GetEvent()); err != nil {
+			return err
+		}
+	}
+	if !request.GetFollow() {
+		return nil
+	}
+	if tasks, err = Get(ctx, client, request.GetTaskIds()); err != nil {
+		return err
+	}
+	var failures []error
+	for _, task := range tasks {
+		if e.Format.ForPeople() {
+			e.Notef("%s", Facts(task))
+		}
+		if err := Outcome(task); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}

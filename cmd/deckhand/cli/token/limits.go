@@ -1,0 +1,79 @@
+package token
+
+import (
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func limitsCommand(e *env.Env) *cobra.Command {
+	var maxTTL, loginWithin time.Duration
+	cmd := &cobra.Command{
+		Use: "limits", Short: "Show or change how long the organisation's tokens may be used",
+		Long: `Shows the limits, or as an administrator changes those that are given. They hold
+also for the tokens that there are. Tokens of workers, and those that a hub keeps
+in its data folder, have no limit.`,
+		Example: `deckhand token limits
+deckhand token limits --max-ttl 2160h --login-within 168h`,
+		Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if maxTTL < 0 || loginWithin < 0 {
+				return env.Usage(cmd, "--max-ttl and --login-within are 0 or more")
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			got, err := client.Tokens.GetTokenLimits(cmd.Context(), connect.NewRequest(&deckhandv1.GetTokenLimitsRequest{}))
+			if err != nil {
+				return err
+			}
+			limits := got.Msg.GetLimits()
+			changes := false
+			for flag, value := range map[string]**durationpb.Duration{"max-ttl": &limits.MaxTtl, "login-within": &limits.LoginWithin} {
+				if !cmd.Flags().Changed(flag) {
+					continue
+				}
+				changes = true
+				if *value = nil; maxTTL > 0 && flag == "max-ttl" {
+					*value = durationpb.New(maxTTL)
+				} else if loginWithin > 0 && flag == "login-within" {
+					*value = durationpb.New(loginWithin)
+				}
+			}
+			if changes {
+				res, err := client.Tokens.SetTokenLimits(cmd.Context(), connect.NewRequest(&deckhandv1.SetTokenLimitsRequest{Limits: limits}))
+				if err != nil {
+					return err
+				}
+				limits = res.Msg.GetLimits()
+			}
+			return output.One(e.Printer(), limitsNoun(), limits)
+		},
+	}
+	cmd.Flags().DurationVar(&maxTTL, "max-ttl", 0, "the age at which people's tokens end; 0 for none")
+	cmd.Flags().DurationVar(&loginWithin, "login-within", 0, "how often people of the identity provider have to log in there; 0 for 720h")
+	return cmd
+}
+
+func limitsNoun() output.Noun[*deckhandv1.TokenLimits] {
+	type limits = *deckhandv1.TokenLimits
+	return output.Noun[limits]{
+		Name: func(limits) string { return "limits" },
+		Columns: []output.Column[limits]{
+			{Header: "max ttl", Value: func(x limits) string {
+				if x.GetMaxTtl() == nil {
+					return "none"
+				}
+				return x.GetMaxTtl().AsDuration().String()
+			}},
+			{Header: "login within", Value: func(x limits) string { return x.GetLoginWithin().AsDuration().String() }},
+		},
+	}
+}

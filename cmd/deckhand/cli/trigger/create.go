@@ -1,0 +1,87 @@
+package trigger
+
+import (
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func createCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.CreateTriggerRequest{Spec: &deckhandv1.TriggerSpec{}}
+	flags := &specFlags{}
+	var webhook, secretFile string
+	var loop, manual bool
+	cmd := &cobra.Command{
+		Use: "create NAME --agent AGENT (--webhook SENDER | --cron SCHEDULE | --loop | --manual)", Short: "Make a trigger",
+		Long: `SENDER is one that there is a mapping for (` + strings.Join(presets, ", ") + `), or how senders
+prove themselves (` + strings.Join(verifications, ", ") + `). The secret of a webhook is
+shown this once.`,
+		Example: `deckhand trigger create reviews --agent log-triage --webhook github --filter "payload.action == 'opened'"
+deckhand trigger create nightly --agent log-triage --cron "30 2 * * *" --time-zone Europe/Berlin
+deckhand trigger create tidy --agent log-triage --loop --pause 10m --loop-budget 5
+deckhand trigger create button --agent log-triage --manual`,
+		Args: env.Args("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.Name = args[0]
+			if request.GetAgentId() == "" {
+				return env.Usage(cmd, "--agent is missing: name the agent that it starts")
+			}
+			if err := flags.apply(cmd, request.GetSpec()); err != nil {
+				return err
+			}
+			kinds := 0
+			for _, k := range []struct {
+				is   bool
+				kind deckhandv1.TriggerKind
+			}{
+				{webhook != "", deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK}, {cmd.Flags().Changed("cron"), deckhandv1.TriggerKind_TRIGGER_KIND_CRON},
+				{loop, deckhandv1.TriggerKind_TRIGGER_KIND_LOOP}, {manual, deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL},
+			} {
+				if k.is {
+					kinds++
+					request.Kind = k.kind
+				}
+			}
+			if kinds != 1 {
+				return env.Usage(cmd, "give one of --webhook SENDER, --cron SCHEDULE, --loop and --manual")
+			}
+			switch {
+			case webhook == "":
+			case slices.Contains(presets, webhook):
+				request.Preset = webhook
+			case slices.Contains(verifications, webhook):
+				flags.webhook(request.GetSpec()).Verify = webhook
+			default:
+				return env.Usage(cmd, "--webhook is %q, use one of %s", webhook, strings.Join(slices.Compact(slices.Sorted(slices.Values(slices.Concat(presets, verifications)))), ", "))
+			}
+			var err error
+			if request.Secret, err = env.ReadSecret(e, secretFile); err != nil {
+				return err
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Triggers.CreateTrigger(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			NoteSecret(e, client.URL(), res.Msg.GetTrigger(), res.Msg.GetSecret())
+			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
+		},
+	}
+	cmd.Flags().StringVar(&request.AgentId, "agent", "", "the agent that it starts")
+	cmd.Flags().StringVar(&webhook, "webhook", "", "take webhooks of this sender, or verified like this")
+	cmd.Flags().BoolVar(&loop, "loop", false, "run again and again")
+	cmd.Flags().BoolVar(&manual, "manual", false, "run by hand only")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file that holds the secret which the sender has issued; - for standard input")
+	cmd.Flags().BoolVar(&request.Disabled, "disabled", false, "make it without letting it fire")
+	flags.register(cmd)
+	return cmd
+}

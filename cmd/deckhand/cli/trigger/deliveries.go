@@ -1,0 +1,91 @@
+package trigger
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func deliveriesCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.ListDeliveriesRequest{}
+	var states []string
+	cmd := &cobra.Command{
+		Use: "deliveries [TRIGGER]", Short: "List what came in, and what became of it", Example: `deckhand trigger deliveries reviews
+deckhand trigger deliveries --state failed -o wide`,
+		Args: env.Args("[TRIGGER]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				request.TriggerId = args[0]
+			}
+			for _, state := range states {
+				value, ok := deckhandv1.DeliveryState_value["DELIVERY_STATE_"+strings.ToUpper(state)]
+				if !ok || value == 0 {
+					return env.Usage(cmd, "--state is %q, use accepted, started, filtered, failed or duplicate", state)
+				}
+				request.States = append(request.States, deckhandv1.DeliveryState(value))
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Triggers.ListDeliveries(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			if res.Msg.GetNextPageToken() != "" {
+				e.Notef("there are older ones: --page-token %s", res.Msg.GetNextPageToken())
+			}
+			return output.List(e.Printer(), deliveryNoun(e), res.Msg.GetDeliveries())
+		},
+	}
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only those that are accepted, started, filtered, failed or duplicate")
+	cmd.Flags().Int32Var(&request.PageSize, "limit", 50, "at most this many")
+	cmd.Flags().StringVar(&request.PageToken, "page-token", "", "go on where a list ended")
+	return cmd
+}
+
+func deliveryNoun(e *env.Env) output.Noun[*deckhandv1.Delivery] {
+	return output.Noun[*deckhandv1.Delivery]{
+		Name: (*deckhandv1.Delivery).GetId,
+		Columns: []output.Column[*deckhandv1.Delivery]{
+			{Header: "id", Value: (*deckhandv1.Delivery).GetId},
+			{Header: "trigger", Value: (*deckhandv1.Delivery).GetTriggerName},
+			{Header: "source", Value: (*deckhandv1.Delivery).GetSource},
+			{Header: "event", Value: func(x *deckhandv1.Delivery) string {
+				if x.GetSlot() != nil {
+					return output.Moment(x.GetSlot())
+				}
+				return x.GetEvent()
+			}},
+			{Header: "state", Value: func(x *deckhandv1.Delivery) string { return output.EnumName(x.GetState()) }},
+			{Header: "age", Value: func(x *deckhandv1.Delivery) string { return e.Age(x.GetReceivedAt()) }},
+			{Header: "task", Value: (*deckhandv1.Delivery).GetTaskId},
+			{Header: "reason", Value: (*deckhandv1.Delivery).GetReason, Max: 60},
+			{Header: "key", Value: (*deckhandv1.Delivery).GetKey, Wide: true},
+			{Header: "size", Value: func(x *deckhandv1.Delivery) string { return fmt.Sprint(x.GetSize()) }, Wide: true},
+			{Header: "from", Value: func(x *deckhandv1.Delivery) string { return cmp.Or(x.GetSentBy(), x.GetAddress()) }, Wide: true},
+			{Header: "received", Value: func(x *deckhandv1.Delivery) string { return output.Moment(x.GetReceivedAt()) }, Wide: true},
+			{Header: "duplicate of", Value: (*deckhandv1.Delivery).GetDuplicateOf, Alone: true},
+			{Header: "replay of", Value: (*deckhandv1.Delivery).GetReplayOf, Alone: true},
+			{Header: "handled", Value: func(x *deckhandv1.Delivery) string { return output.Moment(x.GetHandledAt()) }, Alone: true},
+			{Header: "headers", Value: func(x *deckhandv1.Delivery) string {
+				var lines []string
+				for _, name := range slices.Sorted(maps.Keys(x.GetHeaders())) {
+					lines = append(lines, name+": "+x.GetHeaders()[name])
+				}
+				return strings.Join(lines, "\n")
+			}, Block: true},
+			{Header: "body", Value: func(x *deckhandv1.Delivery) string { return strings.ToValidUTF8(string(x.GetBody()), "�") }, Block: true},
+			{Header: "prompt", Value: (*deckhandv1.Delivery).GetPrompt, Block: true},
+		},
+	}
+}

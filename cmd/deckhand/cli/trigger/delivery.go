@@ -1,0 +1,27 @@
+package trigger
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func deliveryCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "delivery DELIVERY", Short: "Show a delivery with what was sent", Example: "deckhand trigger delivery dlv_3q9", Args: env.Args("DELIVERY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Triggers.GetDelivery(cmd.Context(), connect.NewRequest(&deckhandv1.GetDeliveryRequest{DeliveryId: args[0]}))
+			if err != nil {
+				return err
+			}
+			return output.One(e.Printer(), deliveryNoun(e), res.Msg.GetDelivery())
+		},
+	}
+}

@@ -1,0 +1,33 @@
+package trigger
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func disableCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.DisableTriggerRequest{}
+	cmd := &cobra.Command{
+		Use: "disable TRIGGER", Short: "Keep a trigger from firing",
+		Long: "What it has started goes on. To end that too: deckhand kill trigger.", Example: `deckhand trigger disable nightly --reason "the disk is full"`,
+		Args: env.Args("TRIGGER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.TriggerId = args[0]
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Triggers.DisableTrigger(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
+		},
+	}
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, for others to read")
+	return cmd
+}

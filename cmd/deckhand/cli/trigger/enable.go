@@ -1,0 +1,27 @@
+package trigger
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func enableCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "enable TRIGGER", Short: "Let a trigger fire, from now on", Example: "deckhand trigger enable nightly", Args: env.Args("TRIGGER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Triggers.EnableTrigger(cmd.Context(), connect.NewRequest(&deckhandv1.EnableTriggerRequest{TriggerId: args[0]}))
+			if err != nil {
+				return err
+			}
+			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
+		},
+	}
+}

@@ -1,0 +1,36 @@
+package trigger
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func fireCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.FireTriggerRequest{}
+	cmd := &cobra.Command{
+		Use: `fire TRIGGER ["goal"]`, Short: "Start a run of a trigger by hand", Example: `deckhand trigger fire nightly
+deckhand trigger fire nightly "Only look at the disks."`,
+		Args: env.Args("TRIGGER", "[GOAL]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.TriggerId = args[0]
+			if len(args) > 1 {
+				request.Goal = args[1]
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Triggers.FireTrigger(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			return output.Brief(e.Printer(), deliveryNoun(e), res.Msg.GetDelivery())
+		},
+	}
+	cmd.Flags().StringVar(&request.IdempotencyKey, "idempotency-key", "", "makes repeating it harmless")
+	return cmd
+}

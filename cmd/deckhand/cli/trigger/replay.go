@@ -1,0 +1,29 @@
+package trigger
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func replayCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "replay DELIVERY", Short: "Have a delivery come in once more",
+		Long:    "It goes through filter and mapping as they are now, and is marked as a replay.",
+		Example: "deckhand trigger replay dlv_3q9", Args: env.Args("DELIVERY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Triggers.ReplayDelivery(cmd.Context(), connect.NewRequest(&deckhandv1.ReplayDeliveryRequest{DeliveryId: args[0]}))
+			if err != nil {
+				return err
+			}
+			return output.Brief(e.Printer(), deliveryNoun(e), res.Msg.GetDelivery())
+		},
+	}
+}

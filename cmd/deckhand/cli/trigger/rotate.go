@@ -1,0 +1,47 @@
+package trigger
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func rotateCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.RotateTriggerSecretRequest{}
+	var secretFile string
+	cmd := &cobra.Command{
+		Use: "rotate TRIGGER", Short: "Give a webhook another secret",
+		Long:    "The previous secret stays valid for a day, or for as long as --keep says.",
+		Example: "deckhand trigger rotate reviews --keep 1h", Args: env.Args("TRIGGER"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			request.TriggerId = args[0]
+			if cmd.Flags().Changed("keep") {
+				keep, err := cmd.Flags().GetDuration("keep")
+				if err != nil {
+					return err
+				}
+				request.Keep = durationpb.New(keep)
+			}
+			if request.Secret, err = env.ReadSecret(e, secretFile); err != nil {
+				return err
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Triggers.RotateTriggerSecret(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			NoteSecret(e, client.URL(), res.Msg.GetTrigger(), res.Msg.GetSecret())
+			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
+		},
+	}
+	cmd.Flags().Duration("keep", 0, "how long the secret before counts, such as 1h; 0s ends it at once")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file that holds the secret which the sender has issued; - for standard input")
+	return cmd
+}

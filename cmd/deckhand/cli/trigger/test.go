@@ -1,0 +1,117 @@
+package trigger
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func testCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.TestTriggerRequest{}
+	flags := &specFlags{}
+	var file string
+	var headers []string
+	cmd := &cobra.Command{
+		Use: "test TRIGGER (--delivery ID | --payload FILE)", Short: "Say what would become of a payload, and start nothing",
+		Long: `Tries a delivery that was stored, of whatever trigger, or a payload of yours. The
+flags of update try something else than what the trigger has. Exit code 1 when
+it would fail.`,
+		Example: `deckhand trigger test reviews --payload payload.json --header X-GitHub-Event=pull_request
+deckhand trigger test reviews --delivery dlv_3q9 --filter "payload.action == 'closed'"`,
+		Args: env.Args("TRIGGER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.TriggerId = args[0]
+			if (file == "") == (request.GetDeliveryId() == "") {
+				return env.Usage(cmd, "give one of --delivery ID and --payload FILE")
+			}
+			if err := readPayload(e, file, headers, request); err != nil {
+				return err
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			if flags.changed(cmd) {
+				is, err := client.Triggers.GetTrigger(cmd.Context(), connect.NewRequest(&deckhandv1.GetTriggerRequest{TriggerId: args[0]}))
+				if err != nil {
+					return err
+				}
+				request.Spec = is.Msg.GetTrigger().GetSpec()
+				if err := flags.apply(cmd, request.GetSpec()); err != nil {
+					return err
+				}
+			}
+			res, err := client.Triggers.TestTrigger(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			if err := output.One(e.Printer(), verdictNoun(), res.Msg); err != nil {
+				return err
+			}
+			if res.Msg.GetState() == deckhandv1.DeliveryState_DELIVERY_STATE_FAILED {
+				return env.Status(env.ExitFailed)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&request.DeliveryId, "delivery", "", "a delivery that was stored")
+	cmd.Flags().StringVar(&file, "payload", "", "file that holds a body; - for standard input")
+	cmd.Flags().StringArrayVar(&headers, "header", nil, "a header that goes with it, as NAME=VALUE")
+	flags.register(cmd)
+	return cmd
+}
+
+const maxPayloadFile = 25 << 20
+
+func readPayload(e *env.Env, file string, headers []string, request *deckhandv1.TestTriggerRequest) (err error) {
+	request.Headers = map[string]string{"Content-Type": "application/json"}
+	for _, h := range headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok {
+			return fmt.Errorf("--header is %q: give NAME=VALUE", h)
+		}
+		request.Headers[name] = value
+	}
+	if file == "" {
+		return nil
+	}
+	in := e.In
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return fmt.Errorf("open the payload: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	request.Body, err = env.ReadAtMost(in, maxPayloadFile)
+	return err
+}
+
+func verdictNoun() output.Noun[*deckhandv1.TestTriggerResponse] {
+	return output.Noun[*deckhandv1.TestTriggerResponse]{
+		Name: func(x *deckhandv1.TestTriggerResponse) string { return output.EnumName(x.GetState()) },
+		Columns: []output.Column[*deckhandv1.TestTriggerResponse]{
+			{Header: "would be", Value: func(x *deckhandv1.TestTriggerResponse) string { return output.EnumName(x.GetState()) }},
+			{Header: "reason", Value: (*deckhandv1.TestTriggerResponse).GetReason},
+			{Header: "event", Value: (*deckhandv1.TestTriggerResponse).GetEvent},
+			{Header: "key", Value: (*deckhandv1.TestTriggerResponse).GetKey},
+			{Header: "single flight", Value: (*deckhandv1.TestTriggerResponse).GetFlight},
+			{Header: "mapped", Value: func(x *deckhandv1.TestTriggerResponse) string {
+				if len(x.GetMapped().GetFields()) == 0 {
+					return ""
+				}
+				return protojson.MarshalOptions{Multiline: true}.Format(x.GetMapped())
+			}, Block: true},
+			{Header: "prompt", Value: (*deckhandv1.TestTriggerResponse).GetPrompt, Block: true},
+		},
+	}
+}

@@ -1,0 +1,43 @@
+package trigger
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func updateCommand(e *env.Env) *cobra.Command {
+	flags := &specFlags{}
+	cmd := &cobra.Command{
+		Use: "update TRIGGER", Short: "Change what a trigger does",
+		Long:    "Changes what the flags name; the rest stays as it is. Its kind and its agent stay.",
+		Example: `deckhand trigger update reviews --filter "payload.action in ['opened', 'reopened']"`,
+		Args:    env.Args("TRIGGER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			is, err := client.Triggers.GetTrigger(cmd.Context(), connect.NewRequest(&deckhandv1.GetTriggerRequest{TriggerId: args[0]}))
+			if err != nil {
+				return err
+			}
+			spec := is.Msg.GetTrigger().GetSpec()
+			if err := flags.apply(cmd, spec); err != nil {
+				return err
+			}
+			res, err := client.Triggers.UpdateTrigger(cmd.Context(), connect.NewRequest(&deckhandv1.UpdateTriggerRequest{
+				TriggerId: is.Msg.GetTrigger().GetId(), Spec: spec,
+			}))
+			if err != nil {
+				return err
+			}
+			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}

@@ -1,0 +1,52 @@
+package vault
+
+import (
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/internal/backoff"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// pollInterval is how often --wait asks whether the rotation has ended.
+const pollInterval = time.Second
+
+func rotateCommand(e *env.Env) *cobra.Command {
+	var wait bool
+	cmd := &cobra.Command{
+		Use: "rotate", Short: "Have a new key seal what is secret",
+		Long: `A new key seals from now on, on every hub. What the old ones have sealed is sealed
+anew in the background, and then they are deleted: after a minute at the
+earliest. Nothing stops meanwhile, and a hub that dies in between loses nothing.`,
+		Example: "deckhand vault rotate\ndeckhand vault rotate --wait", Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Vault.RotateVault(cmd.Context(), connect.NewRequest(&deckhandv1.RotateVaultRequest{}))
+			if err != nil {
+				return err
+			}
+			vault := res.Msg.GetVault()
+			if !wait {
+				e.Notef("a new key seals; deckhand vault show says when the old ones are gone")
+			}
+			for wait && vault.GetRotatingSince() != nil {
+				if err := backoff.Wait(cmd.Context(), pollInterval); err != nil {
+					return err
+				}
+				if vault, err = get(cmd.Context(), client); err != nil {
+					return err
+				}
+			}
+			return output.One(e.Printer(), noun, vault)
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the old keys are deleted")
+	return cmd
+}

@@ -1,0 +1,25 @@
+package vault
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+)
+
+func showCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "show", Short: "Show which key seals, and how far a rotation is", Example: "deckhand vault show\ndeckhand vault show -o json", Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			vault, err := get(cmd.Context(), client)
+			if err != nil {
+				return err
+			}
+			return output.One(e.Printer(), noun, vault)
+		},
+	}
+}
