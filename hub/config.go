@@ -287,7 +287,7 @@ func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
 	if h.vault, err = vault.New(ctx, root, h.store); err != nil {
 		return nil, err
 	}
-	if h.ca, err = ca.Open(ctx, ca.Config{Store: secrets{h.store, h.vault}}); err != nil {
+	if h.ca, err = ca.Open(ctx, ca.Config{Store: vault.NewSecrets(h.store, h.vault)}); err != nil {
 		return nil, err
 	}
 	if h.listener, err = c.listen(); err != nil {

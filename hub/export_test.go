@@ -2,6 +2,5 @@ package hub
 
 import "context"
 
-// ReviewSecrets has the hub look at all secrets that there are, as it does from
-// time to time.
-func (h *Hub) ReviewSecrets(ctx context.Context) error { return (&secretWatcher{hub: h}).review(ctx) }
+// ReviewSecrets makes the hub read all stored secrets, as it does periodically.
+func (h *Hub) ReviewSecrets(ctx context.Context) error { return h.secrets.Review(ctx) }

@@ -20,12 +20,17 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/session"
 	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/maintenance/periodic"
+	"github.com/deckhand-sh/deckhand/hub/maintenance/reconcile"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/rotation"
+	"github.com/deckhand-sh/deckhand/hub/maintenance/secretwatch"
 	"github.com/deckhand-sh/deckhand/hub/model/budget"
 	"github.com/deckhand-sh/deckhand/hub/model/credential"
+	"github.com/deckhand-sh/deckhand/hub/model/price"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/record/metrics"
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
@@ -43,12 +48,14 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/attempt"
 	"github.com/deckhand-sh/deckhand/hub/work/kill"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/modelaccess"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
+	"github.com/deckhand-sh/deckhand/internal/dialguard"
 	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
@@ -70,9 +77,14 @@ const (
 	watchPoll      = time.Second
 	watchHeartbeat = 15 * time.Second
 	killTimeout    = 10 * time.Second
-	// offlineGrace is how long a command goes on while its node is cut off,
-	// where nobody says otherwise: the node's own default.
-	offlineGrace = 10 * time.Minute
+	// renewals is how many sweeps there are in one lease's time.
+	renewals = 6
+	maxSweep = 5 * time.Second
+	// expiryInterval is how often expired checkpoints are deleted.
+	expiryInterval       = 10 * time.Minute
+	housekeepingInterval = 15 * time.Second
+	// endedTimeout bounds what a trigger does when a task that it started ends.
+	endedTimeout = 10 * time.Second
 )
 
 // Hub is one replica of the control plane. It is a lifecycle.Service.
@@ -86,9 +98,8 @@ type Hub struct {
 	ca           *ca.CA
 	listener     net.Listener
 	edgeListener net.Listener
-	background   sync.WaitGroup    // short work that nobody waits for
-	drains       [turns]sync.Mutex // held while a node is told of its drain
-	nodeOrgs     sync.Map          // the organisation of each node, by id
+	background   sync.WaitGroup // short work that Stop waits for
+	nodeOrgs     sync.Map       // the organisation of each node, by id
 
 	nats       *bus.Server // nil when another server is used
 	bus        *bus.Bus
@@ -128,7 +139,10 @@ type Hub struct {
 
 	credentials *credential.Credentials
 	budgets     *budget.Ledger
+	models      *modelaccess.Service
 	relay       *relay.Relay
+	reconciler  *reconcile.Reconciler
+	secrets     *secretwatch.Watcher
 }
 
 // assemble makes the hub's parts and puts those that run into order.
@@ -152,33 +166,30 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Watches: func() int64 { return h.watcher.Open() }, Links: func() int { return len(h.edge.Connected()) },
 		Bus: h.bus.Connected, Leading: func() bool { return h.leader.Leading() },
 	})
+	changes := &change.Feed{}
 	recorder := event.NewRecorder(event.RecorderConfig{
-		Store: h.store, Redact: c.Redact, Notify: h.hint, OnStored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked, Family: h.taskMoved,
+		Store: h.store, Redact: c.Redact, Notify: h.hint, OnStored: h.metrics.Events, Changes: changes,
 	})
 	h.recorder = recorder
-	h.users = user.New(user.Config{Store: h.store, Recorder: recorder, Changed: func() {
-		h.tokens.Forget()
-		h.sessions.Forget()
-	}})
+	h.users = user.New(user.Config{Store: h.store, Recorder: recorder})
 	h.access, h.rates, h.turns = access.New(h.store, recorder), auth.NewRates(c.APIRate), fair.NewTurns()
 	h.sessions = session.New(session.Config{
 		Store: h.store, Recorder: recorder, Tokens: h.tokens, Users: h.users, Idle: c.SessionIdle, Lifetime: c.SessionLifetime, Allow: h.access.Login,
 	})
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
 	h.agents = agent.NewService(h.store, recorder, persona.Vocabulary{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes, Trigger: trigger.CheckDeclared})
-	h.plans = quota.New(quota.Config{Store: h.store, Recorder: recorder, Admit: func(orgID string) { h.admission.Kick(orgID) }})
+	h.plans = quota.New(quota.Config{Store: h.store, Recorder: recorder})
+	h.assembleModels(recorder)
 	h.admission = admission.New(admission.Config{
-		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish, Usable: h.usable, Plans: h.plans,
+		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish, Usable: h.models.Usable, Plans: h.plans,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
 		MaxPerUser: c.MaxPerUser, WorkerStale: lease.WorkerStale(c.LeaseTTL),
 		Sweep: admissionSweep, OnDecision: h.metrics.Admitted, ClaimTimeout: claimTimeout, Log: c.Log.Named("admission"),
 	})
-	admit := h.admission.Kick
-	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Admit: admit, Jailed: h.jailed, OnChange: h.metrics.Leases})
 	h.workspaces = workspace.New(workspace.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
 	})
-	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep, Usable: h.usable})
+	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Usable: h.models.Usable})
 	h.notify = notification.New(notification.Config{
 		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Bus: h.bus, Allow: c.notifyAllow, GiveUp: c.NotifyGiveUp,
 		OnSent: h.metrics.Notice, Log: c.Log.Named("notify"),
@@ -193,7 +204,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	})
 	h.subtasks = subtask.New(subtask.Config{
 		Artifacts: h.artifacts,
-		Store:     h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Tools: h.tools, Admit: admit, Sweep: subtaskSweep,
+		Store:     h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Tools: h.tools, Sweep: subtaskSweep,
 		Log: c.Log.Named("subtask"),
 	})
 	h.policies = policy.New(policy.Config{Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact})
@@ -201,30 +212,30 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
 		Restore: h.workspaces.Restore,
 		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
-		Node: h.node, AckOutcome: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
+		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {
 			return h.credentials.Engine(ctx, orgID)
 		},
 	})
 	h.reviews = review.New(review.Config{
 		Store: h.store, Recorder: recorder, Tools: h.tools, Steps: h.steps, Workspaces: h.workspaces, Redact: c.Redact, Node: h.node,
-		Admit: admit, Sweep: inboxSweep, Log: c.Log.Named("review"),
+		Sweep: inboxSweep, Log: c.Log.Named("review"),
 	})
 	h.reports = attempt.New(attempt.Config{
 		Review: h.reviews.Open,
-		Store:  h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Price: priceOf,
-		Propose: h.steps.ProposeTurn, Stop: h.stopStep, Admit: admit,
+		Store:  h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Price: price.Of,
+		Propose: h.steps.ProposeTurn,
 	})
 	h.inbox = inbox.New(inbox.Config{
-		Store: h.store, Recorder: recorder, Steps: h.steps, Reviews: h.reviews, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Admit: admit,
+		Store: h.store, Recorder: recorder, Steps: h.steps, Reviews: h.reviews, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact,
 		Sweep: inboxSweep, Log: c.Log.Named("inbox"),
 	})
 	h.execs = nodeexec.New(nodeexec.Config{
-		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.Jail, Recorded: h.recorded, Admit: admit,
+		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.Jail, Recorded: h.ackOutcome,
 		Log: c.Log.Named("nodeexec"),
 	})
 	h.kills = kill.New(kill.Config{
-		Store: h.store, Recorder: recorder, Admit: admit, Ended: h.taskKilled, Timeout: killTimeout, OfflineGrace: h.offlineGrace,
+		Store: h.store, Recorder: recorder, Agents: h.agents, Timeout: killTimeout,
 		Node: func(id string) (kill.Node, error) { return h.node(id) }, Log: c.Log.Named("kill"),
 	})
 	h.watcher = event.NewWatcher(event.WatcherConfig{Store: h.store, Hints: h.bus, Poll: watchPoll, Heartbeat: watchHeartbeat, OnSent: h.metrics.Sent})
@@ -234,19 +245,22 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	})
 	if h.edge, err = edge.New(edge.Config{
 		Listener: h.edgeListener, CA: h.ca, Nodes: h.nodes, Replica: h.replica, Directory: h.self, Log: c.Log.Named("edge"),
-		HeartbeatInterval: heartbeatInterval, OnChange: h.nodeChanged, Forwarded: h.metrics.Forwarded, OnPressure: admit,
+		HeartbeatInterval: heartbeatInterval, OnChange: h.nodeChanged, Forwarded: h.metrics.Forwarded, OnPressure: h.admission.Kick,
 	}); err != nil {
 		return err
 	}
-	if h.auditKey, err = audit.OpenKey(ctx, secrets{h.store, h.vault}); err != nil {
+	if h.auditKey, err = audit.OpenKey(ctx, vault.NewSecrets(h.store, h.vault)); err != nil {
 		return err
 	}
 	if h.leader, err = leader.New(leader.Config{DatabaseURL: c.DatabaseURL.Reveal(), Log: c.Log.Named("leader")}); err != nil {
 		return err
 	}
-	h.assembleModels()
-	h.leader.Add("sweeper", &sweeper{budgets: h.budgets, reports: h.reports, leases: h.leases, tasks: h.tasks, kills: h.kills, store: h.store, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
-	h.leader.Add("housekeeping", &housekeeping{hub: h, every: housekeepingInterval})
+	h.reconciler = reconcile.New(reconcile.Config{
+		Store: h.store, Recorder: recorder, Edge: h.edge, Node: h.node, Agents: h.agents, Tools: h.tools, Steps: h.steps, Kills: h.kills,
+		Log: c.Log.Named("reconcile"),
+	})
+	h.subscribe(changes)
+	h.assembleJobs()
 	h.leader.Add("clock", h.triggers.Clock())
 	h.leader.Add("notices", h.notify.Follower())
 	h.rotation = rotation.New(rotation.Config{
@@ -270,7 +284,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		})
 	}
 	h.Add("bus", h.bus)
-	h.Add("known secrets", &secretWatcher{hub: h})
+	h.Add("known secrets", h.secrets)
 	h.Add("admission", h.admission)
 	h.Add("inbox", h.inbox)
 	h.Add("reviews", h.reviews)
@@ -284,6 +298,85 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.Add("relay", h.relay)
 	h.Add("api", server)
 	return nil
+}
+
+// assembleModels creates what calls of models need: credentials, leases, budgets and
+// the relay.
+func (h *Hub) assembleModels(recorder *event.Recorder) {
+	c := h.cfg
+	preset := map[string]credential.Access{}
+	if c.AnthropicKey != "" {
+		p, _ := provider.Of("anthropic")
+		preset[p.Name] = credential.Access{Provider: p, BaseURL: c.AnthropicBaseURL, Key: c.AnthropicKey}
+	}
+	// Guard says where organisations may have their model servers.
+	guard := dialguard.Guard{Allow: c.providerAllow, Flag: "--provider-allow"}
+	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Jailed: h.jailed, OnChange: h.metrics.Leases})
+	h.credentials = credential.New(credential.Config{
+		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Preset: preset, Guard: guard,
+	})
+	h.models = modelaccess.New(modelaccess.Config{Store: h.store, Agents: h.agents, Leases: h.leases, Quotas: h.plans, Credentials: h.credentials})
+	h.budgets = budget.New(budget.Config{
+		Store: h.store, Recorder: recorder, Cap: h.models.CostCap, MaxCall: relay.MaxCall, Log: c.Log.Named("budget"),
+	})
+	h.relay = relay.New(relay.Config{
+		Authorize: h.models.Authorize, Ended: h.leases.Ended, Models: h.models.TaskModels, Refused: h.credentials.Refuse, Access: h.credentials.Access,
+		Disconnected: h.credentials.Disconnected,
+		Turn:         h.plans.AllowCall,
+		Reserve:      h.budgets.Reserve, Settle: h.budgets.Settle, Tracer: c.Tracer, Redact: c.Redact, Log: c.Log.Named("relay"), Guard: guard, Failures: h.rates,
+	})
+}
+
+// assembleJobs creates what the leader does periodically, and what keeps the
+// redactors up to date.
+func (h *Hub) assembleJobs() {
+	c := h.cfg
+	sweeper := c.Log.Named("sweeper")
+	h.leader.Add("sweeper", periodic.New(min(c.LeaseTTL/renewals, maxSweep), sweeper,
+		periodic.Job{Name: "put tasks of lost workers back into the queue", Do: periodic.Counted(sweeper, "put tasks of lost workers back into the queue", h.leases.Sweep)},
+		periodic.Job{Name: "queue the tasks whose time has come", Do: periodic.Counted(sweeper, "queued tasks whose time had come", h.tasks.Due)},
+		periodic.Job{Name: "give kill orders again", Do: h.kills.Sweep},
+		periodic.Job{Name: "settle lost model calls", Do: periodic.Counted(sweeper, "settled lost model calls", h.budgets.Sweep)},
+		periodic.Job{Name: "count late model calls", Do: periodic.Counted(sweeper, "counted late model calls", h.reports.CountLate)},
+		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: func(ctx context.Context) error {
+			_, err := h.store.ExpireCheckpoints(ctx)
+			return err
+		}},
+	))
+	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
+		periodic.Job{Name: "delete old events", Do: func(ctx context.Context) error { return event.PruneAll(ctx, h.store, c.EventRetention) }},
+		periodic.Job{Name: "delete old deliveries", Do: h.triggers.Prune},
+		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},
+		periodic.Job{Name: "delete old sessions", Do: h.sessions.Prune},
+		periodic.Job{Name: "forget calls that no limit counts", Do: h.policies.Prune},
+		periodic.Job{Name: "forget hubs that died", Do: h.self.Forget},
+		periodic.Job{Name: "follow commands that a hub left behind", Do: h.execs.AdoptAll},
+	))
+	h.secrets = secretwatch.New(secretwatch.Config{
+		Store: h.store, Vault: h.vault, Redact: c.Redact, Credentials: h.credentials, Triggers: h.triggers, Destinations: h.notify, Log: c.Log.Named("secrets"),
+	})
+}
+
+// subscribe connects the parts that act on committed changes of others.
+func (h *Hub) subscribe(changes *change.Feed) {
+	change.Subscribe(changes, func(c change.QueueChanged) { h.admission.Kick(c.OrgID) })
+	change.Subscribe(changes, func(c change.TaskEnded) { h.metrics.Ended(c.Task) })
+	change.Subscribe(changes, func(c change.TaskTreeChanged) { h.subtasks.Moved(c.Task) })
+	change.Subscribe(changes, func(change.RightsChanged) {
+		h.tokens.Forget()
+		h.sessions.Forget()
+	})
+	change.Subscribe(changes, func(c change.TaskEnded) {
+		if !trigger.Started(c.Task) {
+			return
+		}
+		h.background.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), endedTimeout)
+			defer cancel()
+			h.triggers.Ended(ctx, c.Task)
+		})
+	})
+	h.reconciler.Subscribe(changes)
 }
 
 // Start serves. The hub's listeners are open since Complete, so a client that
@@ -306,6 +399,7 @@ func (h *Hub) Start(ctx context.Context) error {
 // Stop ends everything in order and closes the database.
 func (h *Hub) Stop() {
 	h.Group.Stop()
+	h.reconciler.Wait()
 	h.background.Wait()
 	h.budgets.Wait()
 	h.close()
@@ -413,10 +507,8 @@ func (h *Hub) orgOfNode(nodeID string) (string, error) {
 	return row.OrgID, nil
 }
 
-// recorded has a node told that an end is on record here.
-func (h *Hub) recorded(nodeID, id string) {
-	h.edge.Recorded(nodeID, id)
-}
+// ackOutcome tells a node that the outcome of a command is stored here.
+func (h *Hub) ackOutcome(nodeID, id string) { h.edge.Recorded(nodeID, id) }
 
 func (h *Hub) telemetry(nodeID string) (nodev1.TelemetryServiceClient, error) {
 	link, err := h.edge.Node(nodeID)
@@ -433,18 +525,7 @@ func (h *Hub) nodeChanged(nodeID string, connected bool) {
 		return
 	}
 	h.execs.Connected(nodeID)
-	h.background.Go(func() {
-		link, err := h.edge.Local(nodeID)
-		if err != nil {
-			return
-		}
-		standing, told := h.sendDrain(context.Background(), nodeID)
-		h.reconcile(link, standing)
-		h.admission.Kick(link.OrgID())
-		if !told {
-			h.retryDrain(link)
-		}
-	})
+	h.reconciler.NodeConnected(nodeID, func(link *edge.Link) { h.admission.Kick(link.OrgID()) })
 }
 
 // jailed reports whether a task has anything to do in a jail.

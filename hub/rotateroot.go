@@ -13,7 +13,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/maintenance/rotation"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
-	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -100,7 +99,7 @@ func (c RootRotation) replace(ctx context.Context, from, to vault.Root) (bool, e
 		host = "an unnamed machine"
 	}
 	recorder := event.NewRecorder(event.RecorderConfig{
-		Store: st, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
+		Store: st, Redact: &redact.Redactor{}, Notify: func(string, string) {},
 	})
 	return rotation.ReplaceRoot(ctx, recorder, from, to, "by the command line on "+host)
 }

@@ -76,7 +76,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		connect.WithCompressMinBytes(compressFrom),
 	}
 	mux := http.NewServeMux()
-	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks, h.subtasks, h.triggers, h.admission.Kick), options...))
+	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks, h.subtasks, h.triggers), options...))
 	tasks := &api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
 		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts,
@@ -99,8 +99,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}, options...)
 	mux.Handle(watchPath, api.Cuttable(watches))
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
-		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop, Admit: h.admission.Kick,
-		Drained: h.drainChanged,
+		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewPolicyServiceHandler(&api.Policies{Policies: h.policies, Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact}, options...))
 	mux.Handle(deckhandv1connect.NewInboxServiceHandler(&api.Inbox{Inbox: h.inbox, Tasks: h.tasks, Agents: h.agents, Override: tasks.Override}, options...))

@@ -23,13 +23,11 @@ type Agents struct {
 	tasks  *task.Service
 	given  *subtask.Service
 	starts *trigger.Service
-	admit  func(orgID string)
 }
 
-// NewAgents creates the handler; admit is called when tasks may start that waited
-// for an agent, or have to wait for one.
-func NewAgents(agents *agent.Service, tasks *task.Service, given *subtask.Service, starts *trigger.Service, admit func(orgID string)) *Agents {
-	return &Agents{agents, tasks, given, starts, admit}
+// NewAgents creates the handler.
+func NewAgents(agents *agent.Service, tasks *task.Service, given *subtask.Service, starts *trigger.Service) *Agents {
+	return &Agents{agents, tasks, given, starts}
 }
 
 // GetAgentGraph returns which agents may give work to which, and which did.
@@ -112,7 +110,6 @@ func (h *Agents) change(ctx context.Context, ref string, do func(id auth.Identit
 	if err := do(id, agentID); err != nil {
 		return nil, err
 	}
-	h.admit(id.OrgID)
 	row, err := h.agents.Get(ctx, id.OrgID, agentID)
 	if err != nil {
 		return nil, err

@@ -20,10 +20,6 @@ type Nodes struct {
 	CAFingerprint string
 	// Drop ends a node's link.
 	Drop func(nodeID, reason string)
-	// Admit is called when tasks may start that waited for a node.
-	Admit func(orgID string)
-	// Drained is called when a node was drained, or is no longer.
-	Drained func(ctx context.Context, nodeID string)
 }
 
 // ListNodes returns the organisation's nodes by name, a page at a time.

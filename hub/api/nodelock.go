@@ -25,9 +25,6 @@ func (h *Nodes) DrainNode(ctx context.Context, req *connect.Request[deckhandv1.D
 	if err != nil {
 		return nil, err
 	}
-	h.Drained(ctx, row.Node.ID)
-	// Tasks that wait learn the new reason.
-	h.Admit(row.Node.OrgID)
 	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
 		return nil, err
 	}
@@ -43,8 +40,6 @@ func (h *Nodes) UndrainNode(ctx context.Context, req *connect.Request[deckhandv1
 	if err := h.Nodes.Undrain(ctx, row.Node, userOf(auth.From(ctx))); err != nil {
 		return nil, err
 	}
-	h.Drained(ctx, row.Node.ID)
-	h.Admit(row.Node.OrgID)
 	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
 		return nil, err
 	}
@@ -61,7 +56,6 @@ func (h *Nodes) LockNode(ctx context.Context, req *connect.Request[deckhandv1.Lo
 	if err != nil {
 		return nil, err
 	}
-	h.Admit(row.Node.OrgID)
 	return connect.NewResponse(&deckhandv1.LockNodeResponse{
 		Lock: lockMessage(lock, row.Node.Name), ActiveTasks: int32(active), //nolint:gosec // bounded by the slots
 	}), nil
@@ -73,12 +67,8 @@ func (h *Nodes) UnlockNode(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	released, err := h.Nodes.Unlock(ctx, row.Node, userOf(auth.From(ctx)), req.Msg.GetForce())
-	if err != nil {
+	if err := h.Nodes.Unlock(ctx, row.Node, userOf(auth.From(ctx)), req.Msg.GetForce()); err != nil {
 		return nil, err
-	}
-	if released {
-		h.Admit(row.Node.OrgID)
 	}
 	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
 		return nil, err

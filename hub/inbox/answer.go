@@ -11,6 +11,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -135,8 +136,6 @@ type Config struct {
 	Tasks    Tasks
 	Vault    Sealer
 	Redact   *redact.Redactor
-	// Admit is called after a commit that may let a task start.
-	Admit func(orgID string)
 	// Sweep is the interval at which expired items are looked for.
 	Sweep time.Duration
 	Log   hclog.Logger
@@ -236,10 +235,10 @@ func (s *Service) closeTask(ctx context.Context, tx *event.Tx, t db.Task, item d
 	case Kind(item.Kind) == Review:
 		return s.cfg.Reviews.Decided(ctx, tx, t, a)
 	case a.Verdict == Close:
-		tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+		tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 		return task.Close(ctx, tx, t, a.Reason, a.By)
 	}
-	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+	tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 	return task.TryAgain(ctx, tx, t, a.Override, a.By)
 }
 
@@ -323,7 +322,7 @@ func (s *Service) settle(ctx context.Context, tx *event.Tx, t db.Task, why strin
 		return tx.SetParkedReason(ctx, db.SetParkedReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: reason})
 	}
 	// Also if it waits for something else now: a worker parks it again.
-	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+	tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 	_, err = task.Move(ctx, tx, t, task.Queued, why, by)
 	return err
 }

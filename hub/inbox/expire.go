@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -95,7 +96,7 @@ func (s *Service) expire(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 	if _, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: why}); err != nil {
 		return fmt.Errorf("end open steps of %s: %w", t.ID, err)
 	}
-	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+	tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 	_, err := task.Move(ctx, tx, t, task.TimedOut, why+", and the persona's approvals.on_timeout is stop", event.Hub)
 	return err
 }

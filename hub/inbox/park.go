@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -25,13 +26,13 @@ func (s *Service) Yield(ctx context.Context, orgID string, le lease.Lease, draft
 		if err := tx.Append(orgID, t.ID, by, drafts...); err != nil {
 			return err
 		}
-		return Park(ctx, tx, t, by, s.cfg.Admit)
+		return Park(ctx, tx, t, by)
 	})
 }
 
 // Park takes a task from its worker because one of its calls waits. The task's row is
 // locked. A task without a worker is left unchanged: its next worker yields.
-func Park(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor, admit func(orgID string)) error {
+func Park(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) error {
 	if !task.State(t.State).May(task.AwaitingApproval) {
 		return nil
 	}
@@ -40,7 +41,7 @@ func Park(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor, admit fu
 		return err
 	}
 	// Either way a slot is free.
-	tx.AfterCommit(func() { admit(t.OrgID) })
+	tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 	if to == task.Queued {
 		_, err = task.Requeue(ctx, tx, t, "its answer has come; waits for a worker", "released", by)
 		return err

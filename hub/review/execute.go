@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -215,7 +216,7 @@ func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.
 		if _, _, err := message.Say(ctx, tx, t, text, "", a.By); err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+		tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 		_, err := task.Move(ctx, tx, t, task.Queued, who+" asked for changes; waits for a worker", a.By)
 		return err
 	}
@@ -271,7 +272,7 @@ func (s *Service) execute(ctx context.Context, row db.ReviewsToCarryRow) error {
 		if n == 0 || task.State(t.State) != task.ReviewNeeded {
 			return nil // another hub did it
 		}
-		tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+		tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 		if end.state == task.Succeeded {
 			d, err := DetailOf(item.InboxItem)
 			if err != nil {

@@ -61,8 +61,6 @@ type Config struct {
 	Redact     *redact.Redactor
 	// Node returns the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (machine.Link, error)
-	// Admit is called after a commit that may let another task start.
-	Admit func(orgID string)
 	// Sweep is the interval at which verdicts are looked for that no hub carries out.
 	Sweep time.Duration
 	Log   hclog.Logger

@@ -199,7 +199,7 @@ func (s *Steps) unknown(ctx context.Context, tx *event.Tx, t db.Task, step db.St
 	if err := inbox.Add(ctx, tx, t, step, ask); err != nil {
 		return step, err
 	}
-	return step, inbox.Park(ctx, tx, t, event.Hub, s.cfg.Admit)
+	return step, inbox.Park(ctx, tx, t, event.Hub)
 }
 
 func cut(text string) string {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -270,7 +271,7 @@ func (s *Steps) pauseNext(ctx context.Context, tx *event.Tx, t db.Task, steps ..
 		return nil
 	}
 	step := steps[at]
-	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+	tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 	_, err := task.Move(ctx, tx, t, task.Paused, task.PausedBefore(t, step.ID, step.Tool), event.Hub)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -76,7 +77,7 @@ func (s *Steps) applyMemoryRaise(ctx context.Context, tx *event.Tx, t db.Task, s
 	if task.State(t.State) != task.Running {
 		return nil
 	}
-	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+	tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 	_, err = task.Requeue(ctx, tx, t, fmt.Sprintf("goes on with %s of memory: step %s was killed for want of it with %s",
 		bytesize.Format(st.to), step.ID, bytesize.Format(st.from)), "released", event.Hub)
 	return err

@@ -116,8 +116,6 @@ type Config struct {
 	// AckOutcome is called after a commit that stored the end of a step on a node: the
 	// node may forget the result.
 	AckOutcome func(nodeID, execID string)
-	// Admit is called after a commit that may let another task start.
-	Admit func(orgID string)
 	// Tracer creates spans; nil for none.
 	Tracer *tracing.Tracer
 	// NodeWait is how long Execute waits for a node that is not connected before it

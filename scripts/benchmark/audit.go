@@ -11,7 +11,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
-	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/auditlog"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
@@ -44,7 +43,7 @@ func audits(ctx context.Context) (_ result, err error) {
 		return nil, err
 	}
 	sealer := audit.NewSealer(audit.SealerConfig{Store: st, Key: key, Recorder: event.NewRecorder(event.RecorderConfig{
-		Store: st, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
+		Store: st, Redact: &redact.Redactor{}, Notify: func(string, string) {},
 	})})
 	var sealed, verified []float64
 	for range auditRuns {

@@ -74,7 +74,7 @@ func budgets(ctx context.Context) (_ result, err error) {
 		Store: st, MaxCall: time.Minute,
 		Cap: func(context.Context, string, string, int32, json.RawMessage) (int64, error) { return 1 << 40, nil },
 		Recorder: event.NewRecorder(event.RecorderConfig{
-			Store: st, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
+			Store: st, Redact: &redact.Redactor{}, Notify: func(string, string) {},
 		}),
 	})
 	defer ledger.Wait()

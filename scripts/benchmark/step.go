@@ -17,7 +17,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
-	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
@@ -81,10 +80,10 @@ func ledgerStep(ctx context.Context) (_ result, err error) {
 	steps := step.New(step.Config{
 		Store: st, Plans: quota.New(quota.Config{Store: st}), Role: user.New(user.Config{Store: st}).Role, Policies: policy.New(policy.Config{Store: st, Vault: v, Redact: hidden}), Agents: agent.NewService(st, nil, persona.Vocabulary{Tools: tools.Names()}), Tools: tools, Vault: v, Redact: hidden,
 		Recorder: event.NewRecorder(event.RecorderConfig{
-			Store: st, Redact: hidden, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
+			Store: st, Redact: hidden, Notify: func(string, string) {},
 		}),
 		Node:       func(string) (machine.Link, error) { return instant{}, nil },
-		AckOutcome: func(string, string) {}, Admit: func(string) {}, NodeWait: time.Second, Log: hclog.NewNullLogger(),
+		AckOutcome: func(string, string) {}, NodeWait: time.Second, Log: hclog.NewNullLogger(),
 	})
 	peer, err := pgx.Connect(ctx, s.cluster.URL("deckhand"))
 	if err != nil {

@@ -44,6 +44,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/model/price"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/modelaccess"
 	"github.com/deckhand-sh/deckhand/internal/dialguard"
 	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -72,29 +73,17 @@ const (
 	Prefix = "/relay/"
 )
 
-// Model identifies a model by its provider and the provider's name for it.
-type Model struct{ Provider, Name string }
-
-// Authorization is a leased task and how its provider is reached.
-type Authorization struct {
-	Task db.Task
-	// Access returns the way to the provider.
-	Access func() (credential.Access, error)
-	// Price returns the price of one of its models; a model without a price is refused.
-	Price func(model string) (price.Model, error)
-}
-
 // Config holds the dependencies of the relay.
 type Config struct {
 	// Authorize returns what a lease may use of a provider, in one query; a stale lease
 	// is refused.
-	Authorize func(ctx context.Context, le lease.Lease, provider string) (Authorization, error)
+	Authorize func(ctx context.Context, le lease.Lease, provider string) (modelaccess.Authorization, error)
 	// Ended returns those of the leases that have ended.
 	Ended func(ctx context.Context, leases []lease.Lease) ([]lease.Lease, error)
 	// Disconnected returns those of the credentials that no longer exist.
 	Disconnected func(ctx context.Context, uses []credential.Use) ([]credential.Use, error)
 	// Models returns the models that a task may use.
-	Models func(ctx context.Context, t db.Task) ([]Model, error)
+	Models func(ctx context.Context, t db.Task) ([]modelaccess.Model, error)
 	// Access returns the way to a provider as it is now.
 	Access func(ctx context.Context, orgID, provider string) (credential.Access, error)
 	// Refused is called when a provider refuses a key.
@@ -254,7 +243,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	if err != nil {
 		return nil, refuseFault(err)
 	}
-	m := Model{p.Name, asked.model}
+	m := modelaccess.Model{Provider: p.Name, Name: asked.model}
 	allowed, err := r.cfg.Models(ctx, t)
 	if err != nil {
 		return nil, r.refuse(err, "find the task's models")
@@ -371,7 +360,7 @@ func worst(asked *request, m provider.Model, size int) price.Usage {
 	return u
 }
 
-func contains(models []Model, m Model) bool {
+func contains(models []modelaccess.Model, m modelaccess.Model) bool {
 	for _, have := range models {
 		if have == m {
 			return true

@@ -21,6 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/model/price"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/modelaccess"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/provider"
@@ -60,11 +61,11 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 	}))
 	t.Cleanup(upstream.Close)
 	r.Server = httptest.NewServer(relay.New(relay.Config{
-		Authorize: func(_ context.Context, le lease.Lease, name string) (relay.Authorization, error) {
+		Authorize: func(_ context.Context, le lease.Lease, name string) (modelaccess.Authorization, error) {
 			if le.Token != "token" {
-				return relay.Authorization{}, lease.Stale(le)
+				return modelaccess.Authorization{}, lease.Stale(le)
 			}
-			return relay.Authorization{
+			return modelaccess.Authorization{
 				Task: db.Task{ID: le.TaskID, OrgID: "org_1", Attempt: le.Attempt},
 				Access: func() (credential.Access, error) {
 					if name == "mistral" {
@@ -82,8 +83,8 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 				},
 			}, nil
 		},
-		Models: func(context.Context, db.Task) ([]relay.Model, error) {
-			return []relay.Model{
+		Models: func(context.Context, db.Task) ([]modelaccess.Model, error) {
+			return []modelaccess.Model{
 				{Provider: "anthropic", Name: "claude-sonnet-4-5"}, {Provider: "openai", Name: "gpt-4o"}, {Provider: "openai", Name: "gpt-5"},
 				{Provider: "gemini", Name: "gemini-2.0-flash"}, {Provider: "mistral", Name: "mistral-small-latest"}, {Provider: "vllm", Name: "free"},
 			}, nil

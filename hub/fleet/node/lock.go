@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -79,6 +80,7 @@ func (n *Nodes) Lock(ctx context.Context, node db.Node, by User, reason string) 
 		if err := tx.LockAdmission(ctx, node.OrgID); err != nil {
 			return fmt.Errorf("lock admission: %w", err)
 		}
+		tx.Publish(change.QueueChanged{OrgID: node.OrgID}) // those that wait are given the new reason
 		taken := false
 		if lock, taken, err = takeLock(ctx, tx.Queries, node, by, reason, nil); err != nil {
 			return err
@@ -135,11 +137,10 @@ func LockForExec(ctx context.Context, q *db.Queries, node db.Node, by User, reas
 	return lock, takeBack(ctx, q, node, LockedBy(node.Name, &lock))
 }
 
-// Unlock releases a node's lock. Another user's lock, or one under which a command runs,
-// is released only with force, which is audited. It reports whether there was a lock.
-func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) (bool, error) {
-	released := false
-	err := n.recorder.Tx(ctx, func(tx *event.Tx) error {
+// Unlock releases a node's lock, if there is one. Another user's lock, or one under
+// which a command runs, is released by force only; who did it is recorded.
+func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) error {
+	return n.recorder.Tx(ctx, func(tx *event.Tx) error {
 		held, err := heldLock(ctx, tx.Queries, node.OrgID, node.ID)
 		if err != nil || held == nil {
 			return err
@@ -151,12 +152,12 @@ func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) (
 			return locked(node, held).WithFix("it is given back when %s ends; end it with: deckhand node kill %s", *held.ExecID, *held.ExecID)
 		}
 		rows, err := tx.ReleaseNodeLock(ctx, db.ReleaseNodeLockParams{OrgID: node.OrgID, ID: held.ID, ReleasedBy: by.Name})
-		if released = rows > 0; err != nil || !released {
+		if err != nil || rows == 0 {
 			return err
 		}
+		tx.Publish(change.QueueChanged{OrgID: node.OrgID})
 		return record(tx, node, by, "node.unlocked", "", map[string]any{"lock_id": held.ID, "was_held_by": held.UserName, "by_force": force})
 	})
-	return released, err
 }
 
 // Locks returns a page of the locks, those that are held first, and the next page's
@@ -196,6 +197,8 @@ func (n *Nodes) Drain(ctx context.Context, node db.Node, by User, reason string)
 		if active, err = activeOn(ctx, tx.Queries, node); err != nil {
 			return err
 		}
+		tx.Publish(change.NodeDrainChanged{NodeID: node.ID})
+		tx.Publish(change.QueueChanged{OrgID: node.OrgID}) // those that wait are given the new reason
 		return record(tx, node, by, "node.drained", reason, nil)
 	})
 	return active, err
@@ -211,6 +214,8 @@ func (n *Nodes) Undrain(ctx context.Context, node db.Node, by User) error {
 		if rows == 0 {
 			return nil
 		}
+		tx.Publish(change.NodeDrainChanged{NodeID: node.ID})
+		tx.Publish(change.QueueChanged{OrgID: node.OrgID})
 		return record(tx, node, by, "node.undrained", "", nil)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -36,8 +37,6 @@ const (
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
-	// Changed, if set, is called when a user's rights have changed.
-	Changed func()
 }
 
 // Users keeps people.
@@ -54,9 +53,6 @@ type Users struct {
 
 // New creates Users.
 func New(cfg Config) *Users {
-	if cfg.Changed == nil {
-		cfg.Changed = func() {}
-	}
 	return &Users{
 		cfg: cfg, hashing: make(chan struct{}, max(1, runtime.NumCPU()-1)), guesses: fair.NewLanes(1, 1),
 		roles: expirable.NewLRU[string, string](rememberedRoles, nil, rememberRole),
@@ -219,7 +215,7 @@ func (u *Users) Guarded(ctx context.Context, orgID string, fn func(tx *event.Tx)
 		return err
 	})
 	u.roles.Purge()
-	u.cfg.Changed()
+	u.cfg.Recorder.Publish(change.RightsChanged{})
 	return err
 }
 
@@ -269,7 +265,7 @@ func (u *Users) SetPassword(ctx context.Context, c PasswordChange) error {
 	}); err != nil {
 		return fmt.Errorf("hash a password: %w", err)
 	}
-	defer u.cfg.Changed()
+	defer u.cfg.Recorder.Publish(change.RightsChanged{})
 	return u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		n, err := tx.SetPassword(ctx, db.SetPasswordParams{OrgID: c.OrgID, ID: c.UserID, PasswordHash: string(hash)})
 		if err != nil {

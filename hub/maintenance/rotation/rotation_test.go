@@ -42,7 +42,7 @@ func newHub(t *testing.T, database, keyset string, settle time.Duration) *hub {
 	v, err := vault.New(t.Context(), root, s)
 	require.NoError(t, err)
 	recorder := event.NewRecorder(event.RecorderConfig{
-		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
+		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {},
 	})
 	return &hub{rotation.New(rotation.Config{
 		Store: s, Recorder: recorder, Vault: v, Settle: settle, Every: 10 * time.Millisecond, Blocks: 1, Log: hclog.NewNullLogger(),

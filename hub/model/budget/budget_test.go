@@ -50,7 +50,7 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	r := &rig{t: t, store: s, conn: conn, now: time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)}
 	recorder := event.NewRecorder(event.RecorderConfig{
-		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
+		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {},
 	})
 	cfg := budget.Config{
 		Store: s, Recorder: recorder, MaxCall: time.Minute, Now: func() time.Time { return r.now },

@@ -20,6 +20,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -41,8 +42,6 @@ type Config struct {
 	// Preset are those that the hub was started with. They serve organisations
 	// that have connected none of their own, and are not stored.
 	Preset map[string]Access
-	// Admit, if set, is called after a commit that may let a task start.
-	Admit func(orgID string)
 	// Guard limits the networks in which an organisation's servers may be.
 	Guard dialguard.Guard
 }
@@ -72,9 +71,6 @@ type Credentials struct {
 
 // New creates Credentials.
 func New(cfg Config) *Credentials {
-	if cfg.Admit == nil {
-		cfg.Admit = func(string) {}
-	}
 	return &Credentials{cfg: cfg, client: &http.Client{
 		Timeout:       15 * time.Second,
 		Transport:     cfg.Guard.Transport(func(t *http.Transport) { t.IdleConnTimeout = time.Minute }),
@@ -134,7 +130,7 @@ func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential
 		}
 		tx.AfterCommit(func() {
 			c.learn(in.OrgID, in.Provider, append(login.values(), in.Key.Reveal())...)
-			c.cfg.Admit(in.OrgID)
+			c.cfg.Recorder.Publish(change.QueueChanged{OrgID: in.OrgID})
 		})
 		return audit.Append(tx, audit.Entry{
 			OrgID: in.OrgID, By: in.By, Action: "provider.connected", ObjectKind: "provider", ObjectID: in.Provider,

@@ -19,7 +19,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/model/credential"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
-	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/config"
@@ -75,7 +74,7 @@ func newRig(t *testing.T) *rig {
 	require.NoError(t, err)
 	r.guarded = func(guard dialguard.Guard) *credential.Credentials {
 		return credential.New(credential.Config{Guard: guard, Store: s, Vault: v, Redact: r.redact, Recorder: event.NewRecorder(event.RecorderConfig{
-			Store: s, Redact: r.redact, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
+			Store: s, Redact: r.redact, Notify: func(string, string) {},
 		})})
 	}
 	r.Credentials = r.guarded(loopback)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
@@ -51,14 +52,9 @@ type RecorderConfig struct {
 	// OnStored, if set, is called after the commit of each batch of events of one task,
 	// with the events as passed and not masked, to count them.
 	OnStored func(drafts []Draft)
-	// Ended is called after the commit that brought a task to a final state.
-	Ended func(t db.Task)
-	// Parked is called after the commit that let a task begin to wait for a
-	// person, or end to.
-	Parked func(t db.Task)
-	// Family, if set, is called after the commit that moved a task which another
-	// one gave, or which gave others.
-	Family func(t db.Task)
+	// Changes receives what transactions publish, after their commit; nil for
+	// nobody.
+	Changes *change.Feed
 }
 
 // Recorder runs the transactions that append events.
@@ -68,9 +64,6 @@ type Recorder struct{ cfg RecorderConfig }
 func NewRecorder(cfg RecorderConfig) *Recorder {
 	if cfg.OnStored == nil {
 		cfg.OnStored = func([]Draft) {}
-	}
-	if cfg.Family == nil {
-		cfg.Family = func(db.Task) {}
 	}
 	return &Recorder{cfg}
 }
@@ -169,18 +162,12 @@ func (r *Recorder) once(ctx context.Context, kept map[any]any, lock func(ahead *
 	return nil
 }
 
-// Ended records that the transaction brings a task to a final state.
-func (tx *Tx) Ended(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Ended(t) }) }
+// Publish announces a change to the other parts of this hub when the transaction
+// is committed.
+func (tx *Tx) Publish(c change.Change) { tx.AfterCommit(func() { tx.recorder.Publish(c) }) }
 
-// Parked records that in the transaction a task begins or ends to wait for a person.
-func (tx *Tx) Parked(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Parked(t) }) }
-
-// Family records that the transaction moves a task, which may have a parent or subtasks.
-func (tx *Tx) Family(t db.Task) {
-	if t.ParentID != nil || t.Subtasks > 0 {
-		tx.AfterCommit(func() { tx.recorder.cfg.Family(t) })
-	}
-}
+// Publish announces a change that is committed already.
+func (r *Recorder) Publish(c change.Change) { r.cfg.Changes.Publish(c) }
 
 // WithCommit has fn's statements sent together with COMMIT: they cost no round
 // trip, and what they answer is not seen.

@@ -28,6 +28,21 @@ func Prune(ctx context.Context, s *store.Store, keep time.Duration, limit int32)
 	return int32(len(rows)), nil
 }
 
+// pruneBatch is the number of tasks that PruneAll looks for at once.
+const pruneBatch = 100
+
+// PruneAll is Prune for all tasks that ended longer ago than keep; 0 keeps events for
+// ever.
+func PruneAll(ctx context.Context, s *store.Store, keep time.Duration) error {
+	for keep > 0 {
+		n, err := Prune(ctx, s, keep, pruneBatch)
+		if err != nil || n < pruneBatch {
+			return err
+		}
+	}
+	return nil
+}
+
 // expired refuses a watch that would begin with a gap. One of the whole organisation from
 // the beginning starts with the oldest event that is left.
 func (w *Watcher) expired(ctx context.Context, q Watch) error {

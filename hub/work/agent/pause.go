@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
@@ -118,6 +119,8 @@ func lock(ctx context.Context, tx *event.Tx, orgID, id string) (db.Agent, error)
 }
 
 func set(ctx context.Context, tx *event.Tx, a db.Agent, status, why, action, reason string, by event.Actor) error {
+	// Tasks may start that waited for the agent, or have to wait for it.
+	tx.Publish(change.QueueChanged{OrgID: a.OrgID})
 	if err := tx.SetAgentStatus(ctx, db.SetAgentStatusParams{OrgID: a.OrgID, ID: a.ID, Status: status, StatusReason: why}); err != nil {
 		return fmt.Errorf("set the status of agent %s: %w", a.ID, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/deckhand-sh/deckhand/hub/model/price"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -42,10 +43,6 @@ type Config struct {
 	// Review opens the review of a run that is done, in the transaction that ends it.
 	// completed is the payload of its event, which is recorded when the run is accepted.
 	Review func(ctx context.Context, tx *event.Tx, t db.Task, summary string, completed map[string]any) error
-	// Stop ends the running command of a step, best effort.
-	Stop func(step db.Step, by string)
-	// Admit is called after a commit that may let another task start.
-	Admit func(orgID string)
 }
 
 // Reports takes reports.
@@ -336,7 +333,7 @@ func (r *Reports) continueRun(ctx context.Context, tx *event.Tx, t db.Task, end 
 	if err := tx.Append(t.OrgID, t.ID, by, events...); err != nil {
 		return err
 	}
-	tx.AfterCommit(func() { r.cfg.Admit(t.OrgID) })
+	tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 	_, err := task.Requeue(ctx, tx, t, "a message came as the agent ended its run; waits for a worker to go on with it", "released", by)
 	return err
 }
@@ -417,7 +414,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			if err := tx.Append(orgID, t.ID, by, end.Events...); err != nil {
 				return err
 			}
-			tx.AfterCommit(func() { r.cfg.Admit(orgID) })
+			tx.Publish(change.QueueChanged{OrgID: orgID})
 			return task.Fail(ctx, tx, t, task.Failure{
 				Code: end.ErrorCode, Message: r.cfg.Redact.Org(orgID).String(end.ErrorMessage), After: end.RetryAfter,
 			}, by)
@@ -431,7 +428,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		if err := r.judge(ctx, tx, t, end); err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { r.cfg.Admit(orgID) })
+		tx.Publish(change.QueueChanged{OrgID: orgID})
 		reason := r.cfg.Redact.Org(orgID).String(end.Reason)
 		open, err := task.End(ctx, tx, t, end.State, reason, result, by)
 		if err == nil && end.State == task.ReviewNeeded {
@@ -466,12 +463,10 @@ func (r *Reports) cancelOpen(ctx context.Context, tx *event.Tx, t db.Task, by ev
 	if err != nil {
 		return fmt.Errorf("end open steps of %s: %w", t.ID, err)
 	}
-	tx.AfterCommit(func() {
-		for _, step := range open {
-			if step.StartedAt != nil {
-				r.cfg.Stop(step, by.ID)
-			}
+	for _, step := range open {
+		if step.StartedAt != nil {
+			tx.Publish(change.StepCancelled{Step: step, By: by.ID})
 		}
-	})
+	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package kill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func (s *Switch) do(e *errand, order db.KillOrder) Killed {
 // stopsBy returns when a node that is cut off will have stopped an order's commands. A
 // node that has just become silent may have heard from the hub until now.
 func (s *Switch) stopsBy(ctx context.Context, order db.KillOrder, silent bool) (time.Time, error) {
-	grace, err := s.cfg.OfflineGrace(ctx, order.OrgID, order.TaskID)
+	grace, err := s.offlineGrace(ctx, order.OrgID, order.TaskID)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -156,4 +157,22 @@ func (s *Switch) ask(ctx context.Context, order db.KillOrder) error {
 		return fault.New(fault.Aborted, "%d processes of task %s have not ended on node %s", left, order.TaskID, order.NodeID)
 	}
 	return nil
+}
+
+// defaultOfflineGrace is how long a command continues while its node is disconnected if
+// the persona does not say: the default of the node itself.
+const defaultOfflineGrace = 10 * time.Minute
+
+// offlineGrace returns how long a task's commands continue while their node is
+// disconnected.
+func (s *Switch) offlineGrace(ctx context.Context, orgID, taskID string) (time.Duration, error) {
+	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: taskID})
+	if err != nil {
+		return 0, fmt.Errorf("load task %s: %w", taskID, err)
+	}
+	p, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, orgID, row.Task.AgentID, row.Task.AgentVersion)
+	if err != nil {
+		return 0, fmt.Errorf("load the persona of task %s: %w", taskID, err)
+	}
+	return cmp.Or(p.OfflineGrace, defaultOfflineGrace), nil
 }

@@ -24,9 +24,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/hold"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -49,17 +51,10 @@ type Config struct {
 	Recorder *event.Recorder
 	// Node returns the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (Node, error)
-	// Admit is called after a commit that may let a task start.
-	Admit func(orgID string)
-	// Ended is called for each killed task after its node was asked, successfully or not:
-	// its jail is no longer needed.
-	Ended func(t db.Task)
 	// Timeout bounds how long a node is waited for.
 	Timeout time.Duration
-	// OfflineGrace returns how long a task's commands keep running while their node is
-	// cut off.
-	OfflineGrace func(ctx context.Context, orgID, taskID string) (time.Duration, error)
-	Log          hclog.Logger
+	Agents  *agent.Service
+	Log     hclog.Logger
 }
 
 // Switch is the kill switch.
@@ -127,10 +122,16 @@ func (s *Switch) Kill(ctx context.Context, o Order) (*db.Hold, []Killed, error) 
 	for _, t := range idle {
 		killed = append(killed, Killed{TaskID: t.ID, Outcome: Confirmed, Detail: "it had not begun"})
 	}
+	// Their nodes were asked, successfully or not: the jails need not go on.
 	for _, t := range ended {
-		s.cfg.Ended(t)
+		waited := task.State(t.State).Parked()
+		t.State = string(task.Cancelled)
+		s.cfg.Recorder.Publish(change.TaskEnded{Task: t})
+		if waited {
+			s.cfg.Recorder.Publish(change.TaskWaitChanged{Task: t})
+		}
 	}
-	s.cfg.Admit(o.OrgID)
+	s.cfg.Recorder.Publish(change.QueueChanged{OrgID: o.OrgID})
 	return stands, killed, nil
 }
 

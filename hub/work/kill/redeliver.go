@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -22,7 +23,7 @@ func (s *Switch) Reconcile(ctx context.Context, orgID, nodeID string) error {
 	}
 	if len(open) > 0 {
 		s.carryOut(ctx, open)
-		s.cfg.Admit(orgID)
+		s.cfg.Recorder.Publish(change.QueueChanged{OrgID: orgID})
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func (s *Switch) Release(ctx context.Context, orgID, id, reason string, by event
 		if rows == 0 {
 			return nil
 		}
-		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
+		tx.Publish(change.QueueChanged{OrgID: orgID})
 		return audit.Append(tx, audit.Entry{
 			OrgID: orgID, By: by, Action: "hold.released", ObjectKind: "hold", ObjectID: id, Reason: reason,
 			Before: map[string]any{"scope": h.Scope, "object_id": h.ObjectID, "held_by": h.HeldBy},

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -38,8 +39,6 @@ type Config struct {
 	Recorder *event.Recorder
 	// TTL is how long a lease lasts without renewal.
 	TTL time.Duration
-	// Admit is called after a commit that may let a task start.
-	Admit func(orgID string)
 	// Jailed reports whether a task has anything to do on its node. One that has
 	// not runs as soon as it is claimed.
 	Jailed func(ctx context.Context, q *db.Queries, t db.Task) (bool, error)
@@ -137,7 +136,7 @@ func (l *Leases) touch(ctx context.Context, orgID, workerID, pressure string) (d
 	if pressure != "" {
 		err = l.takeBack(ctx, orgID, row.Pool, underPressure(workerID, pressure))
 	}
-	l.cfg.Admit(orgID)
+	l.cfg.Recorder.Publish(change.QueueChanged{OrgID: orgID})
 	return row.DrainedAt != nil, err
 }
 
@@ -300,7 +299,7 @@ func (l *Leases) Release(ctx context.Context, orgID string, le Lease, reason str
 		if reason != "" {
 			why += " (" + reason + ")"
 		}
-		tx.AfterCommit(func() { l.cfg.Admit(orgID) })
+		tx.Publish(change.QueueChanged{OrgID: orgID})
 		_, err = task.Requeue(ctx, tx, t, why, "released", by)
 		return err
 	})
@@ -335,7 +334,11 @@ func (l *Leases) Sweep(ctx context.Context) (int, error) {
 			if err := tx.CountWorkerLoss(ctx, db.CountWorkerLossParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 				return fmt.Errorf("count worker loss of %s: %w", t.ID, err)
 			}
-			tx.AfterCommit(func() { swept++; l.cfg.OnChange("lost", 1); l.cfg.Admit(t.OrgID) })
+			tx.AfterCommit(func() {
+				swept++
+				l.cfg.OnChange("lost", 1)
+				l.cfg.Recorder.Publish(change.QueueChanged{OrgID: t.OrgID})
+			})
 			if int(t.WorkerLosses)+1 >= maxWorkerLosses {
 				return task.Escalate(ctx, tx, t, fmt.Sprintf(
 					"%d workers in a row were lost while they ran this task, the last one %s (see their logs)", maxWorkerLosses, *t.WorkerID),

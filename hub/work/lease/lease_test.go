@@ -166,7 +166,7 @@ func TestClocksFiveMinutesApart(t *testing.T) {
 			f.Exec("CREATE FUNCTION skewed.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT pg_catalog.clock_timestamp() " + shift + " $$")
 			f.Exec("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, skewed, pg_catalog', current_database()); END $$")
 			s := f.Reopen()
-			leases := lease.New(lease.Config{Store: s.Store, Recorder: s.Recorder, TTL: tasktest.TTL, Admit: func(string) {}, Jailed: tasktest.Jailed})
+			leases := lease.New(lease.Config{Store: s.Store, Recorder: s.Recorder, TTL: tasktest.TTL, Jailed: tasktest.Jailed})
 			le, claimed, err := leases.Claim(t.Context(), tasktest.Org, worker, tasks[0].ID, 1)
 			require.NoError(t, err)
 			require.Greater(t, time.Until(*claimed.LeaseExpiresAt).Abs(), 4*time.Minute, "the clocks are apart")

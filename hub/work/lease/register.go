@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -45,7 +46,7 @@ func (l *Leases) Register(ctx context.Context, orgID string, w Worker, pools ...
 	}); err != nil {
 		return "", fmt.Errorf("store worker %s: %w", w.Name, err)
 	}
-	l.cfg.Admit(orgID)
+	l.cfg.Recorder.Publish(change.QueueChanged{OrgID: orgID})
 	return id, nil
 }
 
@@ -107,7 +108,7 @@ func (l *Leases) change(
 	}); err != nil {
 		return db.LiveWorkersRow{}, fmt.Errorf("change worker %s: %w", id, err)
 	}
-	l.cfg.Admit(orgID)
+	l.cfg.Recorder.Publish(change.QueueChanged{OrgID: orgID})
 	rows, err := l.cfg.Store.LiveWorkers(ctx, db.LiveWorkersParams{OrgID: orgID, StaleAfter: WorkerStale(l.cfg.TTL), ID: &id, MaxRows: 1})
 	if err != nil {
 		return db.LiveWorkersRow{}, fmt.Errorf("look at worker %s: %w", id, err)

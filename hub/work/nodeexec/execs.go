@@ -37,9 +37,7 @@ type Config struct {
 	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)
 	// Recorded is called when the end of a command is on record.
 	Recorded func(nodeID, execID string)
-	// Admit is called when a lock was released.
-	Admit func(orgID string)
-	Log   hclog.Logger
+	Log      hclog.Logger
 }
 
 // Execs keeps people's commands. It is a lifecycle.Service.

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -190,7 +191,7 @@ func (e *Execs) recordEnd(ctx context.Context, row db.NodeExec, reason string, e
 	}
 	e.cfg.Recorded(row.NodeID, row.ID)
 	if released > 0 {
-		e.cfg.Admit(row.OrgID)
+		e.cfg.Recorder.Publish(change.QueueChanged{OrgID: row.OrgID})
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -26,8 +27,6 @@ const fresh = time.Second
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
-	// Admit, if set, is called after a commit that may let a task start.
-	Admit func(orgID string)
 	// Now returns the time; nil for time.Now.
 	Now func() time.Time
 }
@@ -44,9 +43,6 @@ type Service struct {
 func New(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
-	}
-	if cfg.Admit == nil {
-		cfg.Admit = func(string) {}
 	}
 	return &Service{cfg: cfg, known: map[string]*Subscription{}}
 }
@@ -224,7 +220,7 @@ func (s *Service) change(ctx context.Context, e audit.Entry, store func(tx *even
 		}
 		tx.AfterCommit(func() {
 			s.forget(e.OrgID)
-			s.cfg.Admit(e.OrgID)
+			s.cfg.Recorder.Publish(change.QueueChanged{OrgID: e.OrgID})
 		})
 		return audit.Append(tx, e)
 	})

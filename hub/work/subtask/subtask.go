@@ -53,8 +53,6 @@ type Config struct {
 	Tools    *tool.Registry
 	// Artifacts brings what a handoff names into the target's workspace.
 	Artifacts *artifact.Artifacts
-	// Admit is called after a commit that may let a task start.
-	Admit func(orgID string)
 	// Sweep is the interval at which families are checked without a cause.
 	Sweep time.Duration
 	Log   hclog.Logger

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -109,7 +110,7 @@ func (s *Service) answer(ctx context.Context, p parent) error {
 		if why != "" {
 			return tx.SetWaitingReason(ctx, db.SetWaitingReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: why})
 		}
-		tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+		tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 		_, err = task.Move(ctx, tx, t, task.Queued, "what it waited for has ended; waits for a worker", event.Hub)
 		return err
 	})

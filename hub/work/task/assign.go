@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -121,7 +122,7 @@ func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by 
 		}}); err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
+		tx.Publish(change.QueueChanged{OrgID: orgID})
 		if was != Pending {
 			return nil
 		}
@@ -160,7 +161,7 @@ func (s *Service) Complete(ctx context.Context, orgID, id, summary string, by ev
 		if err := tx.SetTaskResult(ctx, db.SetTaskResultParams{OrgID: orgID, ID: id, Summary: summary, Done: true}); err != nil {
 			return fmt.Errorf("store result of %s: %w", id, err)
 		}
-		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
+		tx.Publish(change.QueueChanged{OrgID: orgID})
 		_, err = Move(ctx, tx, t, Succeeded, "done by hand by "+by.ID, by)
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
@@ -40,11 +41,11 @@ func (s *Service) Cancel(ctx context.Context, orgID, id, reason string, by event
 	}
 	var stopping sync.WaitGroup
 	for _, step := range live {
-		stopping.Go(func() { s.cfg.Stop(step, by.ID) })
+		stopping.Go(func() { s.cfg.Recorder.Publish(change.StepCancelled{Step: step, By: by.ID}) })
 	}
 	stopping.Wait()
 	// Only now: the next task of the agent finds nothing of this one running.
-	s.cfg.Admit(orgID)
+	s.cfg.Recorder.Publish(change.QueueChanged{OrgID: orgID})
 	return s.Get(ctx, orgID, id)
 }
 
@@ -74,7 +75,7 @@ func CancelAll(ctx context.Context, tx *event.Tx, orgID string, live []db.Task, 
 		return nil, fmt.Errorf("end the attempts of %d tasks: %w", len(ids), err)
 	}
 	for _, t := range live {
-		tx.Family(t)
+		publishTree(tx, t)
 		if t.Dependents > 0 {
 			ended := t
 			ended.State = string(Cancelled)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
@@ -84,16 +85,16 @@ func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcom
 		return as, fmt.Errorf("move task %s from %s to %s: %w", t.ID, from, to, err)
 	}
 	if to.Final() {
-		tx.Ended(moved)
+		tx.Publish(change.TaskEnded{Task: moved})
 		if moved.Dependents > 0 {
 			if err := settleDependents(ctx, tx, moved); err != nil {
 				return as, err
 			}
 		}
 	}
-	tx.Family(moved)
+	publishTree(tx, moved)
 	if from.Parked() != to.Parked() {
-		tx.Parked(moved)
+		tx.Publish(change.TaskWaitChanged{Task: moved})
 	}
 	if t.LeaseHash != nil && moved.LeaseHash == nil {
 		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
@@ -101,4 +102,11 @@ func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcom
 		})
 	}
 	return row, tell(tx, t, to, reason, actor)
+}
+
+// publishTree announces that a task moved, if it has a parent or subtasks.
+func publishTree(tx *event.Tx, t db.Task) {
+	if t.ParentID != nil || t.Subtasks > 0 {
+		tx.Publish(change.TaskTreeChanged{Task: t})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -51,7 +52,7 @@ func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.
 				return refuse(id, from, Paused)
 			}
 		}
-		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
+		tx.Publish(change.QueueChanged{OrgID: orgID})
 		_, err := Move(ctx, tx, t, Paused, why, by)
 		return err
 	})
@@ -105,7 +106,7 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, limits Limits, b
 		}
 		switch from := State(t.State); {
 		case from == Paused:
-			tx.AfterCommit(func() { s.cfg.Admit(orgID) })
+			tx.Publish(change.QueueChanged{OrgID: orgID})
 			_, err := Move(ctx, tx, t, Queued, "resumed by "+by.ID+"; waits for a worker", by)
 			return err
 		case t.PauseNext != "":
@@ -186,7 +187,7 @@ func (s *Service) SendMessage(ctx context.Context, orgID, id, text, key string, 
 		if from != Paused && from != ReviewNeeded {
 			return nil
 		}
-		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
+		tx.Publish(change.QueueChanged{OrgID: orgID})
 		_, err = Move(ctx, tx, t, Queued, "woken by a message of "+by.ID+"; waits for a worker", by)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/queue"
@@ -184,7 +185,7 @@ func (s *Service) Reorder(ctx context.Context, orgID, id string, to Reorder, by 
 				return err
 			}
 		}
-		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
+		tx.Publish(change.QueueChanged{OrgID: orgID})
 		return tx.Append(orgID, id, by, event.Draft{Type: eventkind.TaskReordered, Payload: payload})
 	})
 }

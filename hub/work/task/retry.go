@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -153,7 +154,7 @@ func (s *Service) requeueEscalated(ctx context.Context, orgID, id string, again 
 		default:
 			return refuse(id, from, Queued).WithFix("only a task that is escalated or has ended is tried again; this one goes on by itself, or with: deckhand task resume %s", id)
 		}
-		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
+		tx.Publish(change.QueueChanged{OrgID: orgID})
 		return TryAgain(ctx, tx, t, again.Override, again.By)
 	})
 }

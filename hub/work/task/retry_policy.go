@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -113,7 +114,7 @@ func (s *Service) Due(ctx context.Context) (int, error) {
 			if err != nil {
 				return fmt.Errorf("lock task %s: %w", row.ID, err)
 			}
-			tx.AfterCommit(func() { queued++; s.cfg.Admit(t.OrgID) })
+			tx.AfterCommit(func() { queued++; s.cfg.Recorder.Publish(change.QueueChanged{OrgID: t.OrgID}) })
 			_, err = Move(ctx, tx, t, Queued, "its time has come", event.Hub)
 			return err
 		}); err != nil {

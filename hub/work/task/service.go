@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -30,10 +31,6 @@ type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
 	Agents   *agent.Service
-	// Admit is called after a commit that may let a task start.
-	Admit func(orgID string)
-	// Stop ends the running command of a step, best effort.
-	Stop func(step db.Step, by string)
 	// Usable refuses a model that the organisation cannot call; nil for none.
 	Usable func(ctx context.Context, q *db.Queries, orgID, provider, model string) error
 }
@@ -135,7 +132,6 @@ type Draft struct {
 	sub    Submission
 	params db.CreateTaskParams
 	with   runs
-	admit  func(orgID string)
 }
 
 // Draft looks up what a submission needs.
@@ -146,7 +142,7 @@ func (s *Service) Draft(ctx context.Context, sub Submission) (*Draft, error) {
 	if err := checkChat(sub); err != nil {
 		return nil, err
 	}
-	d := &Draft{sub: sub, admit: s.cfg.Admit}
+	d := &Draft{sub: sub}
 	var err error
 	if d.params, d.with, err = s.params(ctx, sub); err != nil {
 		return nil, err
@@ -208,7 +204,7 @@ func (d *Draft) Store(ctx context.Context, tx *event.Tx) (db.GetTaskRow, error) 
 			return row, err
 		}
 	}
-	tx.AfterCommit(func() { d.admit(sub.OrgID) })
+	tx.Publish(change.QueueChanged{OrgID: sub.OrgID})
 	return row, tx.Append(sub.OrgID, t.ID, sub.By, event.Draft{Type: eventkind.TaskSubmitted, Payload: d.payload(row)})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -72,17 +73,18 @@ func connect(t testing.TB, url string) *Fixture {
 	f.SQL, err = pgx.Connect(ctx, url)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.SQL.Close(context.Background())) })
-	f.Recorder = event.NewRecorder(event.RecorderConfig{
-		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
-	})
-	f.Agents = agent.NewService(s, f.Recorder, persona.Vocabulary{})
-	admit := func(string) {
+	changes := &change.Feed{}
+	change.Subscribe(changes, func(change.QueueChanged) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.kicks++
-	}
-	f.Tasks = task.NewService(task.Config{Store: s, Recorder: f.Recorder, Agents: f.Agents, Admit: admit, Stop: func(db.Step, string) {}})
-	f.Leases = lease.New(lease.Config{Store: s, Recorder: f.Recorder, TTL: TTL, Admit: admit, Jailed: Jailed})
+	})
+	f.Recorder = event.NewRecorder(event.RecorderConfig{
+		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Changes: changes,
+	})
+	f.Agents = agent.NewService(s, f.Recorder, persona.Vocabulary{})
+	f.Tasks = task.NewService(task.Config{Store: s, Recorder: f.Recorder, Agents: f.Agents})
+	f.Leases = lease.New(lease.Config{Store: s, Recorder: f.Recorder, TTL: TTL, Jailed: Jailed})
 	return f
 }
 

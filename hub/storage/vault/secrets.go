@@ -1,4 +1,4 @@
-package hub
+package vault
 
 import (
 	"context"
@@ -6,19 +6,21 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// secrets keeps the installation's own secrets sealed in the database, so that
+// Secrets keeps the installation's own secrets sealed in the database, so that
 // all hubs share them.
-type secrets struct {
+type Secrets struct {
 	store *store.Store
-	vault *vault.Vault
+	vault *Vault
 }
 
-// LoadSecret returns a secret's value; fault.NotFound when there is none.
-func (s secrets) LoadSecret(ctx context.Context, name string) ([]byte, error) {
+// NewSecrets creates Secrets that are sealed by a vault.
+func NewSecrets(s *store.Store, v *Vault) Secrets { return Secrets{s, v} }
+
+// LoadSecret returns a secret's value, or fault.NotFound.
+func (s Secrets) LoadSecret(ctx context.Context, name string) ([]byte, error) {
 	sealed, err := s.store.LoadSecret(ctx, name)
 	if store.IsNotFound(err) {
 		return nil, fault.New(fault.NotFound, "there is no secret %q", name)
@@ -29,9 +31,9 @@ func (s secrets) LoadSecret(ctx context.Context, name string) ([]byte, error) {
 	return s.vault.Open(sealed, "secret "+name)
 }
 
-// CreateSecret stores a value unless the name is taken, and answers what is
-// stored afterwards.
-func (s secrets) CreateSecret(ctx context.Context, name string, value []byte) ([]byte, error) {
+// CreateSecret stores a value unless the name is taken, and returns what is stored
+// afterwards.
+func (s Secrets) CreateSecret(ctx context.Context, name string, value []byte) ([]byte, error) {
 	sealed, err := s.vault.Seal(value, "secret "+name)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,214 @@
+// Package reconcile brings what a node has into line with what the hub wants: which
+// commands and MCP servers run, which jails are frozen or stopped, whether the node
+// is drained, and which kill orders it has confirmed.
+//
+// A Reconciler acts at two moments. Subscribe makes it act on changes as soon as
+// they are committed (package change); NodeConnected makes it compare everything
+// when a node's link opens, since changes are missed while a node is away. Both read
+// the wanted state from the database at the time they act, so that repeating them is
+// harmless and their order does not matter. If a node cannot be reached, nothing is
+// queued: the next connection repairs it.
+package reconcile
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/fleet/edge"
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/step"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// timeout bounds each exchange with a node.
+const timeout = 10 * time.Second
+
+// Kills gives a node the kill orders that it has not confirmed; see kill.Switch.
+type Kills interface {
+	Reconcile(ctx context.Context, orgID, nodeID string) error
+}
+
+// Config holds the dependencies of a Reconciler. All are required.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Edge     *edge.Edge
+	// Node returns the link to a node with its answers masked, or an error of kind
+	// Unavailable.
+	Node   func(nodeID string) (machine.Link, error)
+	Agents *agent.Service
+	Tools  *tool.Registry
+	Steps  *step.Steps
+	Kills  Kills
+	Log    hclog.Logger
+}
+
+// Reconciler brings nodes into line with the database. It may be used by several
+// goroutines.
+type Reconciler struct {
+	cfg        Config
+	background sync.WaitGroup
+	drains     [stripes]sync.Mutex // held while a node is told whether it is drained
+}
+
+// New creates a Reconciler.
+func New(cfg Config) *Reconciler { return &Reconciler{cfg: cfg} }
+
+// Subscribe makes the Reconciler act on the changes of a feed. Except for a cancelled
+// step's command, which Publish waits for, it acts in the background.
+func (r *Reconciler) Subscribe(feed *change.Feed) {
+	change.Subscribe(feed, func(c change.TaskEnded) { r.taskEnded(c.Task) })
+	change.Subscribe(feed, func(c change.TaskWaitChanged) { r.taskWaitChanged(c.Task) })
+	change.Subscribe(feed, func(c change.StepCancelled) { r.stopStep(c.Step, c.By) })
+	change.Subscribe(feed, func(c change.NodeDrainChanged) { r.nodeDrainChanged(context.Background(), c.NodeID) })
+}
+
+// Wait returns when what was begun in the background has ended.
+func (r *Reconciler) Wait() { r.background.Wait() }
+
+// NodeConnected compares a node that has connected to this hub with the database, in
+// the background. Then is called with the node's link when the node may be given
+// work; it is not called if the link has closed by then.
+func (r *Reconciler) NodeConnected(nodeID string, then func(link *edge.Link)) {
+	r.background.Go(func() {
+		link, err := r.cfg.Edge.Local(nodeID)
+		if err != nil {
+			return
+		}
+		state, told := r.sendDrain(context.Background(), nodeID)
+		r.reconcile(link, state)
+		then(link)
+		if !told {
+			r.retryDrain(link)
+		}
+	})
+}
+
+// stopStep ends the command of a cancelled step and stores what is known of its end.
+// If the node cannot be reached, its next connection does it.
+func (r *Reconciler) stopStep(s db.Step, by string) {
+	if record := r.cfg.Tools.Get(s.Tool); s.NodeID == nil || record == nil || !record.Runs() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	link, err := r.cfg.Edge.Node(*s.NodeID)
+	var killed *nodev1.KillExecResponse
+	if err == nil {
+		killed, err = link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: s.ExecID, By: by})
+	}
+	if err == nil {
+		err = r.cfg.Store.SetCancelledStepLog(ctx, db.SetCancelledStepLogParams{
+			OrgID: s.OrgID, ID: s.ID, LogBytes: killed.GetExec().GetLogBytes(), Outcome: tool.OutcomeOf(killed.GetExec()),
+		})
+		r.cfg.Edge.Recorded(*s.NodeID, s.ID)
+	}
+	if err != nil {
+		r.cfg.Log.Info("a cancelled step's command was not killed; it will be when its node connects", "step_id", s.ID, "reason", err)
+	}
+}
+
+// reconcile applies to a node that has connected what changed while it was away.
+// state says whether anything can have changed, which for most nodes of a fleet
+// that reconnects is not so; nil means that it is not known.
+func (r *Reconciler) reconcile(link *edge.Link, state *db.NodeStandingRow) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if state == nil || state.Kills {
+		if err := r.cfg.Kills.Reconcile(ctx, link.OrgID(), link.NodeID()); err != nil {
+			r.cfg.Log.Warn("cannot give a node its kill orders; will try again", "node_id", link.NodeID(), "error", err)
+		}
+	}
+	r.endUnwanted(ctx, link)
+	if state == nil || state.Tasks || len(link.Hello().GetJails()) > 0 {
+		r.refreeze(ctx, link)
+	}
+}
+
+// endUnwanted ends the commands that a node still runs for steps that have ended
+// in the database, or that are not in it.
+func (r *Reconciler) endUnwanted(ctx context.Context, link *edge.Link) {
+	var ids, steps []string
+	for _, e := range link.Hello().GetExecs() {
+		if strings.HasPrefix(e.GetExecId(), "step_") && e.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
+			ids = append(ids, e.GetExecId())
+			steps = append(steps, step.OfExec(e.GetExecId()))
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	started, err := r.cfg.Store.StartedExecs(ctx, db.StartedExecsParams{OrgID: link.OrgID(), Ids: ids, Steps: steps})
+	if err != nil {
+		r.cfg.Log.Warn("cannot tell which commands of a node are wanted", "node_id", link.NodeID(), "error", err)
+		return
+	}
+	wanted := make(map[string]bool, len(started))
+	for _, id := range started {
+		wanted[id] = true
+	}
+	for _, id := range ids {
+		if wanted[id] {
+			continue
+		}
+		if _, err := link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: id, By: "hub: its step has ended"}); err != nil {
+			r.cfg.Log.Warn("cannot end a command whose step has ended", "step_id", id, "error", err)
+			continue
+		}
+		r.cfg.Log.Info("ended a command whose step had ended", "step_id", id, "node_id", link.NodeID())
+	}
+}
+
+// taskEnded ends the MCP servers of a task, and stops its jail if no other task uses
+// it; the workspace is kept for people to inspect.
+func (r *Reconciler) taskEnded(t db.Task) {
+	r.endServers(t)
+	if t.WorkspaceScope != string(persona.ScopeTask) || t.NodeID == nil || t.StartedAt == nil {
+		return
+	}
+	r.background.Go(func() {
+		link, err := r.cfg.Edge.Node(*t.NodeID)
+		if err != nil {
+			return // the node stops idle jails by itself
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		if _, err := link.Jails().StopJail(ctx, &nodev1.StopJailRequest{JailId: t.JailID}); err != nil {
+			r.cfg.Log.Info("the jail of an ended task was not stopped", "task_id", t.ID, "reason", err)
+		}
+	})
+}
+
+// endServers ends the MCP servers of a task that has ended. If its node cannot be
+// reached they end by themselves, because they receive no more requests.
+func (r *Reconciler) endServers(t db.Task) {
+	if t.NodeID == nil || t.StartedAt == nil || t.WorkspaceScope == string(persona.ScopeTask) {
+		return
+	}
+	r.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		p, err := r.cfg.Agents.PersonaOf(ctx, r.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+		if err != nil || len(p.MCP) == 0 {
+			return
+		}
+		link, err := r.cfg.Node(*t.NodeID)
+		if err == nil {
+			err = tool.EndMCP(ctx, link, t.JailID, t.ID)
+		}
+		if err != nil {
+			r.cfg.Log.Info("the MCP servers of an ended task were not ended", "task_id", t.ID, "reason", err)
+		}
+	})
+}
