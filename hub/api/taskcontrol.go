@@ -135,7 +135,7 @@ func (h *Tasks) Override(ctx context.Context, id auth.Identity, o *deckhandv1.Ta
 func limitsOf(id auth.Identity, m *deckhandv1.TaskLimits) (task.Limits, error) {
 	out := limitsIn(m)
 	if out != (task.Limits{}) && id.Role != "admin" {
-		return out, fault.New(fault.Denied, "only an admin lets a run have more than its persona says").
+		return out, fault.New(fault.Denied, "only an admin may raise a run's limits above its persona's").
 			WithCode(fault.PermissionDenied).WithFix("ask one, or leave limits out")
 	}
 	return out, nil

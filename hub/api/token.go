@@ -50,7 +50,7 @@ func (h *Tokens) CreateToken(ctx context.Context, req *connect.Request[deckhandv
 	}
 	if m.GetKind() == deckhandv1.TokenKind_TOKEN_KIND_WORKER {
 		if m.GetUserId() != "" {
-			return nil, fault.New(fault.Invalid, "user_id is given, and a worker's token is nobody's").WithFix("leave it out")
+			return nil, fault.New(fault.Invalid, "user_id is set, but a worker's token belongs to no user").WithFix("leave it out")
 		}
 		d.Kind, d.UserID = auth.Worker, ""
 	}
@@ -59,7 +59,7 @@ func (h *Tokens) CreateToken(ctx context.Context, req *connect.Request[deckhandv
 		return nil, fault.New(fault.Denied, "a token with a scope, or a login with one, makes no tokens").WithCode(fault.PermissionDenied).
 			WithFix("use one without")
 	case d.UserID != who.UserID && who.Role != adminRole:
-		return nil, fault.New(fault.Denied, "to make a token that is not your own needs the role admin, and you have %s", who.Role).
+		return nil, fault.New(fault.Denied, "creating a token for another user needs the role admin, and you have %s", who.Role).
 			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
 	}
 	id, secret, err := h.Tokens.Create(ctx, d)

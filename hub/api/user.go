@@ -135,7 +135,7 @@ func (h *People) SetPassword(ctx context.Context, req *connect.Request[deckhandv
 		}
 		right()
 	case who.Role != adminRole:
-		return nil, fault.New(fault.Denied, "to set somebody else's password needs the role admin, and you have %s", who.Role).
+		return nil, fault.New(fault.Denied, "setting another user's password needs the role admin, and you have %s", who.Role).
 			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
 	}
 	err := h.Users.SetPassword(ctx, user.PasswordChange{

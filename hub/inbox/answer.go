@@ -177,7 +177,7 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 			return err
 		}
 		if a.Always != nil && a.Role != "admin" {
-			return fault.New(fault.Denied, "what is always allowed is for administrators to say, and you have the role %s", a.Role).
+			return fault.New(fault.Denied, "only administrators may allow calls permanently, and you have the role %s", a.Role).
 				WithCode(fault.PermissionDenied).WithObject(item.ID).WithFix("approve this call only")
 		}
 		if State(item.State) == Answered && item.AnsweredBy == a.By.ID && item.Answer == string(a.Verdict) && item.Reason == a.Reason {
@@ -268,7 +268,7 @@ func answerable(item db.InboxItem, over bool, a Answer) error {
 			WithCode(fault.ApprovalExpired).WithObject(item.ID).WithFix("see what became of the task: deckhand task show %s", item.TaskID)
 	}
 	if !slices.Contains(fitting[Kind(item.Kind)], a.Verdict) {
-		return fault.New(fault.Invalid, "%s is no answer to %s, which is of kind %s", a.Verdict, item.ID, item.Kind).WithObject(item.ID).
+		return fault.New(fault.Invalid, "%s is not a valid decision on %s, which is of kind %s", a.Verdict, item.ID, item.Kind).WithObject(item.ID).
 			WithFix("%s", commands[Kind(item.Kind)])
 	}
 	return nil

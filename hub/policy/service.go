@@ -172,7 +172,7 @@ func (s *Service) Apply(ctx context.Context, orgID, agentID, file, text string, 
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		after, err = tx.CreatePolicy(ctx, db.CreatePolicyParams{OrgID: orgID, AgentID: agentID, Version: after.Version, Yaml: text, CreatedBy: by.ID})
 		if store.IsNotFound(err) {
-			return fault.New(fault.Aborted, "somebody else changed the policy meanwhile").WithFix("look at it, and apply yours again")
+			return fault.New(fault.Aborted, "another user changed the policy first").WithFix("look at it, and apply yours again")
 		}
 		if err != nil {
 			return fmt.Errorf("store a policy: %w", err)

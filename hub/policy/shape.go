@@ -104,7 +104,7 @@ func (s *Service) Rejected(ctx context.Context, tx *event.Tx, t db.Task, item db
 	}
 	rules, err := tx.RevokeShape(ctx, db.RevokeShapeParams{OrgID: t.OrgID, AgentID: t.AgentID, Tool: item.Tool, Shape: item.Shape, RevokedBy: by.ID})
 	if err != nil {
-		return fmt.Errorf("take back what is allowed of %s: %w", item.Tool, err)
+		return fmt.Errorf("revoke the allow rules of %s: %w", item.Tool, err)
 	}
 	for _, rule := range rules {
 		tx.AfterCommit(func() { s.forget(t.OrgID) })

@@ -67,7 +67,7 @@ func (s *Service) Start(ctx context.Context) error {
 		defer ticker.Stop()
 		for {
 			if err := s.sweep(ctx, &at); err != nil && ctx.Err() == nil {
-				s.cfg.Log.Warn("cannot look for reviews; will try again", "error", err)
+				s.cfg.Log.Warn("cannot find reviews; will try again", "error", err)
 			}
 			select {
 			case <-ctx.Done():
@@ -100,7 +100,7 @@ func (s *Service) sweep(ctx context.Context, at *sync.WaitGroup) error {
 			case fault.Is(err, fault.Unavailable):
 				s.cfg.Log.Debug("a review waits for its node", "item_id", id, "error", err)
 			default:
-				s.cfg.Log.Warn("cannot go on with a review; will try again", "item_id", id, "error", err)
+				s.cfg.Log.Warn("cannot carry out a review; will try again", "item_id", id, "error", err)
 			}
 		})
 	}
@@ -140,10 +140,10 @@ func (s *Service) stopCommands(ctx context.Context, orgID, itemID, taskID string
 func (s *Service) bind(ctx context.Context, orgID, itemID string, now workspaceVersion) error {
 	data, err := json.Marshal(now)
 	if err != nil {
-		return fmt.Errorf("encode how a workspace stands: %w", err)
+		return fmt.Errorf("encode the state of a workspace: %w", err)
 	}
 	if _, err := s.cfg.Store.BindReview(ctx, db.BindReviewParams{OrgID: orgID, ID: itemID, Binding: data}); err != nil {
-		return fmt.Errorf("note how the workspace of review %s stands: %w", itemID, err)
+		return fmt.Errorf("record the state of the workspace of review %s: %w", itemID, err)
 	}
 	return nil
 }
@@ -226,14 +226,14 @@ func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.
 		reason = "rejected by " + who + "; its workspace is being given back as it was"
 	}
 	if err := tx.SetReviewReason(ctx, db.SetReviewReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: reason}); err != nil {
-		return fmt.Errorf("say what becomes of %s: %w", t.ID, err)
+		return fmt.Errorf("store the next state of %s: %w", t.ID, err)
 	}
 	return nil
 }
 
 func dropHeld(ctx context.Context, tx *event.Tx, t db.Task, reason, observation string) error {
 	if err := tx.DropHeldSteps(ctx, db.DropHeldStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: reason, Observation: observation}); err != nil {
-		return fmt.Errorf("drop what is held of %s: %w", t.ID, err)
+		return fmt.Errorf("drop the deferred calls of %s: %w", t.ID, err)
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (s *Service) execute(ctx context.Context, row db.ReviewsToCarryRow) error {
 		}
 		n, err := tx.ReviewCarried(ctx, db.ReviewCarriedParams{OrgID: row.OrgID, ID: row.ID})
 		if err != nil {
-			return fmt.Errorf("note that review %s was carried out: %w", row.ID, err)
+			return fmt.Errorf("record that review %s was carried out: %w", row.ID, err)
 		}
 		if n == 0 || task.State(t.State) != task.ReviewNeeded {
 			return nil // another hub did it
@@ -321,12 +321,12 @@ func (s *Service) recordStuck(ctx context.Context, t db.Task, err error) error {
 func (s *Service) release(ctx context.Context, t db.Task, end *outcome) error {
 	steps, err := s.cfg.Store.ReleasedSteps(ctx, db.ReleasedStepsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
-		return fmt.Errorf("find what was held of %s: %w", t.ID, err)
+		return fmt.Errorf("find the deferred calls of %s: %w", t.ID, err)
 	}
 	for _, one := range steps {
 		if one.State == string(step.Held) || one.State == string(step.Started) {
 			if one, err = s.cfg.Steps.Release(ctx, t, one.ID); err != nil {
-				return fmt.Errorf("make step %s, which was held: %w", one.ID, err)
+				return fmt.Errorf("execute the deferred step %s: %w", one.ID, err)
 			}
 		}
 		if step.State(one.State) != step.Succeeded {
@@ -349,7 +349,7 @@ func (s *Service) restore(ctx context.Context, t db.Task, item db.InboxItem, end
 	}
 	_, err := s.cfg.Workspaces.Undo(ctx, workspace.Request{Task: t, OnConflict: nodev1.OnConflict_ON_CONFLICT_OVERWRITE, By: end.by})
 	if err != nil && !fault.Is(err, fault.NotFound) {
-		return fmt.Errorf("give back the workspace of %s: %w", t.ID, err)
+		return fmt.Errorf("restore the workspace of %s: %w", t.ID, err)
 	}
 	end.code, end.reason = fault.PermissionDenied, "rejected by "+end.by.ID
 	if item.Reason != "" {

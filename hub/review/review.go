@@ -168,7 +168,7 @@ func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detai
 	d.Files, d.Paths = len(paths), paths[:min(len(paths), shownPaths)]
 	held, err := q.HeldSteps(ctx, db.HeldStepsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
-		return d, "", fmt.Errorf("find what is held of %s: %w", t.ID, err)
+		return d, "", fmt.Errorf("find the deferred calls of %s: %w", t.ID, err)
 	}
 	for _, step := range held {
 		one := Held{StepID: step.ID, Number: step.Number, Tool: step.Tool, Category: step.Category}

@@ -357,9 +357,9 @@ func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID
 // askAgain requests a new approval for a granted step, because parts of what was approved
 // have changed.
 func (s *Steps) askAgain(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, parts []string) error {
-	why := fmt.Sprintf("it was granted, but has changed since: %s", strings.Join(parts, ", "))
+	why := fmt.Sprintf("the approval is no longer valid, because the call has changed since: %s", strings.Join(parts, ", "))
 	if slices.Contains(parts, unseenPart) {
-		why = "it was granted while its node was away, and nobody could look at the workspace; look again"
+		why = "the approval is not valid: the node was offline, so the workspace could not be inspected"
 	}
 	step, err := s.move(ctx, tx, step, db.ResolveStepParams{State: string(Waiting), DecisionReason: why})
 	if err != nil {

@@ -67,7 +67,7 @@ func (s *Steps) applyMemoryRaise(ctx context.Context, tx *event.Tx, t db.Task, s
 		return err
 	}
 	if err := tx.SetTaskOverride(ctx, db.SetTaskOverrideParams{OrgID: t.OrgID, ID: t.ID, Override: column}); err != nil {
-		return fmt.Errorf("give task %s more memory: %w", t.ID, err)
+		return fmt.Errorf("raise the memory of task %s: %w", t.ID, err)
 	}
 	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.TaskMemoryRaised, Payload: map[string]any{
 		"step_id": step.ID, "from_bytes": st.from, "to_bytes": st.to, "max_bytes": st.most,

@@ -88,7 +88,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	}
 	project, err := tool.ReadProject(ctx, call)
 	if err != nil {
-		return AttemptStart{}, fmt.Errorf("read what the workspace says: %w", fault.FromGRPC(err))
+		return AttemptStart{}, fmt.Errorf("read the workspace's instructions: %w", fault.FromGRPC(err))
 	}
 	own, err := s.cfg.Store.NodeSkills(ctx, db.NodeSkillsParams{OrgID: orgID, ID: *t.NodeID})
 	if err != nil {

@@ -128,7 +128,7 @@ func (s *Steps) widenEgress(ctx context.Context, t db.Task) (closed func(), err 
 	return func() {
 		// If it cannot be restored now, the next task sets the jail's egress anyway.
 		if _, err := node.Jails().EnsureJail(context.WithoutCancel(ctx), &nodev1.EnsureJailRequest{Spec: usual}); err != nil {
-			s.cfg.Log.Warn("the egress of a jail was not narrowed again", "jail_id", t.JailID, "error", err)
+			s.cfg.Log.Warn("cannot restore the egress of a jail", "jail_id", t.JailID, "error", err)
 		}
 	}, nil
 }

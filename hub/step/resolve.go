@@ -85,7 +85,7 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 		params.Observation = withReason(fmt.Sprintf("%s looked at the evidence and says that this call %s", by, a.Verdict), a.Reason) +
 			"\nWhat is known:\n" + step.Observation
 	default:
-		return effect, fault.New(fault.Internal, "nobody can answer %q", a.Verdict)
+		return effect, fault.New(fault.Internal, "%q is not a verdict on a step", a.Verdict)
 	}
 	if a.Unseen() && step.AskedState == nil && params.GrantedBinding != nil {
 		if params.GrantedBinding, err = unseenIn(params.GrantedBinding); err != nil {

@@ -28,7 +28,7 @@ func (s *Steps) giving(ctx context.Context, step db.Step) (*subtask.Request, err
 	}
 	work, err := tool.WorkOf(step.Tool, arguments)
 	if err != nil {
-		return nil, fmt.Errorf("read the work that step %s gives: %w", step.ID, err)
+		return nil, fmt.Errorf("read the subtask that step %s requests: %w", step.ID, err)
 	}
 	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: step.OrgID, ID: step.TaskID})
 	if err != nil {

@@ -28,12 +28,12 @@ import (
 func (s *Steps) RecordWorkspace(ctx context.Context, t db.Task, node machine.Link, first bool) error {
 	now, err := node.Snapshots().TakeSnapshot(ctx, &nodev1.TakeSnapshotRequest{JailId: t.JailID})
 	if err != nil {
-		return fmt.Errorf("record the workspace that %s is asked about: %w", t.ID, fault.FromGRPC(err))
+		return fmt.Errorf("snapshot the workspace of %s: %w", t.ID, fault.FromGRPC(err))
 	}
 	if _, err := s.cfg.Store.SetAskedWorkspace(ctx, db.SetAskedWorkspaceParams{
 		OrgID: t.OrgID, TaskID: t.ID, Attempt: t.Attempt, State: now.GetSnapshot(), Record: now.GetRecord(), First: first,
 	}); err != nil {
-		return fmt.Errorf("keep the workspace that %s is asked about: %w", t.ID, err)
+		return fmt.Errorf("record the workspace of %s for its approval: %w", t.ID, err)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (s *Steps) EnsureWorkspaceRecorded(ctx context.Context, orgID, stepID strin
 	if err := s.cfg.Store.SetLookedAt(ctx, db.SetLookedAtParams{
 		OrgID: orgID, ID: stepID, State: now.GetSnapshot(), Record: now.GetRecord(),
 	}); err != nil {
-		return false, fmt.Errorf("keep the workspace that %s is granted for: %w", stepID, err)
+		return false, fmt.Errorf("record the workspace of step %s: %w", stepID, err)
 	}
 	return false, nil
 }
@@ -87,7 +87,7 @@ func (s *Steps) lastKnownWorkspace(ctx context.Context, step db.Step) (*nodev1.T
 	case store.IsNotFound(err) || err == nil && (at.NodeID != *step.NodeID || at.JailID != step.JailID):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("find the workspace that %s is granted for: %w", step.ID, err)
+		return nil, fmt.Errorf("find the workspace before step %s: %w", step.ID, err)
 	}
 	return &nodev1.TakeSnapshotResponse{Snapshot: at.State, Record: at.Record}, nil
 }
@@ -113,7 +113,7 @@ func unseenIn(binding json.RawMessage) (json.RawMessage, error) {
 func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease, t db.Task, node machine.Link) error {
 	asked, err := s.cfg.Store.GrantedAsAsked(ctx, db.GrantedAsAskedParams{OrgID: orgID, TaskID: t.ID})
 	if err != nil {
-		return fmt.Errorf("find what %s was granted: %w", t.ID, err)
+		return fmt.Errorf("find the approved calls of %s: %w", t.ID, err)
 	}
 	if len(asked) == 0 {
 		return nil

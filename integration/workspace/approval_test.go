@@ -134,7 +134,7 @@ func TestAnAnswerIsBoundToTheWorkspaceWhenItCanBe(t *testing.T) {
 	f.StartNode()
 	third := ""
 	waittest.Until(t, 120*time.Second, "another question", func() bool { third = asked(f, db, id); return third != second })
-	require.Contains(t, f.CLI(0, "inbox", "show", third, "-o", "json").Out, "granted while its node was away")
+	require.Contains(t, f.CLI(0, "inbox", "show", third, "-o", "json").Out, "the node was offline, so the workspace could not be inspected")
 	f.CLI(3, "task", "files", "cat", id, "out")
 	f.CLI(0, "inbox", "approve", third)
 	f.Ended(id)

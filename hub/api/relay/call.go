@@ -101,7 +101,7 @@ func (c *call) answered(res *http.Response) error {
 	case res.StatusCode == http.StatusUnauthorized:
 		name := c.access.Provider.Name
 		if err := c.relay.cfg.Refused(context.WithoutCancel(res.Request.Context()), c.reservation.OrgID, c.access); err != nil {
-			c.relay.cfg.Log.Warn("cannot note that a key is refused", "provider", name, "error", err)
+			c.relay.cfg.Log.Warn("cannot record that a key was refused", "provider", name, "error", err)
 		}
 		// Providers quote parts of the key.
 		text = c.format.body(refusal{Status: res.StatusCode, Message: name + " refuses the key"})

@@ -131,7 +131,7 @@ func (r *Relay) look(ctx context.Context) {
 	defer cancel()
 	ended, err := r.cfg.Ended(ctx, held)
 	if err != nil {
-		r.cfg.Log.Warn("cannot see whether the leases of model calls have ended; will look again", "calls", len(held), "error", err)
+		r.cfg.Log.Warn("cannot check the leases of model calls; will try again", "calls", len(held), "error", err)
 		return
 	}
 	for _, le := range ended {
@@ -145,7 +145,7 @@ func (r *Relay) look(ctx context.Context) {
 	}
 	gone, err := r.cfg.Disconnected(ctx, uses)
 	if err != nil {
-		r.cfg.Log.Warn("cannot see whether the providers of model calls are connected; will look again", "error", err)
+		r.cfg.Log.Warn("cannot check the providers of model calls; will try again", "error", err)
 		return
 	}
 	for _, use := range gone {

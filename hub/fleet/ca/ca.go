@@ -187,7 +187,7 @@ func (c *CA) own(template *x509.Certificate) (*tls.Certificate, error) {
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key for %s: %w", name, err)
+		return nil, fmt.Errorf("create a key for %s: %w", name, err)
 	}
 	leaf, err := c.sign(template, key.Public())
 	if err != nil {

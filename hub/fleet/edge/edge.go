@@ -182,7 +182,7 @@ func (e *Edge) accept(ctx context.Context) error {
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept on %s: %w", e.Addr(), err)
 		default: // too many open files, for example: it passes
-			e.cfg.Log.Warn("cannot take a connection", "error", err)
+			e.cfg.Log.Warn("cannot accept a connection", "error", err)
 			failures++
 			if backoff.Wait(ctx, pause.Delay(failures)) != nil {
 				return nil

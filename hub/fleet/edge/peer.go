@@ -344,7 +344,7 @@ func (r *remote) tell(method, what string) {
 	ctx, cancel := context.WithTimeout(context.Background(), locateTimeout)
 	defer cancel()
 	if err := r.Invoke(ctx, method, &frame{data: []byte(what)}, &frame{}, grpc.ForceCodecV2(rawCodec{})); err != nil {
-		r.peers.edge.cfg.Log.Info("the replica that holds a node was not told", "node_id", r.nodeID, "what", method, "error", err)
+		r.peers.edge.cfg.Log.Info("cannot reach the replica that has a node's link", "node_id", r.nodeID, "what", method, "error", err)
 	}
 }
 

@@ -116,7 +116,7 @@ func takeLock(ctx context.Context, q *db.Queries, node db.Node, by User, reason 
 	case err != nil:
 		return lock, false, err
 	case held == nil:
-		return lock, false, fault.New(fault.Aborted, "the lock of node %s was given back just now", node.Name).WithFix("try again")
+		return lock, false, fault.New(fault.Aborted, "the lock of node %s has just been released", node.Name).WithFix("try again")
 	case held.UserID != by.ID || held.ExecID != nil:
 		return *held, false, locked(node, held)
 	}
@@ -245,7 +245,7 @@ func Blocked(n db.Node, held *db.NodeLock) string {
 // queue again. The caller holds the admission's lock.
 func takeBack(ctx context.Context, q *db.Queries, node db.Node, reason string) error {
 	if err := q.TakeBackFromNode(ctx, db.TakeBackFromNodeParams{OrgID: node.OrgID, NodeID: node.ID, Reason: reason}); err != nil {
-		return fmt.Errorf("take back what waits for node %s: %w", node.ID, err)
+		return fmt.Errorf("requeue the tasks that wait for node %s: %w", node.ID, err)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (r *Replica) Start(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 			defer cancel()
 			if err := r.cfg.Store.DeleteReplica(ctx, r.cfg.ID); err != nil {
-				r.cfg.Log.Warn("cannot record that this hub stops; the others will notice", "error", err)
+				r.cfg.Log.Warn("cannot record that this hub stops; the others will detect it", "error", err)
 			}
 		}()
 		ticker := time.NewTicker(r.cfg.Interval)
@@ -75,7 +75,7 @@ func (r *Replica) Start(ctx context.Context) error {
 			case <-ticker.C:
 			}
 			if err := r.touch(ctx); err != nil && ctx.Err() == nil {
-				r.cfg.Log.Warn("cannot record that this hub lives; will try again", "error", err)
+				r.cfg.Log.Warn("cannot record that this hub is alive; will try again", "error", err)
 			}
 		}
 	})

@@ -181,7 +181,7 @@ func (t *Tokens) Lookup(ctx context.Context, secret string) (Identity, error) {
 	}
 	if row.Stale {
 		if err := t.store.TouchToken(ctx, row.ID); err != nil {
-			return Identity{}, fmt.Errorf("note that token %s is used: %w", row.ID, err)
+			return Identity{}, fmt.Errorf("record that token %s is used: %w", row.ID, err)
 		}
 	}
 	t.found.Add(string(hash), id)

@@ -125,7 +125,7 @@ type admittedKey struct{}
 
 func (admitted) check(ctx context.Context, procedure string) error {
 	if got, _ := ctx.Value(admittedKey{}).(string); got != procedure {
-		return fault.New(fault.Denied, "nobody was admitted to %s", procedure)
+		return fault.New(fault.Denied, "no caller was admitted to %s", procedure)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (l *Login) logoutToken(ctx context.Context, raw string) (*gooidc.LogoutToke
 		err = fmt.Errorf("its sid has more than %d bytes", maxSID)
 	}
 	if err != nil {
-		l.log.Warn("a logout token cannot be believed", "issuer", l.cfg.Issuer, "error", err)
+		l.log.Warn("a logout token is invalid", "issuer", l.cfg.Issuer, "error", err)
 		return nil, fault.New(fault.Denied, "the logout token cannot be believed").
 			WithFix("the provider has to sign it for this client, with iat, exp, jti and sub or sid")
 	}
@@ -84,10 +84,10 @@ func (l *Login) refuseLogout(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
 	switch e := fault.As(err); {
 	case e == nil:
-		l.log.Error("a logout by OIDC failed", "error", err)
+		l.log.Error("an OIDC logout failed", "error", err)
 		status = http.StatusInternalServerError
 	case e.Kind == fault.Unavailable:
-		l.log.Warn("a logout by OIDC failed", "error", e, "cause", e.Err)
+		l.log.Warn("an OIDC logout failed", "error", e, "cause", e.Err)
 		status = http.StatusServiceUnavailable
 	case e.Kind == fault.Exhausted:
 		status = http.StatusTooManyRequests

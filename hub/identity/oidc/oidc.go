@@ -258,7 +258,7 @@ func (l *Login) end(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		if e := fault.As(err); e != nil && e.Kind == fault.Denied {
 			if err := l.sessions.RefusedByProvider(r.Context(), e.Message, session.From{Address: r.RemoteAddr, UserAgent: r.UserAgent()}); err != nil {
-				l.log.Warn("cannot put a login that failed on record", "error", err)
+				l.log.Warn("cannot audit a failed login", "error", err)
 			}
 		}
 		l.refuse(w, err)
@@ -295,13 +295,13 @@ func (l *Login) login(r *http.Request) (*http.Cookie, error) {
 	token, err := ask.Exchange(ctx, code, oauth2.VerifierOption(f.Verifier))
 	if err != nil {
 		// The provider's text may quote the code.
-		l.log.Warn("the OIDC provider does not take a code", "issuer", l.cfg.Issuer)
+		l.log.Warn("the OIDC provider rejected the code", "issuer", l.cfg.Issuer)
 		return nil, refused("the provider does not know the code any more")
 	}
 	raw, _ := token.Extra("id_token").(string)
 	id, err := provider.Verifier(&gooidc.Config{ClientID: l.cfg.ClientID}).Verify(ctx, raw)
 	if err != nil {
-		l.log.Warn("the OIDC provider's token cannot be believed", "issuer", l.cfg.Issuer, "error", err)
+		l.log.Warn("the OIDC provider's token is invalid", "issuer", l.cfg.Issuer, "error", err)
 		return nil, refused("what the provider says of you cannot be believed")
 	}
 	var who claims
@@ -377,10 +377,10 @@ func (c claims) name() (string, error) {
 func (l *Login) refuse(w http.ResponseWriter, err error) {
 	e := fault.As(err)
 	if e == nil {
-		l.log.Error("a login by OIDC failed", "error", err)
+		l.log.Error("an OIDC login failed", "error", err)
 		e = fault.New(fault.Internal, "the login failed in the hub").WithFix("see its log")
 	} else if e.Err != nil {
-		l.log.Warn("a login by OIDC failed", "error", e, "cause", e.Err)
+		l.log.Warn("an OIDC login failed", "error", e, "cause", e.Err)
 	}
 	status := http.StatusForbidden
 	if e.Kind == fault.Unavailable || e.Kind == fault.Internal {

@@ -254,7 +254,7 @@ func (s *Sessions) Identify(ctx context.Context, secret string) (auth.Identity, 
 	}
 	if row.Stale {
 		if err := s.cfg.Store.TouchSession(ctx, row.ID); err != nil {
-			return auth.Identity{}, fmt.Errorf("note that session %s is used: %w", row.ID, err)
+			return auth.Identity{}, fmt.Errorf("record that session %s is used: %w", row.ID, err)
 		}
 	}
 	id := auth.Identity{

@@ -131,7 +131,7 @@ func (u *Users) Federated(ctx context.Context, f Federation) (db.User, error) {
 		}
 	}
 	if err := u.cfg.Store.VouchForUser(ctx, db.VouchForUserParams{OrgID: f.OrgID, ID: found.ID}); err != nil {
-		return found, fmt.Errorf("note that user %s has logged in: %w", found.Name, err)
+		return found, fmt.Errorf("record that user %s has logged in: %w", found.Name, err)
 	}
 	return find()
 }
@@ -210,7 +210,7 @@ func (u *Users) Guarded(ctx context.Context, orgID string, fn func(tx *event.Tx)
 		}
 		n, err := tx.CountAdmins(ctx, orgID)
 		if err == nil && n == 0 {
-			err = fault.New(fault.Precondition, "nobody would be left who is an administrator").WithFix("give somebody else the role admin first")
+			err = fault.New(fault.Precondition, "no administrator would be left").WithFix("give another user the role admin first")
 		}
 		return err
 	})

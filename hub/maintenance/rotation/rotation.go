@@ -133,7 +133,7 @@ func (r *Rotation) Start(ctx context.Context) error {
 		defer ticker.Stop()
 		for {
 			if err := r.Proceed(ctx); err != nil && ctx.Err() == nil {
-				r.cfg.Log.Warn("cannot go on with the rotation of the vault's keys; will try again", "error", err)
+				r.cfg.Log.Warn("cannot continue the rotation of the vault's keys; will try again", "error", err)
 			}
 			select {
 			case <-ctx.Done():
@@ -161,7 +161,7 @@ func (r *Rotation) Proceed(ctx context.Context) error {
 			return fmt.Errorf("seal %s.%s anew: %w", c.Table, c.Name, err)
 		}
 		if n > 0 {
-			r.cfg.Log.Info("sealed anew with the vault's new key", "table", c.Table, "column", c.Name, "rows", n)
+			r.cfg.Log.Info("re-encrypted with the vault's new key", "table", c.Table, "column", c.Name, "rows", n)
 		}
 	}
 	return r.retire(ctx, state, prefix)
@@ -180,7 +180,7 @@ func (r *Rotation) retire(ctx context.Context, state State, prefix []byte) error
 		for _, c := range store.SealedColumns {
 			left, err := r.cfg.Store.AnySealedOtherwise(ctx, c, prefix)
 			if err != nil {
-				return fmt.Errorf("look for what old keys have sealed in %s.%s: %w", c.Table, c.Name, err)
+				return fmt.Errorf("find values that old keys have encrypted in %s.%s: %w", c.Table, c.Name, err)
 			}
 			if left {
 				return nil
@@ -193,7 +193,7 @@ func (r *Rotation) retire(ctx context.Context, state State, prefix []byte) error
 		if err := tx.RetireKeys(ctx, keys); err != nil {
 			return fmt.Errorf("store the keyset: %w", err)
 		}
-		tx.AfterCommit(func() { r.cfg.Log.Info("the vault's old keys are deleted: nothing is sealed with them") })
+		tx.AfterCommit(func() { r.cfg.Log.Info("deleted the vault's old keys: nothing is encrypted with them") })
 		return audit.Append(tx, audit.Entry{
 			OrgID: *row.RotatedOrg, By: event.Hub, Action: "vault.keys_deleted", ObjectKind: "vault", ObjectID: fmt.Sprint(state.Primary),
 			Before: map[string]any{"keys": state.Keys}, After: map[string]any{"keys": 1},

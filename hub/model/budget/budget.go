@@ -266,7 +266,7 @@ func (l *Ledger) warn(ctx context.Context, r *Reservation, near []balance) error
 	return l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		var drafts []event.Draft
 		for _, b := range near {
-			l.cfg.Log.Warn("a budget is spent to four fifths", "scope", b.scope, "object_id", b.object, "period", b.period,
+			l.cfg.Log.Warn("a budget is 80% spent", "scope", b.scope, "object_id", b.object, "period", b.period,
 				"spent", dollars(b.spent), "limit", dollars(b.limit))
 			drafts = append(drafts, event.Draft{Type: eventkind.BudgetWarning, Payload: map[string]any{
 				"scope": string(b.scope), "object_id": b.object, "period": b.period, "spent_micros": b.spent, "limit_micros": b.limit,
@@ -279,7 +279,7 @@ func (l *Ledger) warn(ctx context.Context, r *Reservation, near []balance) error
 // release undoes a reservation whose caller has gone.
 func (l *Ledger) release(r *Reservation) {
 	if err := l.Settle(context.Background(), r, Cost{Basis: Unsent}); err != nil {
-		l.cfg.Log.Warn("cannot give a reservation back", "call_id", r.ID, "error", err)
+		l.cfg.Log.Warn("cannot release a reservation", "call_id", r.ID, "error", err)
 	}
 }
 

@@ -406,7 +406,7 @@ func (c *Credentials) Disconnected(ctx context.Context, uses []Use) ([]Use, erro
 	}
 	rows, err := c.cfg.Store.ConnectedProviders(ctx, params)
 	if err != nil {
-		return nil, fmt.Errorf("look at %d credentials: %w", len(uses), err)
+		return nil, fmt.Errorf("query %d credentials: %w", len(uses), err)
 	}
 	return slices.DeleteFunc(slices.Clone(uses), func(u Use) bool {
 		return slices.Contains(rows, db.ConnectedProvidersRow{OrgID: u.OrgID, Provider: u.Provider})

@@ -266,7 +266,7 @@ func (c *Credentials) endLogin(ctx context.Context, tx *event.Tx, row *db.Creden
 		return err
 	}
 	if _, err := tx.EndLogin(ctx, db.EndLoginParams{Sealed: sealed, OrgID: row.OrgID, Provider: row.Provider}); err != nil {
-		return fmt.Errorf("note that %s refuses the login: %w", row.Provider, err)
+		return fmt.Errorf("record that %s refuses the login: %w", row.Provider, err)
 	}
 	return audit.Append(tx, audit.Entry{
 		OrgID: row.OrgID, By: event.Hub, Action: "provider.refused", ObjectKind: "provider", ObjectID: row.Provider,

@@ -68,7 +68,7 @@ func (f *finder) remote(c *shell.Command) {
 		return
 	}
 	if f.comesFrom(c, fetches) {
-		f.add(RemoteCode, c, "it runs code from elsewhere that nobody has seen")
+		f.add(RemoteCode, c, "it runs unseen code from elsewhere")
 	} else if f.comesFrom(c, decodes) {
 		f.add(HiddenCode, c, "it runs code that was made unreadable")
 	}

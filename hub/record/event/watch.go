@@ -421,7 +421,7 @@ func (w *Watcher) ended(ctx context.Context, q Watch, at Cursor) (bool, error) {
 		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: strconv.FormatUint(at.xid, 10), AfterID: at.id,
 	})
 	if err != nil {
-		return false, fmt.Errorf("read where the watched tasks stand: %w", err)
+		return false, fmt.Errorf("read the state of the watched tasks: %w", err)
 	}
 	return ended, nil
 }

@@ -112,7 +112,7 @@ func New(cfg Config) *Metrics {
 	gauge("watches_open", "Watches that run.", func() float64 { return float64(cfg.Watches()) })
 	gauge("node_links", "Nodes whose link this hub holds.", func() float64 { return float64(cfg.Links()) })
 	gauge("bus_connected", "Whether the bus is connected.", func() float64 { return truth(cfg.Bus() == nil) })
-	gauge("leader", "Whether this hub leads.", func() float64 { return truth(cfg.Leading()) })
+	gauge("leader", "Whether this hub is the leader.", func() float64 { return truth(cfg.Leading()) })
 	gauge("database_connections_in_use", "Connections to the database in use.", func() float64 { return float64(cfg.Pool().AcquiredConns()) })
 	gauge("database_connections_idle", "Connections to the database that are idle.", func() float64 { return float64(cfg.Pool().IdleConns()) })
 	gauge("database_connections_max", "Connections to the database that may be open.", func() float64 { return float64(cfg.Pool().MaxConns()) })

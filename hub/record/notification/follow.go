@@ -35,7 +35,7 @@ func (f *Follower) Start(ctx context.Context) error {
 		defer tick.Stop()
 		for {
 			if err := f.service.Follow(ctx); err != nil && ctx.Err() == nil {
-				f.service.cfg.Log.Warn("cannot read what is to be told; will try again", "error", err)
+				f.service.cfg.Log.Warn("cannot read events for notifications; will try again", "error", err)
 			}
 			select {
 			case <-ctx.Done():

@@ -65,12 +65,12 @@ func (s *Service) Start(ctx context.Context) error {
 							s.Kick()
 						}()
 						if err := s.send(ctx, row); err != nil && ctx.Err() == nil {
-							s.cfg.Log.Warn("cannot store how a notice was sent; it may be sent again", "notice_id", row.ID, "error", err)
+							s.cfg.Log.Warn("cannot store the result of a notification; it may be sent again", "notice_id", row.ID, "error", err)
 						}
 					})
 				})
 				if err != nil && ctx.Err() == nil {
-					s.cfg.Log.Warn("cannot look for what to send; will try again", "error", err)
+					s.cfg.Log.Warn("cannot find notifications to send; will try again", "error", err)
 				}
 				if err != nil || n == 0 {
 					break
@@ -106,7 +106,7 @@ func (s *Service) claim(ctx context.Context, most int, take func(db.ClaimNotices
 		Busy: busy, Each: each, MaxRows: int32(most), Lease: s.lease(), //nolint:gosec // at most slots
 	})
 	if err != nil {
-		return 0, fmt.Errorf("take notices: %w", err)
+		return 0, fmt.Errorf("claim notifications: %w", err)
 	}
 	for _, row := range rows {
 		s.mu.Lock()
@@ -228,7 +228,7 @@ func (s *Service) settle(ctx context.Context, d db.Destination, id string, attem
 	}
 	s.cfg.OnSent(d.Kind, state)
 	if state == dead {
-		s.cfg.Log.Warn("a notice is given up: deckhand destination redrive sends it again", "notice_id", id, "destination", d.Name, "error", t.Error)
+		s.cfg.Log.Warn("a notification is dead: deckhand destination redrive sends it again", "notice_id", id, "destination", d.Name, "error", t.Error)
 	}
 	if got.gone {
 		return s.disable(ctx, d.OrgID, d.ID, "the receiver answered 410 Gone", event.Hub)

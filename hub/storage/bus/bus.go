@@ -221,7 +221,7 @@ func (b *Bus) restore(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		b.cfg.Log.Warn("cannot make the stream of wake-ups again", "error", err)
+		b.cfg.Log.Warn("cannot create the stream of wake-ups again", "error", err)
 		if backoff.Wait(ctx, policy.Delay(failures)) != nil {
 			return
 		}

@@ -254,7 +254,7 @@ func (a authenticator) Check(c server.ClientAuthentication) bool {
 	}
 	account, err := a.s.poolAccount(pool)
 	if err != nil {
-		a.s.cfg.Log.Error("cannot make the account of a pool", "pool", pool, "error", err)
+		a.s.cfg.Log.Error("cannot create the account of a pool", "pool", pool, "error", err)
 		return false
 	}
 	subjects := poolSubjects(pool)

@@ -114,7 +114,7 @@ func (e *Elector) loop(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && !failing {
-			e.cfg.Log.Warn("cannot stand for leader; will try again", "error", err)
+			e.cfg.Log.Warn("cannot take part in the leader election; will try again", "error", err)
 		}
 		failing = err != nil
 		if backoff.Wait(ctx, retry.Delay(1)) != nil {
@@ -168,7 +168,7 @@ func (e *Elector) ask(ctx context.Context, conn *pgx.Conn, into *bool, sql strin
 
 // lead runs the services until the session or ctx ends, or one of them ends.
 func (e *Elector) lead(ctx context.Context, conn *pgx.Conn) error {
-	e.cfg.Log.Info("this hub leads")
+	e.cfg.Log.Info("this hub is the leader")
 	e.leading.Store(true)
 	defer e.leading.Store(false)
 	var group lifecycle.Group
@@ -194,7 +194,7 @@ func (e *Elector) lead(ctx context.Context, conn *pgx.Conn) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			e.cfg.Log.Warn("this hub no longer leads", "error", err)
+			e.cfg.Log.Warn("this hub is no longer the leader", "error", err)
 			return fmt.Errorf("hold the lock: %w", err)
 		}
 	}

@@ -202,7 +202,7 @@ func (v *Vault) Refresh(ctx context.Context) error {
 	looked := time.Now()
 	stored, err := v.keysets.KeysetVersion(ctx)
 	if err != nil {
-		return fmt.Errorf("look for newer keys: %w", err)
+		return fmt.Errorf("read newer keys: %w", err)
 	}
 	now := v.now.Load()
 	if stored.Version != now.version || !bytes.Equal(stored.Digest, now.digest[:]) {

@@ -43,7 +43,7 @@ func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.
 		if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{
 			OrgID: orgID, AgentID: id, Reason: WaitReason(a.Name, Paused, why),
 		}); err != nil {
-			return fmt.Errorf("take back what agent %s was to start: %w", id, err)
+			return fmt.Errorf("requeue the tasks of agent %s: %w", id, err)
 		}
 		return set(ctx, tx, a, Paused, why, "agent.paused", reason, by)
 	})
@@ -60,7 +60,7 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, by event.Actor) 
 		if err := tx.AgentGoesOn(ctx, db.AgentGoesOnParams{
 			OrgID: orgID, AgentID: id, Was: WaitReason(a.Name, a.Status, a.StatusReason), Reason: "agent " + a.Name + " was resumed; waits for its turn",
 		}); err != nil {
-			return fmt.Errorf("tell what waits for agent %s: %w", id, err)
+			return fmt.Errorf("update the tasks that wait for agent %s: %w", id, err)
 		}
 		return set(ctx, tx, a, Idle, "", "agent.resumed", "", by)
 	})
@@ -80,7 +80,7 @@ func Suspend(ctx context.Context, tx *event.Tx, t db.Task, why string) error {
 	if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{
 		OrgID: t.OrgID, AgentID: a.ID, Reason: WaitReason(a.Name, ErrorSuspended, why),
 	}); err != nil {
-		return fmt.Errorf("take back what agent %s was to start: %w", a.ID, err)
+		return fmt.Errorf("requeue the tasks of agent %s: %w", a.ID, err)
 	}
 	if err := set(ctx, tx, a, ErrorSuspended, why, "agent.suspended", why, event.Hub); err != nil {
 		return err

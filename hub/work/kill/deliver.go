@@ -23,7 +23,7 @@ const (
 )
 
 // errSilent cancels the orders to a node that does not respond.
-var errSilent = errors.New("the node answers nothing")
+var errSilent = errors.New("the node does not respond")
 
 // errand is what is asked of one node.
 type errand struct {
@@ -88,7 +88,7 @@ func (s *Switch) do(e *errand, order db.KillOrder) Killed {
 	if err == nil {
 		e.heard.Store(true)
 		if err := s.cfg.Store.ConfirmKillOrder(ctx, db.ConfirmKillOrderParams{OrgID: order.OrgID, ID: order.ID}); err != nil {
-			s.cfg.Log.Warn("cannot note that a kill was confirmed; it will be asked for again", "task_id", order.TaskID, "error", err)
+			s.cfg.Log.Warn("cannot record that a kill was confirmed; it will be requested again", "task_id", order.TaskID, "error", err)
 		}
 		return k
 	}
@@ -98,18 +98,18 @@ func (s *Switch) do(e *errand, order db.KillOrder) Killed {
 		k.Detail = e.Message
 	}
 	if silent {
-		k.Detail = fmt.Sprintf("node %s answers nothing since %s", order.NodeID, silence)
+		k.Detail = fmt.Sprintf("node %s has not responded for %s", order.NodeID, silence)
 	}
 	if silent || fault.Is(err, fault.Unavailable) {
 		by, byErr := s.stopsBy(ctx, order, silent)
 		if byErr == nil {
 			k.Outcome, k.StopsBy = StopsBy, by
 		} else {
-			s.cfg.Log.Warn("cannot tell by when a node that is cut off stops a task", "task_id", order.TaskID, "error", byErr)
+			s.cfg.Log.Warn("cannot compute when a disconnected node stops a task", "task_id", order.TaskID, "error", byErr)
 		}
 	}
 	if err := s.cfg.Store.SetKillProblem(ctx, db.SetKillProblemParams{OrgID: order.OrgID, ID: order.ID, Problem: k.Detail}); err != nil {
-		s.cfg.Log.Warn("cannot note why a kill is not confirmed", "task_id", order.TaskID, "error", err)
+		s.cfg.Log.Warn("cannot record why a kill is not confirmed", "task_id", order.TaskID, "error", err)
 	}
 	s.cfg.Log.Info("a kill is not confirmed yet", "task_id", order.TaskID, "node_id", order.NodeID, "reason", k.Detail)
 	return k
@@ -127,7 +127,7 @@ func (s *Switch) stopsBy(ctx context.Context, order db.KillOrder, silent bool) (
 	}
 	seen, err := s.cfg.Store.LastContact(ctx, db.LastContactParams{OrgID: order.OrgID, ID: order.NodeID})
 	if err != nil {
-		return time.Time{}, fmt.Errorf("see when node %s was last heard of: %w", order.NodeID, err)
+		return time.Time{}, fmt.Errorf("read the last heartbeat of node %s: %w", order.NodeID, err)
 	}
 	return seen.Add(grace), nil
 }

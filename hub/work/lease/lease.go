@@ -128,7 +128,7 @@ func (l *Leases) touch(ctx context.Context, orgID, workerID, pressure string) (d
 		return false, unregistered(workerID)
 	}
 	if err != nil {
-		return false, fmt.Errorf("note that worker %s lives: %w", workerID, err)
+		return false, fmt.Errorf("record that worker %s is alive: %w", workerID, err)
 	}
 	if row.WasPressure == pressure {
 		return row.DrainedAt != nil, nil
@@ -152,7 +152,7 @@ func (l *Leases) takeBack(ctx context.Context, orgID, pool, reason string) error
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("take back what waits for pool %s: %w", pool, err)
+		return fmt.Errorf("requeue the tasks that wait for pool %s: %w", pool, err)
 	}
 	return nil
 }
@@ -272,7 +272,7 @@ func (l *Leases) Ended(ctx context.Context, leases []Lease) ([]Lease, error) {
 	}
 	rows, err := l.cfg.Store.LiveLeases(ctx, params)
 	if err != nil {
-		return nil, fmt.Errorf("look at %d leases: %w", len(leases), err)
+		return nil, fmt.Errorf("query %d leases: %w", len(leases), err)
 	}
 	live := make(map[db.LiveLeasesRow]bool, len(rows))
 	for _, row := range rows {

@@ -120,7 +120,7 @@ func (e *Execs) follow(ctx context.Context, row db.NodeExec) {
 			continue
 		}
 		if failures++; failures == 1 {
-			e.cfg.Log.Info("cannot tell how a command goes on; will try again", "exec_id", row.ID, "reason", err)
+			e.cfg.Log.Info("cannot follow a command; will try again", "exec_id", row.ID, "reason", err)
 		}
 		if done, derr := e.hasEnded(ctx, row); derr == nil && done {
 			return

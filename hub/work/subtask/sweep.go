@@ -44,7 +44,7 @@ func (s *Service) Start(ctx context.Context) error {
 			case <-ticker.C:
 			}
 			if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-				s.cfg.Log.Warn("cannot see to the ends of subtasks; will try again", "error", err)
+				s.cfg.Log.Warn("cannot handle ended subtasks; will try again", "error", err)
 			}
 		}
 	})

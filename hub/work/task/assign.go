@@ -146,7 +146,7 @@ func (s *Service) Complete(ctx context.Context, orgID, id, summary string, by ev
 		}
 		if State(t.State) != Pending || t.AgentID != "" {
 			return fault.New(fault.Precondition, "task %s is %s and is not one that a person does", id, t.State).
-				WithFix("only a pending task of a person, or of nobody, is completed by hand").WithObject(id)
+				WithFix("only a pending task of a person, or without an assignee, is completed by hand").WithObject(id)
 		}
 		rows, err := tx.Dependencies(ctx, db.DependenciesParams{OrgID: orgID, TaskID: id})
 		if err != nil {

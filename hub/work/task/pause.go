@@ -168,7 +168,7 @@ func (s *Service) SendMessage(ctx context.Context, orgID, id, text, key string, 
 		from := State(t.State)
 		switch {
 		case from.Final():
-			return fault.New(fault.Precondition, "task %s has ended (%s): nobody is there to be told", id, from).WithObject(id).
+			return fault.New(fault.Precondition, "task %s has ended (%s): it gets no more messages", id, from).WithObject(id).
 				WithFix("start anew with `deckhand agent message`, or go on from where it was: deckhand task resume-from %s --message \"…\"", id)
 		case from == Escalated:
 			return fault.New(fault.Precondition, "task %s is escalated: it does not go on by itself", id).WithObject(id).

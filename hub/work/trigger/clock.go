@@ -59,7 +59,7 @@ func (c *Clock) Start(ctx context.Context) error {
 			wait, err := c.triggers.Tick(ctx)
 			if err != nil {
 				if ctx.Err() == nil {
-					c.triggers.cfg.Log.Warn("cannot fire what is due; will try again", "error", err)
+					c.triggers.cfg.Log.Warn("cannot fire due triggers; will try again", "error", err)
 				}
 				wait = longestSleep
 			}

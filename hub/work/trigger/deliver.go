@@ -221,7 +221,7 @@ func (s *Service) settle(tx *event.Tx, d db.Delivery, state, reason, prompt, fli
 	tx.AfterCommit(func() { s.cfg.OnDelivery(d.Source, state) })
 	if state == "failed" {
 		tx.AfterCommit(func() {
-			s.cfg.Log.Warn("a delivery started nothing", "delivery_id", d.ID, "trigger_id", d.TriggerID, "reason", reason)
+			s.cfg.Log.Warn("a delivery started no task", "delivery_id", d.ID, "trigger_id", d.TriggerID, "reason", reason)
 		})
 	}
 	p := db.SettleDeliveryParams{
@@ -537,7 +537,7 @@ func (s *Service) Ended(ctx context.Context, t db.Task) {
 	n, err := s.cfg.Store.WakeDeliveries(ctx, db.WakeDeliveriesParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
 		// They are read again later in any case.
-		s.cfg.Log.Info("cannot wake what waits for a task", "task_id", t.ID, "error", err)
+		s.cfg.Log.Info("cannot continue deliveries that wait for a task", "task_id", t.ID, "error", err)
 	}
 	if n > 0 {
 		s.Kick()

@@ -79,7 +79,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		status, answer = no.status, map[string]string{"error": no.why}
 	case err != nil && r.Context().Err() == nil:
-		s.cfg.Log.Warn("a webhook was not taken", "trigger_id", r.PathValue("id"), "error", err)
+		s.cfg.Log.Warn("a webhook was refused", "trigger_id", r.PathValue("id"), "error", err)
 		w.Header().Set("Retry-After", "1")
 		status, answer = http.StatusServiceUnavailable, map[string]string{"error": "the hub cannot store it now: send it again"}
 	case err != nil:
@@ -280,7 +280,7 @@ func (s *Service) notTaken(ctx context.Context, c *compiled, p db.TakeDeliveryPa
 			ID: p.ID, OrgID: c.row.OrgID, TriggerID: c.row.ID, Key: p.Key, Reason: "the sender had sent it before, as " + first.ID,
 			Address: p.Address, Event: p.Event, Headers: p.Headers, DuplicateOf: first.ID,
 		}); err != nil {
-			s.cfg.Log.Warn("cannot note a duplicate", "trigger_id", c.row.ID, "delivery_id", first.ID, "error", err)
+			s.cfg.Log.Warn("cannot record a duplicate", "trigger_id", c.row.ID, "delivery_id", first.ID, "error", err)
 		}
 		return http.StatusOK, map[string]string{"delivery_id": first.ID, "duplicate": "true"}, nil
 	}
@@ -289,7 +289,7 @@ func (s *Service) notTaken(ctx context.Context, c *compiled, p db.TakeDeliveryPa
 	}
 	held, err := s.cfg.Store.TriggerStanding(ctx, c.row.ID)
 	if err != nil {
-		return 0, nil, fmt.Errorf("look for holds on trigger %s: %w", c.row.ID, err)
+		return 0, nil, fmt.Errorf("find holds on trigger %s: %w", c.row.ID, err)
 	}
 	if held {
 		no := refuse(http.StatusServiceUnavailable, "this webhook is held: send it again later")
