@@ -2,8 +2,8 @@ import type { DescService } from "@bufbuild/protobuf";
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback } from "react";
 
-// useRefresh answers what asks a service again for all that is on screen: after
-// a change of what no event tells of.
+// useRefresh returns a function that reloads everything on screen that came from a
+// service. It is for changes without an event.
 export function useRefresh(service: DescService): () => Promise<void> {
   const queries = useQueryClient();
   return useCallback(

@@ -3,7 +3,7 @@ import type { Session } from "@/gen/deckhand/v1/session_pb";
 
 const shell = getRouteApi("/shell");
 
-// useSession answers who is logged in: below the shell somebody is.
+// useSession returns the session of the user. It may be called below the shell.
 export function useSession(): Session {
   return shell.useRouteContext({ select: (context) => context.session });
 }

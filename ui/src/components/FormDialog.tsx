@@ -10,6 +10,9 @@ export function FormDialog(props: {
   action: string;
   danger?: boolean;
   ready?: boolean;
+  // check is called before run. If it returns false, the form stays open: its fields
+  // show what is wrong.
+  check?: () => boolean;
   run: () => Promise<unknown>;
   onClose: () => void;
   children: ReactNode;
@@ -18,6 +21,7 @@ export function FormDialog(props: {
   const [error, setError] = useState<unknown>();
   const ready = props.ready !== false && !busy;
   const run = async () => {
+    if (props.check && !props.check()) return;
     setBusy(true);
     setError(undefined);
     try {

@@ -21,12 +21,12 @@ function subscribe(fn: () => void): () => void {
   };
 }
 
-// useNow answers the time, new every five seconds.
+// useNow returns the time. It is updated every five seconds.
 export function useNow(): number {
   return useSyncExternalStore(subscribe, () => now);
 }
 
-// millis answers milliseconds since 1970; undefined for none.
+// millis converts a timestamp to milliseconds since 1970; undefined for none.
 export function millis(t: Timestamp | undefined): number | undefined {
   return t && Number(t.seconds) * 1000 + t.nanos / 1e6;
 }

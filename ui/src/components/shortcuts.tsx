@@ -87,7 +87,7 @@ export function useShortcut(keys: string, what: string, group: string, run: (e: 
   }, [shortcuts, keys, what, group, on]);
 }
 
-// useShortcutList answers all that do something now.
+// useShortcutList returns the shortcuts that are active now.
 export function useShortcutList(): Shortcut[] {
   const shortcuts = useContext(ShortcutsContext);
   return useSyncExternalStore(shortcuts.subscribe, shortcuts.list);

@@ -53,7 +53,6 @@ const odd: Look = { word: "unknown (update the console)", tone: "neutral" };
 // taskWord is a state as it is written everywhere: "awaiting approval".
 export const taskWord = (s: TaskState) => (tasks[s] ?? odd).word;
 export const agentWord = (s: AgentStatus) => (agents[s] ?? odd).word;
-export const stepWord = (s: StepState) => (steps[s] ?? odd).word;
 
 // final says that a task's state does not change any more.
 export const final = (s: TaskState) => s >= TaskState.SUCCEEDED && s <= TaskState.CANCELLED;

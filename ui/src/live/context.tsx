@@ -57,7 +57,7 @@ export function useLive(): Context {
   return context;
 }
 
-// useLiveStatus answers how the stream stands.
+// useLiveStatus returns the status of the stream.
 export function useLiveStatus(): Status {
   const { live } = useLive();
   return useSyncExternalStore(live.subscribe, live.status);
@@ -65,7 +65,7 @@ export function useLiveStatus(): Status {
 
 const nothing: TaskView = { events: [], version: 0, state: "loading", whole: false, loadingOlder: false };
 
-// useTaskView answers a task's history, live, for as long as it is mounted.
+// useTaskView returns a task's history, live, for as long as it is mounted.
 export function useTaskView(taskId: string): TaskView {
   const { store } = useLive();
   const [, opened] = useState(0);

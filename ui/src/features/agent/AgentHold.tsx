@@ -6,8 +6,8 @@ import { toast } from "sonner";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
+import { showError } from "@/components/showError";
 import { may } from "@/features/session/queries";
-import { complain } from "@/features/task/actions";
 import { AgentService, AgentStatus, type Agent } from "@/gen/deckhand/v1/agent_pb";
 
 export const agents = createClient(AgentService, transport);
@@ -29,7 +29,7 @@ export function AgentHold({ agent, small }: { agent: Agent; small?: boolean }) {
       });
       await queries.invalidateQueries();
     } catch (e) {
-      complain(e);
+      showError(e);
     } finally {
       setBusy(false);
     }

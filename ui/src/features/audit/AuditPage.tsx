@@ -1,6 +1,7 @@
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
+import { byToken } from "@/api/pages";
 import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
 import { Input } from "@/components/Field";
@@ -30,7 +31,7 @@ export function AuditPage() {
   const pages = useInfiniteQuery(
     AuditService.method.listAuditEntries,
     { objectId: search.object ?? "", actorId: search.by ?? "", action: search.action ?? "", pageSize: 50, pageToken: "" },
-    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined },
+    byToken,
   );
   const entries = pages.data?.pages.flatMap((page) => page.entries) ?? [];
   const filtered = search.object || search.by || search.action;

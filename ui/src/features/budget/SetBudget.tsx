@@ -1,17 +1,18 @@
-import { useMutation } from "@connectrpc/connect-query";
-import { useQueryClient } from "@tanstack/react-query";
+import { createClient } from "@connectrpc/connect";
 import { useState } from "react";
 import { toast } from "sonner";
-import { Button } from "@/components/Button";
-import { Dialog } from "@/components/Dialog";
+import { useRefresh } from "@/api/refresh";
+import { transport } from "@/api/transport";
 import { Field, Input, Select } from "@/components/Field";
-import { Problem } from "@/components/Problem";
+import { FormDialog } from "@/components/FormDialog";
 import { BudgetService, type Budget } from "@/gen/deckhand/v1/provider_pb";
 import { everyWords, parseDollars, scopes } from "./limit";
 
+const budgets = createClient(BudgetService, transport);
+
 // SetBudget sets a limit, removes it, or resets it to its default.
 export function SetBudget({ of, onClose }: { of?: Budget; onClose: () => void }) {
-  const queries = useQueryClient();
+  const refresh = useRefresh(BudgetService);
   const [scope, setScope] = useState(of?.scope ?? "organisation");
   const [object, setObject] = useState(of?.objectId ?? "");
   const [every, setEvery] = useState(of ? of.every : "month");
@@ -19,78 +20,67 @@ export function SetBudget({ of, onClose }: { of?: Budget; onClose: () => void })
   const [text, setText] = useState(of?.limitMicros === undefined ? "" : String(Number(of.limitMicros) / 1e6));
   const [tried, setTried] = useState(false);
   const micros = parseDollars(text);
-  const set = useMutation(BudgetService.method.setBudget, {
-    onSuccess: async () => {
-      await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: BudgetService.typeName }] });
-      toast.success("Limit saved.");
-      onClose();
-    },
-  });
   const whole = scope === "organisation";
   return (
-    <Dialog open onClose={onClose} title={of ? "Change a limit" : "Set a limit"}>
-      <form
-        className="space-y-3"
-        onSubmit={(e) => {
-          e.preventDefault();
-          setTried(true);
-          if ((kind === "limit" && micros === undefined) || (!whole && !object.trim())) return;
-          set.mutate({
-            scope,
-            objectId: whole ? "" : object.trim(),
-            every,
-            limit:
-              kind === "limit"
-                ? { case: "limitMicros", value: micros ?? 0n }
-                : kind === "none"
-                  ? { case: "unlimited", value: true }
-                  : { case: "reset", value: true },
-          });
-        }}
-      >
-        <Field label="Scope">
-          <Select className="w-full" value={scope} onChange={(e) => setScope(e.target.value)} disabled={of !== undefined}>
-            {scopes.map((s) => (
-              <option key={s} value={s}>
-                {s === "organisation" ? "the whole organisation" : s === "lineage" ? "a task with all its subtasks and retries" : `a ${s}`}
-              </option>
-            ))}
-          </Select>
+    <FormDialog
+      title={of ? "Change a limit" : "Set a limit"}
+      action="Save"
+      onClose={onClose}
+      check={() => {
+        setTried(true);
+        return (kind !== "limit" || micros !== undefined) && (whole || object.trim() !== "");
+      }}
+      run={async () => {
+        await budgets.setBudget({
+          scope,
+          objectId: whole ? "" : object.trim(),
+          every,
+          limit:
+            kind === "limit"
+              ? { case: "limitMicros", value: micros ?? 0n }
+              : kind === "none"
+                ? { case: "unlimited", value: true }
+                : { case: "reset", value: true },
+        });
+        await refresh();
+        toast.success("Limit saved.");
+      }}
+    >
+      <Field label="Scope">
+        <Select className="w-full" value={scope} onChange={(e) => setScope(e.target.value)} disabled={of !== undefined}>
+          {scopes.map((s) => (
+            <option key={s} value={s}>
+              {s === "organisation" ? "the whole organisation" : s === "lineage" ? "a task with all its subtasks and retries" : `a ${s}`}
+            </option>
+          ))}
+        </Select>
+      </Field>
+      {!whole && (
+        <Field label={scope === "user" ? "User" : "Task"} problem={tried && !object.trim() ? `Enter a ${scope === "user" ? "user" : "task id"}.` : undefined}>
+          <Input value={object} onChange={(e) => setObject(e.target.value)} maxLength={200} autoComplete="off" disabled={of !== undefined} />
         </Field>
-        {!whole && (
-          <Field label={scope === "user" ? "User" : "Task"} problem={tried && !object.trim() ? scope === "user" ? "Enter a user." : "Enter a task id." : undefined}>
-            <Input value={object} onChange={(e) => setObject(e.target.value)} maxLength={200} autoComplete="off" disabled={of !== undefined} />
-          </Field>
-        )}
-        <Field label="Period">
-          <Select className="w-full" value={every} onChange={(e) => setEvery(e.target.value)} disabled={of !== undefined}>
-            {Object.entries(everyWords).map(([value, label]) => (
-              <option key={value} value={value}>
-                {label}
-              </option>
-            ))}
-          </Select>
+      )}
+      <Field label="Period">
+        <Select className="w-full" value={every} onChange={(e) => setEvery(e.target.value)} disabled={of !== undefined}>
+          {Object.entries(everyWords).map(([value, label]) => (
+            <option key={value} value={value}>
+              {label}
+            </option>
+          ))}
+        </Select>
+      </Field>
+      <Field label="Limit">
+        <Select className="w-full" value={kind} onChange={(e) => setKind(e.target.value as typeof kind)}>
+          <option value="limit">Fixed amount (USD)</option>
+          <option value="none">Unlimited</option>
+          <option value="default">Default</option>
+        </Select>
+      </Field>
+      {kind === "limit" && (
+        <Field label="Amount (USD)" problem={tried && micros === undefined ? "Enter an amount, such as 100 or 2.50." : undefined}>
+          <Input inputMode="decimal" value={text} onChange={(e) => setText(e.target.value)} autoComplete="off" />
         </Field>
-        <Field label="Limit">
-          <Select className="w-full" value={kind} onChange={(e) => setKind(e.target.value as typeof kind)}>
-            <option value="limit">Fixed amount (USD)</option>
-            <option value="none">Unlimited</option>
-            <option value="default">Default</option>
-          </Select>
-        </Field>
-        {kind === "limit" && (
-          <Field label="Amount (USD)" problem={tried && micros === undefined ? "Enter an amount, such as 100 or 2.50." : undefined}>
-            <Input inputMode="decimal" value={text} onChange={(e) => setText(e.target.value)} autoComplete="off" />
-          </Field>
-        )}
-        {set.error && <Problem error={set.error} />}
-        <div className="flex justify-end gap-2">
-          <Button onClick={onClose}>Cancel</Button>
-          <Button type="submit" look="primary" busy={set.isPending}>
-            Save
-          </Button>
-        </div>
-      </form>
-    </Dialog>
+      )}
+    </FormDialog>
   );
 }

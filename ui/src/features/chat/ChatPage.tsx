@@ -3,6 +3,7 @@ import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Plus, TriangleAlert } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
+import { byToken } from "@/api/pages";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
@@ -46,7 +47,7 @@ export function ChatPage() {
   const chats = useInfiniteQuery(
     TaskService.method.listTasks,
     { chat: true, agentId: search.agent ?? "", pageSize: 100, pageToken: "" },
-    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined },
+    byToken,
   );
   const conversations = useMemo(() => conversationsOf(chats.data?.pages.flatMap((p) => p.tasks) ?? []), [chats.data]);
   const asked = useQuery(TaskService.method.getTask, { taskId: search.chat ?? "" }, { enabled: Boolean(search.chat) });

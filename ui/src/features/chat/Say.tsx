@@ -1,11 +1,12 @@
 import { SendHorizontal } from "lucide-react";
 import { useRef, useState } from "react";
+import { newKey } from "@/api/newKey";
 import { Button } from "@/components/Button";
 import { TextArea } from "@/components/Field";
 import { Problem } from "@/components/Problem";
 
-// Say is where a person speaks. Enter sends, Shift+Enter makes a line. What
-// could not be sent stays, with why.
+// Say sends a message. Enter sends, Shift+Enter inserts a line break. A message that
+// could not be sent stays, with the error.
 export function Say(props: {
   label: string;
   placeholder: string;
@@ -16,8 +17,8 @@ export function Say(props: {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
-  // What is sent again, since nobody knows whether it came, is one.
-  const key = useRef(crypto.randomUUID());
+  // A retry sends the same key, so that the hub takes the message once.
+  const key = useRef(newKey());
   const ready = text.trim() !== "" && !busy && !props.disabled;
   const send = async () => {
     if (!ready) return;
@@ -26,7 +27,7 @@ export function Say(props: {
     try {
       await props.send(text.trim(), key.current);
       setText("");
-      key.current = crypto.randomUUID();
+      key.current = newKey();
     } catch (e) {
       setError(e);
     } finally {
@@ -50,8 +51,8 @@ export function Say(props: {
           value={text}
           placeholder={props.placeholder}
           onChange={(e) => {
-            // Other words are another message.
-            if (error !== undefined) key.current = crypto.randomUUID();
+            // An edited message is a new one.
+            if (error !== undefined) key.current = newKey();
             setText(e.target.value);
           }}
           onKeyDown={(e) => {

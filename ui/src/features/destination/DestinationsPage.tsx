@@ -1,12 +1,11 @@
 import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery } from "@connectrpc/connect-query";
-import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
-import { problemOf } from "@/api/error";
 import { byToken } from "@/api/pages";
+import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
@@ -22,6 +21,7 @@ import { Problem } from "@/components/Problem";
 import { Secret } from "@/components/Secret";
 import { Section } from "@/components/Section";
 import { useShortcut } from "@/components/shortcuts";
+import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
@@ -68,7 +68,6 @@ export function DestinationsPage() {
 }
 
 function Destinations(props: { edit: (d: Destination) => void; told: (secret: string) => void }) {
-  const queries = useQueryClient();
   const navigate = route.useNavigate();
   const [busy, setBusy] = useState("");
   const [leaving, setLeaving] = useState<Destination>();
@@ -76,18 +75,17 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
   // What is sent has no events: it is asked for again.
   const list = useInfiniteQuery(DestinationService.method.listDestinations, { pageSize: 100, pageToken: "" }, { ...byToken, refetchInterval: 10_000 });
   const all = list.data?.pages.flatMap((page) => page.destinations) ?? [];
-  const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: DestinationService.typeName }] });
+  const refresh = useRefresh(DestinationService);
   // act runs an action on one destination, and shows its result in a toast.
   const act = async (d: Destination, fn: () => Promise<string>) => {
     setBusy(d.id);
     try {
       toast.success(await fn());
     } catch (e) {
-      const { message, fix } = problemOf(e);
-      toast.error(message, { description: fix });
+      showError(e);
     } finally {
       setBusy("");
-      await anew();
+      await refresh();
     }
   };
   const test = async (d: Destination) => {
@@ -197,7 +195,7 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
         action="Rotate"
         run={async () => {
           const { secret } = await destinations.rotateDestinationSecret({ destinationId: rotating?.id });
-          await anew();
+          await refresh();
           props.told(secret);
         }}
       >
@@ -212,7 +210,7 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
         danger
         run={async () => {
           await destinations.deleteDestination({ destinationId: leaving?.id });
-          await anew();
+          await refresh();
           toast.success(`${leaving?.name} deleted.`);
         }}
       >
@@ -225,21 +223,21 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
 function Notices() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const queries = useQueryClient();
+  const refresh = useRefresh(DestinationService);
   const pages = useInfiniteQuery(
     DestinationService.method.listNotices,
     { destinationId: search.of ?? "", states: search.state ? [noticeStates[search.state]] : [], pageSize: 25, pageToken: "" },
     // What is sent has no events: it is asked for again.
-    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined, refetchInterval: 10_000 },
+    { ...byToken, refetchInterval: 10_000 },
   );
   const notices = pages.data?.pages.flatMap((page) => page.notices) ?? [];
   const again = async (noticeId: string) => {
     try {
       await destinations.redriveNotices({ which: { case: "noticeId", value: noticeId } });
       toast.success("Resending the notification.");
-      await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: DestinationService.typeName }] });
+      await refresh();
     } catch (e) {
-      toast.error(problemOf(e).message);
+      showError(e);
     }
   };
   return (

@@ -1,5 +1,5 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { OctagonX, Pause, Play } from "lucide-react";
+import { OctagonX } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
 import { useSession } from "@/app/session";
@@ -7,14 +7,15 @@ import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { agents as agentClient } from "@/features/agent/AgentHold";
 import { may } from "@/features/session/queries";
-import { control, killed, pause, resume } from "@/features/task/actions";
+import { control, killed } from "@/features/task/actions";
+import { BulkBar } from "@/features/task/BulkBar";
 import { useEach } from "@/features/task/each";
 import { AgentStatus, type Agent } from "@/gen/deckhand/v1/agent_pb";
 import { KillScope, type KilledTask } from "@/gen/deckhand/v1/control_pb";
-import { TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
+import type { Task } from "@/gen/deckhand/v1/task_pb";
 
-// What a bulk action is for, as it was when the action was chosen: what comes or
-// goes meanwhile changes nothing of it.
+// Frozen is the selection at the time when an action was chosen. Later changes of the
+// fleet do not affect it.
 type Frozen = { agents: Agent[]; tasks: Task[] };
 
 const hold = (a: Agent) => agentClient.pauseAgent({ agentId: a.id });
@@ -29,30 +30,13 @@ export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => voi
   const { busy, each } = useEach();
   const n = props.agents.length;
   if (n === 0) return null;
-  const paused = props.tasks.filter((t) => t.state === TaskState.PAUSED);
-  const going = props.tasks.filter((t) => t.state !== TaskState.PAUSED);
   return (
-    <div role="region" aria-label="Selected agents" className="sticky top-0 z-10 flex flex-wrap items-center gap-2 rounded-md border border-accent bg-panel p-2">
-      <span className="font-medium">
-        {n} selected, {props.tasks.length} live {props.tasks.length === 1 ? "task" : "tasks"}
-      </span>
-      <span className="flex-1" />
-      <Button
-        small
-        disabled={going.length === 0}
-        busy={busy === "pause"}
-        onClick={() => void each("pause", "Paused", going, pause, resume)}
-      >
-        <Pause aria-hidden className="size-4" /> Pause {going.length}
-      </Button>
-      <Button
-        small
-        disabled={paused.length === 0}
-        busy={busy === "resume"}
-        onClick={() => void each("resume", "Resumed", paused, resume, pause)}
-      >
-        <Play aria-hidden className="size-4" /> Resume {paused.length}
-      </Button>
+    <BulkBar
+      label="Selected agents"
+      summary={`${n} selected, ${props.tasks.length} live ${props.tasks.length === 1 ? "task" : "tasks"}`}
+      tasks={props.tasks}
+      onClear={props.onClear}
+    >
       {may(session, "advanced") && (
         <Button
           small
@@ -67,9 +51,6 @@ export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => voi
           <OctagonX aria-hidden className="size-4" /> Kill
         </Button>
       )}
-      <Button small look="quiet" onClick={props.onClear}>
-        Clear
-      </Button>
       <Confirm
         open={kill !== undefined}
         onClose={() => setKill(undefined)}
@@ -97,6 +78,6 @@ export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => voi
           {(kill?.agents.length ?? 0) > 20 && <li>and {(kill?.agents.length ?? 0) - 20} more</li>}
         </ul>
       </Confirm>
-    </div>
+    </BulkBar>
   );
 }

@@ -17,7 +17,7 @@ export type Figures = {
   memoryLimit: number;
 };
 
-export const noFigures: Figures = { cpu: [], memory: [], memoryLimit: 0 };
+const noFigures: Figures = { cpu: [], memory: [], memoryLimit: 0 };
 const kept = 60;
 
 // Samples holds the figures of many agents and nodes, and tells only those whose

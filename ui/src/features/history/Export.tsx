@@ -3,6 +3,7 @@ import { Download } from "lucide-react";
 import { useState } from "react";
 import { transport } from "@/api/transport";
 import { Button } from "@/components/Button";
+import { download } from "@/components/download";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { ExportTaskFormat, HistoryService } from "@/gen/deckhand/v1/history_pb";
@@ -14,8 +15,8 @@ const formats = [
   [ExportTaskFormat.ASCIICAST, "Terminal recording", "cast"],
 ] as const;
 
-// Export saves a task as a file. What comes is kept as pieces, which the browser
-// puts aside where they are many.
+// Export saves a task as a file. The content is kept as blobs, which the browser can
+// move to disk.
 export function Export(props: { taskId: string }) {
   const [got, setGot] = useState<number>();
   const [error, setError] = useState<unknown>();
@@ -28,12 +29,7 @@ export function Export(props: { taskId: string }) {
         all = new Blob([all, data as Uint8Array<ArrayBuffer>]);
         setGot(all.size);
       }
-      const url = URL.createObjectURL(all);
-      const a = document.createElement("a");
-      a.href = url;
-      a.download = `${props.taskId}.${ending}`;
-      a.click();
-      URL.revokeObjectURL(url);
+      download(`${props.taskId}.${ending}`, all);
     } catch (e) {
       setError(e);
     } finally {

@@ -1,6 +1,7 @@
 import { createClient } from "@connectrpc/connect";
 import { useQueryClient } from "@tanstack/react-query";
 import { useRef, useState } from "react";
+import { newKey } from "@/api/newKey";
 import { transport } from "@/api/transport";
 import { Field, TextArea } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
@@ -9,12 +10,12 @@ import { Likely } from "./Likely";
 
 const tasks = createClient(TaskService, transport);
 
-// Run gives an agent something to do, and says before what that is likely to take.
+// Run starts a task of an agent, and shows an estimate of its duration and cost.
 export function Run(props: { agent: { id: string; name: string }; onClose: () => void; started: (taskId: string) => void }) {
   const queries = useQueryClient();
   const [goal, setGoal] = useState("");
-  // What is sent again, since nobody knows whether it came, is one.
-  const key = useRef(crypto.randomUUID());
+  // A retry sends the same key, so that the hub starts one task.
+  const key = useRef(newKey());
   return (
     <FormDialog
       title={`Run ${props.agent.name}`}
@@ -33,7 +34,7 @@ export function Run(props: { agent: { id: string; name: string }; onClose: () =>
           value={goal}
           autoFocus
           onChange={(e) => {
-            key.current = crypto.randomUUID();
+            key.current = newKey();
             setGoal(e.target.value);
           }}
         />

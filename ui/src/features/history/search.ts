@@ -14,7 +14,7 @@ export function parseStatisticsSearch(search: Record<string, unknown>): Statisti
   };
 }
 
-// since answers when the last days began, in UTC: the same all day long.
+// since returns the start of the last days, in UTC. It is the same all day.
 export function since(days: number, now: Date): { seconds: bigint } {
   return { seconds: BigInt(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate() - days + 1) / 1000) };
 }

@@ -1,6 +1,7 @@
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
+import { byToken } from "@/api/pages";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
@@ -29,7 +30,7 @@ export function InboxPage() {
   const pages = useInfiniteQuery(
     InboxService.method.listInbox,
     { states: all ? every : [], pageSize: 50, pageToken: "" },
-    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined },
+    byToken,
   );
   const items = useMemo(() => pages.data?.pages.flatMap((p) => p.items) ?? none, [pages.data]);
   const at = items.findIndex((i) => i.id === chosen);

@@ -5,6 +5,7 @@ import { memo, useEffect, useMemo, useReducer, useRef, useState } from "react";
 import { transport } from "@/api/transport";
 import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
+import { download } from "@/components/download";
 import { Input } from "@/components/Field";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
@@ -95,14 +96,7 @@ export function LogView(props: { chunks: Chunks; name: string; className?: strin
     const row = hits[hit];
     if (query && row !== undefined) virtual.scrollToIndex(row, { align: "center" });
   }, [hits, hit, query, virtual]);
-  const download = () => {
-    const url = URL.createObjectURL(new Blob(raw.current as BlobPart[], { type: "application/octet-stream" }));
-    const a = document.createElement("a");
-    a.href = url;
-    a.download = props.name;
-    a.click();
-    URL.revokeObjectURL(url);
-  };
+  const save = () => download(props.name, new Blob(raw.current as BlobPart[], { type: "application/octet-stream" }));
   const current = hits[hit];
   return (
     <section aria-label={props.label} className={cx("flex min-h-0 flex-col rounded-md border bg-panel", props.className)}>
@@ -141,7 +135,7 @@ export function LogView(props: { chunks: Chunks; name: string; className?: strin
         >
           <ArrowDownToLine aria-hidden className="size-3.5" />
         </Button>
-        <Button small look="quiet" aria-label="Download log" title="Download log" onClick={download}>
+        <Button small look="quiet" aria-label="Download log" title="Download log" onClick={save}>
           <Download aria-hidden className="size-3.5" />
         </Button>
       </div>

@@ -1,9 +1,7 @@
 import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery, useMutation } from "@connectrpc/connect-query";
 import { useMemo, useState } from "react";
-import { toast } from "sonner";
 import { byToken } from "@/api/pages";
-import { problemOf } from "@/api/error";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
@@ -17,6 +15,7 @@ import { bytes } from "@/components/money";
 import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
+import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
@@ -28,7 +27,7 @@ import type { Node } from "@/gen/deckhand/v1/node_pb";
 const execs = createClient(NodeExecService, transport);
 
 // execLog reads what a person's command wrote, and follows it while it runs.
-export const execLog =
+const execLog =
   (execId: string): Chunks =>
   (offset, signal) =>
     execs.readNodeLog({ execId, offset, follow: true }, { signal });
@@ -44,7 +43,7 @@ export function Execs({ node }: { node: Node }) {
   );
   const kill = useMutation(NodeExecService.method.killNodeExec, {
     onSuccess: () => void list.refetch(),
-    onError: (e) => toast.error(problemOf(e).message),
+    onError: showError,
   });
   const [shown, setShown] = useState<NodeExec>();
   const all = list.data?.pages.flatMap((page) => page.execs) ?? [];

@@ -1,14 +1,14 @@
 import { createClient } from "@connectrpc/connect";
-import { useQueryClient } from "@tanstack/react-query";
 import { Lock, LockOpen } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
+import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
-import { problemOf } from "@/api/error";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { Literal } from "@/components/Literal";
+import { showError } from "@/components/showError";
 import { may } from "@/features/session/queries";
 import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
 
@@ -21,15 +21,14 @@ const runningTasks = (n: number) => (n === 0 ? "No tasks are running on it." : `
 // NodeActions are what administrators do to a node.
 export function NodeActions({ node }: { node: Node }) {
   const session = useSession();
-  const queries = useQueryClient();
+  const refresh = useRefresh(NodeService);
   const [act, setAct] = useState<Act>();
   if (!may(session, "admin") || node.status === "revoked") return null;
   const close = () => setAct(undefined);
-  const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: NodeService.typeName }] });
   const done = async (text: string, back?: () => Promise<unknown>) => {
-    const undo = () => void back?.().then(anew, (e: unknown) => toast.error(problemOf(e).message));
+    const undo = () => void back?.().then(refresh, showError);
     toast.success(text, { action: back && { label: "Undo", onClick: undo } });
-    await anew();
+    await refresh();
   };
   const nodeId = node.id;
   const force = node.lock !== undefined && (node.lock.by !== session.userName || node.lock.execId !== "");

@@ -1,22 +1,19 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { base } from "@/api/base";
 import { Button } from "@/components/Button";
 import { Command } from "@/components/Command";
 import { Dialog } from "@/components/Dialog";
 import { Id } from "@/components/Id";
 import { Time } from "@/components/Time";
+import { urlOf } from "@/features/trigger/parts";
 import type { AppliedTrigger, ApplyAgentResponse } from "@/gen/deckhand/v1/agent_pb";
 import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
-
-// webhookURL returns a webhook's complete address.
-export const webhookURL = (path: string) => new URL(path.replace(/^\//, ""), base).href;
 
 const quote = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`;
 
 // tryCommand is how a webhook with a token is tried from a shell.
 export function tryCommand(t: AppliedTrigger): string {
   const header = t.secret ? ` -H ${quote(`X-Deckhand-Token: ${t.secret}`)}` : ` -H 'X-Deckhand-Token: SECRET'`;
-  return `curl -X POST${header} -H 'Content-Type: application/json' -d '{"text":"hello"}' ${quote(webhookURL(t.path))}`;
+  return `curl -X POST${header} -H 'Content-Type: application/json' -d '{"text":"hello"}' ${quote(urlOf(t.path))}`;
 }
 
 // Deployed shows the result of a deployment. A new webhook's secret is shown here
@@ -58,7 +55,7 @@ export function Deployed(props: { result: ApplyAgentResponse; onClose: () => voi
               <dl className="space-y-1">
                 <dt className="text-xs text-dim">URL</dt>
                 <dd data-testid="webhook-url">
-                  <Id value={webhookURL(t.path)} whole />
+                  <Id value={urlOf(t.path)} whole />
                 </dd>
                 {t.secret ? (
                   <>

@@ -1,9 +1,9 @@
 import { createClient } from "@connectrpc/connect";
-import { useQueryClient } from "@tanstack/react-query";
 import { useBlocker } from "@tanstack/react-router";
 import { CircleAlert, CircleCheck, LoaderCircle, Rocket } from "lucide-react";
 import { lazy, Suspense, useMemo, useState, type ReactNode } from "react";
 import { problemOf } from "@/api/error";
+import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
@@ -38,7 +38,7 @@ export function Draft(props: {
   instead?: (draft: Text) => ReactNode;
   onDone: (result: ApplyAgentResponse) => void;
 }) {
-  const queries = useQueryClient();
+  const refresh = useRefresh(AgentService);
   const session = useSession();
   const [draft, setDraft] = useState(props.from);
   const [kept, setKept] = useState(props.from);
@@ -66,7 +66,7 @@ export function Draft(props: {
       const res = await agents.applyAgent({ markdown: draft.markdown, script, filename });
       setKept(draft);
       setResult(res);
-      await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: AgentService.typeName }] });
+      await refresh();
     } catch (e) {
       setError(e);
     } finally {

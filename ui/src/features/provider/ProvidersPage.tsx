@@ -1,11 +1,11 @@
 import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
-import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useMemo, useState } from "react";
 import { toast } from "sonner";
 import { byToken, useRest } from "@/api/pages";
+import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
@@ -34,7 +34,6 @@ const route = getRouteApi("/shell/providers");
 // ProvidersPage lists the connected providers, and the usage and prices of models.
 export function ProvidersPage() {
   const admin = may(useSession(), "admin");
-  const queries = useQueryClient();
   const [connecting, setConnecting] = useState<string>();
   const [leaving, setLeaving] = useState<Provider>();
   useShortcut("n", "Connect a provider", "Providers", () => setConnecting(""), admin);
@@ -42,7 +41,7 @@ export function ProvidersPage() {
   const list = useInfiniteQuery(ProviderService.method.listProviders, { pageSize: 100, pageToken: "" }, { ...byToken, refetchInterval: 15_000 });
   useRest(list);
   const all = list.data?.pages.flatMap((page) => page.providers) ?? [];
-  const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: ProviderService.typeName }] });
+  const refresh = useRefresh(ProviderService);
   return (
     <Page
       title="Providers"
@@ -103,7 +102,7 @@ export function ProvidersPage() {
         </Table>
       )}
       <Used admin={admin} />
-      {connecting !== undefined && <ConnectProvider name={connecting} baseUrl={all.find((p) => p.name === connecting)?.baseUrl ?? ""} onClose={() => setConnecting(undefined)} done={anew} />}
+      {connecting !== undefined && <ConnectProvider name={connecting} baseUrl={all.find((p) => p.name === connecting)?.baseUrl ?? ""} onClose={() => setConnecting(undefined)} done={refresh} />}
       <Confirm
         open={leaving !== undefined}
         onClose={() => setLeaving(undefined)}
@@ -113,7 +112,7 @@ export function ProvidersPage() {
         danger
         run={async () => {
           await providers.disconnectProvider({ name: leaving?.name });
-          await anew();
+          await refresh();
           toast.success(`${leaving?.name} disconnected and its key deleted.`);
         }}
       >

@@ -1,5 +1,5 @@
 // sinces are from when usage is counted, as the address says it.
-export const sinces = ["today", "week", "month"] as const;
+const sinces = ["today", "week", "month"] as const;
 export type Since = (typeof sinces)[number];
 
 export function parseSince(search: Record<string, unknown>): { since?: Since } {

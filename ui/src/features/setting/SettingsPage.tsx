@@ -1,9 +1,7 @@
 import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
-import { toast } from "sonner";
 import { byToken } from "@/api/pages";
-import { problemOf } from "@/api/error";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
@@ -18,6 +16,7 @@ import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
 import { useShortcutList } from "@/components/shortcuts";
+import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
@@ -98,7 +97,7 @@ function Sessions() {
       await sessions.deleteSession({ sessionId: id });
       await refresh();
     } catch (e) {
-      toast.error(problemOf(e).message);
+      showError(e);
     }
   };
   return (

@@ -1,11 +1,12 @@
 import { useState } from "react";
 import { SendHorizontal } from "lucide-react";
 import { toast } from "sonner";
+import { newKey } from "@/api/newKey";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { TextArea } from "@/components/Field";
+import { showError } from "@/components/showError";
 import { may } from "@/features/session/queries";
-import { complain, newKey } from "./actions";
 
 // Composer sends an agent a message. Enter sends, Shift+Enter inserts a line break.
 export function Composer(props: { placeholder: string; send: (text: string, key: string) => Promise<unknown> }) {
@@ -24,7 +25,7 @@ export function Composer(props: { placeholder: string; send: (text: string, key:
       setKey(newKey());
       toast("Sent");
     } catch (e) {
-      complain(e);
+      showError(e);
     } finally {
       setBusy(false);
     }

@@ -5,7 +5,9 @@ import { toJson } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Download } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
+import { byToken } from "@/api/pages";
 import { Button } from "@/components/Button";
+import { download } from "@/components/download";
 import { Empty } from "@/components/Empty";
 import { Input, Select } from "@/components/Field";
 import { Id } from "@/components/Id";
@@ -16,12 +18,13 @@ import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { useShortcut } from "@/components/shortcuts";
+import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { TaskBadge } from "@/components/state";
 import { Time } from "@/components/Time";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { TaskSchema, TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
-import { complain, tasks as client } from "./actions";
+import { tasks as client } from "./actions";
 import { midnight, stateNames, type TaskSearch } from "./search";
 import { TasksBulk } from "./TasksBulk";
 
@@ -58,10 +61,7 @@ export function TasksPage() {
   const navigate = route.useNavigate();
   const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
   const request = useMemo(() => requestOf(search), [search]);
-  const pages = useInfiniteQuery(TaskService.method.listTasks, request, {
-    pageParamKey: "pageToken",
-    getNextPageParam: (page) => page.nextPageToken || undefined,
-  });
+  const pages = useInfiniteQuery(TaskService.method.listTasks, request, byToken);
   const tasks = useMemo(() => pages.data?.pages.flatMap((page) => page.tasks) ?? none, [pages.data]);
   const table = useTable({ features, columns, data: tasks, getRowId: (t) => t.id });
   const filtered = Object.values(search).some((v) => v !== undefined);
@@ -76,7 +76,7 @@ export function TasksPage() {
     try {
       await exportTasks(request);
     } catch (e) {
-      complain(e);
+      showError(e);
     } finally {
       setExporting(false);
     }
@@ -241,10 +241,5 @@ async function exportTasks(request: ReturnType<typeof requestOf>) {
     pageToken = page.nextPageToken;
     if (!pageToken) break;
   }
-  const url = URL.createObjectURL(new Blob([lines.map((l) => `${l}\n`).join("")], { type: "application/jsonl" }));
-  const a = document.createElement("a");
-  a.href = url;
-  a.download = "tasks.jsonl";
-  a.click();
-  URL.revokeObjectURL(url);
+  download("tasks.jsonl", new Blob([lines.map((l) => `${l}\n`).join("")], { type: "application/jsonl" }));
 }

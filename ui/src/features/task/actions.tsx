@@ -3,12 +3,13 @@ import { useQueryClient } from "@tanstack/react-query";
 import { CirclePause, OctagonX, Pause, Play, RotateCcw } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
-import { problemOf } from "@/api/error";
+import { newKey } from "@/api/newKey";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { shorten } from "@/components/Id";
+import { showError } from "@/components/showError";
 import { final } from "@/components/state";
 import { may } from "@/features/session/queries";
 import { ControlService, KillOutcome, KillScope, type KilledTask } from "@/gen/deckhand/v1/control_pb";
@@ -19,17 +20,6 @@ export const control = createClient(ControlService, transport);
 
 export const pause = (t: Task) => tasks.pauseTask({ taskId: t.id });
 export const resume = (t: Task) => tasks.resumeTask({ taskId: t.id });
-
-// newKey returns a new idempotency key.
-export function newKey(): string {
-  return [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, "0")).join("");
-}
-
-// complain shows the error of a user's action in a toast.
-export function complain(error: unknown) {
-  const { code, message, fix } = problemOf(error);
-  toast.error(message, { description: [fix, code].filter(Boolean).join(" · ") });
-}
 
 // killed describes the known state of the processes of killed tasks.
 export function killed(all: KilledTask[]): string {
@@ -46,7 +36,7 @@ export function killed(all: KilledTask[]): string {
 }
 
 // useTaskActions returns the actions that the user may take on a task now.
-export function useTaskActions(task: Task) {
+function useTaskActions(task: Task) {
   const queries = useQueryClient();
   const session = useSession();
   const [busy, setBusy] = useState("");
@@ -56,7 +46,7 @@ export function useTaskActions(task: Task) {
       await fn();
       await queries.invalidateQueries();
     } catch (e) {
-      complain(e);
+      showError(e);
     } finally {
       setBusy("");
     }
@@ -142,7 +132,7 @@ export function TaskControls(props: { task: Task; small?: boolean; onRetried?: (
           title="Retry"
           aria-label="Retry"
           onClick={() =>
-            void a.retry().then(({ task: made }) => made && props.onRetried?.(made), complain)
+            void a.retry().then(({ task: made }) => made && props.onRetried?.(made), showError)
           }
         >
           <RotateCcw aria-hidden className="size-4" />

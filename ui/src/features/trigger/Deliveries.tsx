@@ -2,7 +2,7 @@ import { useInfiniteQuery, useMutation, useQuery } from "@connectrpc/connect-que
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { RotateCcw } from "lucide-react";
 import { toast } from "sonner";
-import { problemOf } from "@/api/error";
+import { byToken } from "@/api/pages";
 import { useSession } from "@/app/session";
 import { More } from "@/components/More";
 import { Badge } from "@/components/Badge";
@@ -15,6 +15,7 @@ import { Literal, LiteralBlock } from "@/components/Literal";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { Facts } from "@/components/Section";
+import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
@@ -36,7 +37,7 @@ export function Deliveries({ trigger }: { trigger: Trigger }) {
   const pages = useInfiniteQuery(
     TriggerService.method.listDeliveries,
     { triggerId: trigger.id, states: search.outcome ? [outcomeStates[search.outcome]] : [], pageSize: 25, pageToken: "" },
-    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined, refetchInterval: 5_000 },
+    { ...byToken, refetchInterval: 5_000 },
   );
   const deliveries = pages.data?.pages.flatMap((page) => page.deliveries) ?? [];
   const show = (delivery?: string) => void navigate({ search: (s) => ({ ...s, delivery }) });
@@ -132,7 +133,7 @@ function Detail({ id, show, again }: { id: string; show: (id?: string) => void; 
       toast.success("Delivery replayed.");
       show(delivery?.id);
     },
-    onError: (e) => toast.error(problemOf(e).message),
+    onError: showError,
   });
   const d = query.data?.delivery;
   const headers = Object.entries(d?.headers ?? {}).sort(([a], [b]) => a.localeCompare(b));

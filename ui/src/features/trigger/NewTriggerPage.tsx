@@ -1,8 +1,8 @@
 import { createClient } from "@connectrpc/connect";
 import { useQuery } from "@connectrpc/connect-query";
-import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useRef, useState } from "react";
+import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
@@ -32,7 +32,7 @@ const kinds: [Draft["kind"], string, string][] = [
 export function NewTriggerPage() {
   const { agent } = route.useSearch();
   const session = useSession();
-  const queries = useQueryClient();
+  const refresh = useRefresh(TriggerService);
   const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
   const [draft, setDraft] = useState(() => emptyDraft(agent ?? "", Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC"));
   const [tried, setTried] = useState(false);
@@ -47,7 +47,7 @@ export function NewTriggerPage() {
     setError(undefined);
     try {
       setMade(await triggers.createTrigger(requestOf(draft, secret.current?.value.trim())));
-      await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: TriggerService.typeName }] });
+      await refresh();
     } catch (e) {
       setError(e);
     } finally {

@@ -1,8 +1,8 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useMutation, useQuery } from "@connectrpc/connect-query";
-import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { toast } from "sonner";
+import { useRefresh } from "@/api/refresh";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Field, Select, TextArea } from "@/components/Field";
@@ -18,7 +18,7 @@ import { deliveryLooks, mappingText, parseMapping } from "./words";
 // Tester tests a filter, a mapping and a goal on a stored delivery or a custom body,
 // without starting anything, and saves them.
 export function Tester({ trigger }: { trigger: Trigger }) {
-  const queries = useQueryClient();
+  const refresh = useRefresh(TriggerService);
   const recent = useQuery(TriggerService.method.listDeliveries, { triggerId: trigger.id, pageSize: 50 });
   const stored = recent.data?.deliveries ?? [];
   const [chosen, setChosen] = useState<string>();
@@ -31,7 +31,7 @@ export function Tester({ trigger }: { trigger: Trigger }) {
   const update = useMutation(TriggerService.method.updateTrigger, {
     onSuccess: async () => {
       toast.success("Saved.");
-      await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: TriggerService.typeName }] });
+      await refresh();
     },
   });
   // Until somebody chooses, it is the newest one.

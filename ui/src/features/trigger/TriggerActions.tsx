@@ -1,15 +1,16 @@
 import { createClient } from "@connectrpc/connect";
-import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Play } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
-import { problemOf } from "@/api/error";
+import { newKey } from "@/api/newKey";
+import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { Field, Select, TextArea } from "@/components/Field";
 import { Secret } from "@/components/Secret";
+import { showError } from "@/components/showError";
 import { TriggerKind, TriggerService, TriggerState, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
 import { EditTrigger } from "./EditTrigger";
 
@@ -25,7 +26,6 @@ const keeps: [seconds: number, words: string][] = [
 
 // TriggerActions are the buttons of a trigger.
 export function TriggerActions({ trigger }: { trigger: Trigger }) {
-  const queries = useQueryClient();
   const navigate = useNavigate();
   const [act, setAct] = useState<Act>();
   const [goal, setGoal] = useState("");
@@ -35,16 +35,16 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
   const [once, setOnce] = useState("");
   const triggerId = trigger.id;
   const close = () => setAct(undefined);
-  const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: TriggerService.typeName }] });
+  const refresh = useRefresh(TriggerService);
   const enable = async () => {
     try {
       await triggers.enableTrigger({ triggerId });
       toast.success(`${trigger.name} enabled.`, {
-        action: { label: "Undo", onClick: () => void triggers.disableTrigger({ triggerId }).then(anew) },
+        action: { label: "Undo", onClick: () => void triggers.disableTrigger({ triggerId }).then(refresh) },
       });
-      await anew();
+      await refresh();
     } catch (e) {
-      toast.error(problemOf(e).message);
+      showError(e);
     }
   };
   return (
@@ -52,7 +52,7 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
       <Button
         look="primary"
         onClick={() => {
-          setOnce(crypto.randomUUID());
+          setOnce(newKey());
           setAct("fire");
         }}
       >
@@ -77,7 +77,7 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
         run={async () => {
           const { delivery } = await triggers.fireTrigger({ triggerId, goal: goal.trim(), idempotencyKey: once });
           setGoal("");
-          await anew();
+          await refresh();
           const taskId = delivery?.taskId;
           toast.success(`${trigger.name} fired.`, {
             action: taskId ? { label: "Open task", onClick: () => void navigate({ to: "/tasks/$task", params: { task: taskId } }) } : undefined,
@@ -97,7 +97,7 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
         reason
         run={async (reason) => {
           await triggers.disableTrigger({ triggerId, reason });
-          await anew();
+          await refresh();
           toast.success(`${trigger.name} disabled.`, { action: { label: "Undo", onClick: () => void enable() } });
         }}
       >
@@ -111,7 +111,7 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
         run={async () => {
           const answer = await triggers.rotateTriggerSecret({ triggerId, keep: { seconds: BigInt(keep) } });
           setSecret(answer.secret);
-          await anew();
+          await refresh();
         }}
       >
         <p>Give the new secret to the sender.</p>
@@ -135,7 +135,7 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
         run={async () => {
           await triggers.deleteTrigger({ triggerId });
           await navigate({ to: "/triggers" });
-          await anew();
+          await refresh();
           toast.success(`${trigger.name} deleted.`);
         }}
       >

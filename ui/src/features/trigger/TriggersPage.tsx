@@ -2,6 +2,7 @@ import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useMemo } from "react";
+import { byToken } from "@/api/pages";
 import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
@@ -39,7 +40,7 @@ export function TriggersPage() {
   const pages = useInfiniteQuery(
     TriggerService.method.listTriggers,
     { agentId: agent ?? "", pageSize: 100, pageToken: "" },
-    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined, refetchInterval: 10_000 },
+    { ...byToken, refetchInterval: 10_000 },
   );
   const triggers = pages.data?.pages.flatMap((page) => page.triggers) ?? [];
   // One question for the last delivery of all of them.

@@ -2,9 +2,7 @@ import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { X } from "lucide-react";
 import { useState } from "react";
-import { toast } from "sonner";
 import { byToken, useRest } from "@/api/pages";
-import { problemOf } from "@/api/error";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
@@ -15,6 +13,7 @@ import { Field, Input, Select } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
 import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
+import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { may } from "@/features/session/queries";
@@ -44,7 +43,7 @@ export function Teams(props: { making: boolean; onMade: () => void }) {
       await run();
       await changed();
     } catch (e) {
-      toast.error(problemOf(e).message);
+      showError(e);
     }
   };
   if (list.isPending) return <Skeletons />;

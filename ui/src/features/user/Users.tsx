@@ -14,6 +14,7 @@ import { Field, Input } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
 import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
+import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
@@ -40,7 +41,7 @@ export function Users(props: { making: boolean; onMade: () => void }) {
       await refresh();
       toast.success(`${u.name} can log in again`);
     } catch (e) {
-      toast.error(problemOf(e).message);
+      showError(e);
     }
   };
   if (list.isPending) return <Skeletons />;
