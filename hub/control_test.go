@@ -174,7 +174,7 @@ func texts(messages []*deckhandv1.TaskMessage) []string {
 func TestMessagesAreBoundToTheirTurn(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
-	cfg.LeaseTTL = 2 * time.Second
+	cfg.LeaseTTL = waittest.Limit(2 * time.Second)
 	r := newRig(t, cfg, nil)
 	task := r.submit("walker")
 	_, err := r.say(task.GetId(), "first", "k")
@@ -237,7 +237,7 @@ func TestMessagesAreBoundToTheirTurn(t *testing.T) {
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
-	cfg.LeaseTTL, cfg.AnthropicKey = time.Second, "the-provider-key"
+	cfg.LeaseTTL, cfg.AnthropicKey = waittest.Limit(time.Second), "the-provider-key"
 	r := newRig(t, cfg, nil)
 	origin := r.submit("walker")
 	r.finish(r.begin(origin.GetId(), 1))

@@ -54,7 +54,7 @@ func TestBytesThatTheDatabaseDoesNotTake(t *testing.T) {
 func TestATaskThatLosesItsWorkersIsEscalated(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
-	cfg.LeaseTTL = time.Second
+	cfg.LeaseTTL = waittest.Limit(time.Second)
 	r := newRig(t, cfg, nil)
 	task := r.submit("walker")
 	for attempt := int32(1); attempt <= 5; attempt++ {
@@ -163,7 +163,7 @@ func TestARunGoesOnFromWhatTheModelWrote(t *testing.T) {
 	t.Parallel()
 	const secret = "sk-ant-api03-SECRETSECRETSECRET"
 	cfg := hubtest.Config(t)
-	cfg.LeaseTTL = time.Second
+	cfg.LeaseTTL = waittest.Limit(time.Second)
 	r := newRig(t, cfg, nil)
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)

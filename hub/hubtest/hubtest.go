@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
@@ -30,12 +31,18 @@ type Hub struct {
 	WorkerToken string
 }
 
+// leaseTTL is longer than any test runs.
+const leaseTTL = 10 * time.Minute
+
 // Config returns a configuration on a fresh database and free ports; change it
 // before Start.
 func Config(t testing.TB) hub.Config {
 	t.Helper()
 	return hub.Config{
-		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: t.TempDir(),
+		// The workers of tests do not renew their leases, and a machine may be slow. A
+		// test in which a lease must end sets a short one.
+		LeaseTTL: leaseTTL,
+		Listen:   "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: t.TempDir(),
 		DatabaseURL: config.Secret(storetest.Database(t)), InProcessNATS: true, MaxPerUser: 1000, APIRate: -1, ProviderAllow: "127.0.0.0/8",
 		Redact: &redact.Redactor{}, Log: Log(t),
 	}

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -99,25 +100,35 @@ func (m *matrix) String() string {
 
 // Whichever process dies at whichever moment of a step, its command never runs twice, its
 // output is complete, and the task ends or waits for a person with a reason.
+//
+// Without a soak it kills each process once or more and somebody at each moment; a soak
+// kills each process at each moment, several times.
 func TestTheCrashMatrix(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	m := &matrix{cells: map[string]map[crashpoint.Point]cell{}}
 	t.Cleanup(func() { t.Logf("the crash matrix\n%s", m) })
-	rounds := 1
-	if soaking() {
-		rounds = kills
+	kill := func(t *testing.T, r *rig, victim string, at crashpoint.Point) {
+		begin := time.Now()
+		m.add(victim, at, r.round(victim, at))
+		t.Logf("%s killed at %s: %s", victim, at, time.Since(begin).Round(time.Millisecond))
+	}
+	if !soaking() {
+		r := newMatrixRig(t)
+		all := slices.Concat(victims...)
+		for i := range max(len(all), len(order)) {
+			kill(t, r, all[i%len(all)], order[i%len(order)])
+		}
+		return
 	}
 	for _, group := range victims {
 		t.Run(strings.Join(group, ", "), func(t *testing.T) {
 			t.Parallel()
 			r := newMatrixRig(t)
-			for range rounds {
+			for range kills {
 				for _, at := range order {
 					for _, victim := range group {
-						begin := time.Now()
-						m.add(victim, at, r.round(victim, at))
-						t.Logf("%s killed at %s: %s", victim, at, time.Since(begin).Round(time.Millisecond))
+						kill(t, r, victim, at)
 					}
 				}
 			}

@@ -66,7 +66,7 @@ var serial atomic.Int32
 func newRig(t testing.TB, leaseTTL time.Duration) *rig {
 	t.Helper()
 	needRoot(t)
-	r := &rig{t: t, number: serial.Add(1), leaseTTL: leaseTTL, settled: map[string]task{}}
+	r := &rig{t: t, number: serial.Add(1), leaseTTL: waittest.Limit(leaseTTL), settled: map[string]task{}}
 	r.id = fmt.Sprintf("%x-%d", os.Getpid(), r.number)
 	var err error
 	r.dir, err = os.MkdirTemp("", "deckhand-faults-")

@@ -35,8 +35,9 @@ type Fleet struct {
 	Env        []string // variables of hub and workers
 }
 
-// LeaseTTL is short, so that a worker that died is missed soon.
-const LeaseTTL = 3 * time.Second
+// LeaseTTL is short, so that a worker that died is missed soon, but longer where the
+// machine is slow, so that a live worker renews in time.
+var LeaseTTL = waittest.Limit(3 * time.Second)
 
 // New starts a hub on a database of its own.
 func New(t testing.TB) *Fleet { return NewOn(t) }

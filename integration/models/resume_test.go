@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/worker"
 	"github.com/deckhand-sh/deckhand/worker/model/modeltest"
 )
@@ -116,7 +117,7 @@ func resumes(t *testing.T, f modeltest.Format) {
 				return answer(done)
 			}
 		})
-		r := newHub(t, func(c *hub.Config) { c.LeaseTTL = 3 * time.Second })
+		r := newHub(t, func(c *hub.Config) { c.LeaseTTL = waittest.Limit(3 * time.Second) })
 		r.connect(f, srv.URL)
 		r.apply("tester", served[f][0], served[f][1], "")
 		if d == nil {

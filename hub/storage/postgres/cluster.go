@@ -65,12 +65,16 @@ func (c *Cluster) initdb(ctx context.Context) error {
 // writeSettings writes the settings, at every start.
 func (c *Cluster) writeSettings() error {
 	onOff := map[bool]string{true: "on", false: "off"}
+	connections := "200"
+	if c.cfg.Fast {
+		connections = "400" // the hubs of all tests share one cluster
+	}
 	settings := [][2]string{
 		{"listen_addresses", "''"},
 		{"port", strconv.Itoa(port)},
 		{"unix_socket_directories", quote(c.socketDir)},
 		{"unix_socket_permissions", "0700"},
-		{"max_connections", "200"},
+		{"max_connections", connections},
 		{"shared_buffers", "128MB"},
 		{"max_wal_size", "512MB"},
 		{"min_wal_size", "80MB"},

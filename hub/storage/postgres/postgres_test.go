@@ -109,7 +109,7 @@ func TestClusterIsHeardOnItsSocketOnlyAndOurRoleIsNoSuperuser(t *testing.T) {
 	require.Equal(t, "", query[string](t, url, "SHOW listen_addresses"))
 	require.Equal(t, "UTF8", query[string](t, url, "SHOW server_encoding"))
 	require.Equal(t, "C", query[string](t, url, "SELECT datcollate FROM pg_database WHERE datname = 'postgres'"))
-	require.Equal(t, "200", query[string](t, url, "SHOW max_connections"))
+	require.Equal(t, "400", query[string](t, url, "SHOW max_connections"))
 	require.False(t, query[bool](t, url, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"))
 }
 
