@@ -295,7 +295,7 @@ func TestAWatchGoesOnFromItsCursor(t *testing.T) {
 func TestALostLeaseGoesToTheNextWorker(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
-	cfg.LeaseTTL = waittest.Limit(time.Second)
+	cfg.LeaseTTL = waittest.Limit(3 * time.Second)
 	r := newRig(t, cfg, output("x"))
 	task := r.submit("walker")
 	first := r.begin(task.GetId(), 1)
