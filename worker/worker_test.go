@@ -238,7 +238,7 @@ func TestATaskThatIsClaimedDuringAStopIsHandedBackToo(t *testing.T) {
 // clock.
 func TestATaskStopsBeforeALeaseThatCannotBeRenewedHasEnded(t *testing.T) {
 	t.Parallel()
-	const ttl = 1500 * time.Millisecond
+	ttl := waittest.Limit(4 * time.Second)
 	left := make(chan time.Time, 1)
 	claimed := make(chan time.Time, 1)
 	release := make(chan struct{})
@@ -279,7 +279,7 @@ func TestARenewalThatSaysTheLeaseIsGoneStopsTheTaskAtOnce(t *testing.T) {
 	left := make(chan struct{}, 1)
 	started, release := make(chan struct{}), make(chan struct{})
 	hub := hubtest.New(t, hubtest.Config{
-		LeaseTTL: 900 * time.Millisecond,
+		LeaseTTL: waittest.Limit(3 * time.Second),
 		Exec: func(hubtest.Call) hubtest.Result {
 			close(started)
 			<-release
