@@ -23,7 +23,7 @@ func TestSkillsAreCheckedWhenTheyAreLoaded(t *testing.T) {
 		problem    string
 	}{
 		{name: "in order", file: front},
-		{name: "no SKILL.md", problem: "there is no SKILL.md in it"},
+		{name: "no SKILL.md", problem: "it contains no SKILL.md"},
 		{name: "no front matter", file: "Run ./run.", problem: "no front matter"},
 		{name: "front matter that does not end", file: "---\nname: restart-web\n", problem: "no front matter"},
 		{name: "no YAML", file: "---\nname: [\n---\n", problem: "not YAML"},
