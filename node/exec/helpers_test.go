@@ -22,6 +22,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
@@ -219,7 +220,7 @@ func (n *node) until(id, text string) {
 // eventually waits for something that only the kernel knows.
 func (n *node) eventually(is func() bool, what string) {
 	n.tb.Helper()
-	require.Eventually(n.tb, is, 20*time.Second, 10*time.Millisecond, "there never were %s", what)
+	require.Eventually(n.tb, is, waittest.Limit(time.Minute), 10*time.Millisecond, "there never were %s", what)
 }
 
 // processes counts, from the host, the processes of a jail with a command line.
