@@ -333,15 +333,18 @@ func (h *Hub) assembleJobs() {
 	c := h.cfg
 	sweeper := c.Log.Named("sweeper")
 	h.leader.Add("sweeper", periodic.New(min(c.LeaseTTL/renewals, maxSweep), sweeper,
-		periodic.Job{Name: "put tasks of lost workers back into the queue", Do: periodic.Counted(sweeper, "put tasks of lost workers back into the queue", h.leases.Sweep)},
-		periodic.Job{Name: "queue the tasks whose time has come", Do: periodic.Counted(sweeper, "queued tasks whose time had come", h.tasks.Due)},
-		periodic.Job{Name: "give kill orders again", Do: h.kills.Sweep},
-		periodic.Job{Name: "settle lost model calls", Do: periodic.Counted(sweeper, "settled lost model calls", h.budgets.Sweep)},
-		periodic.Job{Name: "count late model calls", Do: periodic.Counted(sweeper, "counted late model calls", h.reports.CountLate)},
-		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: func(ctx context.Context) error {
-			_, err := h.store.ExpireCheckpoints(ctx)
+		periodic.Job{Name: "put tasks of lost workers back into the queue", Do: func(ctx context.Context) error {
+			n, err := h.leases.Sweep(ctx)
+			if n > 0 {
+				sweeper.Info("put tasks of lost workers back into the queue", "tasks", n)
+			}
 			return err
 		}},
+		periodic.Job{Name: "queue the tasks whose time has come", Do: periodic.Uncounted(h.tasks.Due)},
+		periodic.Job{Name: "give kill orders again", Do: h.kills.Sweep},
+		periodic.Job{Name: "settle lost model calls", Do: periodic.Uncounted(h.budgets.Sweep)},
+		periodic.Job{Name: "count late model calls", Do: periodic.Uncounted(h.reports.CountLate)},
+		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: periodic.Uncounted(h.store.ExpireCheckpoints)},
 	))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
 		periodic.Job{Name: "delete old events", Do: func(ctx context.Context) error { return event.PruneAll(ctx, h.store, c.EventRetention) }},
@@ -525,7 +528,7 @@ func (h *Hub) nodeChanged(nodeID string, connected bool) {
 		return
 	}
 	h.execs.Connected(nodeID)
-	h.reconciler.NodeConnected(nodeID, func(link *edge.Link) { h.admission.Kick(link.OrgID()) })
+	h.reconciler.NodeConnected(nodeID)
 }
 
 // jailed reports whether a task has anything to do in a jail.

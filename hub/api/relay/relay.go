@@ -31,6 +31,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -248,7 +249,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	if err != nil {
 		return nil, r.refuse(err, "find the task's models")
 	}
-	if !contains(allowed, m) {
+	if !slices.Contains(allowed, m) {
 		return nil, refuseFault(fault.New(fault.Denied, "task %s may not use model %.100s of %s", t.ID, m.Name, m.Provider).
 			WithCode(fault.PermissionDenied).WithFix("name it in the persona, or run the task with it; an administrator says which models may be called: deckhand quota models"))
 	}
@@ -358,15 +359,6 @@ func worst(asked *request, m provider.Model, size int) price.Usage {
 		u.Input = min(u.Input, m.ContextTokens)
 	}
 	return u
-}
-
-func contains(models []modelaccess.Model, m modelaccess.Model) bool {
-	for _, have := range models {
-		if have == m {
-			return true
-		}
-	}
-	return false
 }
 
 // parseKey reads the key a worker sends: task, attempt and lease token.

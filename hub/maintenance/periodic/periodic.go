@@ -26,14 +26,10 @@ type Job struct {
 	Do func(ctx context.Context) error
 }
 
-// Counted returns a Job's Do from a function that also returns how much it did, and logs
-// that, unless it is 0, as done, for example "settled lost model calls".
-func Counted(log hclog.Logger, done string, do func(ctx context.Context) (int, error)) func(ctx context.Context) error {
+// Uncounted returns a Job's Do from a function that also returns how much it did.
+func Uncounted[N any](do func(ctx context.Context) (N, error)) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		n, err := do(ctx)
-		if n > 0 {
-			log.Info(done, "count", n)
-		}
+		_, err := do(ctx)
 		return err
 	}
 }

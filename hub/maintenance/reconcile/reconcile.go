@@ -78,9 +78,8 @@ func (r *Reconciler) Subscribe(feed *change.Feed) {
 func (r *Reconciler) Wait() { r.background.Wait() }
 
 // NodeConnected compares a node that has connected to this hub with the database, in
-// the background. Then is called with the node's link when the node may be given
-// work; it is not called if the link has closed by then.
-func (r *Reconciler) NodeConnected(nodeID string, then func(link *edge.Link)) {
+// the background. Then it announces that tasks may start, unless the link has closed.
+func (r *Reconciler) NodeConnected(nodeID string) {
 	r.background.Go(func() {
 		link, err := r.cfg.Edge.Local(nodeID)
 		if err != nil {
@@ -88,7 +87,7 @@ func (r *Reconciler) NodeConnected(nodeID string, then func(link *edge.Link)) {
 		}
 		state, told := r.sendDrain(context.Background(), nodeID)
 		r.reconcile(link, state)
-		then(link)
+		r.cfg.Recorder.Publish(change.QueueChanged{OrgID: link.OrgID()})
 		if !told {
 			r.retryDrain(link)
 		}
@@ -170,45 +169,48 @@ func (r *Reconciler) endUnwanted(ctx context.Context, link *edge.Link) {
 	}
 }
 
-// taskEnded ends the MCP servers of a task, and stops its jail if no other task uses
-// it; the workspace is kept for people to inspect.
+// taskEnded stops the jail of a task that had one of its own, and otherwise ends the
+// task's MCP servers in the jail that others use too. The workspace is kept for people
+// to inspect.
 func (r *Reconciler) taskEnded(t db.Task) {
-	r.endServers(t)
-	if t.WorkspaceScope != string(persona.ScopeTask) || t.NodeID == nil || t.StartedAt == nil {
+	if t.NodeID == nil || t.StartedAt == nil {
 		return
 	}
+	end := r.endServers
+	if t.WorkspaceScope == string(persona.ScopeTask) {
+		end = r.stopJail
+	}
 	r.background.Go(func() {
-		link, err := r.cfg.Edge.Node(*t.NodeID)
-		if err != nil {
-			return // the node stops idle jails by itself
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		if _, err := link.Jails().StopJail(ctx, &nodev1.StopJailRequest{JailId: t.JailID}); err != nil {
-			r.cfg.Log.Info("the jail of an ended task was not stopped", "task_id", t.ID, "reason", err)
-		}
+		end(ctx, t)
 	})
+}
+
+// stopJail stops a task's jail. If the node cannot be reached, it stops idle jails by
+// itself.
+func (r *Reconciler) stopJail(ctx context.Context, t db.Task) {
+	link, err := r.cfg.Edge.Node(*t.NodeID)
+	if err != nil {
+		return
+	}
+	if _, err := link.Jails().StopJail(ctx, &nodev1.StopJailRequest{JailId: t.JailID}); err != nil {
+		r.cfg.Log.Info("the jail of an ended task was not stopped", "task_id", t.ID, "reason", err)
+	}
 }
 
 // endServers ends the MCP servers of a task that has ended. If its node cannot be
 // reached they end by themselves, because they receive no more requests.
-func (r *Reconciler) endServers(t db.Task) {
-	if t.NodeID == nil || t.StartedAt == nil || t.WorkspaceScope == string(persona.ScopeTask) {
+func (r *Reconciler) endServers(ctx context.Context, t db.Task) {
+	p, err := r.cfg.Agents.PersonaOf(ctx, r.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil || len(p.MCP) == 0 {
 		return
 	}
-	r.background.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		defer cancel()
-		p, err := r.cfg.Agents.PersonaOf(ctx, r.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
-		if err != nil || len(p.MCP) == 0 {
-			return
-		}
-		link, err := r.cfg.Node(*t.NodeID)
-		if err == nil {
-			err = tool.EndMCP(ctx, link, t.JailID, t.ID)
-		}
-		if err != nil {
-			r.cfg.Log.Info("the MCP servers of an ended task were not ended", "task_id", t.ID, "reason", err)
-		}
-	})
+	link, err := r.cfg.Node(*t.NodeID)
+	if err == nil {
+		err = tool.EndMCP(ctx, link, t.JailID, t.ID)
+	}
+	if err != nil {
+		r.cfg.Log.Info("the MCP servers of an ended task were not ended", "task_id", t.ID, "reason", err)
+	}
 }

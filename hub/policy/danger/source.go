@@ -276,7 +276,8 @@ var rewrites = []rewrite{
 
 var places = compile(`%[-+ 0-9.]*[sdr]|\{\d*(?:![rs])?\}`)
 
-// formatted replaces the placeholders of a format by strings.
+// formatted returns a format with its placeholders replaced by the strings that args
+// names, and whether it has placeholders.
 func (s *source) formatted(format, args string) (string, bool) {
 	words, i := numbers(args), 0
 	text := places.ReplaceAllStringFunc(format, func(p string) string {

@@ -54,19 +54,11 @@ func versionNoun(e *env.Env) output.Noun[*deckhandv1.GetAgentResponse] {
 	return noun
 }
 
-// change has each of some agents changed and shows them.
+// change calls change for each agent and prints the results.
 func change(e *env.Env, cmd *cobra.Command, names []string, change func(ctx context.Context, client *sdk.Client, name string) (*deckhandv1.Agent, error)) error {
-	client, err := e.Client()
+	agents, err := env.Each(cmd.Context(), e, names, change)
 	if err != nil {
 		return err
-	}
-	var agents []*deckhandv1.Agent
-	for _, name := range names {
-		agent, err := change(cmd.Context(), client, name)
-		if err != nil {
-			return err
-		}
-		agents = append(agents, agent)
 	}
 	return output.List(e.Printer(), noun(e), agents)
 }

@@ -113,7 +113,7 @@ func (p *problems) add(file string, e *fault.Error) {
 	}
 }
 
-// refuse shows problems and answers the error that sums them up; nil for none.
+// refuse prints problems and returns one error for all of them; nil without problems.
 func refuse(e *env.Env, p problems, files int) error {
 	switch len(p.lines) {
 	case 0:

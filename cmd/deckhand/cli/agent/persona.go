@@ -75,7 +75,7 @@ func personaFiles(path string) ([]string, error) {
 	return out, err
 }
 
-// readPersona reads a persona file and the script it names, and answers the
+// readPersona reads a persona file and the script it names, and returns the
 // agent's name too.
 func readPersona(path string) (request *deckhandv1.ApplyAgentRequest, name string, err error) {
 	markdown, err := env.ReadBounded(path, maxPersona)

@@ -29,7 +29,7 @@ deckhand budget report --by agent
 	return cmd
 }
 
-// scopeOf reads the words that name a budget, and answers those that are left.
+// scopeOf reads the words that name a budget, and returns the remaining ones.
 func scopeOf(cmd *cobra.Command, args []string) (scope, object string, rest []string, err error) {
 	scope, rest = args[0], args[1:]
 	switch scope {

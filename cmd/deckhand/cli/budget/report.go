@@ -2,11 +2,9 @@ package budget
 
 import (
 	"strconv"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
@@ -24,19 +22,12 @@ their own tasks only. Days and months are those of UTC.`,
 		Example: `deckhand budget report
 deckhand budget report --by day --since 2026-01-01 -o json`,
 		Args: env.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, one := range []struct {
-				flag, text string
-				into       **timestamppb.Timestamp
-			}{{"--since", since, &request.Since}, {"--until", until, &request.Until}} {
-				if one.text == "" {
-					continue
-				}
-				at, err := time.Parse(time.DateOnly, one.text)
-				if err != nil {
-					return env.Usage(cmd, "%s is %q, give a day such as 2026-01-31", one.flag, one.text)
-				}
-				*one.into = timestamppb.New(at)
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if request.Since, err = env.Day(cmd, "--since", since); err != nil {
+				return err
+			}
+			if request.Until, err = env.Day(cmd, "--until", until); err != nil {
+				return err
 			}
 			client, err := e.Client()
 			if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
-// Undo is the options of an undo. OnConflict, Preview and ExpectState are set by
-// Run, for the request.
-type Undo struct {
-	skip, overwrite, yes bool
+// Undo holds the options of an undo.
+type Undo struct{ skip, overwrite, yes bool }
 
+// Request contains the fields that the requests of all undos have.
+type Request struct {
 	OnConflict  deckhandv1.OnConflict
 	Preview     bool
 	ExpectState int64
@@ -33,31 +33,30 @@ func (u *Undo) Register(cmd *cobra.Command) {
 }
 
 // Run previews an undo and prints it; with --yes it then undoes, unless there
-// are conflicts that no flag resolves. ask sends the request, with the fields
-// of how.
-func Run(e *env.Env, cmd *cobra.Command, how *Undo, ask func(context.Context, *sdk.Client) (*deckhandv1.UndoChangesResponse, error)) error {
+// are conflicts that no flag resolves. ask sends a request.
+func Run(e *env.Env, cmd *cobra.Command, how *Undo, ask func(context.Context, *sdk.Client, Request) (*deckhandv1.UndoChangesResponse, error)) error {
+	request := Request{Preview: true}
 	switch {
 	case how.skip && how.overwrite:
 		return env.Usage(cmd, "--skip-conflicts and --overwrite exclude each other")
 	case how.skip:
-		how.OnConflict = deckhandv1.OnConflict_ON_CONFLICT_SKIP
+		request.OnConflict = deckhandv1.OnConflict_ON_CONFLICT_SKIP
 	case how.overwrite:
-		how.OnConflict = deckhandv1.OnConflict_ON_CONFLICT_OVERWRITE
+		request.OnConflict = deckhandv1.OnConflict_ON_CONFLICT_OVERWRITE
 	}
 	client, err := e.Client()
 	if err != nil {
 		return err
 	}
-	how.Preview = true
-	preview, err := ask(cmd.Context(), client)
+	preview, err := ask(cmd.Context(), client, request)
 	if err != nil {
 		return err
 	}
 	shown := preview
 	blocked := len(preview.GetConflicts()) > 0 && !how.skip && !how.overwrite
 	if how.yes && !blocked {
-		how.Preview, how.ExpectState = false, preview.GetState()
-		if shown, err = ask(cmd.Context(), client); err != nil {
+		request.Preview, request.ExpectState = false, preview.GetState()
+		if shown, err = ask(cmd.Context(), client, request); err != nil {
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ func converse(ctx context.Context, e *env.Env, client *sdk.Client, agent, reply 
 	}
 }
 
-// ask has an agent answer, prints that, and answers the task that it is in.
+// ask sends a message to an agent, prints the reply, and returns the task that replied.
 func ask(ctx context.Context, e *env.Env, client *sdk.Client, agent, text, reply string) (string, error) {
 	if len(text) > maxSaid {
 		return "", env.Failed(env.ExitUsage, fault.New(fault.Invalid, "the message is longer than %d bytes", maxSaid).WithFix("say it shorter"))

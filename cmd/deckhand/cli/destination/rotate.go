@@ -3,7 +3,6 @@ package destination
 import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
@@ -16,14 +15,10 @@ func rotateCommand(e *env.Env) *cobra.Command {
 		Use: "rotate DESTINATION", Short: "Give a webhook another secret",
 		Long:    "For a day, or as long as --keep says, messages are signed with the one before too.",
 		Example: "deckhand destination rotate hooks --keep 1h", Args: env.Args("DESTINATION"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			request.DestinationId = args[0]
-			if cmd.Flags().Changed("keep") {
-				keep, err := cmd.Flags().GetDuration("keep")
-				if err != nil {
-					return err
-				}
-				request.Keep = durationpb.New(keep)
+			if request.Keep, err = env.Duration(cmd, "keep"); err != nil {
+				return err
 			}
 			client, err := e.Client()
 			if err != nil {

@@ -30,17 +30,18 @@ type Context struct {
 	Token  string `yaml:"token,omitempty"`
 }
 
-// hubs returns the contexts' hubs, the current one first.
+// hubs returns the contexts' hubs, the current one first; none without a current one.
 func (c Contexts) hubs() []hubAccess {
-	var out []hubAccess
-	if item, ok := c.Contexts[c.Current]; ok {
-		out = append(out, hubAccess{url: item.HubURL, token: config.Secret(item.Token)})
-	}
-	if len(out) == 0 {
+	access := func(item Context) hubAccess { return hubAccess{url: item.HubURL, token: config.Secret(item.Token)} }
+	current, ok := c.Contexts[c.Current]
+	if !ok {
 		return nil
 	}
+	out := []hubAccess{access(current)}
 	for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
-		out = append(out, hubAccess{url: c.Contexts[name].HubURL, token: config.Secret(c.Contexts[name].Token)})
+		if name != c.Current {
+			out = append(out, access(c.Contexts[name]))
+		}
 	}
 	return out
 }
@@ -53,13 +54,13 @@ func contextsPath() (string, error) {
 	return filepath.Join(dir, "deckhand", "config.yaml"), nil
 }
 
-// LoadContexts reads the contexts; there are none without a file.
+// LoadContexts returns the contexts of the user; empty if the user has no file of them,
+// or no configuration folder that could hold one.
 func LoadContexts() (Contexts, error) {
 	var out Contexts
 	path, err := contextsPath()
 	if err != nil {
-		// Without a home folder there are no contexts.
-		return out, nil //nolint:nilerr // see above
+		return out, nil //nolint:nilerr // a service without a home folder has no contexts
 	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

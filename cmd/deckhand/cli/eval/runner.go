@@ -39,7 +39,7 @@ type Runner struct {
 // checkTimeout bounds one check.
 const checkTimeout = time.Minute
 
-// Run runs scenarios and answers what came of them, in their order. An error is
+// Run runs scenarios and returns their results, in their order. An error is
 // the context's.
 func (r *Runner) Run(ctx context.Context, scenarios []Scenario) ([]Result, error) {
 	results := make([]Result, len(scenarios))

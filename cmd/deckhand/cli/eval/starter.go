@@ -33,7 +33,7 @@ func starterCommand(e *env.Env) *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("read scenario %s: %w", name, err)
 				}
-				if err := os.WriteFile(filepath.Join(args[0], name), data, 0o644); err != nil { //nolint:gosec // they are to be read
+				if err := os.WriteFile(filepath.Join(args[0], name), data, 0o644); err != nil { //nolint:gosec // scenarios contain no secrets
 					return env.Unreadable(name, err)
 				}
 			}

@@ -58,8 +58,8 @@ deckhand inbox answer inbox_3q9 --yes`,
 	return cmd
 }
 
-// choose returns the choice that is meant by its text or, when there is none
-// of that text, by its number.
+// choose returns the choice of a question that has a text or, if none has it, that
+// number.
 func choose(e *env.Env, cmd *cobra.Command, id, choice string) (string, error) {
 	client, err := e.Client()
 	if err != nil {
@@ -79,5 +79,5 @@ func choose(e *env.Env, cmd *cobra.Command, id, choice string) (string, error) {
 	if len(choices) == 0 {
 		return "", env.Usage(cmd, "%s is no question with choices, give TEXT, --yes or --no", item.GetId())
 	}
-	return "", env.Usage(cmd, "--choice %q is none of the %d choices, they are %s", choice, len(choices), strings.Join(choices, ", "))
+	return "", env.Usage(cmd, "--choice %q is not one of the %d choices: %s", choice, len(choices), strings.Join(choices, ", "))
 }

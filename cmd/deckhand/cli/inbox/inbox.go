@@ -15,9 +15,9 @@ import (
 // Command returns the command "deckhand inbox".
 func Command(e *env.Env) *cobra.Command {
 	cmd := env.Group("inbox", "See what waits for a person, and answer it", `
-The inbox has calls to approve, questions of agents, calls of which nobody knows
-whether they took effect, runs in review mode to accept, and tasks that do not go
-on by themselves. A task that waits holds no worker. The first answer counts; ids
+The inbox contains calls to approve, questions of agents, calls of which it is
+not known whether they took effect, runs in review mode to accept, and tasks that
+do not continue by themselves. A task that waits holds no worker. The first answer counts; ids
 may be shortened as long as they name one item.
 `, `
 deckhand inbox list

@@ -8,8 +8,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Commands names the commands that answer an item of that kind. It is safe to
-// show: what is not of this program is escaped.
+// Commands returns the commands that decide an item of a kind. It is safe to print:
+// the id is escaped.
 func Commands(kind, id string) string {
 	id = termsafe.Line(id)
 	switch kind {

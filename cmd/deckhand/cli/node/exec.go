@@ -104,7 +104,7 @@ echo hello | deckhand node exec web-1 --agent log-triage --stdin -- wc -c`,
 	return cmd
 }
 
-// execute runs a command and answers its exit status.
+// execute runs a command and returns its exit status.
 func execute(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.StartNodeExecRequest) error {
 	started, err := client.NodeExecs.StartNodeExec(ctx, connect.NewRequest(request))
 	if err != nil {

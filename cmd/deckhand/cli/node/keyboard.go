@@ -39,14 +39,14 @@ func (k *keyboard) read(in io.Reader) {
 		if err != nil {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			_ = k.stream.CloseRequest()
+			_ = k.stream.CloseRequest() // a stream that is broken is closed already
 			return
 		}
 	}
 }
 
-// watch sends the window's size when it changes, until the answered function
-// is called.
+// watch sends the window's size when it changes, until the returned function is
+// called.
 func (k *keyboard) watch(in term.File) func() {
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, syscall.SIGWINCH)

@@ -13,7 +13,6 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/asciicast"
-	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -106,27 +105,15 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// copyLog gives a log's pieces to show. Where the stream breaks it goes on
-// after the last byte it had.
+// copyLog passes a log's pieces to show. If the stream breaks, it resumes after the
+// last byte that it received.
 func copyLog(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadNodeLogRequest,
 	show func(*deckhandv1.ReadNodeLogResponse) error,
 ) error {
-	for failures := 0; ; {
-		before := request.GetOffset()
-		err := copyLogOnce(ctx, e, client, request, show)
-		if ctx.Err() != nil || !env.BrokenStream(err) && !fault.Is(err, fault.Unavailable) || before == request.GetOffset() && failures == 0 && !request.GetFollow() {
-			return err
-		}
-		if request.GetOffset() > before {
-			failures = 0
-		}
-		if failures++; failures > env.MaxStreamFailures {
-			return err
-		}
-		if err := backoff.Wait(ctx, env.StreamBackoff.Delay(failures)); err != nil {
-			return err
-		}
-	}
+	broken := func(err error) bool { return env.BrokenStream(err) || fault.Is(err, fault.Unavailable) }
+	return env.Resume(ctx, &request.Offset, request.GetFollow(), broken, func() error {
+		return copyLogOnce(ctx, e, client, request, show)
+	})
 }
 
 func copyLogOnce(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadNodeLogRequest,

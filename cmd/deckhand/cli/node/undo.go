@@ -25,8 +25,8 @@ deckhand node undo nexec_3q9 --skip-conflicts --yes`,
 		Args: env.Args("EXEC"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.ExecId = args[0]
-			return change.Run(e, cmd, how, func(ctx context.Context, client *sdk.Client) (*deckhandv1.UndoChangesResponse, error) {
-				req.OnConflict, req.Preview, req.ExpectState = how.OnConflict, how.Preview, how.ExpectState
+			return change.Run(e, cmd, how, func(ctx context.Context, client *sdk.Client, r change.Request) (*deckhandv1.UndoChangesResponse, error) {
+				req.OnConflict, req.Preview, req.ExpectState = r.OnConflict, r.Preview, r.ExpectState
 				res, err := client.Workspaces.UndoNodeExec(ctx, connect.NewRequest(req))
 				if err != nil {
 					return nil, err

@@ -21,7 +21,7 @@ func LimitFlag(cmd *cobra.Command, more *map[string]string) {
 	cmd.Flags().StringToStringVar(more, "limit", nil, "raise a limit of this run, for example iterations=100 or active_time=2h; for admins")
 }
 
-// Limits parses the values of --limit; nil for none.
+// Limits parses the values of --limit; nil without values.
 func Limits(cmd *cobra.Command, more map[string]string) (*deckhandv1.TaskLimits, error) {
 	if len(more) == 0 {
 		return nil, nil
@@ -49,7 +49,7 @@ func Limits(cmd *cobra.Command, more map[string]string) (*deckhandv1.TaskLimits,
 			out.CostMicros = int64(math.Round(usd * 1e6))
 			whole = out.GetCostMicros()
 		default:
-			return nil, env.Usage(cmd, "--limit %s is none: use iterations, active_time, tokens, calls or cost_usd", kind)
+			return nil, env.Usage(cmd, "--limit %s is not a limit: use iterations, active_time, tokens, calls or cost_usd", kind)
 		}
 		if err != nil || whole <= 0 {
 			return nil, env.Usage(cmd, "--limit %s=%s is no limit: give a number above 0, for iterations at most 1000, and for active_time a time such as 2h", kind, value)

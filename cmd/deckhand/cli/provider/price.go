@@ -42,7 +42,7 @@ deckhand provider price openai gpt-5 --input 1.25 --output 10 --cache-read 0.125
 	cmd.Flags().Float64Var(&cacheRead, "cache-read", 0, "of input read from the provider's cache; as input if left out")
 	cmd.Flags().Float64Var(&cacheWrite, "cache-write", 0, "of input written to the provider's cache; as input if left out")
 	for _, name := range []string{"input", "output"} {
-		_ = cmd.MarkFlagRequired(name) // it is there
+		_ = cmd.MarkFlagRequired(name) // the flag exists
 	}
 	return cmd
 }

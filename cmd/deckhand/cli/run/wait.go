@@ -43,7 +43,7 @@ func wait(ctx context.Context, e *env.Env, client *sdk.Client, id string, o opti
 		if err != nil {
 			break
 		}
-		// Progress that cannot be shown does not keep from waiting.
+		// If progress cannot be printed, the result still can.
 		_ = show(res.GetEvent())
 	}
 	tasks, err := task.Get(ctx, client, []string{id})
@@ -53,7 +53,7 @@ func wait(ctx context.Context, e *env.Env, client *sdk.Client, id string, o opti
 	return result(e, tasks[0])
 }
 
-// result prints what came of a task: for people the summary that the agent
+// result prints the result of a task: for people the summary that the agent
 // wrote, for programs the task.
 func result(e *env.Env, t *deckhandv1.Task) error {
 	if !e.Format.ForPeople() {

@@ -11,7 +11,6 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
-	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -77,8 +76,8 @@ func copyTaskLogs(ctx context.Context, e *env.Env, client *sdk.Client, taskID st
 	return nil
 }
 
-// copyLog prints one log. Where the stream breaks it goes on after the last
-// byte it had.
+// copyLog prints one log. If the stream breaks, it resumes after the last byte that
+// it received.
 func copyLog(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadLogRequest) error {
 	out := e.Out
 	if output.IsTerminal(e.Out) {
@@ -86,22 +85,9 @@ func copyLog(ctx context.Context, e *env.Env, client *sdk.Client, request *deckh
 		defer func() { _ = safe.Close() }()
 		out = safe
 	}
-	for failures := 0; ; {
-		before := request.GetOffset()
-		err := copyLogOnce(ctx, e, client, request, out)
-		if !env.BrokenStream(err) || before == request.GetOffset() && failures == 0 {
-			return err
-		}
-		if request.GetOffset() > before {
-			failures = 0
-		}
-		if failures++; failures > env.MaxStreamFailures {
-			return err
-		}
-		if err := backoff.Wait(ctx, env.StreamBackoff.Delay(failures)); err != nil {
-			return err
-		}
-	}
+	return env.Resume(ctx, &request.Offset, false, env.BrokenStream, func() error {
+		return copyLogOnce(ctx, e, client, request, out)
+	})
 }
 
 func copyLogOnce(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadLogRequest, out io.Writer) error {

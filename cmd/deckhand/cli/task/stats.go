@@ -2,12 +2,10 @@ package task
 
 import (
 	"fmt"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
@@ -26,19 +24,12 @@ administrator sees their own tasks only. Days and months are those of UTC.`,
 deckhand task stats --by tool --agent log-triage
 deckhand task stats --by day --since 2026-01-01 --until 2026-02-01 -o json`,
 		Args: env.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, one := range []struct {
-				flag, text string
-				into       **timestamppb.Timestamp
-			}{{"--since", since, &request.Since}, {"--until", until, &request.Until}} {
-				if one.text == "" {
-					continue
-				}
-				at, err := time.Parse(time.DateOnly, one.text)
-				if err != nil {
-					return env.Usage(cmd, "%s is %q, give a day such as 2026-01-31", one.flag, one.text)
-				}
-				*one.into = timestamppb.New(at)
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if request.Since, err = env.Day(cmd, "--since", since); err != nil {
+				return err
+			}
+			if request.Until, err = env.Day(cmd, "--until", until); err != nil {
+				return err
 			}
 			client, err := e.Client()
 			if err != nil {

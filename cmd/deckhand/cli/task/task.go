@@ -39,17 +39,9 @@ deckhand task logs step_7bc
 
 // changeEach calls change for each task and prints the results.
 func changeEach(e *env.Env, cmd *cobra.Command, ids []string, change func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error)) error {
-	client, err := e.Client()
+	tasks, err := env.Each(cmd.Context(), e, ids, change)
 	if err != nil {
 		return err
-	}
-	var tasks []*deckhandv1.Task
-	for _, id := range ids {
-		task, err := change(cmd.Context(), client, id)
-		if err != nil {
-			return err
-		}
-		tasks = append(tasks, task)
 	}
 	if len(tasks) == 1 {
 		return output.Brief(e.Printer(), Noun(e), tasks[0])

@@ -29,8 +29,8 @@ deckhand task undo task_3q9 --step step_7bc --skip-conflicts --yes`,
 			if len(req.GetStepIds()) > 0 && req.GetLast() > 0 {
 				return env.Usage(cmd, "--step and --last exclude each other")
 			}
-			return change.Run(e, cmd, how, func(ctx context.Context, client *sdk.Client) (*deckhandv1.UndoChangesResponse, error) {
-				req.OnConflict, req.Preview, req.ExpectState = how.OnConflict, how.Preview, how.ExpectState
+			return change.Run(e, cmd, how, func(ctx context.Context, client *sdk.Client, r change.Request) (*deckhandv1.UndoChangesResponse, error) {
+				req.OnConflict, req.Preview, req.ExpectState = r.OnConflict, r.Preview, r.ExpectState
 				res, err := client.Workspaces.UndoChanges(ctx, connect.NewRequest(req))
 				if err != nil {
 					return nil, err

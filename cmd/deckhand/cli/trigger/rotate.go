@@ -3,7 +3,6 @@ package trigger
 import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
@@ -19,12 +18,8 @@ func rotateCommand(e *env.Env) *cobra.Command {
 		Example: "deckhand trigger rotate reviews --keep 1h", Args: env.Args("TRIGGER"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			request.TriggerId = args[0]
-			if cmd.Flags().Changed("keep") {
-				keep, err := cmd.Flags().GetDuration("keep")
-				if err != nil {
-					return err
-				}
-				request.Keep = durationpb.New(keep)
+			if request.Keep, err = env.Duration(cmd, "keep"); err != nil {
+				return err
 			}
 			if request.Secret, err = env.ReadSecret(e, secretFile); err != nil {
 				return err
