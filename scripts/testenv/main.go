@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -83,7 +84,7 @@ func run(command []string) (code int, err error) {
 func prepare(ctx context.Context, dir string) (env []string, services *lifecycle.Group, err error) {
 	services = &lifecycle.Group{}
 	if os.Getenv(waittest.EnvFactor) == "" {
-		env = append(env, fmt.Sprintf("%s=%d", waittest.EnvFactor, slowness()))
+		env = append(env, fmt.Sprintf("%s=%d", waittest.EnvFactor, factor()))
 	}
 	if os.Getenv(postgrestest.EnvURL) == "" {
 		cluster, err := postgres.Config{DataDir: filepath.Join(dir, "pg"), Fast: true}.Complete(ctx)
@@ -108,6 +109,18 @@ func prepare(ctx context.Context, dir string) (env []string, services *lifecycle
 		}
 	}
 	return env, services, nil
+}
+
+// raceFactor is how many times longer tests take with the race detector.
+const raceFactor = 4
+
+// factor returns the factor of all limits of waits: for this machine, and for what
+// the command runs the tests with.
+func factor() int {
+	if slices.Contains(os.Args, "-race") {
+		return raceFactor * slowness()
+	}
+	return slowness()
 }
 
 // usual is how long the work of slowness takes on two processors of a usual

@@ -25,6 +25,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
@@ -34,8 +35,8 @@ const Token = "dhw_0000000000000000000000000000000000000000"
 
 // Config says how the hub behaves.
 type Config struct {
-	// LeaseTTL is how long leases last; 0 for 30 s. They are renewed every
-	// third of it.
+	// LeaseTTL is how long leases last; 0 for 30 s, or more on a slow machine. They are
+	// renewed every third of it.
 	LeaseTTL time.Duration
 	// Exec runs a step; nil returns "ok". Its context ends with the call of the
 	// step, but its result is kept nevertheless: the step runs once.
@@ -130,7 +131,7 @@ type Hub struct {
 func New(t testing.TB, cfg Config) *Hub {
 	t.Helper()
 	if cfg.LeaseTTL == 0 {
-		cfg.LeaseTTL = 30 * time.Second
+		cfg.LeaseTTL = waittest.Limit(30 * time.Second)
 	}
 	if cfg.Hold == 0 {
 		cfg.Hold = 20 * time.Second
