@@ -17,7 +17,7 @@ import (
 // in progress goes on, and other agents' tasks do.
 func TestAPausedAgentStartsNothingNew(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("other", scripted("other"))
 	before := r.begin(r.submit("walker").GetId(), 1)
 	for range 2 { // twice is harmless
@@ -49,7 +49,7 @@ func TestAPausedAgentStartsNothingNew(t *testing.T) {
 // its agent is paused.
 func TestAPauseOfAnAgentComesBeforeAClaim(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	task := r.submit("walker")
 	require.Eventually(t, func() bool { return strings.HasPrefix(r.task(task.GetId()).GetReason(), "admitted") }, patience, 10*time.Millisecond)
 	_, err := r.user.Agents.PauseAgent(t.Context(), connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: "walker"}))
@@ -66,7 +66,7 @@ func TestAPauseOfAnAgentComesBeforeAClaim(t *testing.T) {
 // change, with where they called from.
 func TestWhatOperatorsDoIsAudited(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	ctx := t.Context()
 	do := func(err error) {
 		t.Helper()
@@ -97,6 +97,8 @@ func TestWhatOperatorsDoIsAudited(t *testing.T) {
 	}
 	exec, err := startExec(t, r.user, onJail("walker", "true"))
 	do(err)
+	_, err = r.LocalJoinToken(ctx)
+	do(err)
 	_, err = r.user.Nodes.CreateJoinToken(ctx, connect.NewRequest(&deckhandv1.CreateJoinTokenRequest{}))
 	do(err)
 	_, err = r.user.Nodes.RevokeNode(ctx, connect.NewRequest(&deckhandv1.RevokeNodeRequest{NodeId: "sim"}))
@@ -113,7 +115,7 @@ func TestWhatOperatorsDoIsAudited(t *testing.T) {
 	}
 	require.Equal(t, exec.GetId(), r.audited("exec.started")[0].GetObjectId())
 	made := r.audited("node.token_made")
-	require.Len(t, made, 2)
+	require.Len(t, made, 3) // with the one of the test's node
 	require.Equal(t, "admin", made[0].GetActorId())
 	require.Equal(t, "hub", made[1].GetActorId(), "for its own machine")
 }
@@ -122,7 +124,7 @@ func TestWhatOperatorsDoIsAudited(t *testing.T) {
 // nothing is not.
 func TestANewVersionOfAnAgentIsOnRecord(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("other", scripted("other"))
 	r.apply("other", scripted("other"))
 	changed := strings.Replace(scripted("other"), "description: ", "description: Now ", 1)
@@ -146,7 +148,7 @@ func TestANewVersionOfAnAgentIsOnRecord(t *testing.T) {
 
 func TestOnlyAnAdministratorNamesAddressesOfTheNodeItself(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	carl := r.as("carl", "advanced")
 	for name, egress := range map[string]string{
 		"rule": `{allow: ["169.254.169.254"]}`, "network": `{allow: ["127.0.0.0/8:8080"]}`, "forward": `{tcp: ["127.0.0.1:5432"]}`,

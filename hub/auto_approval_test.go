@@ -25,7 +25,7 @@ func always(id, scope string) *deckhandv1.AnswerInboxItemRequest {
 // offered once to be asked no more. Nothing is assumed; a rejection takes it back.
 func TestAutoApprovalIsOfferedOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("asker", asking("asker", "tools: [file_write, shell_exec]"))
 	task := r.submit("asker")
 	lease := r.begin(task.GetId(), 1)
@@ -103,7 +103,7 @@ func TestAutoApprovalIsOfferedOnce(t *testing.T) {
 // Calls that are made at once by many tasks are counted exactly.
 func TestALimitOfCallsHoldsForCallsAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	_, err := r.policy("", "limits:\n  - {tool: file_write, calls: 5, per: 1h}\n")
 	require.NoError(t, err)
 	r.apply("many", strings.Replace(scripted("many"), "limits:", "workspace: {scope: task}\nlimits:", 1))
@@ -145,7 +145,7 @@ func TestALimitOfCallsHoldsForCallsAtOnce(t *testing.T) {
 // asks about takes a person's own answer.
 func TestWhatARuleAllowsAndWhatThePersonaAsks(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	_, err := r.policy("", "rules:\n  - {name: building, effect: allow, command: make}\n  - {name: gone, effect: allow, tool: file_delete}\n")
 	require.NoError(t, err)
 	with := func(name, more string) *deckhandv1.Lease {
@@ -188,7 +188,7 @@ func TestWhatARuleAllowsAndWhatThePersonaAsks(t *testing.T) {
 // whoever submits it; more, and less care, for administrators.
 func TestARunHasMoreCareAndLessOfItsOwn(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("watched", strings.Replace(scripted("watched"), "limits:", "mode: supervised\nworkspace: {scope: task}\nlimits:", 1))
 	someone := r.as("ada", "advanced")
 	submit := func(o *deckhandv1.TaskOverride, admin bool) (*deckhandv1.Task, error) {
@@ -269,7 +269,7 @@ func TestWhatOffersNoAutoApproval(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, hubtest.Config(t), nil)
+			r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 			r.apply("asker", asking("asker", "tools: [file_write]"))
 			task := r.submit("asker")
 			lease := r.begin(task.GetId(), 1)
@@ -296,7 +296,7 @@ func TestWhatOffersNoAutoApproval(t *testing.T) {
 // files a call; the rule is seen, and goes when another policy is applied.
 func TestAnUnattendedRunDeletesWhatCanBeGivenBack(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	shown, err := r.user.Policies.GetPolicy(t.Context(), connect.NewRequest(&deckhandv1.GetPolicyRequest{}))
 	require.NoError(t, err)
 	require.Contains(t, shown.Msg.GetPolicy().GetYaml(), "delete-what-can-be-given-back")

@@ -51,7 +51,7 @@ func (r *rig) answered(id, text string) {
 // not wait for the work that the agent is at.
 func TestAChatAnswersWithoutActing(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: func(context.Context, *nodetest.Live) *nodev1.Exec {
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: func(context.Context, *nodetest.Live) *nodev1.Exec {
 		t.Error("a command ran")
 		return nil
 	}})
@@ -105,7 +105,7 @@ func TestAChatAnswersWithoutActing(t *testing.T) {
 // chat that is tried again stays one.
 func TestAChatGoesOnWithWhatWasSaid(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("chatty", chatting)
 	first, err := r.chat(&deckhandv1.SubmitTaskRequest{Goal: "Who are you?"})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -17,7 +18,7 @@ import (
 // handle at the moment.
 func TestACrowdOfDeliveriesIsSifted(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Start(t, hubtest.Config(t)))
 	trigger, _ := r.webhook("crowd", &deckhandv1.TriggerSpec{Filter: "payload.wanted == true", Goal: "Look at {{ payload.n }}."})
 	other, _ := r.webhook("other", &deckhandv1.TriggerSpec{Filter: "false"})
 	conn, err := pgx.Connect(t.Context(), r.DatabaseURL)

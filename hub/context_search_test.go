@@ -28,7 +28,7 @@ Look.
 func TestContextSearchFindsExactWordsOfThisTask(t *testing.T) {
 	t.Parallel()
 	out := "booting\nrelease-key=RK-77 in /etc/App.conf\nthe rest\n"
-	r := newRig(t, hubtest.Config(t), func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r := newRig(t, hubtest.Shared(t), func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		return out, &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
 	})
 	r.apply("recaller", recaller)
@@ -56,7 +56,7 @@ func TestContextSearchFindsExactWordsOfThisTask(t *testing.T) {
 // A workspace's AGENTS.md and its skills reach the task.
 func TestStartTellsOfAGENTSAndSkills(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("recaller", recaller)
 	id := r.submit("recaller").GetId()
 	lease := r.begin(id, 1)

@@ -72,7 +72,7 @@ func (r *rig) audited(action string) []*deckhandv1.AuditEntry {
 func TestPauseKeepsARunningCommandAndResumeFindsItAgain(t *testing.T) {
 	t.Parallel()
 	started, goOn := make(chan struct{}), make(chan struct{})
-	r := newRig(t, hubtest.Config(t), func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r := newRig(t, hubtest.Shared(t), func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		close(started)
 		<-goOn
 		return "done\n", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
@@ -117,7 +117,7 @@ func TestPauseKeepsARunningCommandAndResumeFindsItAgain(t *testing.T) {
 // A task that is just starting, or waits in the queue, can be paused too.
 func TestPauseOfATaskThatHasNotBegun(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	task := r.submit("walker")
 	r.claim(task.GetId(), 1)
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_PAUSED, r.pause(task.GetId(), false).GetState())
@@ -131,7 +131,7 @@ func TestPauseOfATaskThatHasNotBegun(t *testing.T) {
 // before that tool runs.
 func TestPauseOnTheNextToolCall(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), output("x"))
+	r := newRig(t, hubtest.Shared(t), output("x"))
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	r.turn(lease, 1)
@@ -175,7 +175,7 @@ func TestMessagesAreBoundToTheirTurn(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	cfg.LeaseTTL = waittest.Limit(2 * time.Second)
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	task := r.submit("walker")
 	_, err := r.say(task.GetId(), "first", "k")
 	require.NoError(t, err)
@@ -238,7 +238,7 @@ func TestRetry(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	cfg.LeaseTTL, cfg.AnthropicKey = waittest.Limit(time.Second), "the-provider-key"
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	origin := r.submit("walker")
 	r.finish(r.begin(origin.GetId(), 1))
 	retry := func(id, key string, o *deckhandv1.TaskOverride) (*deckhandv1.Task, error) {
@@ -284,7 +284,7 @@ func TestRetry(t *testing.T) {
 // steps up to there as its past.
 func TestResumeFromACheckpoint(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), output("x"))
+	r := newRig(t, hubtest.Shared(t), output("x"))
 	origin := r.submit("walker")
 	lease := r.begin(origin.GetId(), 1)
 	for turn := int32(1); turn <= 3; turn++ {
@@ -353,7 +353,7 @@ func TestResumeFromACheckpoint(t *testing.T) {
 // Checkpoints expire, but never the one that a live task goes on from.
 func TestCheckpointsExpire(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	for turn := int32(1); turn <= 3; turn++ {

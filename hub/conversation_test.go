@@ -37,7 +37,7 @@ func toolCall(id, name, arguments string) *deckhandv1.Block {
 // checkpoint and the end of the run; repeating either changes nothing.
 func TestATaskThatOnlyTalksLivesInFourCalls(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("converser", conversing)
 	id := r.submit("converser").GetId()
 	claim := r.claim(id, 1)
@@ -93,7 +93,7 @@ func TestATaskThatOnlyTalksLivesInFourCalls(t *testing.T) {
 // that has yet to run.
 func TestATurnsCallsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	id := r.submit("walker").GetId()
 	lease := r.begin(id, 1)
 	res, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
@@ -112,7 +112,7 @@ func TestATurnsCallsKeepTheirOrder(t *testing.T) {
 // task was cancelled before the worker came to it.
 func TestACallThatWasStartedWithItsTurnIsNotMadeAfterACancellation(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: func(context.Context, *nodetest.Live) *nodev1.Exec {
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: func(context.Context, *nodetest.Live) *nodev1.Exec {
 		t.Error("the command ran")
 		return nil
 	}})

@@ -28,7 +28,7 @@ import (
 // A NUL, which the database does not take, loses nothing but itself.
 func TestBytesThatTheDatabaseDoesNotTake(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), output("a\x00b\xff"))
+	r := newRig(t, hubtest.Shared(t), output("a\x00b\xff"))
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	_, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
@@ -55,7 +55,7 @@ func TestATaskThatLosesItsWorkersIsEscalated(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	cfg.LeaseTTL = waittest.Limit(time.Second)
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	task := r.submit("walker")
 	for attempt := int32(1); attempt <= 5; attempt++ {
 		r.claim(task.GetId(), attempt)
@@ -99,7 +99,7 @@ func TestACancelThatOvertakesTheStart(t *testing.T) {
 	t.Parallel()
 	arrived, goOn := make(chan struct{}), make(chan struct{})
 	started, killed := make(chan string, 1), make(chan string, 1)
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{
 		Run: blocking(started, killed), Before: func(*nodev1.ExecSpec) { close(arrived); <-goOn },
 	})
 	task := r.submit("walker")
@@ -124,7 +124,7 @@ func TestACancelThatOvertakesTheStart(t *testing.T) {
 func TestACancelWhileTheNodeIsAway(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan string, 1), make(chan string, 1)
-	r := newRig(t, hubtest.Config(t), blocking(started, killed))
+	r := newRig(t, hubtest.Shared(t), blocking(started, killed))
 	task, _, _ := r.sleeping()
 	<-started
 	r.node.Stop()
@@ -146,7 +146,7 @@ func TestACancelWhileTheNodeIsAway(t *testing.T) {
 func TestAnEndingRunEndsItsCommands(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan string, 1), make(chan string, 1)
-	r := newRig(t, hubtest.Config(t), blocking(started, killed))
+	r := newRig(t, hubtest.Shared(t), blocking(started, killed))
 	task, lease, step := r.sleeping()
 	<-started
 	r.finish(lease)
@@ -164,7 +164,7 @@ func TestARunGoesOnFromWhatTheModelWrote(t *testing.T) {
 	const secret = "sk-ant-api03-SECRETSECRETSECRET"
 	cfg := hubtest.Config(t)
 	cfg.LeaseTTL = waittest.Limit(time.Second)
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	arguments := `{"command":"use ` + secret + ` disk-usage-report-2026-11-20.txt"}`
@@ -191,7 +191,7 @@ func TestAWorkerDoesNotChooseThePrice(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	cfg.AnthropicKey = config.Secret("the-provider-key")
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	r.apply("claude", anthropicPersona("claude"))
 	task := r.submit("claude")
 	lease := r.begin(task.GetId(), 1)
@@ -218,7 +218,7 @@ func TestTheRelayIsNotFooledByKeys(t *testing.T) {
 	t.Cleanup(provider.Close)
 	cfg := hubtest.Config(t)
 	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	r.apply("claude", anthropicPersona("claude"))
 	lease := r.begin(r.submit("claude").GetId(), 1)
 	ask := func(body string) int {
@@ -254,7 +254,7 @@ func TestWatchesKnowTheirOwnDatabaseOnly(t *testing.T) {
 	var xid string
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text").Scan(&xid))
 
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	task := r.submit("walker")
 	r.finish(r.begin(task.GetId(), 1))
 	begin := time.Now()
@@ -279,7 +279,7 @@ func TestWatchesKnowTheirOwnDatabaseOnly(t *testing.T) {
 // A key names one submission.
 func TestAnIdempotencyKeyIsForOneGoal(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	submit := func(goal string) error {
 		_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{
 			AgentId: "walker", Goal: goal, IdempotencyKey: "k",
@@ -296,7 +296,7 @@ func TestAnIdempotencyKeyIsForOneGoal(t *testing.T) {
 func TestACommandThatWritesTooMuchEndsWithThePersonasLimit(t *testing.T) {
 	t.Parallel()
 	asked := make(chan int64, 1)
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Run: func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Run: func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		asked <- spec.GetOutputLimitBytes()
 		return "some words\n", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_OUTPUT_LIMIT, Signal: 9}
 	}})

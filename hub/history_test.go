@@ -16,7 +16,7 @@ import (
 // and by when it was made.
 func TestTasksAreFoundByWordsAndTimes(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	r.apply("searched", scripted("searched"))
 	ids := map[string]string{}
 	for _, goal := range []string{"Rotate the LOGS of web-1", "rotate keys, 100% of them", "Look at the weather"} {
@@ -58,7 +58,7 @@ func TestTasksAreFoundByWordsAndTimes(t *testing.T) {
 // behind it: none is left out and none is there twice, also while others are made.
 func TestHistoryHasPages(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	made := map[string]bool{}
 	for range 45 {
 		made[r.submit("walker").GetId()] = true

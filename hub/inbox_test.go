@@ -168,8 +168,6 @@ func (r *rig) sql(query string, args ...any) (out string) {
 	return out
 }
 
-func (r *rig) org() string { return r.sql("SELECT org_id FROM users WHERE name = 'admin'") }
-
 func (r *rig) stepTask(id string) string { return r.sql("SELECT task_id FROM steps WHERE id = $1", id) }
 
 func (r *rig) awaitTask(id string, state deckhandv1.TaskState) *deckhandv1.Task {
@@ -187,7 +185,7 @@ func (r *rig) awaitTask(id string, state deckhandv1.TaskState) *deckhandv1.Task 
 func TestAnApprovedCallRuns(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task, step, item := r.park("asker", "shell_exec", `{"command":"rm -r old","cwd":"/workspace/data"}`)
 
@@ -231,7 +229,7 @@ func TestAnApprovedCallRuns(t *testing.T) {
 	}
 	require.Subset(t, types, []string{"approval_requested", "inbox_answered", "tool_executing", "tool_completed"})
 	s := r.store()
-	audit, err := s.ListAudit(t.Context(), db.ListAuditParams{OrgID: r.org(), ObjectID: item.GetId(), MaxRows: 10})
+	audit, err := s.ListAudit(t.Context(), db.ListAuditParams{OrgID: r.OrgID, ObjectID: item.GetId(), MaxRows: 10})
 	require.NoError(t, err)
 	require.Len(t, audit, 1)
 	require.Equal(t, "inbox.approve", audit[0].Action)
@@ -244,7 +242,7 @@ func TestApprovingWithOtherArguments(t *testing.T) {
 	t.Parallel()
 	const canary = "sk-ant-api03-CANARYCANARYCANARY"
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("asker", asking("asker", "categories: [moderate]"))
 	task, step, item := r.park("asker", "shell_exec", `{"command":"rm -r /"}`)
 	_, err := r.answer(approve(item.GetId(), `{"comand":"true"}`))
@@ -271,7 +269,7 @@ func TestApprovingWithOtherArguments(t *testing.T) {
 func TestARejectedAndASkippedCall(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task, step, item := r.park("asker", "shell_exec", `{"command":"reboot"}`)
 	_, err := r.answer(reject(item.GetId(), "not on a Friday"))
@@ -298,7 +296,7 @@ func TestARejectedAndASkippedCall(t *testing.T) {
 // A question's answer is the call's result; it must fit the question.
 func TestAQuestionIsAnswered(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("walker", strings.Replace(scripted("walker"), "[shell_exec,", "[request_input, shell_exec,", 1))
 	task, step, item := r.park("walker", "request_input", `{"question":"Which?","kind":"choice","choices":["red","blue"]}`)
 	require.Equal(t, taskNeedsWord, task.GetState())
@@ -326,7 +324,7 @@ func TestAQuestionIsAnswered(t *testing.T) {
 // Nobody answers: the default holds, or the model is told AGENT_007.
 func TestAQuestionThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("walker", strings.Replace(scripted("walker"), "[shell_exec,", "[request_input, shell_exec,", 1))
 	task, step, _ := r.park("walker", "request_input", `{"question":"Sure?","kind":"confirmation","default":"y","timeout_seconds":1}`)
 	lease := r.begin(task.GetId(), 2)
@@ -350,7 +348,7 @@ func TestAQuestionThatNobodyAnswers(t *testing.T) {
 func TestAnApprovalExpiresAcrossARestartOfTheHub(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	r.apply("asker", asking("asker", "tools: [shell_exec], timeout: 2s"))
 	r.apply("stopper", asking("stopper", "tools: [shell_exec], timeout: 2s, on_timeout: stop"))
 	rejected, step, item := r.park("asker", "shell_exec", `{"command":"true"}`)
@@ -377,7 +375,7 @@ func TestAnApprovalExpiresAcrossARestartOfTheHub(t *testing.T) {
 func TestAnAnswerWhileTheWorkerYields(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task := r.submit("asker")
 	lease := r.begin(task.GetId(), 1)
@@ -399,7 +397,7 @@ func TestAnAnswerWhileTheWorkerYields(t *testing.T) {
 // call waiting, and asks nobody twice.
 func TestAWorkerLostBeforeItYields(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task := r.submit("asker")
 	lease := r.begin(task.GetId(), 1)
@@ -420,11 +418,11 @@ func TestAWorkerLostBeforeItYields(t *testing.T) {
 // Two people answer at once: one is heard, and the other told so.
 func TestTwoAnswersAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	_, step, item := r.park("asker", "shell_exec", `{"command":"true"}`)
 	s := r.store()
-	second := r.Client(t, userToken(t, s, r.org(), "anna", "admin"))
+	second := r.Client(t, userToken(t, s, r.OrgID, "anna", "admin"))
 	var errs [2]error
 	var wg sync.WaitGroup
 	wg.Go(func() { _, errs[0] = r.answer(approve(item.GetId(), "")) })
@@ -446,10 +444,10 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 // role covers the tool.
 func TestWhoMayAnswer(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	s := r.store()
-	org := r.org()
+	org := r.OrgID
 	own := r.Client(t, userToken(t, s, org, "olga", "advanced"))
 	other := r.Client(t, userToken(t, s, org, "otto", "advanced"))
 	res, err := own.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "asker", Goal: "x"}))
@@ -475,7 +473,7 @@ func TestWhoMayAnswer(t *testing.T) {
 // A task that is cancelled asks for nothing any more.
 func TestACancelledTaskWithdrawsItsItems(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task, _, item := r.park("asker", "shell_exec", `{"command":"true"}`)
 	r.cancel(task.GetId())
@@ -490,7 +488,7 @@ func TestACancelledTaskWithdrawsItsItems(t *testing.T) {
 // Calls are made in their order: a later one's leave does not let it overtake.
 func TestALaterCallDoesNotOvertakeOneThatWaits(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task := r.submit("asker")
 	lease := r.begin(task.GetId(), 1)
@@ -514,7 +512,7 @@ func TestALaterCallDoesNotOvertakeOneThatWaits(t *testing.T) {
 // Pages of the inbox follow each other without gap or repeat.
 func TestTheInboxInPages(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task := r.submit("asker")
 	lease := r.begin(task.GetId(), 1)

@@ -37,7 +37,7 @@ func TestAProvidersKeyIsReplacedWhileCallsRun(t *testing.T) {
 		_, _ = w.Write([]byte(`{"type":"message","usage":{"input_tokens":10,"output_tokens":1}}`))
 	}))
 	t.Cleanup(server.Close)
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	put := func(n int64) error {
 		_, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{Name: "anthropic", Key: key(n), BaseUrl: server.URL}))
 		return err
@@ -84,7 +84,7 @@ func TestWhatWasSealedBeforeARotationIsUsedAfterIt(t *testing.T) {
 	cfg.RotationSettle = 5 * time.Second // a hub looks for newer keys every 2 s
 	hubtest.NewNATS(t).Use(&cfg)
 	node := &ran{}
-	r := newRig(t, cfg, node.run)
+	r := newRig(t, hubtest.Start(t, cfg), node.run)
 	first, second := r.Hub, hubtest.Start(t, hubtest.Beside(t, cfg))
 	r.through(second)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
@@ -126,7 +126,7 @@ func TestAKeyThatAnotherHubWasGivenIsMasked(t *testing.T) {
 	t.Cleanup(server.Close)
 	cfg := hubtest.Config(t)
 	hubtest.NewNATS(t).Use(&cfg)
-	r := newRigOn(t, cfg, nodetest.Config{Live: func(_ context.Context, l *nodetest.Live) *nodev1.Exec {
+	r := newRigOn(t, hubtest.Start(t, cfg), nodetest.Config{Live: func(_ context.Context, l *nodetest.Live) *nodev1.Exec {
 		l.Write(nodev1.LogStream_LOG_STREAM_STDOUT, "the key is "+key[:9])
 		l.Write(nodev1.LogStream_LOG_STREAM_STDOUT, key[9:]+"\n")
 		return &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}

@@ -36,7 +36,7 @@ func TestTheKillSwitchEndsFiftyTasks(t *testing.T) {
 	t.Parallel()
 	const tasks = 50
 	var running atomic.Int32
-	r := newRig(t, hubtest.Config(t), func(ctx context.Context, _ *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r := newRig(t, hubtest.Shared(t), func(ctx context.Context, _ *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		running.Add(1)
 		defer running.Add(-1)
 		<-ctx.Done()
@@ -103,7 +103,7 @@ func TestAKillThatOvertakesTheStart(t *testing.T) {
 	t.Parallel()
 	arrived, goOn := make(chan struct{}), make(chan struct{})
 	var ran atomic.Int32
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{
 		Run: func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec) {
 			ran.Add(1)
 			return "", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
@@ -131,7 +131,7 @@ func TestAKillThatOvertakesTheStart(t *testing.T) {
 func TestAKillOfANodeThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan string, 1), make(chan string, 1)
-	r := newRig(t, hubtest.Config(t), blocking(started, killed))
+	r := newRig(t, hubtest.Shared(t), blocking(started, killed))
 	r.apply("walker", strings.Replace(scripted("walker"), "---\n", "---\noffline_grace: 30m\n", 1))
 	task, _, _ := r.sleeping()
 	<-started
@@ -166,7 +166,7 @@ func (r *rig) connected() bool {
 // Nothing is admitted to a held node or organisation; what waits says why.
 func TestHoldsOnANodeAndOnTheOrganisation(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	node := r.kill(deckhandv1.KillScope_KILL_SCOPE_NODE, "sim")
 	task := r.submit("walker")
 	require.Eventually(t, func() bool { return strings.Contains(r.task(task.GetId()).GetReason(), "is held by admin") }, patience, 10*time.Millisecond)
@@ -195,16 +195,11 @@ func TestHoldsOnANodeAndOnTheOrganisation(t *testing.T) {
 // One's own tasks, or an administrator's word.
 func TestWhoMayControl(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	s, err := store.Open(t.Context(), r.DatabaseURL)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	var org string
-	conn, err := pgx.Connect(t.Context(), r.DatabaseURL)
-	require.NoError(t, err)
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT id FROM organisations").Scan(&org))
-	basic := r.Client(t, userToken(t, s, org, "bea", "basic"))
+	basic := r.Client(t, userToken(t, s, r.OrgID, "bea", "basic"))
 	task := r.submit("walker")
 	for what, call := range map[string]func() error{
 		"pause": func() error {
@@ -238,7 +233,7 @@ func TestWhoMayControl(t *testing.T) {
 // The audit cannot be rewritten.
 func TestTheAuditIsAppendOnly(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	r.cancel(r.submit("walker").GetId())
 	conn, err := pgx.Connect(t.Context(), r.DatabaseURL)
 	require.NoError(t, err)

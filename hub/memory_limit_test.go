@@ -29,7 +29,7 @@ func (r *rig) beginIn(id string, attempt int32) (*deckhandv1.Lease, string) {
 func TestATaskThatIsKilledForMemoryGetsMore(t *testing.T) {
 	t.Parallel()
 	var runs atomic.Int32
-	r := newRig(t, hubtest.Config(t), func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r := newRig(t, hubtest.Shared(t), func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		runs.Add(1)
 		return "", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_OUT_OF_MEMORY}
 	})
@@ -96,7 +96,7 @@ func TestTwoCommandsKilledTogetherRaiseTheMemoryOnce(t *testing.T) {
 	t.Parallel()
 	both := make(chan struct{})
 	var started atomic.Int32
-	r := newRig(t, hubtest.Config(t), func(ctx context.Context, _ *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r := newRig(t, hubtest.Shared(t), func(ctx context.Context, _ *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		if started.Add(1) == 2 {
 			close(both)
 		}

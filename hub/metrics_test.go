@@ -14,7 +14,7 @@ func TestATasksLifeIsCounted(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	cfg.Registry = prometheus.NewRegistry()
-	r := newRig(t, cfg, output("hello\n"))
+	r := newRig(t, hubtest.Start(t, cfg), output("hello\n"))
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	r.turn(lease, 1)

@@ -45,7 +45,7 @@ func TestTheHubCountsForItself(t *testing.T) {
 	t.Cleanup(provider.Close)
 	cfg := hubtest.Config(t)
 	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	r.apply("claude", strings.Replace(anthropicPersona("claude"), "iterations: 20", "iterations: 20, cost_usd: 0.02", 1))
 	task := r.submit("claude")
 	lease := r.begin(task.GetId(), 1)
@@ -91,7 +91,7 @@ func TestAReportAddsUpWhatModelsCost(t *testing.T) {
 	t.Cleanup(provider.Close)
 	cfg := hubtest.Config(t)
 	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	r.apply("claude", anthropicPersona("claude"))
 	ann := r.as("ann", "basic")
 	const each = 1000*3 + 200*15 // micro-dollars

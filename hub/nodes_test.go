@@ -96,7 +96,7 @@ func talker(ctx context.Context, l *nodetest.Live) *nodev1.Exec {
 func TestAPersonsCommandRunsInAnAgentsJail(t *testing.T) {
 	t.Parallel()
 	const canary = "sk-ant-api03-CANARYCANARYCANARY"
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
 	_, err := startExec(t, r.user, onJail("walker", "true"))
 	require.True(t, fault.Is(err, fault.Precondition), "an agent that never ran has no workspace: %v", err)
 	task := r.submit("walker")
@@ -149,7 +149,7 @@ func TestAPersonsCommandRunsInAnAgentsJail(t *testing.T) {
 // whom.
 func TestAPersonsCommandIsKilled(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
 	r.settled("walker")
 	exec, err := startExec(t, r.user, onJail("walker", "sleep", "1000"))
 	require.NoError(t, err)
@@ -167,7 +167,7 @@ func TestAPersonsCommandIsKilled(t *testing.T) {
 // somebody holds it no task starts there.
 func TestTheMachineItselfIsHeldByOneAtATime(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
 	alice, bob, carl := r.as("alice", "admin"), r.as("bob", "admin"), r.as("carl", "advanced")
 
 	_, err := startExec(t, carl, onHost("true"))
@@ -206,7 +206,7 @@ func TestTheMachineItselfIsHeldByOneAtATime(t *testing.T) {
 // release it, or force.
 func TestALockOutlastsItsHoldersCommands(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
 	alice, bob := r.as("alice", "admin"), r.as("bob", "admin")
 	lock := func(c *sdk.Client) error {
 		_, err := c.Nodes.LockNode(t.Context(), connect.NewRequest(&deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "kernel update"}))
@@ -252,7 +252,7 @@ func must[T any](v T, err error) T {
 // A drained node starts no task, and those that wait say why.
 func TestADrainedNodeStartsNoTask(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	lease := r.begin(r.submit("walker").GetId(), 1)
 	res, err := r.user.Nodes.DrainNode(t.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: "new disk"}))
 	require.NoError(t, err)
@@ -279,7 +279,7 @@ func TestADrainedNodeStartsNoTask(t *testing.T) {
 // another node that is there.
 func TestADrainedNodeGivesBackWhatWasAdmitted(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("other", scripted("other"))
 	task := r.submit("other").GetId()
 	claim := func() bool {
@@ -308,7 +308,7 @@ func TestADrainedNodeGivesBackWhatWasAdmitted(t *testing.T) {
 // for long.
 func TestANodeIsToldWhatIsOnRecord(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
 	lease := r.begin(r.submit("walker").GetId(), 1)
 	r.turn(lease, 1)
 	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"true"}`)
@@ -330,7 +330,7 @@ func TestANodeIsToldWhatIsOnRecord(t *testing.T) {
 // back.
 func TestANodeLearnsOfItsDrainWhenItConnects(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	require.Eventually(t, func() bool { return r.node.Drain() != nil }, waittest.Limit(20*time.Second), 10*time.Millisecond, "the node is told at once")
 	require.False(t, r.node.Drain().GetDraining())
 	r.node.Stop()
@@ -349,7 +349,7 @@ func TestANodeLearnsOfItsDrainWhenItConnects(t *testing.T) {
 // A revoked node's link ends at once, and what runs there is unknown.
 func TestARevokedNodeLosesItsLinkAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
 	exec, err := startExec(t, r.user, onHost("sleep", "1000"))
 	require.NoError(t, err)
 	res, err := r.user.Nodes.RevokeNode(t.Context(), connect.NewRequest(&deckhandv1.RevokeNodeRequest{NodeId: "sim"}))
@@ -368,7 +368,7 @@ func TestACommandIsFollowedAcrossHubs(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	end := make(chan struct{})
-	r := newRigOn(t, cfg, nodetest.Config{Live: func(context.Context, *nodetest.Live) *nodev1.Exec {
+	r := newRigOn(t, hubtest.Start(t, cfg), nodetest.Config{Live: func(context.Context, *nodetest.Live) *nodev1.Exec {
 		<-end
 		return &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED, ExitCode: 7}
 	}})
@@ -386,7 +386,7 @@ func TestACommandIsFollowedAcrossHubs(t *testing.T) {
 // is given back.
 func TestACommandThatTheNodeRefusesIsRecorded(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Refuse: fault.New(fault.Precondition, "the disk is full")})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Refuse: fault.New(fault.Precondition, "the disk is full")})
 	_, err := startExec(t, r.user, onHost("true"))
 	require.ErrorContains(t, err, "the disk is full")
 	list, err := r.user.NodeExecs.ListNodeExecs(t.Context(), connect.NewRequest(&deckhandv1.ListNodeExecsRequest{}))
@@ -402,7 +402,7 @@ func TestACommandThatTheNodeRefusesIsRecorded(t *testing.T) {
 // by who has the keyset.
 func TestTheRequestOfACommandIsSealed(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
 	exec, err := startExec(t, r.user, onHost("echo", "a-plain-word"))
 	require.NoError(t, err)
 	s, err := store.Open(t.Context(), r.DatabaseURL)
@@ -443,7 +443,7 @@ func echoing(ctx context.Context, l *nodetest.Live) *nodev1.Exec {
 // recorded, and is hung up when its person leaves.
 func TestATerminal(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: echoing})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: echoing})
 	opening := &deckhandv1.OpenTerminalRequest{Message: &deckhandv1.OpenTerminalRequest_Open_{Open: &deckhandv1.OpenTerminalRequest_Open{
 		NodeId: "sim", Target: &deckhandv1.OpenTerminalRequest_Open_Host{Host: true}, Size: &deckhandv1.TerminalSize{Rows: 24, Cols: 80},
 	}}}
@@ -502,7 +502,7 @@ func TestATerminal(t *testing.T) {
 
 func TestATerminalIsOpenedOnceAndRight(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: echoing})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: echoing})
 	first := func(c *sdk.Client, m *deckhandv1.OpenTerminalRequest) error {
 		stream := c.Terminals.OpenTerminal(t.Context())
 		if err := stream.Send(m); err != nil {
@@ -526,7 +526,7 @@ func TestATerminalIsOpenedOnceAndRight(t *testing.T) {
 // The files of any jail of the node, but not the machine's own.
 func TestTheFilesOfAJail(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	_, err := r.node.WriteFile(t.Context(), &nodev1.WriteFileRequest{JailId: "jail_x", Path: "a.txt", Content: []byte("hello")})
 	require.NoError(t, err)
 	read := func(node, jail string) (string, error) {

@@ -35,7 +35,7 @@ func TestAFailedDeliveryIsTold(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	cfg := hubtest.Config(t)
 	cfg.NotifyAllow = "127.0.0.1/32"
-	r := &triggerRig{newRig(t, cfg, nil)}
+	r := &triggerRig{newRig(t, hubtest.Start(t, cfg), nil)}
 	r.apply("watch", scripted("watch"))
 	made, err := r.user.Destinations.CreateDestination(t.Context(), connect.NewRequest(&deckhandv1.CreateDestinationRequest{
 		Name: "hook", Spec: &deckhandv1.DestinationSpec{
@@ -86,7 +86,7 @@ func TestAFailedDeliveryIsTold(t *testing.T) {
 // A destination on the hub's own NATS is tried.
 func TestADestinationIsTried(t *testing.T) {
 	t.Parallel()
-	r := &triggerRig{newRig(t, hubtest.Config(t), nil)}
+	r := &triggerRig{newRig(t, hubtest.Shared(t), nil)}
 	r.apply("watch", scripted("watch"))
 	_, err := r.user.Destinations.CreateDestination(t.Context(), connect.NewRequest(&deckhandv1.CreateDestinationRequest{
 		Name: "bus", Spec: &deckhandv1.DestinationSpec{To: &deckhandv1.DestinationSpec_Nats{Nats: &deckhandv1.NatsDestination{}}},

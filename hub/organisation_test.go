@@ -21,7 +21,7 @@ import (
 // agents, of the same names as another one's, and neither sees the other.
 func TestAnOrganisationOfItsOwn(t *testing.T) {
 	t.Parallel()
-	first := newRig(t, hubtest.Config(t), nil)
+	first := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	create := func(r *rig, name string) (*deckhandv1.CreateOrganisationResponse, error) {
 		res, err := r.user.Organisations.CreateOrganisation(t.Context(), connect.NewRequest(&deckhandv1.CreateOrganisationRequest{Name: name}))
 		if err != nil {
@@ -75,7 +75,7 @@ func TestAnOrganisationOfItsOwn(t *testing.T) {
 // touched, and only operators set them.
 func TestAnOrganisationHasLimits(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	set := func(l *deckhandv1.OrganisationLimits) *deckhandv1.Organisation {
 		t.Helper()
 		return do(t, r.user.Organisations.SetOrganisationLimits, &deckhandv1.SetOrganisationLimitsRequest{Name: "default", Limits: l}).GetOrganisation()

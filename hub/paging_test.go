@@ -23,7 +23,7 @@ import (
 // order, each step once; what is sealed is not read.
 func TestStepsAreListedInPages(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	task := r.submit("walker").GetId()
 	const steps, each = 5000, 10 << 10
 	// Their text does not compress, as that of commands does not much.
@@ -84,7 +84,7 @@ func TestStepsAreListedInPages(t *testing.T) {
 // the same name or time.
 func TestListsComeInPages(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	r.exec(`INSERT INTO users (id, org_id, name, role) SELECT 'user_' || n, o.id, 'u' || n, 'viewer' FROM organisations o, generate_series(1, 130) AS n`)
 	r.exec(`INSERT INTO nodes (id, org_id, name, key_fingerprint) SELECT 'node_' || n, o.id, 'n' || n, 'k' || n FROM organisations o, generate_series(1, 130) AS n`)
 	r.exec(`INSERT INTO api_tokens (id, org_id, kind, user_id, name, hash, created_by)
@@ -225,7 +225,7 @@ func TestEveryListHasPages(t *testing.T) {
 // once, also where rows have the same time.
 func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	task := r.submit("walker").GetId()
 	const many = "generate_series(1, 130) AS n"
 	for _, sql := range []string{

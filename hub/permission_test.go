@@ -214,6 +214,7 @@ func TestEveryProcedureWorksForThoseInTheTable(t *testing.T) {
 		}
 		delete(exceptions, name)
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, who := range []string{nobody, stranger, looker, peer, mate, owner, admin, worker, machine} {
 				in := standing
 				codes := refusal(rule, of, who, shares)

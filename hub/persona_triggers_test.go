@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -39,7 +40,7 @@ func (r *triggerRig) applied(name, triggers string, dryRun bool) (map[string]str
 // off.
 func TestAPersonaKeepsItsTriggers(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	r.create(&deckhandv1.CreateTriggerRequest{Name: "by-hand", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL})
 	const three = `  - {name: nightly, cron: "30 2 * * *"}
   - {name: reviews, webhook: github, goal: "Look at {{ payload.n }}."}
@@ -98,7 +99,7 @@ func TestAPersonaKeepsItsTriggers(t *testing.T) {
 // What cannot be is refused as a whole, with its line.
 func TestAPersonaWithWrongTriggersIsRefused(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	r.create(&deckhandv1.CreateTriggerRequest{Name: "by-hand", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL})
 	for name, c := range map[string]struct{ text, want string }{
 		"a schedule":       {"  - {name: a, cron: 61 * * * *}\n", "new.md:8: triggers, a: "},

@@ -28,7 +28,7 @@ func (r *rig) plan(name string) {
 func TestAPlanBoundsRuns(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("worker", scripted("worker"))
 	unset, err := r.user.Plans.GetPlan(t.Context(), connect.NewRequest(&deckhandv1.GetPlanRequest{}))
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestOnlyAllowedModelsAreCalled(t *testing.T) {
 	t.Cleanup(provider.Close)
 	cfg := hubtest.Config(t)
 	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	r.apply("claude", anthropicPersona("claude"))
 	allow := func(models ...string) error {
 		_, err := r.user.Plans.SetAllowedModels(t.Context(), connect.NewRequest(&deckhandv1.SetAllowedModelsRequest{Models: models}))
@@ -117,7 +117,7 @@ func TestCallsOfAProviderWaitForTheirTurns(t *testing.T) {
 	t.Cleanup(provider.Close)
 	cfg := hubtest.Config(t)
 	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	r.apply("claude", anthropicPersona("claude"))
 	lease := r.begin(r.submit("claude").GetId(), 1)
 	rate := func(n int32) {

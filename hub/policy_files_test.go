@@ -33,7 +33,7 @@ func TestAFileThatCannotBeReadAnyMoreIsNotTakenForItsOldText(t *testing.T) {
 	t.Parallel()
 	const known = "ls\n"
 	large := known + strings.Repeat("# more\n", 30_000)
-	r := newRig(t, hubtest.Config(t), changing(map[string][]*nodev1.FileChange{
+	r := newRig(t, hubtest.Shared(t), changing(map[string][]*nodev1.FileChange{
 		"./gen": {changedTo("large.sh", large), changedTo("gone.sh", "rm -rf /\n"), changedTo("same.sh", known)},
 	}))
 	r.apply("writer", strings.Replace(scripted("writer"), "limits:", "workspace: {scope: task}\nlimits:", 1))
@@ -102,7 +102,7 @@ func TestANodeIsNotAskedWhileATaskIsLocked(t *testing.T) {
 		require.Empty(t, locked, "asked under a lock")
 		return asked[path]
 	}
-	made := newRigOn(t, hubtest.Config(t), nodetest.Config{Looked: looked, Run: changing(map[string][]*nodev1.FileChange{
+	made := newRigOn(t, hubtest.Shared(t), nodetest.Config{Looked: looked, Run: changing(map[string][]*nodev1.FileChange{
 		"./gen": {changedTo("fine.sh", "ls\n"), changedTo("tidy.sh", "rm -rf /\n"), changedTo("turn.sh", "rm -rf /\n")},
 	})})
 	mu.Lock()

@@ -40,7 +40,7 @@ func command(text string) string {
 func TestAPolicyDecidesCalls(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("worker", scripted("worker"))
 	_, err := r.policy("", "rules:\n  - {name: push, effect: deny, command: git push, reason: people push}\n  - {name: make, effect: ask, command: make}\n")
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestAPolicyDecidesCalls(t *testing.T) {
 func TestADangerousCallIsAskedAboutAndAudited(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("worker", scripted("worker"))
 	_, err := r.policy("", "rules:\n  - {name: all, effect: allow, tool: shell_exec}\n")
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestADangerousCallIsAskedAboutAndAudited(t *testing.T) {
 func TestAChangedPolicyAsksAgain(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task, step, item := r.park("asker", "shell_exec", command("make"))
 	_, err := r.answer(approve(item.GetId(), ""))
@@ -161,7 +161,7 @@ func TestAChangedPolicyAsksAgain(t *testing.T) {
 func TestCategoriesAndLimitsOfAnOrganisation(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("worker", scripted("worker"))
 	_, err := r.policy("", "categories: {file_list: dangerous}\nlimits:\n  - {tool: shell_exec, calls: 2, per: 1h}\n")
 	require.NoError(t, err)
@@ -192,12 +192,12 @@ func TestCategoriesAndLimitsOfAnOrganisation(t *testing.T) {
 func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task, step, item := r.park("asker", "shell_exec", command("git status && make -j4"))
 	always := approve(item.GetId(), "")
 	always.GetApprove().Always = &deckhandv1.AlwaysAllow{Scope: "commands"}
-	own := r.Client(t, userToken(t, r.store(), r.org(), "olga", "advanced"))
+	own := r.Client(t, userToken(t, r.store(), r.OrgID, "olga", "advanced"))
 	_, err := answerAs(t, own, always)
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	_, err = r.answer(always)
@@ -249,7 +249,7 @@ func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
 func TestAnswersInWordsReachTheModel(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	for _, c := range []struct {
 		answer *deckhandv1.AnswerInboxItemRequest
@@ -285,7 +285,7 @@ func TestAnswersInWordsReachTheModel(t *testing.T) {
 func TestAnApprovalOfThreeDaysAcrossThreeRestarts(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	r.apply("asker", asking("asker", "tools: [shell_exec], timeout: 96h"))
 	task, step, item := r.park("asker", "shell_exec", command("make"))
 	r.node.Stop()
@@ -311,7 +311,7 @@ func TestAnApprovalOfThreeDaysAcrossThreeRestarts(t *testing.T) {
 func TestAWorkerThatLies(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("asker", strings.Replace(asking("asker", "tools: [shell_exec]"), "limits:", "workspace: {scope: task}\nlimits:", 1))
 	r.apply("other", strings.Replace(scripted("other"), "limits:", "workspace: {scope: task}\nlimits:", 1))
 	task, step, item := r.park("asker", "shell_exec", command("make"))
@@ -365,7 +365,7 @@ func TestAWorkerThatLies(t *testing.T) {
 // before the earlier one was made.
 func TestWhatEarlierCallsWroteIsLookedIntoWhenItRuns(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("writer", strings.Replace(scripted("writer"), "[shell_exec,", "[file_edit, shell_exec,", 1))
 	lease := r.begin(r.submit("writer").GetId(), 1)
 	r.turn(lease, 1)
@@ -401,7 +401,7 @@ func TestWhatACommandWroteUnseenIsLookedIntoWhenItRuns(t *testing.T) {
 	wrote := map[string][]*nodev1.FileChange{
 		"./gen": {changedTo("tidy.sh", "rm -rf /\n"), changedTo("fine.sh", "ls\n"), changedTo("app", "\x7fELF\x00")},
 	}
-	r := newRig(t, hubtest.Config(t), func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r := newRig(t, hubtest.Shared(t), func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		changes := wrote[spec.GetArgv()[2]]
 		return "", &nodev1.Exec{Workspace: &nodev1.WorkspaceChange{Id: spec.GetExecId(), After: 1, Files: int32(len(changes)), Changes: changes}}
 	})

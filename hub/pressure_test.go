@@ -55,7 +55,7 @@ func TestNothingStartsOnANodeUnderPressure(t *testing.T) {
 	watch := pressure.New(pressure.Config{Limits: pressure.Limits{MinMemory: 10}, Measure: machine.measure})
 	require.NoError(t, watch.Start(t.Context()))
 	t.Cleanup(watch.Stop)
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Pressure: watch.Now})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Pressure: watch.Now})
 	task := r.submit("walker").GetId()
 	r.waitsFor(task, "admitted")
 
@@ -81,7 +81,7 @@ func TestPressureIsThatOfTheLastSession(t *testing.T) {
 	var mu sync.Mutex
 	// What a node says is shown to people: in one line.
 	why := strings.Repeat("a\n\x1b", 66)
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Pressure: func() (string, <-chan struct{}) {
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Pressure: func() (string, <-chan struct{}) {
 		mu.Lock()
 		defer mu.Unlock()
 		return why, nil
@@ -102,7 +102,7 @@ func TestPressureIsThatOfTheLastSession(t *testing.T) {
 // Nothing starts on a worker under pressure.
 func TestNothingStartsOnAWorkerUnderPressure(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	renew := func(why string) {
 		_, err := r.workers.Workers.RenewLeases(t.Context(), connect.NewRequest(&deckhandv1.RenewLeasesRequest{WorkerId: r.worker, Pressure: why}))
 		require.NoError(t, err)

@@ -30,7 +30,7 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 		_, _ = w.Write([]byte(`{"type":"message","usage":{"input_tokens":1000,"output_tokens":100}}`))
 	}))
 	t.Cleanup(server.Close)
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("claude", anthropicPersona("claude"))
 	_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "claude", Goal: "go on"}))
 	require.Equal(t, fault.NoCredentials, fault.As(err).Code)
@@ -100,7 +100,7 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 // Budgets are shown with their defaults, set, and set back.
 func TestBudgetsAreSetAndShown(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	task := r.submit("walker")
 	list, err := r.user.Budgets.ListBudgets(t.Context(), connect.NewRequest(&deckhandv1.ListBudgetsRequest{}))
 	require.NoError(t, err)

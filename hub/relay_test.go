@@ -50,7 +50,7 @@ func TestAModelStreamIsCutWhenItsTaskIsStopped(t *testing.T) {
 	cfg := hubtest.Config(t)
 	cfg.AnthropicBaseURL, cfg.AnthropicKey = url, config.Secret("the-provider-key")
 	hubtest.NewNATS(t).Use(&cfg)
-	r := newRigOn(t, cfg, nodetest.Config{})
+	r := newRigOn(t, hubtest.Start(t, cfg), nodetest.Config{})
 	second := hubtest.Start(t, hubtest.Beside(t, cfg))
 	r.apply("claude", strings.Replace(anthropicPersona("claude"), "limits:", "workspace: {scope: task}\nlimits:", 1))
 	ask := func(lease *deckhandv1.Lease) *http.Response {
@@ -118,7 +118,7 @@ func TestAModelStreamIsCutWhenItsTaskIsStopped(t *testing.T) {
 func TestAModelStreamIsCutWhenItsProviderIsDisconnected(t *testing.T) {
 	t.Parallel()
 	url, begun, left := silence(t)
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{})
 	_, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{
 		Name: "anthropic", BaseUrl: url, Key: "the-provider-key-0123",
 	}))

@@ -28,7 +28,7 @@ func newPair(t *testing.T, node nodetest.Config) (r *rig, first, second *hubtest
 	t.Helper()
 	cfg := hubtest.Config(t)
 	hubtest.NewNATS(t).Use(&cfg)
-	r = newRigOn(t, cfg, node)
+	r = newRigOn(t, hubtest.Start(t, cfg), node)
 	first = r.Hub
 	second = hubtest.Start(t, hubtest.Beside(t, cfg))
 	r.through(second)
@@ -160,7 +160,7 @@ func TestARollingRestartLosesNoEvent(t *testing.T) {
 	for i := range cfgs {
 		cfgs[i].Listen, cfgs[i].EdgeListen = strings.TrimPrefix(hubs[i].URL(), "http://"), hubs[i].EdgeAddress()
 	}
-	r := joined(t, hubs[0], nodetest.Config{})
+	r := newRigOn(t, hubs[0], nodetest.Config{})
 	clients := []*sdk.Client{hubs[0].Client(t, hubs[0].AdminToken), hubs[1].Client(t, hubs[1].AdminToken)}
 	workers := []*sdk.Client{hubs[0].Client(t, hubs[0].WorkerToken), hubs[1].Client(t, hubs[1].WorkerToken)}
 

@@ -39,7 +39,7 @@ func TestACompressedBodyIsNoLargerThanAPlainOne(t *testing.T) {
 // Senders that announce much and send nothing keep no room from others.
 func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	made, err := r.user.Triggers.CreateTrigger(t.Context(), connect.NewRequest(&deckhandv1.CreateTriggerRequest{
 		Name: "large", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK, AgentId: "walker",
 		Spec: &deckhandv1.TriggerSpec{Goal: "look", Webhook: &deckhandv1.WebhookSpec{Verify: "token", MaxBytes: 25 << 20}},

@@ -67,7 +67,7 @@ func newReview(t *testing.T, answers ...string) (*rig, *requests) {
 	sent := &requests{answers: answers}
 	var r *rig
 	sent.node = func() *nodetest.Node { return r.node }
-	r = newRig(t, hubtest.Config(t), sent.run)
+	r = newRig(t, hubtest.Shared(t), sent.run)
 	r.apply("careful", reviewed("careful"))
 	return r, sent
 }
@@ -137,7 +137,7 @@ func TestWorkIsAcceptedAsItWasShown(t *testing.T) {
 	sent := &requests{}
 	var r *rig
 	sent.node = func() *nodetest.Node { return r.node }
-	r = newRigOn(t, hubtest.Config(t), nodetest.Config{Run: sent.run, Snapshot: func(string) *nodev1.TakeSnapshotResponse {
+	r = newRigOn(t, hubtest.Shared(t), nodetest.Config{Run: sent.run, Snapshot: func(string) *nodev1.TakeSnapshotResponse {
 		return &nodev1.TakeSnapshotResponse{Record: "r", Snapshot: state.Load()}
 	}})
 	r.apply("careful", reviewed("careful"))
@@ -324,7 +324,7 @@ func TestAReviewOutlivesItsHub(t *testing.T) {
 	var r *rig
 	sent.node = func() *nodetest.Node { return r.node }
 	cfg := hubtest.Config(t)
-	r = newRig(t, cfg, sent.run)
+	r = newRig(t, hubtest.Start(t, cfg), sent.run)
 	r.apply("careful", reviewed("careful"))
 	task, held, item := r.review()
 	cfg.Listen, cfg.EdgeListen = strings.TrimPrefix(r.URL(), "http://"), r.EdgeAddress()
@@ -373,7 +373,7 @@ func TestWhatARunInReviewModeGivesAway(t *testing.T) {
 // An escalated task is in the inbox with its answers.
 func TestAnEscalatedTaskIsInTheInbox(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	escalate := func() (*deckhandv1.Task, *deckhandv1.InboxItem) {
 		task := r.submit("walker")
 		r.exec(`UPDATE tasks SET failures = 3 WHERE id = '` + task.GetId() + `'`)

@@ -200,7 +200,7 @@ func TestAPasswordIsChangedByWhoKnowsIt(t *testing.T) {
 func TestATaskLosesTheRightsThatItsSubmitterLoses(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("worker", scripted("worker"))
 	ann := r.as("ann", "advanced")
 	res, err := ann.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "worker", Goal: "go on"}))

@@ -54,7 +54,7 @@ func TestAScheduleFiresOnceWithManyHubs(t *testing.T) {
 	cfg := hubtest.Config(t)
 	nats := hubtest.NewNATS(t)
 	nats.Use(&cfg)
-	r := &triggerRig{newRig(t, cfg, nil)}
+	r := &triggerRig{newRig(t, hubtest.Start(t, cfg), nil)}
 	r.apply("watch", scripted("watch"))
 	for range 2 {
 		hubtest.Start(t, hubtest.Beside(t, cfg))
@@ -93,7 +93,7 @@ func TestAScheduleFiresOnceWithManyHubs(t *testing.T) {
 // A hub that was down for three slots, under each policy.
 func TestMissedRuns(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	// An hourly schedule whose newest slot was five minutes ago, whatever the time is.
 	newest := time.Now().UTC().Add(-5 * time.Minute).Truncate(time.Minute)
 	for policy, want := range map[string]int{"skip": 1, "once": 1, "all": 3, "all but two": 2} {
@@ -122,7 +122,7 @@ func TestMissedRuns(t *testing.T) {
 // What happens while the run before goes on.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	fire := func(name string) string {
 		res, err := r.user.Triggers.FireTrigger(t.Context(), connect.NewRequest(&deckhandv1.FireTriggerRequest{TriggerId: name}))
 		require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestOverlap(t *testing.T) {
 // Triggers that share a key run one at a time together.
 func TestSingleFlight(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	spec := func() *deckhandv1.TriggerSpec {
 		return &deckhandv1.TriggerSpec{SingleFlight: "repo-{{ payload.repo }}", Overlap: "skip", Goal: "x"}
 	}
@@ -186,7 +186,7 @@ func TestSingleFlight(t *testing.T) {
 // limit or a person stops it.
 func TestALoop(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	loop := func(name string, spec *deckhandv1.LoopSpec) *deckhandv1.Trigger {
 		tr, _ := r.create(&deckhandv1.CreateTriggerRequest{
 			Name: name, Kind: deckhandv1.TriggerKind_TRIGGER_KIND_LOOP, Spec: &deckhandv1.TriggerSpec{Goal: "Go round.", Loop: spec},
@@ -225,7 +225,7 @@ func TestALoop(t *testing.T) {
 // A run says how long it is until the next one, within bounds.
 func TestARunSaysWhenItsLoopGoesOn(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	for name, c := range map[string]struct {
 		spec  *deckhandv1.LoopSpec
 		asked string
@@ -261,7 +261,7 @@ func TestARunSaysWhenItsLoopGoesOn(t *testing.T) {
 // By hand, with the persona's own instructions or with a goal.
 func TestByHand(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	r.create(&deckhandv1.CreateTriggerRequest{Name: "button", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL})
 	fire := func(goal, key string) *deckhandv1.Delivery {
 		res, err := r.user.Triggers.FireTrigger(t.Context(), connect.NewRequest(&deckhandv1.FireTriggerRequest{TriggerId: "button", Goal: goal, IdempotencyKey: key}))
@@ -279,7 +279,7 @@ func TestByHand(t *testing.T) {
 // A trigger whose runs are dear stops, and says so.
 func TestTheSpendBreaker(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	cost := int64(500_000)
 	tr, secret := r.webhook("hook", &deckhandv1.TriggerSpec{BreakerRuns: 2, BreakerCostMicros: &cost, Goal: "x"})
 	for i := range 2 {
@@ -307,7 +307,7 @@ func TestTheSpendBreaker(t *testing.T) {
 // An agent that could wait for ever gets no trigger that fires.
 func TestUnattendedLint(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	r.apply("watch", strings.Replace(scripted("watch"), "{iterations: 20}", "{iterations: 20, on_limit: pause}", 1))
 	request := func(name string, disabled, attended bool) *connect.Request[deckhandv1.CreateTriggerRequest] {
 		return connect.NewRequest(&deckhandv1.CreateTriggerRequest{
@@ -329,7 +329,7 @@ func TestUnattendedLint(t *testing.T) {
 // What is asked for wrongly is refused with the field and what to write instead.
 func TestTriggersThatCannotBe(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	webhook, cron := deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK, deckhandv1.TriggerKind_TRIGGER_KIND_CRON
 	for says, req := range map[string]*deckhandv1.CreateTriggerRequest{
 		"spec.webhook.verify is missing":       {Kind: webhook},
@@ -364,7 +364,7 @@ func TestTriggersThatCannotBe(t *testing.T) {
 // What is kept long enough goes, and nothing else does.
 func TestOldDeliveriesAreDeleted(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Shared(t))
 	days := int32(2)
 	tr, secret := r.webhook("hook", &deckhandv1.TriggerSpec{RetentionDays: &days, Filter: "false"})
 	other, secret2 := r.webhook("other", &deckhandv1.TriggerSpec{Filter: "false"})

@@ -34,7 +34,7 @@ func export(t *testing.T, c *sdk.Client, id string, format deckhandv1.ExportTask
 // there is. Somebody else's task is refused, and who took one is on record.
 func TestATaskIsExportedWhole(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), output("a\x00\xffb\n"))
+	r := newRig(t, hubtest.Shared(t), output("a\x00\xffb\n"))
 	id := r.submit("walker").GetId()
 	lease := r.begin(id, 1)
 	for range 250 { // more than are read at once
@@ -112,7 +112,7 @@ func TestATaskIsExportedWhole(t *testing.T) {
 // estimate, and what is left of the budgets is beside it.
 func TestAnEstimateIsOfTheRunsBefore(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	estimate := func(req *deckhandv1.GetEstimateRequest) *deckhandv1.GetEstimateResponse {
 		t.Helper()
 		res, err := r.user.History.GetEstimate(t.Context(), connect.NewRequest(req))
@@ -159,7 +159,7 @@ func TestAnEstimateIsOfTheRunsBefore(t *testing.T) {
 // administrator their own.
 func TestTasksAreAddedUp(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), output("x\n"))
+	r := newRig(t, hubtest.Shared(t), output("x\n"))
 	r.apply("other", scripted("other"))
 	r.finish(r.begin(r.submit("other").GetId(), 1))
 	lease := r.begin(r.submit("walker").GetId(), 1)

@@ -91,7 +91,7 @@ func (r *rig) fail(lease *deckhandv1.Lease, code, message string) {
 // team is a rig with a boss that delegates to a hand, and a task of the boss.
 func team(t *testing.T, limits, more string) (*rig, *deckhandv1.Task, *deckhandv1.Lease) {
 	t.Helper()
-	r := newRig(t, hubtest.Config(t), output("hello\n"))
+	r := newRig(t, hubtest.Shared(t), output("hello\n"))
 	r.applyAll(map[string]string{
 		"boss": colleague("boss", limits, more+"agents: {delegate: [hand], handoff: [hand]}"),
 		"hand": colleague("hand", "", "agents: {delegate: [boss], handoff: [boss]}"),
@@ -261,7 +261,7 @@ func TestTheEndOfAParentEndsItsSubtasks(t *testing.T) {
 // the giver's rights or a limit is refused, and the model is told why.
 func TestWorkThatMayNotBeGiven(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	everyone := "agents: {delegate: [middle, strong, free, quiet], handoff: [middle]}"
 	r.applyAll(map[string]string{
 		"top":      colleague("top", ", subtasks: 2, depth: 1", everyone),
@@ -330,7 +330,7 @@ func TestWorkThatMayNotBeGiven(t *testing.T) {
 // with the line.
 func TestAPersonaThatNamesAnAgentThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	for names, says := range map[string]string{
 		"delegate: [wlker]": `x.md:9: there is no agent "wlker": `,
 		"handoff: [boss]":   `x.md:9: agents names "boss" itself`,
@@ -346,7 +346,7 @@ func TestAPersonaThatNamesAnAgentThatIsNotThere(t *testing.T) {
 // source's run has succeeded, and is waited for in the source's place.
 func TestAHandoffGoesOnInTheSourcesPlace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.applyAll(map[string]string{
 		"asker":  colleague("asker", "", "agents: {delegate: [coder]}"),
 		"coder":  colleague("coder", "", "agents: {handoff: [tester]}"),
@@ -400,7 +400,7 @@ func TestAHandoffOfARunThatFails(t *testing.T) {
 // Work goes round between two agents as often as agents.rounds says.
 func TestAReviewCircleEndsAfterItsRounds(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.applyAll(map[string]string{
 		"coder":    colleague("coder", "", "agents: {handoff: [reviewer], rounds: 2}"),
 		"reviewer": colleague("reviewer", "", "agents: {handoff: [coder], rounds: 2}"),

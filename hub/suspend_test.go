@@ -33,7 +33,7 @@ func (r *rig) acknowledge(name string) {
 // was, since when, and what to do.
 func TestWhatSuspendsAnAgent(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	failed, paused := deckhandv1.TaskState_TASK_STATE_FAILED, deckhandv1.TaskState_TASK_STATE_PAUSED
 	for _, c := range []struct {
 		state deckhandv1.TaskState
@@ -80,7 +80,7 @@ func TestWhatSuspendsAnAgent(t *testing.T) {
 // between them, or a person who looks, begins the count anew.
 func TestFailuresInARowSuspendAnAgent(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	fail := func() deckhandv1.AgentStatus {
 		r.end(r.begin(r.submit("walker").GetId(), 1), deckhandv1.TaskState_TASK_STATE_FAILED, fault.ModelUnavailable, "")
 		return r.agent("walker").GetStatus()
@@ -101,7 +101,7 @@ func TestFailuresInARowSuspendAnAgent(t *testing.T) {
 // worker is told, and its budget follows.
 func TestAnAdminLetsARunHaveMore(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	task := r.submit("walker")
 	r.end(r.begin(task.GetId(), 1), deckhandv1.TaskState_TASK_STATE_PAUSED, fault.BudgetLimit, "calls")
 	require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent("walker").GetStatus())

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -40,23 +39,17 @@ type rig struct {
 	worker  string
 }
 
-func newRig(t *testing.T, cfg hub.Config, run func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec)) *rig {
+// newRig returns a rig of the organisation that the tokens of h belong to.
+func newRig(t *testing.T, h *hubtest.Hub, run func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec)) *rig {
 	t.Helper()
-	return newRigOn(t, cfg, nodetest.Config{Run: run})
+	return newRigOn(t, h, nodetest.Config{Run: run})
 }
 
 // newRigOn is newRig with a node of the test's own making.
-func newRigOn(t *testing.T, cfg hub.Config, node nodetest.Config) *rig {
+func newRigOn(t *testing.T, h *hubtest.Hub, node nodetest.Config) *rig {
 	t.Helper()
-	return joined(t, hubtest.Start(t, cfg), node)
-}
-
-// joined is a rig on a hub that runs.
-func joined(t *testing.T, h *hubtest.Hub, node nodetest.Config) *rig {
-	t.Helper()
-	join, err := h.LocalJoinToken(t.Context())
-	require.NoError(t, err)
-	return joinedAs(t, h, node, h.AdminToken, h.WorkerToken, join)
+	join := do(t, h.Client(t, h.AdminToken).Nodes.CreateJoinToken, &deckhandv1.CreateJoinTokenRequest{})
+	return joinedAs(t, h, node, h.AdminToken, h.WorkerToken, join.GetToken())
 }
 
 // joinedAs is a rig of the organisation that tokens are of.
@@ -195,7 +188,7 @@ func output(text string) func(context.Context, *nodev1.ExecSpec) (string, *nodev
 // and watched to the end.
 func TestATaskFromSubmissionToItsEnd(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), output("hello\n"))
+	r := newRig(t, hubtest.Shared(t), output("hello\n"))
 	task := r.submit("walker")
 	require.NotEmpty(t, task.GetReason())
 	lease := r.begin(task.GetId(), 1)
@@ -254,7 +247,7 @@ func (r *rig) agent(name string) *deckhandv1.Agent {
 // A watch that begins in the middle goes on without a gap or a repeat.
 func TestAWatchGoesOnFromItsCursor(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	for range 30 {
@@ -296,7 +289,7 @@ func TestALostLeaseGoesToTheNextWorker(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	cfg.LeaseTTL = waittest.Limit(3 * time.Second)
-	r := newRig(t, cfg, output("x"))
+	r := newRig(t, hubtest.Start(t, cfg), output("x"))
 	task := r.submit("walker")
 	first := r.begin(task.GetId(), 1)
 	r.turn(first, 1)
@@ -340,7 +333,7 @@ func TestALostLeaseGoesToTheNextWorker(t *testing.T) {
 // Two workers that hear the same wake-up: one claims.
 func TestOneOfManyClaimsWins(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	task := r.submit("walker")
 	require.Eventually(t, func() bool { return strings.HasPrefix(r.task(task.GetId()).GetReason(), "admitted") }, waittest.Limit(10*time.Second), 10*time.Millisecond)
 	var mu sync.Mutex
@@ -367,7 +360,7 @@ func TestOneOfManyClaimsWins(t *testing.T) {
 // The hub decides, whatever a worker says; the model is told why.
 func TestTheHubDeniesWhatIsNotAllowed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("reader", strings.Replace(scripted("reader"), "[shell_exec, file_read,", "[file_read,", 1))
 	task := r.submit("reader")
 	lease := r.begin(task.GetId(), 1)
@@ -398,7 +391,7 @@ func TestSecretsReachTheCommandAndNoStore(t *testing.T) {
 	t.Parallel()
 	const canary = "sk-ant-api03-CANARYCANARYCANARY"
 	ran := make(chan string, 1)
-	r := newRig(t, hubtest.Config(t), func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r := newRig(t, hubtest.Shared(t), func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		ran <- spec.GetArgv()[2]
 		return "printed " + canary, &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
 	})
@@ -421,7 +414,7 @@ func TestSecretsReachTheCommandAndNoStore(t *testing.T) {
 // One workspace is used by one task at a time, and the other says why it waits.
 func TestTasksOfOneAgentTakeTurns(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	first, second := r.submit("walker"), r.submit("walker")
 	lease := r.begin(first.GetId(), 1)
 	require.Eventually(t, func() bool { return strings.Contains(r.task(second.GetId()).GetReason(), first.GetId()) },
@@ -434,7 +427,7 @@ func TestTasksOfOneAgentTakeTurns(t *testing.T) {
 func TestCancelEndsTheRunningCommand(t *testing.T) {
 	t.Parallel()
 	started := make(chan struct{})
-	r := newRig(t, hubtest.Config(t), func(ctx context.Context, _ *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r := newRig(t, hubtest.Shared(t), func(ctx context.Context, _ *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		close(started)
 		<-ctx.Done()
 		return "", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_KILLED}
@@ -468,7 +461,7 @@ func TestCancelEndsTheRunningCommand(t *testing.T) {
 // field.
 func TestSubmissions(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	req := &deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "once", IdempotencyKey: "k1"}
 	first, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(req))
 	require.NoError(t, err)
@@ -503,7 +496,7 @@ func TestTheRelayServesLeasesOnly(t *testing.T) {
 	t.Cleanup(provider.Close)
 	cfg := hubtest.Config(t)
 	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	r.apply("claude", anthropicPersona("claude"))
 	task := r.submit("claude")
 	lease := r.begin(task.GetId(), 1)
@@ -547,7 +540,7 @@ func TestStreamedThinkingHidesASecretInTwoPieces(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	cfg.AnthropicKey = config.Secret("canary-of-the-provider")
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	watch, err := r.user.Events.Watch(t.Context(), connect.NewRequest(&deckhandv1.WatchRequest{

@@ -32,7 +32,7 @@ func TestASecretOfOneOrganisationIsTextOfAnother(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	cfg := hubtest.Config(t)
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Start(t, cfg), nil)
 	made, err := r.user.Organisations.CreateOrganisation(t.Context(), connect.NewRequest(&deckhandv1.CreateOrganisationRequest{Name: "research"}))
 	require.NoError(t, err)
 	theirs := r.Client(t, made.Msg.GetToken())
@@ -81,7 +81,7 @@ func TestANoisyOrganisationKeepsNothingFromAnother(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	cfg.APIRate, cfg.TrustedProxies, cfg.NotifyAllow = 0, "127.0.0.1", "127.0.0.0/8"
-	r := &triggerRig{newRig(t, cfg, nil)}
+	r := &triggerRig{newRig(t, hubtest.Start(t, cfg), nil)}
 	r.apply("watch", scripted("watch"))
 	trigger, secret := r.webhook("ours", &deckhandv1.TriggerSpec{Goal: "look at {{ payload.n }}"})
 	other, err := noisy.Make(t.Context(), r.user, "noisy")

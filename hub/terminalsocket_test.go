@@ -53,7 +53,7 @@ func opening(open *deckhandv1.OpenTerminalRequest_Open) *deckhandv1.OpenTerminal
 // is typed and shown, is recorded, and is hung up when the page is left.
 func TestABrowsersTerminal(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: echoing})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: echoing})
 	own := http.Header{"Cookie": {login(t, r.Hub, r.AdminToken)}, "Origin": {r.URL()}}
 	conn, status := socketTo(t, r, own)
 	require.Equal(t, http.StatusSwitchingProtocols, status)
@@ -98,7 +98,7 @@ func TestABrowsersTerminal(t *testing.T) {
 // none with this hub's cookie.
 func TestABrowsersTerminalIsRefused(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: echoing})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: echoing})
 	cookie := login(t, r.Hub, r.AdminToken)
 	for what, c := range map[string]struct {
 		header http.Header

@@ -29,7 +29,7 @@ func works(t *testing.T, client *sdk.Client) bool {
 // longer, and those that there are end, with the sessions that were made with them.
 func TestAnOrganisationLimitsItsTokens(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	create := func(name string, kind deckhandv1.TokenKind, ttl time.Duration) (*sdk.Client, string, error) {
 		req := &deckhandv1.CreateTokenRequest{Name: name, Kind: kind}
 		if ttl > 0 {

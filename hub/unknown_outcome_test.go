@@ -34,7 +34,7 @@ func TestAnUnknownOutcomeWaitsForAPerson(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			node := ran{end: []nodev1.EndReason{c.end}}
-			r := newRig(t, hubtest.Config(t), node.run)
+			r := newRig(t, hubtest.Shared(t), node.run)
 			task := r.submit("walker")
 			lease := r.begin(task.GetId(), 1)
 			r.turn(lease, 1)
@@ -80,7 +80,7 @@ func TestAnUnknownOutcomeWaitsForAPerson(t *testing.T) {
 func TestACommandThatWasNeverStartedRuns(t *testing.T) {
 	t.Parallel()
 	node := ran{end: []nodev1.EndReason{nodev1.EndReason_END_REASON_NOT_STARTED}}
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	r.turn(lease, 1)
@@ -96,7 +96,7 @@ func TestACommandThatWasNeverStartedRuns(t *testing.T) {
 func TestAChangedCallIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	var node ran
-	r := newRig(t, hubtest.Config(t), node.run)
+	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task, step, item := r.park("asker", "shell_exec", `{"command":"true"}`)
 	_, err := r.answer(approve(item.GetId(), ""))

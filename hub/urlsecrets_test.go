@@ -30,7 +30,7 @@ func TestSecretsInURLsAreNotLogged(t *testing.T) {
 	t.Cleanup(func() { _ = file.Close() })
 	cfg := hubtest.Config(t)
 	cfg.Log = hclog.New(&hclog.LoggerOptions{Name: "hub", Level: hclog.Trace, Output: file})
-	r := &triggerRig{newRig(t, cfg, nil)}
+	r := &triggerRig{newRig(t, hubtest.Start(t, cfg), nil)}
 	r.apply("watch", scripted("watch"))
 	tr, secret := r.webhook("hook", &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{Verify: "token"}})
 

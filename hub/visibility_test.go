@@ -17,7 +17,7 @@ import (
 // may do no more than they may.
 func TestAnothersPersonaHasNotAnAdministratorsRights(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	bob := r.as("bob", "advanced")
 	apply := func(name string) error {
 		_, err := bob.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
@@ -68,7 +68,7 @@ func TestAnothersPersonaHasNotAnAdministratorsRights(t *testing.T) {
 // the organisation, who may take it. One of an agent or a person is not.
 func TestATaskOfNobodyIsSeenByAll(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("worker", asking("worker", ""))
 	bob := r.as("bob", "viewer")
 	submit := func(req *deckhandv1.SubmitTaskRequest) string {
@@ -104,7 +104,7 @@ func TestATaskOfNobodyIsSeenByAll(t *testing.T) {
 // administrators, whatever the role of others.
 func TestDeliveriesAreSeenByWhomTheyConcern(t *testing.T) {
 	t.Parallel()
-	r := newTriggerRig(t)
+	r := newTriggerRig(t, hubtest.Start(t, hubtest.Config(t)))
 	bob, eve := r.as("bob", "advanced"), r.as("eve", "advanced")
 	made, err := bob.Triggers.CreateTrigger(t.Context(), connect.NewRequest(&deckhandv1.CreateTriggerRequest{
 		Name: "bobs", AgentId: "watch", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL, Spec: &deckhandv1.TriggerSpec{},

@@ -15,7 +15,7 @@ import (
 // What the hub has done and people have decided, no worker tells of.
 func TestAWorkerTellsOfItsOwnOnly(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Shared(t), nil)
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	for _, kind := range []string{"approval_requested", "inbox_answered", "state_changed", "review_completed", "step_finished", "made_up"} {
@@ -37,7 +37,7 @@ func TestAWorkerTellsOfItsOwnOnly(t *testing.T) {
 // A worker claims tasks of its own pool.
 func TestAWorkerClaimsOfItsPoolOnly(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	registered := do(t, r.workers.Workers.RegisterWorker, &deckhandv1.RegisterWorkerRequest{Name: "other", Pool: "dmz", Slots: 1})
 	task := r.submit("walker")
 	require.Eventually(t, func() bool { return r.sql("SELECT count(*)::text FROM tasks WHERE admitted_at IS NOT NULL") == "1" }, waittest.Limit(20*time.Second), 20*time.Millisecond)
@@ -50,7 +50,7 @@ func TestAWorkerClaimsOfItsPoolOnly(t *testing.T) {
 // one, not to take a worker of it over, and not to claim with such a worker's id.
 func TestAWorkersTokenIsHeldToItsPools(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	mine := do(t, r.workers.Workers.RegisterWorker, &deckhandv1.RegisterWorkerRequest{Name: "mine", Slots: 1}).GetWorkerId()
 	task := r.submit("walker")
 	require.Eventually(t, func() bool { return r.sql("SELECT count(*)::text FROM tasks WHERE admitted_at IS NOT NULL") == "1" }, waittest.Limit(20*time.Second), 20*time.Millisecond)

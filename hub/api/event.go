@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/hashicorp/golang-lru/v2/expirable"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -98,7 +98,7 @@ const (
 
 // seen returns a function that reports whether the caller sees a task.
 func (h *Events) seen(ctx context.Context) func(taskID string) (bool, error) {
-	v, known := viewer(ctx), expirable.NewLRU[string, bool](mostSeen, nil, seenFor)
+	v, known := viewer(ctx), ttlcache.New[string, bool](mostSeen, seenFor)
 	return func(taskID string) (bool, error) {
 		if yes, ok := known.Get(taskID); ok {
 			return yes, nil

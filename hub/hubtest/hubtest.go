@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/datadir"
@@ -27,12 +28,18 @@ type Hub struct {
 
 	DataDir     string
 	DatabaseURL string
+	// OrgID is the organisation that the tokens belong to; Start's is the operators'.
+	OrgID       string
 	AdminToken  string
 	WorkerToken string
 }
 
 // leaseTTL is longer than any test runs.
 const leaseTTL = 10 * time.Minute
+
+// fewConnections makes the pool of a test's hub small: a connection costs PostgreSQL a
+// process that reads the catalogue and plans every statement anew.
+const fewConnections = "&pool_max_conns=6"
 
 // Config returns a configuration on a fresh database and free ports; change it
 // before Start.
@@ -43,7 +50,7 @@ func Config(t testing.TB) hub.Config {
 		// test in which a lease must end sets a short one.
 		LeaseTTL: leaseTTL,
 		Listen:   "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: t.TempDir(),
-		DatabaseURL: config.Secret(storetest.Database(t)), InProcessNATS: true, MaxPerUser: 1000, APIRate: -1, ProviderAllow: "127.0.0.0/8",
+		DatabaseURL: config.Secret(storetest.Database(t) + fewConnections), InProcessNATS: true, MaxPerUser: 1000, APIRate: -1, ProviderAllow: "127.0.0.0/8",
 		Redact: &redact.Redactor{}, Log: Log(t),
 	}
 }
@@ -74,7 +81,7 @@ func Start(t testing.TB, cfg hub.Config) *Hub {
 	require.NoError(t, h.Start(t.Context()))
 	t.Cleanup(h.Stop)
 	return &Hub{
-		Hub: h, DataDir: cfg.DataDir, DatabaseURL: cfg.DatabaseURL.Reveal(),
+		Hub: h, DataDir: cfg.DataDir, DatabaseURL: strings.TrimSuffix(cfg.DatabaseURL.Reveal(), fewConnections), OrgID: auth.Operators,
 		AdminToken: token(t, cfg.DataDir, datadir.AdminTokenFile), WorkerToken: token(t, cfg.DataDir, datadir.WorkerTokenFile),
 	}
 }

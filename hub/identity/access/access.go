@@ -13,14 +13,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/expirable"
-
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
 const (
@@ -39,12 +38,12 @@ type rule struct {
 type Lists struct {
 	store    *store.Store
 	recorder *event.Recorder
-	found    *expirable.LRU[string, []rule]
+	found    *ttlcache.Cache[string, []rule]
 }
 
 // New creates Lists.
 func New(s *store.Store, recorder *event.Recorder) *Lists {
-	return &Lists{s, recorder, expirable.NewLRU[string, []rule](remembered, nil, rememberFor)}
+	return &Lists{s, recorder, ttlcache.New[string, []rule](remembered, rememberFor)}
 }
 
 func (l *Lists) rules(ctx context.Context, orgID string) ([]rule, error) {

@@ -13,12 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/expirable"
-
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
 // Kind is what sort of caller an identity is.
@@ -96,12 +95,12 @@ const theHub = "the hub"
 type Tokens struct {
 	store *store.Store
 	// found are tokens of the last moment, by hash.
-	found *expirable.LRU[string, Identity]
+	found *ttlcache.Cache[string, Identity]
 }
 
 // NewTokens creates Tokens.
 func NewTokens(s *store.Store) *Tokens {
-	return &Tokens{store: s, found: expirable.NewLRU[string, Identity](remembered, nil, rememberFor)}
+	return &Tokens{store: s, found: ttlcache.New[string, Identity](remembered, rememberFor)}
 }
 
 // NewSecret returns what a new token of a kind is.

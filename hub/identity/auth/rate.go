@@ -5,10 +5,10 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/expirable"
 	"golang.org/x/time/rate"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
 const (
@@ -35,9 +35,9 @@ const (
 // and a worker that had to wait would lose its leases.
 type Rates struct {
 	perSecond          int
-	byToken, byNetwork *expirable.LRU[string, *rate.Limiter]
+	byToken, byNetwork *ttlcache.Cache[string, *rate.Limiter]
 	// failed are what each address may still try that is not known.
-	failed *expirable.LRU[string, *rate.Limiter]
+	failed *ttlcache.Cache[string, *rate.Limiter]
 }
 
 // NewRates creates Rates; perSecond is 0 for DefaultRate, and negative for no
@@ -46,8 +46,8 @@ func NewRates(perSecond int) *Rates {
 	if perSecond == 0 {
 		perSecond = DefaultRate
 	}
-	buckets := func() *expirable.LRU[string, *rate.Limiter] {
-		return expirable.NewLRU[string, *rate.Limiter](rateBuckets, nil, rateKept)
+	buckets := func() *ttlcache.Cache[string, *rate.Limiter] {
+		return ttlcache.New[string, *rate.Limiter](rateBuckets, rateKept)
 	}
 	return &Rates{perSecond: perSecond, byToken: buckets(), byNetwork: buckets(), failed: buckets()}
 }
@@ -89,7 +89,7 @@ func (r *Rates) Failed(peer string) {
 	}
 }
 
-func (r *Rates) take(of *expirable.LRU[string, *rate.Limiter], key string, perSecond int, what string) error {
+func (r *Rates) take(of *ttlcache.Cache[string, *rate.Limiter], key string, perSecond int, what string) error {
 	if r.perSecond < 0 {
 		return nil
 	}

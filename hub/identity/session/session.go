@@ -18,8 +18,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/expirable"
-
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
@@ -28,6 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
 // Defaults.
@@ -66,7 +65,7 @@ type Config struct {
 type Sessions struct {
 	cfg Config
 	// found are sessions of the last moment, by hash.
-	found *expirable.LRU[string, auth.Identity]
+	found *ttlcache.Cache[string, auth.Identity]
 }
 
 // New creates Sessions.
@@ -80,7 +79,7 @@ func New(cfg Config) *Sessions {
 	if cfg.Allow == nil {
 		cfg.Allow = func(context.Context, auth.Identity, string) error { return nil }
 	}
-	return &Sessions{cfg: cfg, found: expirable.NewLRU[string, auth.Identity](remembered, nil, rememberFor)}
+	return &Sessions{cfg: cfg, found: ttlcache.New[string, auth.Identity](remembered, rememberFor)}
 }
 
 // From is the origin of a login.

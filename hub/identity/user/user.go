@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"unicode/utf8"
 
-	"github.com/hashicorp/golang-lru/v2/expirable"
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
@@ -20,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
 const (
@@ -48,14 +48,14 @@ type Users struct {
 	// occupy one processor at most, and yield it to others in between.
 	guesses *fair.Lanes
 	// roles are those of the last moment, by organisation and name.
-	roles *expirable.LRU[string, string]
+	roles *ttlcache.Cache[string, string]
 }
 
 // New creates Users.
 func New(cfg Config) *Users {
 	return &Users{
 		cfg: cfg, hashing: make(chan struct{}, max(1, runtime.NumCPU()-1)), guesses: fair.NewLanes(1, 1),
-		roles: expirable.NewLRU[string, string](rememberedRoles, nil, rememberRole),
+		roles: ttlcache.New[string, string](rememberedRoles, rememberRole),
 	}
 }
 

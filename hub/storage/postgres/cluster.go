@@ -84,6 +84,11 @@ func (c *Cluster) writeSettings() error {
 		{"synchronous_commit", onOff[!c.cfg.Fast]},
 		{"fsync", onOff[!c.cfg.Fast]},
 		{"full_page_writes", onOff[!c.cfg.Fast]},
+		// A test's database lives for seconds, and there are dozens: the launcher would
+		// start a worker for one after the other.
+		{"autovacuum", onOff[!c.cfg.Fast]},
+		// All statements are short: compiling one takes longer than running it.
+		{"jit", "off"},
 		// Statements and their parameters may hold goals and tool arguments:
 		// the log names errors only.
 		{"log_min_error_statement", "panic"},

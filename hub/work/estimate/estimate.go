@@ -10,10 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/expirable"
-
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
 const (
@@ -32,13 +31,13 @@ const (
 type History struct {
 	store *store.Store
 	// runs are by organisation and agent.
-	runs *expirable.LRU[string, []db.RunsOfAgentRow]
+	runs *ttlcache.Cache[string, []db.RunsOfAgentRow]
 	now  func() time.Time
 }
 
 // New creates a History.
 func New(s *store.Store) *History {
-	return &History{store: s, runs: expirable.NewLRU[string, []db.RunsOfAgentRow](known, nil, knownFor), now: time.Now}
+	return &History{store: s, runs: ttlcache.New[string, []db.RunsOfAgentRow](known, knownFor), now: time.Now}
 }
 
 // Range is the middle of many figures, and their 90th percentile.

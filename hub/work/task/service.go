@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/expirable"
-
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -24,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
 // Config holds the dependencies of a Service.
@@ -39,14 +38,14 @@ type Config struct {
 type Service struct {
 	cfg Config
 	// paces are how long tasks took lately, by organisation and agent.
-	paces *expirable.LRU[string, db.TaskPaceRow]
+	paces *ttlcache.Cache[string, db.TaskPaceRow]
 	// looks are at an organisation's queue.
 	looks coalesce.Group[string, places]
 }
 
 // NewService creates a Service.
 func NewService(cfg Config) *Service {
-	return &Service{cfg: cfg, paces: expirable.NewLRU[string, db.TaskPaceRow](rememberedPaces, nil, paceFor)}
+	return &Service{cfg: cfg, paces: ttlcache.New[string, db.TaskPaceRow](rememberedPaces, paceFor)}
 }
 
 // Input is a file put into the workspace before the first step.

@@ -90,7 +90,8 @@ func create(t testing.TB, template string) string {
 	name := strings.ReplaceAll(ident.New("test"), "-", "_")
 	statement := "CREATE DATABASE " + name
 	if template != "" {
-		statement += " TEMPLATE " + template
+		// Copying files takes half as long as logging each page.
+		statement += " STRATEGY FILE_COPY TEMPLATE " + template
 	}
 	must := func(sql string) {
 		if err := admin(sql); err != nil {
