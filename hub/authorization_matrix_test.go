@@ -123,7 +123,7 @@ func TestEveryProcedureHasARule(t *testing.T) {
 // others are the objects of an organisation that the caller is not of.
 type others struct {
 	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery string
-	destination, notice, session, user, team, apiToken, rule                  string
+	destination, notification, session, user, team, apiToken, rule            string
 	token                                                                     string // its administrator's
 	lease                                                                     string
 }
@@ -131,7 +131,7 @@ type others struct {
 // ids are those of all objects that only their organisation knows.
 func (o others) ids() []string {
 	return []string{o.org, o.agent, o.task, o.step, o.node, o.exec, o.item, o.hold, o.trigger, o.delivery,
-		o.destination, o.notice, o.rule, o.session, o.user, o.team, o.apiToken}
+		o.destination, o.notification, o.rule, o.session, o.user, o.team, o.apiToken}
 }
 
 // request fills a request with another organisation's ids, by the names of its
@@ -184,8 +184,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			if f.ContainingOneof() == nil {
 				out[name] = o.destination
 			}
-		case "notice_id":
-			out[name] = o.notice
+		case "notification_id":
+			out[name] = o.notification
 		case "session_id":
 			out[name] = o.session
 		case "user_id":
@@ -299,7 +299,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // other's ids.
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
 	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "ListTriggers", "ListDeliveries", "GetAgentGraph",
-	"ListDestinations", "ListNotices", "ListAllowRules", "GetSession", "ListSessions", "CreateLoginCode",
+	"ListDestinations", "ListNotifications", "ListAllowRules", "GetSession", "ListSessions", "CreateLoginCode",
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens",
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "SetPrice", "ListBudgets", "GetUsageReport",
 	"GetTokenLimits", "SetTokenLimits", "GetPlan", "SetPlan", "SetAllowedModels", "SetCallRate"}
@@ -467,9 +467,9 @@ func (o others) untouched(t *testing.T, s *store.Store) {
 	destination, err := s.GetDestination(t.Context(), db.GetDestinationParams{OrgID: o.org, ID: o.destination})
 	require.NoError(t, err)
 	require.Equal(t, "disabled", destination.State)
-	notice, err := s.GetNotice(t.Context(), db.GetNoticeParams{OrgID: o.org, ID: o.notice})
+	notification, err := s.GetNotification(t.Context(), db.GetNotificationParams{OrgID: o.org, ID: o.notification})
 	require.NoError(t, err)
-	require.Equal(t, "pending", notice.Notice.State)
+	require.Equal(t, "pending", notification.Notification.State)
 	lock, err := s.HeldNodeLock(t.Context(), db.HeldNodeLockParams{OrgID: o.org, NodeID: o.node})
 	require.NoError(t, err)
 	require.Equal(t, "x", lock.UserName)
@@ -483,7 +483,7 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	require.NoError(t, err)
 	o := others{org: org.ID, lease: ident.Secret("dhl"), node: ident.New("node"), worker: ident.New("worker"), step: ident.New("step"),
 		exec: ident.New("nexec"), item: ident.New("inbox"), hold: ident.New("hold"), trigger: ident.New("trig"), delivery: ident.New("dlv"),
-		destination: ident.New("dest"), notice: ident.New("ntc"), rule: ident.New("rule")}
+		destination: ident.New("dest"), notification: ident.New("ntc"), rule: ident.New("rule")}
 	o.token = userToken(t, s, org.ID, "admin", "admin")
 	client := h.Client(t, o.token)
 	login(t, h, o.token)
@@ -557,8 +557,8 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 		ID: o.destination, OrgID: org.ID, Name: "walk", Kind: "nats", Spec: json.RawMessage(`{"nats":{}}`), State: "disabled", Reason: "x", CreatedBy: "x",
 	})
 	require.NoError(t, err)
-	require.NoError(t, s.OweNotices(ctx, db.OweNoticesParams{
-		OrgID: org.ID, Keep: time.Hour, Ids: []string{o.notice}, Destinations: []string{o.destination}, Happenings: []string{"x"},
+	require.NoError(t, s.OweNotifications(ctx, db.OweNotificationsParams{
+		OrgID: org.ID, Keep: time.Hour, Ids: []string{o.notification}, Destinations: []string{o.destination}, Happenings: []string{"x"},
 		Types: []string{"walk"}, Tasks: []string{o.task}, Bodies: []string{"{}"},
 	}))
 	require.NoError(t, s.AppendAudit(ctx, db.AppendAuditParams{

@@ -292,7 +292,7 @@ func TestWhatOffersNoAutoApproval(t *testing.T) {
 	}
 }
 
-// By default an unattended run deletes what a snapshot can give back, up to 100
+// By default an unattended run deletes what a snapshot can restore, up to 100
 // files a call; the rule is seen, and goes when another policy is applied.
 func TestAnUnattendedRunDeletesWhatCanBeGivenBack(t *testing.T) {
 	t.Parallel()

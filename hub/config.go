@@ -81,7 +81,7 @@ type Config struct {
 	// ProviderAllow are the networks, besides public ones, in which
 	// organisations may have model servers, search engines and login servers.
 	ProviderAllow string `koanf:"provider-allow"`
-	// NotifyGiveUp is for how long a notice is tried: 1 m to 30 days.
+	// NotifyGiveUp is for how long a notification is tried: 1 m to 30 days.
 	NotifyGiveUp time.Duration `koanf:"notify-give-up"`
 	// LeaseTTL is how long a worker's lease lasts without renewal: 1 s to 10 m.
 	LeaseTTL time.Duration `koanf:"lease-ttl"`

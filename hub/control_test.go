@@ -158,7 +158,7 @@ func TestPauseOnTheNextToolCall(t *testing.T) {
 
 	r.pause(task.GetId(), true)
 	r.resume(task.GetId())
-	require.Empty(t, r.task(task.GetId()).GetPauseNext(), "taken back")
+	require.Empty(t, r.task(task.GetId()).GetPauseNext(), "the pause was withdrawn")
 }
 
 func texts(messages []*deckhandv1.TaskMessage) []string {

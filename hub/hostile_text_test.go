@@ -288,7 +288,7 @@ func TestHostileTextIsData(t *testing.T) {
 			}
 			assert.NotContains(t, got.text, "root:x:0:0", what)
 			for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.worker, victim.exec, victim.item, victim.hold,
-				victim.trigger, victim.delivery, victim.destination, victim.notice, victim.rule, victim.session, victim.user, victim.team, victim.apiToken} {
+				victim.trigger, victim.delivery, victim.destination, victim.notification, victim.rule, victim.session, victim.user, victim.team, victim.apiToken} {
 				assert.NotContains(t, got.text, id, what)
 			}
 		}

@@ -192,7 +192,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Usable: h.models.Usable})
 	h.notify = notification.New(notification.Config{
 		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Bus: h.bus, Allow: c.notifyAllow, GiveUp: c.NotifyGiveUp,
-		OnSent: h.metrics.Notice, Log: c.Log.Named("notify"),
+		OnSent: h.metrics.Notification, Log: c.Log.Named("notify"),
 	})
 	h.triggers = trigger.New(trigger.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Sweep: triggerSweep, Failures: h.rates, Turns: h.turns,
@@ -262,7 +262,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.subscribe(changes)
 	h.assembleJobs()
 	h.leader.Add("clock", h.triggers.Clock())
-	h.leader.Add("notices", h.notify.Follower())
+	h.leader.Add("notifications", h.notify.Follower())
 	h.rotation = rotation.New(rotation.Config{
 		Store: h.store, Recorder: recorder, Vault: h.vault, Settle: c.RotationSettle, Log: c.Log.Named("rotation"),
 	})
@@ -291,7 +291,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.Add("subtasks", h.subtasks)
 	h.Add("commands", h.execs)
 	h.Add("triggers", h.triggers)
-	h.Add("notices", h.notify)
+	h.Add("notifications", h.notify)
 	h.Add("leader", h.leader)
 	h.Add("replica", h.self)
 	h.Add("edge", h.edge)

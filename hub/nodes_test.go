@@ -360,7 +360,7 @@ func TestARevokedNodeLosesItsLinkAtOnce(t *testing.T) {
 	require.Equal(t, "unknown", ended(t, r.user, exec.GetId()).GetEndReason())
 	locks, err := r.user.Nodes.ListNodeLocks(t.Context(), connect.NewRequest(&deckhandv1.ListNodeLocksRequest{}))
 	require.NoError(t, err)
-	require.Empty(t, locks.Msg.GetLocks(), "its lock was given back")
+	require.Empty(t, locks.Msg.GetLocks(), "its lock was released")
 }
 
 // When a hub dies, the next one follows the commands it had started.
@@ -383,7 +383,7 @@ func TestACommandIsFollowedAcrossHubs(t *testing.T) {
 }
 
 // A command that the node would not take is recorded as refused, and its lock
-// is given back.
+// is released.
 func TestACommandThatTheNodeRefusesIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Refuse: fault.New(fault.Precondition, "the disk is full")})

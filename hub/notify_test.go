@@ -57,20 +57,20 @@ func TestAFailedDeliveryIsTold(t *testing.T) {
 	require.NoError(t, w.Verify(bodies[0], headers[0]))
 	require.Contains(t, string(bodies[0]), "delivery.failed")
 
-	list := func() []*deckhandv1.Notice {
-		res, err := r.user.Destinations.ListNotices(t.Context(), connect.NewRequest(&deckhandv1.ListNoticesRequest{DestinationId: "hook"}))
+	list := func() []*deckhandv1.Notification {
+		res, err := r.user.Destinations.ListNotifications(t.Context(), connect.NewRequest(&deckhandv1.ListNotificationsRequest{DestinationId: "hook"}))
 		require.NoError(t, err)
-		return res.Msg.GetNotices()
+		return res.Msg.GetNotifications()
 	}
 	require.Eventually(t, func() bool {
 		all := list()
-		return len(all) > 0 && all[0].GetState() == deckhandv1.NoticeState_NOTICE_STATE_DELIVERED
+		return len(all) > 0 && all[0].GetState() == deckhandv1.NotificationState_NOTIFICATION_STATE_DELIVERED
 	}, patience, 10*time.Millisecond)
 	require.LessOrEqual(t, len(list()), 2, "once an hour, which may turn while this runs")
-	one, err := r.user.Destinations.GetNotice(t.Context(), connect.NewRequest(&deckhandv1.GetNoticeRequest{NoticeId: list()[0].GetId()}))
+	one, err := r.user.Destinations.GetNotification(t.Context(), connect.NewRequest(&deckhandv1.GetNotificationRequest{NotificationId: list()[0].GetId()}))
 	require.NoError(t, err)
-	require.Equal(t, "delivery.failed", one.Msg.GetNotice().GetEvent().GetFields()["type"].GetStringValue())
-	require.Len(t, one.Msg.GetNotice().GetTries(), 1)
+	require.Equal(t, "delivery.failed", one.Msg.GetNotification().GetEvent().GetFields()["type"].GetStringValue())
+	require.Len(t, one.Msg.GetNotification().GetTries(), 1)
 	all, err := r.user.Destinations.ListDestinations(t.Context(), connect.NewRequest(&deckhandv1.ListDestinationsRequest{}))
 	require.NoError(t, err)
 	require.NotContains(t, all.Msg.String(), made.Msg.GetSecret())
@@ -94,6 +94,6 @@ func TestADestinationIsTried(t *testing.T) {
 	require.NoError(t, err)
 	res, err := r.user.Destinations.TestDestination(t.Context(), connect.NewRequest(&deckhandv1.TestDestinationRequest{DestinationId: "bus"}))
 	require.NoError(t, err)
-	require.Equal(t, deckhandv1.NoticeState_NOTICE_STATE_DELIVERED, res.Msg.GetNotice().GetState(), res.Msg.GetNotice().GetError())
-	require.Equal(t, "deckhand.test", res.Msg.GetNotice().GetType())
+	require.Equal(t, deckhandv1.NotificationState_NOTIFICATION_STATE_DELIVERED, res.Msg.GetNotification().GetState(), res.Msg.GetNotification().GetError())
+	require.Equal(t, "deckhand.test", res.Msg.GetNotification().GetType())
 }

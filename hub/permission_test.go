@@ -63,7 +63,7 @@ var whose = map[reach]string{
 	operators: "GetVault RotateVault CreateOrganisation ListOrganisations SetOrganisationLimits",
 	administrators: `DrainWorker UndrainWorker ReleaseHold ListAuditEntries ExportAudit ApplyPolicy ReplayPolicy ConnectProvider DisconnectProvider
 		SetPrice SetBudget SetPlan SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
-		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotices GetNotice RedriveNotices CreateJoinToken RevokeNode
+		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode
 		DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
 		SetTokenLimits ListAccessRules SetAccessRule DeleteAccessRule`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask RetryTask ResumeTaskFrom

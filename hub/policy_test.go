@@ -188,7 +188,7 @@ func TestCategoriesAndLimitsOfAnOrganisation(t *testing.T) {
 }
 
 // "always allow this" is a rule with scope and expiry that people see and
-// take back; what is dangerous is asked about all the same.
+// undo; what is dangerous is asked about all the same.
 func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
 	t.Parallel()
 	var node ran

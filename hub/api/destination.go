@@ -23,9 +23,9 @@ type Destinations struct {
 	Agents *agent.Service
 }
 
-const noticePage = 50
+const notificationPage = 50
 
-func destinationMessage(d db.Destination, counts db.CountNoticesRow) (*deckhandv1.Destination, error) {
+func destinationMessage(d db.Destination, counts db.CountNotificationsRow) (*deckhandv1.Destination, error) {
 	spec, err := notification.Spec(d)
 	return &deckhandv1.Destination{
 		Id: d.ID, Name: d.Name, Kind: d.Kind, Spec: spec,
@@ -90,7 +90,7 @@ func (h *Destinations) CreateDestination(ctx context.Context, req *connect.Reque
 	if err != nil {
 		return nil, err
 	}
-	m, err := destinationMessage(row, db.CountNoticesRow{})
+	m, err := destinationMessage(row, db.CountNotificationsRow{})
 	return connect.NewResponse(&deckhandv1.CreateDestinationResponse{Destination: m, Secret: secret}), err
 }
 
@@ -129,7 +129,7 @@ func (h *Destinations) ListDestinations(ctx context.Context, req *connect.Reques
 	return connect.NewResponse(res), nil
 }
 
-// TestDestination sends a notice at once.
+// TestDestination sends a notification at once.
 func (h *Destinations) TestDestination(ctx context.Context, req *connect.Request[deckhandv1.TestDestinationRequest]) (*connect.Response[deckhandv1.TestDestinationResponse], error) {
 	who := auth.From(ctx)
 	id, err := h.Notify.Find(ctx, who.OrgID, req.Msg.GetDestinationId())
@@ -140,8 +140,8 @@ func (h *Destinations) TestDestination(ctx context.Context, req *connect.Request
 	if err != nil {
 		return nil, err
 	}
-	m, err := h.notice(ctx, who.OrgID, sent)
-	return connect.NewResponse(&deckhandv1.TestDestinationResponse{Notice: m}), err
+	m, err := h.notification(ctx, who.OrgID, sent)
+	return connect.NewResponse(&deckhandv1.TestDestinationResponse{Notification: m}), err
 }
 
 // EnableDestination starts to send notifications to a destination.
@@ -187,7 +187,7 @@ func (h *Destinations) DeleteDestination(ctx context.Context, req *connect.Reque
 }
 
 // tries reads how sendings went, as hub/record/notification stores it.
-func tries(data json.RawMessage) []*deckhandv1.NoticeTry {
+func tries(data json.RawMessage) []*deckhandv1.NotificationTry {
 	var stored []struct {
 		At     time.Time `json:"at"`
 		Status int32     `json:"status"`
@@ -197,28 +197,28 @@ func tries(data json.RawMessage) []*deckhandv1.NoticeTry {
 	if json.Unmarshal(data, &stored) != nil {
 		return nil // the hub alone writes the column
 	}
-	var out []*deckhandv1.NoticeTry
+	var out []*deckhandv1.NotificationTry
 	for _, t := range stored {
-		out = append(out, &deckhandv1.NoticeTry{
+		out = append(out, &deckhandv1.NotificationTry{
 			At: timestamppb.New(t.At), Status: t.Status, Error: t.Error, Took: durationpb.New(time.Duration(t.Millis) * time.Millisecond),
 		})
 	}
 	return out
 }
 
-func noticeState(word string) deckhandv1.NoticeState {
-	return deckhandv1.NoticeState(enumValue(deckhandv1.NoticeState_value, "NOTICE_STATE_", word))
+func notificationState(word string) deckhandv1.NotificationState {
+	return deckhandv1.NotificationState(enumValue(deckhandv1.NotificationState_value, "NOTIFICATION_STATE_", word))
 }
 
-// ListNotices returns notices.
-func (h *Destinations) ListNotices(ctx context.Context, req *connect.Request[deckhandv1.ListNoticesRequest]) (*connect.Response[deckhandv1.ListNoticesResponse], error) {
+// ListNotifications returns notifications.
+func (h *Destinations) ListNotifications(ctx context.Context, req *connect.Request[deckhandv1.ListNotificationsRequest]) (*connect.Response[deckhandv1.ListNotificationsResponse], error) {
 	org := auth.From(ctx).OrgID
 	f := notification.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
 	if f.PageSize == 0 {
-		f.PageSize = noticePage
+		f.PageSize = notificationPage
 	}
 	for _, state := range req.Msg.GetStates() {
-		f.States = append(f.States, enumWord(state, "NOTICE_STATE_"))
+		f.States = append(f.States, enumWord(state, "NOTIFICATION_STATE_"))
 	}
 	var err error
 	if ref := req.Msg.GetDestinationId(); ref != "" {
@@ -226,14 +226,14 @@ func (h *Destinations) ListNotices(ctx context.Context, req *connect.Request[dec
 			return nil, err
 		}
 	}
-	rows, next, err := h.Notify.Notices(ctx, org, f)
+	rows, next, err := h.Notify.Notifications(ctx, org, f)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListNoticesResponse{NextPageToken: next}
+	res := &deckhandv1.ListNotificationsResponse{NextPageToken: next}
 	for _, n := range rows {
-		res.Notices = append(res.Notices, &deckhandv1.Notice{
-			Id: n.ID, DestinationId: n.DestinationID, DestinationName: n.DestinationName, Type: n.Type, TaskId: n.TaskID, State: noticeState(n.State),
+		res.Notifications = append(res.Notifications, &deckhandv1.Notification{
+			Id: n.ID, DestinationId: n.DestinationID, DestinationName: n.DestinationName, Type: n.Type, TaskId: n.TaskID, State: notificationState(n.State),
 			Attempts: n.Attempts, Tries: tries(n.Tries), Error: n.Error, CreatedAt: timestamppb.New(n.CreatedAt), NextAt: timestamppb.New(n.NextAt),
 			ExpiresAt: timestamppb.New(n.ExpiresAt), HandledAt: timestamp(n.HandledAt),
 		})
@@ -241,44 +241,44 @@ func (h *Destinations) ListNotices(ctx context.Context, req *connect.Request[dec
 	return connect.NewResponse(res), nil
 }
 
-// notice returns a notification with its content.
-func (h *Destinations) notice(ctx context.Context, orgID, id string) (*deckhandv1.Notice, error) {
-	row, err := h.Notify.Notice(ctx, orgID, id)
+// notification returns a notification with its content.
+func (h *Destinations) notification(ctx context.Context, orgID, id string) (*deckhandv1.Notification, error) {
+	row, err := h.Notify.Notification(ctx, orgID, id)
 	if err != nil {
 		return nil, err
 	}
-	n := row.Notice
-	return &deckhandv1.Notice{
-		Id: n.ID, DestinationId: n.DestinationID, DestinationName: row.DestinationName, Type: n.Type, TaskId: n.TaskID, State: noticeState(n.State),
+	n := row.Notification
+	return &deckhandv1.Notification{
+		Id: n.ID, DestinationId: n.DestinationID, DestinationName: row.DestinationName, Type: n.Type, TaskId: n.TaskID, State: notificationState(n.State),
 		Attempts: n.Attempts, Tries: tries(n.Tries), Error: n.Error, CreatedAt: timestamppb.New(n.CreatedAt), NextAt: timestamppb.New(n.NextAt),
 		ExpiresAt: timestamppb.New(n.ExpiresAt), HandledAt: timestamp(n.HandledAt), Event: object(n.Body),
 	}, nil
 }
 
-// GetNotice returns one.
-func (h *Destinations) GetNotice(ctx context.Context, req *connect.Request[deckhandv1.GetNoticeRequest]) (*connect.Response[deckhandv1.GetNoticeResponse], error) {
+// GetNotification returns one.
+func (h *Destinations) GetNotification(ctx context.Context, req *connect.Request[deckhandv1.GetNotificationRequest]) (*connect.Response[deckhandv1.GetNotificationResponse], error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Notify.FindNotice(ctx, org, req.Msg.GetNoticeId())
+	id, err := h.Notify.FindNotification(ctx, org, req.Msg.GetNotificationId())
 	if err != nil {
 		return nil, err
 	}
-	m, err := h.notice(ctx, org, id)
-	return connect.NewResponse(&deckhandv1.GetNoticeResponse{Notice: m}), err
+	m, err := h.notification(ctx, org, id)
+	return connect.NewResponse(&deckhandv1.GetNotificationResponse{Notification: m}), err
 }
 
-// RedriveNotices has dead notices sent again.
-func (h *Destinations) RedriveNotices(ctx context.Context, req *connect.Request[deckhandv1.RedriveNoticesRequest]) (*connect.Response[deckhandv1.RedriveNoticesResponse], error) {
+// RedriveNotifications has dead notifications sent again.
+func (h *Destinations) RedriveNotifications(ctx context.Context, req *connect.Request[deckhandv1.RedriveNotificationsRequest]) (*connect.Response[deckhandv1.RedriveNotificationsResponse], error) {
 	who := auth.From(ctx)
-	var notice, destination string
+	var notification, destination string
 	var err error
-	if ref := req.Msg.GetNoticeId(); ref != "" {
-		notice, err = h.Notify.FindNotice(ctx, who.OrgID, ref)
+	if ref := req.Msg.GetNotificationId(); ref != "" {
+		notification, err = h.Notify.FindNotification(ctx, who.OrgID, ref)
 	} else {
 		destination, err = h.Notify.Find(ctx, who.OrgID, req.Msg.GetDestinationId())
 	}
 	if err != nil {
 		return nil, err
 	}
-	n, err := h.Notify.Redrive(ctx, who.OrgID, notice, destination, actor(who))
-	return connect.NewResponse(&deckhandv1.RedriveNoticesResponse{Redriven: n}), err
+	n, err := h.Notify.Redrive(ctx, who.OrgID, notification, destination, actor(who))
+	return connect.NewResponse(&deckhandv1.RedriveNotificationsResponse{Redriven: n}), err
 }

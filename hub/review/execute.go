@@ -223,7 +223,7 @@ func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.
 	tx.AfterCommit(s.Kick)
 	reason := "accepted by " + who + "; what was held is being made"
 	if a.Verdict == inbox.Reject {
-		reason = "rejected by " + who + "; its workspace is being given back as it was"
+		reason = "rejected by " + who + "; its workspace is being restored as it was"
 	}
 	if err := tx.SetReviewReason(ctx, db.SetReviewReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: reason}); err != nil {
 		return fmt.Errorf("store the next state of %s: %w", t.ID, err)

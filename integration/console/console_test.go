@@ -18,12 +18,15 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // The stories of ui/e2e that show what the console is: login, watching and
@@ -153,6 +156,36 @@ func (s *stories) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// task returns a task, the newest for "", and its steps. Stories ask for it again and
+// again, and each time the command line would take a process.
+func (s *stories) task(ctx context.Context, id string) (string, error) {
+	client := s.fleet.Client()
+	if id == "" {
+		list, err := client.Tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{PageSize: 1}))
+		if err != nil {
+			return "", err
+		}
+		if len(list.Msg.GetTasks()) == 0 {
+			return "", errors.New("there is no task")
+		}
+		id = list.Msg.GetTasks()[0].GetId()
+	}
+	task, err := client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+	if err != nil {
+		return "", err
+	}
+	list, err := client.Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: id}))
+	if err != nil {
+		return "", err
+	}
+	one, err := protojson.Marshal(task.Msg.GetTask())
+	if err != nil {
+		return "", err
+	}
+	steps, err := protojson.Marshal(list.Msg)
+	return fmt.Sprintf(`{"task":%s,"list":%s}`, one, steps), err
+}
+
 func (s *stories) do(r *http.Request) (string, error) {
 	switch r.URL.Path {
 	case "/kill":
@@ -186,6 +219,12 @@ func (s *stories) do(r *http.Request) (string, error) {
 		}
 		s.fleet.Persona(p.Name, p.Script, p.Keys...)
 		return "", nil
+	case "/task":
+		var id string
+		if err := json.NewDecoder(r.Body).Decode(&id); err != nil {
+			return "", err
+		}
+		return s.task(r.Context(), id)
 	case "/cli":
 		var args []string
 		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {

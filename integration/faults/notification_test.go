@@ -17,9 +17,9 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// A hub is killed between sending a notice and storing that it did. The
+// A hub is killed between sending a notification and storing that it did. The
 // receiver gets it once more, under the same id.
-func TestAHubKilledAfterItSentANotice(t *testing.T) {
+func TestAHubKilledAfterItSentANotification(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	var mu sync.Mutex
@@ -44,18 +44,18 @@ func TestAHubKilledAfterItSentANotice(t *testing.T) {
 		},
 	}))
 	require.NoError(t, err)
-	all := r.points.arm(crashpoint.AfterNotice, 1)
+	all := r.points.arm(crashpoint.AfterNotification, 1)
 	_, err = r.client.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "told", Goal: "be told of"}))
 	require.NoError(t, err)
 	select {
 	case <-all:
 	case <-time.After(time.Minute):
-		require.Fail(t, "the notice does not come to the point")
+		require.Fail(t, "the notification does not come to the point")
 	}
 	r.hubs[0].kill()
 	r.points.release()
-	r.eventually(3*time.Minute, "the notice to be on record as delivered", func() bool {
-		return r.count("SELECT count(*) FROM notices WHERE state = 'delivered' AND attempts = 2") == 1
+	r.eventually(3*time.Minute, "the notification to be on record as delivered", func() bool {
+		return r.count("SELECT count(*) FROM notifications WHERE state = 'delivered' AND attempts = 2") == 1
 	})
 	mu.Lock()
 	defer mu.Unlock()

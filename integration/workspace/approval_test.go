@@ -170,7 +170,7 @@ turns:
 	require.True(t, strings.Contains(f.CLI(3, "agent", "files", "cat", "keeper", "b").Err, "no file"))
 }
 
-// What a person changed by a command or a terminal is taken back like what a
+// What a person changed by a command or a terminal is undone like what a
 // step changed: with a preview, conflicts, a record, and for a time.
 func TestAPersonsCommandIsTakenBack(t *testing.T) {
 	t.Parallel()
@@ -225,7 +225,7 @@ turns:
 	f.JSON(&entries, "audit", "list", "--object", first, "--action", "workspace.undone")
 	require.Len(t, entries, 1)
 	require.NotEqual(t, entries[0].Before["digest"], entries[0].After["digest"])
-	require.Contains(t, f.CLI(1, "node", "undo", first, "--yes").Err, "was taken back at")
+	require.Contains(t, f.CLI(1, "node", "undo", first, "--yes").Err, "was undone at")
 
 	// What changed later is not lost unasked.
 	second := did("echo second > a; echo second > b")

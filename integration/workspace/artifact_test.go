@@ -205,7 +205,7 @@ turns:
 	f.CLI(0, "task", "undo", third, "--yes")
 	require.Equal(t, "mine\n", f.CLI(0, "agent", "files", "cat", "twin", "notes").Out)
 
-	// What it changed on the other node is shown and taken back there.
+	// What it changed on the other node is shown and undone there.
 	require.Contains(t, f.CLI(0, "task", "diff", second).Out, "-no\n+newer")
 	f.CLI(0, "task", "undo", second, "--yes")
 	f.CLI(0, "agent", "files", "send", "twin", "notes", "--from-node", "beta", "--into", "back")

@@ -19,7 +19,7 @@ import (
 )
 
 // What a task changed, by whatever tool, is shown step by step and
-// taken back; what others changed later is not.
+// undone; what others changed later is not.
 func TestATasksChangesAreShownAndTakenBack(t *testing.T) {
 	t.Parallel()
 	f := harness.NewOn(t, "--undo-window", "1h")
@@ -159,7 +159,7 @@ turns:
 	id := f.Submit("late")
 	f.Ended(id)
 	require.Contains(t, f.CLI(0, "task", "diff", id, "--steps").Err, "the time to undo is over")
-	require.Contains(t, f.CLI(1, "task", "undo", id, "--yes").Err, "could be taken back until")
+	require.Contains(t, f.CLI(1, "task", "undo", id, "--yes").Err, "could be undone until")
 	require.Equal(t, "x", f.CLI(0, "task", "files", "cat", id, "a").Out)
 
 	var nodes []struct{ Name string }
@@ -167,7 +167,7 @@ turns:
 	f.CLI(0, "node", "exec", nodes[0].Name, "--agent", "late", "--", "sh", "-c", "echo y > a")
 	command := strings.Fields(f.CLI(0, "node", "execs", nodes[0].Name, "-o", "name").Out)[0]
 	require.Contains(t, f.CLI(0, "node", "undo", command).Err, "the time to undo is over")
-	require.Contains(t, f.CLI(1, "node", "undo", command, "--yes").Err, "could be taken back until")
+	require.Contains(t, f.CLI(1, "node", "undo", command, "--yes").Err, "could be undone until")
 	require.Equal(t, "y\n", f.CLI(0, "agent", "files", "cat", "late", "a").Out)
 }
 
@@ -285,7 +285,7 @@ turns:
 
 	preview := f.CLI(0, "task", "resume-from", first, "--iteration", "1", "--preview")
 	require.Equal(t, "~ a\n- d\n- d/x\n- out\n", preview.Out)
-	require.Contains(t, preview.Err, "4 files would be given back")
+	require.Contains(t, preview.Err, "4 files would be restored")
 	require.Equal(t, "2\n", cat("a"), "a preview does nothing")
 
 	second := ended(resume(first))

@@ -48,9 +48,9 @@ const (
 	// answered yet. It is no moment of a step's, and has the delivery's id for a
 	// task's.
 	AfterDelivery Point = "crash-after-delivery"
-	// AfterNotice: the hub has sent a notification and has not stored that. The
+	// AfterNotification: the hub has sent a notification and has not stored that. The
 	// task field contains the notification's id.
-	AfterNotice Point = "crash-after-notice"
+	AfterNotification Point = "crash-after-notification"
 )
 
 // Hit is what the listener receives, as one line of JSON. It replies with a

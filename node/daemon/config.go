@@ -91,7 +91,7 @@ type Config struct {
 	// MaxOutputBytes is after how much output a command is stopped; 0 for 4 GiB.
 	MaxOutputBytes int64 `koanf:"max-output-bytes"`
 	// KeepChanges is how long what a command changed in its workspace can be
-	// taken back, KeepChangesBytes how much the contents kept for that may take
+	// undone, KeepChangesBytes how much the contents kept for that may take
 	// in one workspace. Zero: 7 days, 20 GiB.
 	KeepChanges      time.Duration `koanf:"keep-changes"`
 	KeepChangesBytes int64         `koanf:"keep-changes-bytes"`
@@ -145,7 +145,7 @@ func Flags(flags *pflag.FlagSet) {
 	flags.Duration("keep-logs", 7*24*time.Hour, "how long a command's output is kept after its end")
 	flags.Int64("keep-log-bytes", 20<<30, "how much the output of ended commands may take, the oldest of the jail that has most going first")
 	flags.Int64("max-output-bytes", exec.DefaultOutputBytes, "after how much output a command is stopped; a persona may say less")
-	flags.Duration("keep-changes", 7*24*time.Hour, "how long what a command changed in its workspace can be taken back")
+	flags.Duration("keep-changes", 7*24*time.Hour, "how long what a command changed in its workspace can be undone")
 	flags.Int64("keep-changes-bytes", 20<<30, "how much the contents kept for that may take in one workspace, the oldest going first")
 	pressure.Flags(flags)
 	flags.String(metricsserver.Flag, "", metricsserver.Usage)

@@ -125,9 +125,9 @@ func conflictText(c tree.Conflict) string {
 		}
 		return fmt.Sprintf("%q was changed later, by %s", c.Path, strings.Join(c.Later, ", "))
 	case tree.NotKept:
-		return fmt.Sprintf("%q cannot be given back: %s", c.Path, c.Detail)
+		return fmt.Sprintf("%q cannot be restored: %s", c.Path, c.Detail)
 	case tree.NotEmpty:
 		return fmt.Sprintf("the folder %q would go and has %q in it", c.Path, c.Detail)
 	}
-	return fmt.Sprintf("%q cannot be given back: its folder %q is not there any more", c.Path, c.Detail)
+	return fmt.Sprintf("%q cannot be restored: its folder %q is not there any more", c.Path, c.Detail)
 }

@@ -28,7 +28,7 @@ func reasonsOf(out *nodev1.UndoChangesResponse) (got []string) {
 	return got
 }
 
-// What a later step changed is not taken back without being asked, and
+// What a later step changed is not undone without being asked, and
 // the report names that step.
 func TestConflictsWithLaterSteps(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ import (
 )
 
 // A workspace of 50 000 files is recorded whole, what a step changed there
-// is found, and given back.
+// is found, and restored.
 func TestAWorkspaceOf50000Files(t *testing.T) {
 	t.Parallel()
 	m := &machine{top: memoryDir(t)}
@@ -161,7 +161,7 @@ func TestSocketsAndPipes(t *testing.T) {
 }
 
 // Names are bytes: with newlines, quotes and what is no UTF-8 they are told
-// apart, shown, compared and given back.
+// apart, shown, compared and restored.
 func TestNamesThatAreNoText(t *testing.T) {
 	t.Parallel()
 	odd := []string{"a\nb", "a\n", "\n", "a\\nb", "\xff", "\xff\xfe", "\xef\xbf\xbd", "tab\t", "\x1b[31m", `"quoted"`, "-rf", " ", "é", "e\u0301"}
@@ -201,7 +201,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 
 // The disk is full while the workspace is looked at: the step is refused before
 // it runs. Nothing of the workspace is touched, and what was kept before is
-// given back once there is room.
+// restored once there is room.
 func TestAFullDiskDuringALook(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -98,7 +98,7 @@ func act(t *rapid.T, dir string) {
 	}
 }
 
-// noSockets removes sockets, which cannot be given back.
+// noSockets removes sockets, which cannot be restored.
 func noSockets(t *rapid.T, dir string) {
 	require.NoError(t, filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode()&os.ModeSocket != 0 {
@@ -123,7 +123,7 @@ func memoryDir(t *testing.T) string {
 }
 
 // For random trees and random commands, an undo of one step, of several
-// and of all gives back the tree of before, byte for byte and mode for mode.
+// and of all restores the tree of before, byte for byte and mode for mode.
 func TestUndoGivesBackAnyTree(t *testing.T) {
 	t.Parallel()
 	outer := t

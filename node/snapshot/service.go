@@ -66,7 +66,7 @@ type Config struct {
 	// Reserve is how much of the disk is left free; 0 for 256 MiB, negative for
 	// none.
 	Reserve int64
-	// KeepFor is how long changes can be taken back; 0 for 7 days.
+	// KeepFor is how long changes can be undone; 0 for 7 days.
 	KeepFor time.Duration
 	// CollectEvery is the pause between two collections; 0 for an hour.
 	CollectEvery time.Duration

@@ -172,7 +172,7 @@ func TestSIGKILLDuringALook(t *testing.T) {
 }
 
 // Whenever it is killed while it looks, also for the first time, the next look
-// finds the same, and an undo gives back what was there.
+// finds the same, and an undo restores what was there.
 func TestSIGKILLAtAnyTimeDuringALook(t *testing.T) {
 	t.Parallel()
 	for range 4 {

@@ -92,7 +92,7 @@ func undo(t testing.TB, s *snapshot.Service, ids ...string) *nodev1.UndoChangesR
 	return out
 }
 
-// picture is every name of a workspace with all that an undo gives back, one
+// picture is every name of a workspace with all that an undo restores, one
 // line each. Names of one file have the same number.
 func picture(t testing.TB, dir string) []string {
 	t.Helper()
@@ -156,7 +156,7 @@ func paths(changes []*nodev1.FileChange) []string {
 	return out
 }
 
-// Whatever a step did is known, and taken back to the last byte and mode.
+// Whatever a step did is known, and undone to the last byte and mode.
 func TestWhatAStepChangedIsKnownAndTakenBack(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -196,7 +196,7 @@ func TestWhatAStepChangedIsKnownAndTakenBack(t *testing.T) {
 	require.Equal(t, before, picture(t, m.dir()))
 	require.Equal(t, preview.GetRestoredDigest(), done.GetRestoredDigest())
 	require.NotEqual(t, done.GetOriginalDigest(), done.GetRestoredDigest())
-	require.Zero(t, m.step(t, s, "step_2", "true").GetFiles(), "what was given back is as it was recorded")
+	require.Zero(t, m.step(t, s, "step_2", "true").GetFiles(), "what was restored is as it was recorded")
 }
 
 func TestAStepThatChangesNothing(t *testing.T) {

@@ -135,7 +135,7 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 // running.
 const nobody = "nobody"
 
-// undone returns whose changes are taken back.
+// undone returns whose changes are undone.
 func undone(s selection) []string {
 	if len(s.ids) > 0 {
 		return s.ids
@@ -178,7 +178,7 @@ func (sp *space) apply(ctx context.Context, d tree.Delta) error {
 	if len(sp.state.live) > 0 {
 		thaw, err := sp.s.cfg.Jails.Freeze(ctx, sp.jailID)
 		if err != nil {
-			return fault.New(fault.Precondition, "commands run in the jail, and it cannot be made to stand still while files are given back").
+			return fault.New(fault.Precondition, "commands run in the jail, and it cannot be made to stand still while files are restored").
 				WithFix("end them, then undo").WithObject(sp.jailID).WithCause(err)
 		}
 		defer func() {

@@ -18,7 +18,7 @@ Tools of MCP servers are named ` + "`mcp__SERVER__TOOL`" + `, and their category
 
 - *Category* is what approvals and [policies](policy.md) go by. A policy can change it.
 - *Runs* is where the tool runs: in the task's jail on a node, in the hub or in the worker.
-- *Undo* says whether [undo](workspace.md) gives back all that a call changed.
+- *Undo* says whether [undo](workspace.md) restores all that a call changed.
 - *In review mode* says whether a call is deferred until a person accepts the run; see [Modes and reviews](modes.md). A ` + "`workspace_sync`" + ` that copies from the other node runs: it has no effect outside of the workspace.
 
 | name | category | runs | what it does | undo | in review mode |

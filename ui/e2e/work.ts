@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, it } from "vitest";
-import { accessible, cli, enrol, inBothThemes, json, leave, newest, persona, poll, state, steps, tell, url } from "./world";
+import { accessible, cli, enrol, inBothThemes, json, leave, newest, persona, poll, state, steps, task, tell, url } from "./world";
 
 // Where a Command or an Id is shown, what it would copy.
 async function copied(page: Page, within: string): Promise<string> {
@@ -60,7 +60,7 @@ turns:
     const res = await call(secret);
     expect(res.status, await res.text()).toBeLessThan(300);
     await page.getByText("the hook was heard").first().waitFor();
-    expect((await json<{ goal: string }>("task", "show", await newest())).goal).toMatch(/Look after .*the door/);
+    expect((await task(await newest())).goal).toMatch(/Look after .*the door/);
     expect(await stays(page)).toBe(true);
     await page.goto(`${url}/triggers`);
     await page.getByRole("link", { name: "listener-webhook" }).click();

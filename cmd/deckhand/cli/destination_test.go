@@ -33,13 +33,13 @@ func (*testHub) UpdateDestination(_ context.Context, req *connect.Request[deckha
 }
 
 func (*testHub) TestDestination(context.Context, *connect.Request[deckhandv1.TestDestinationRequest]) (*connect.Response[deckhandv1.TestDestinationResponse], error) {
-	return connect.NewResponse(&deckhandv1.TestDestinationResponse{Notice: &deckhandv1.Notice{
-		Id: "ntc_1", State: deckhandv1.NoticeState_NOTICE_STATE_DEAD, Error: "it answered 404", Tries: []*deckhandv1.NoticeTry{{Status: 404}},
+	return connect.NewResponse(&deckhandv1.TestDestinationResponse{Notification: &deckhandv1.Notification{
+		Id: "ntc_1", State: deckhandv1.NotificationState_NOTIFICATION_STATE_DEAD, Error: "it answered 404", Tries: []*deckhandv1.NotificationTry{{Status: 404}},
 	}}), nil
 }
 
-func (*testHub) RedriveNotices(context.Context, *connect.Request[deckhandv1.RedriveNoticesRequest]) (*connect.Response[deckhandv1.RedriveNoticesResponse], error) {
-	return connect.NewResponse(&deckhandv1.RedriveNoticesResponse{Redriven: 3}), nil
+func (*testHub) RedriveNotifications(context.Context, *connect.Request[deckhandv1.RedriveNotificationsRequest]) (*connect.Response[deckhandv1.RedriveNotificationsResponse], error) {
+	return connect.NewResponse(&deckhandv1.RedriveNotificationsResponse{Redriven: 3}), nil
 }
 
 // What is typed is what is asked for, and secrets are on no command line.
@@ -82,6 +82,6 @@ func TestDestinationsAreMade(t *testing.T) {
 	require.Contains(t, res.stderr, "it answered 404")
 	require.Equal(t, 2, h.run(t, "destination", "redrive").code)
 	require.Equal(t, 2, h.run(t, "destination", "redrive", "ntc_1", "--all", "mail").code)
-	require.Contains(t, h.run(t, "destination", "redrive", "--all", "mail").stderr, "3 notices")
-	require.Equal(t, 2, h.run(t, "destination", "notices", "--state", "lost").code)
+	require.Contains(t, h.run(t, "destination", "redrive", "--all", "mail").stderr, "3 notifications")
+	require.Equal(t, 2, h.run(t, "destination", "notifications", "--state", "lost").code)
 }

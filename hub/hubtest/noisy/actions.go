@@ -56,7 +56,7 @@ func (n *Neighbour) actions() []action {
 			}))
 			return err
 		}},
-		{"notices", 4, func(ctx context.Context) error {
+		{"notifications", 4, func(ctx context.Context) error {
 			_, err := n.admin.Destinations.TestDestination(ctx, connect.NewRequest(&deckhandv1.TestDestinationRequest{DestinationId: n.destination}))
 			return err
 		}},

@@ -150,9 +150,9 @@ var rules = map[string]Rule{
 	c.DestinationServiceDisableDestinationProcedure:      {Kind: User, Role: "admin"},
 	c.DestinationServiceRotateDestinationSecretProcedure: {Kind: User, Role: "admin"},
 	c.DestinationServiceDeleteDestinationProcedure:       {Kind: User, Role: "admin"},
-	c.DestinationServiceListNoticesProcedure:             {Kind: User, Role: "admin"},
-	c.DestinationServiceGetNoticeProcedure:               {Kind: User, Role: "admin"},
-	c.DestinationServiceRedriveNoticesProcedure:          {Kind: User, Role: "admin"},
+	c.DestinationServiceListNotificationsProcedure:       {Kind: User, Role: "admin"},
+	c.DestinationServiceGetNotificationProcedure:         {Kind: User, Role: "admin"},
+	c.DestinationServiceRedriveNotificationsProcedure:    {Kind: User, Role: "admin"},
 
 	c.NodeServiceListNodesProcedure:       {Kind: User, Role: "viewer"},
 	c.NodeServiceGetNodeProcedure:         {Kind: User, Role: "viewer"},

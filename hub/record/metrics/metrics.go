@@ -49,7 +49,7 @@ type Metrics struct {
 	tools                                                                     map[string]bool
 	states                                                                    map[string]bool
 	moves, tasks, admissions, leases, steps, forwarded, linkChanges, rejected *prometheus.CounterVec
-	inbox, deliveries, webhooks, notices                                      *prometheus.CounterVec
+	inbox, deliveries, webhooks, notifications                                *prometheus.CounterVec
 	duration, stepDuration                                                    *prometheus.HistogramVec
 	events                                                                    prometheus.Counter
 	lag                                                                       prometheus.Histogram
@@ -81,23 +81,23 @@ func New(cfg Config) *Metrics {
 		cfg.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "deckhand_hub_" + name, Help: help}, fn))
 	}
 	m := &Metrics{
-		tools:        map[string]bool{},
-		states:       map[string]bool{},
-		moves:        counter("task_moves_total", "Moves of tasks from one state to another.", "from", "to"),
-		tasks:        counter("tasks_finished_total", "Tasks that ended, by final state.", "state"),
-		duration:     histogram("task_duration_seconds", "Time from a task's submission to its end.", seconds, "state"),
-		admissions:   counter("admission_decisions_total", "Queued tasks looked at: admitted, or left waiting.", "decision"),
-		leases:       counter("leases_total", "Leases of workers: claimed, renewed, refused at a renewal, lost to the sweeper.", "what"),
-		steps:        counter("steps_total", "Tool calls that ended, by tool and outcome.", "tool", "outcome"),
-		stepDuration: histogram("step_duration_seconds", "Time a tool call took.", seconds, "tool"),
-		rejected:     counter("tool_rejections_total", "Tool calls that never became a step, by tool.", "tool"),
-		inbox:        counter("inbox_total", "What waited for a person: asked, answered, expired.", "what"),
-		notices:      counter("notices_total", "Notices that were sent, by kind of destination and state afterwards.", "kind", "state"),
-		deliveries:   counter("deliveries_total", "Firings of triggers that were handled, by source and outcome.", "source", "state"),
-		webhooks:     counter("webhook_answers_total", "Answers to senders of webhooks, by HTTP status.", "status"),
-		linkChanges:  counter("node_link_changes_total", "Links of nodes that came up here, and that ended.", "to"),
-		forwarded:    counter("node_calls_forwarded_total", "Calls of nodes that came from another hub (in) or went to one (out).", "direction", "outcome"),
-		events:       prometheus.NewCounter(prometheus.CounterOpts{Name: "deckhand_hub_events_total", Help: "Events stored."}),
+		tools:         map[string]bool{},
+		states:        map[string]bool{},
+		moves:         counter("task_moves_total", "Moves of tasks from one state to another.", "from", "to"),
+		tasks:         counter("tasks_finished_total", "Tasks that ended, by final state.", "state"),
+		duration:      histogram("task_duration_seconds", "Time from a task's submission to its end.", seconds, "state"),
+		admissions:    counter("admission_decisions_total", "Queued tasks looked at: admitted, or left waiting.", "decision"),
+		leases:        counter("leases_total", "Leases of workers: claimed, renewed, refused at a renewal, lost to the sweeper.", "what"),
+		steps:         counter("steps_total", "Tool calls that ended, by tool and outcome.", "tool", "outcome"),
+		stepDuration:  histogram("step_duration_seconds", "Time a tool call took.", seconds, "tool"),
+		rejected:      counter("tool_rejections_total", "Tool calls that never became a step, by tool.", "tool"),
+		inbox:         counter("inbox_total", "What waited for a person: asked, answered, expired.", "what"),
+		notifications: counter("notifications_total", "Notifications that were sent, by kind of destination and state afterwards.", "kind", "state"),
+		deliveries:    counter("deliveries_total", "Firings of triggers that were handled, by source and outcome.", "source", "state"),
+		webhooks:      counter("webhook_answers_total", "Answers to senders of webhooks, by HTTP status.", "status"),
+		linkChanges:   counter("node_link_changes_total", "Links of nodes that came up here, and that ended.", "to"),
+		forwarded:     counter("node_calls_forwarded_total", "Calls of nodes that came from another hub (in) or went to one (out).", "direction", "outcome"),
+		events:        prometheus.NewCounter(prometheus.CounterOpts{Name: "deckhand_hub_events_total", Help: "Events stored."}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "deckhand_hub_watch_lag_seconds", Help: "Time from an event's writing to its sending to a watch.", Buckets: lags,
 		}),
@@ -133,8 +133,10 @@ func truth(b bool) float64 {
 // Delivery counts a firing of a trigger that was handled.
 func (m *Metrics) Delivery(source, state string) { m.deliveries.WithLabelValues(source, state).Inc() }
 
-// Notice counts a sending of a notice.
-func (m *Metrics) Notice(kind, state string) { m.notices.WithLabelValues(kind, state).Inc() }
+// Notification counts a sending of a notification.
+func (m *Metrics) Notification(kind, state string) {
+	m.notifications.WithLabelValues(kind, state).Inc()
+}
 
 // Webhook counts an answer to a sender.
 func (m *Metrics) Webhook(status int) { m.webhooks.WithLabelValues(strconv.Itoa(status)).Inc() }

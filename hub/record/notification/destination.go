@@ -337,8 +337,8 @@ func (s *Service) Delete(ctx context.Context, orgID, id string, by event.Actor) 
 		if err := tx.DeleteDestination(ctx, db.DeleteDestinationParams{OrgID: orgID, ID: id}); err != nil {
 			return fmt.Errorf("delete destination %s: %w", id, err)
 		}
-		if err := tx.EndNotices(ctx, db.EndNoticesParams{OrgID: orgID, DestinationID: id, Error: "its destination was deleted"}); err != nil {
-			return fmt.Errorf("end the notices of destination %s: %w", id, err)
+		if err := tx.EndNotifications(ctx, db.EndNotificationsParams{OrgID: orgID, DestinationID: id, Error: "its destination was deleted"}); err != nil {
+			return fmt.Errorf("end the notifications of destination %s: %w", id, err)
 		}
 		return record(tx, row, by, "destination.deleted", map[string]any{"name": row.Name, "kind": row.Kind, "spec": string(row.Spec)}, nil)
 	})
@@ -361,7 +361,7 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.Destination, er
 }
 
 // List returns a page of destinations by name, their Counts, and the next page's token.
-func (s *Service) List(ctx context.Context, orgID, page string, size int32) ([]db.Destination, map[string]db.CountNoticesRow, string, error) {
+func (s *Service) List(ctx context.Context, orgID, page string, size int32) ([]db.Destination, map[string]db.CountNotificationsRow, string, error) {
 	after, _, err := store.ParseNameToken(page)
 	if err != nil {
 		return nil, nil, "", err
@@ -375,39 +375,39 @@ func (s *Service) List(ctx context.Context, orgID, page string, size int32) ([]d
 	return rows, counts, next, err
 }
 
-// Counts returns how many notices of each destination wait or were given up.
-func (s *Service) Counts(ctx context.Context, orgID string) (map[string]db.CountNoticesRow, error) {
-	counts, err := s.cfg.Store.CountNotices(ctx, orgID)
+// Counts returns how many notifications of each destination wait or were given up.
+func (s *Service) Counts(ctx context.Context, orgID string) (map[string]db.CountNotificationsRow, error) {
+	counts, err := s.cfg.Store.CountNotifications(ctx, orgID)
 	if err != nil {
-		return nil, fmt.Errorf("count notices: %w", err)
+		return nil, fmt.Errorf("count notifications: %w", err)
 	}
-	of := map[string]db.CountNoticesRow{}
+	of := map[string]db.CountNotificationsRow{}
 	for _, c := range counts {
 		of[c.DestinationID] = c
 	}
 	return of, nil
 }
 
-// FindNotice returns the id of the notice that ref names: an id or a unique
+// FindNotification returns the id of the notification that ref names: an id or a unique
 // prefix.
-func (s *Service) FindNotice(ctx context.Context, orgID, ref string) (string, error) {
-	rows, err := s.cfg.Store.FindNotices(ctx, db.FindNoticesParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("ntc", ref)})
+func (s *Service) FindNotification(ctx context.Context, orgID, ref string) (string, error) {
+	rows, err := s.cfg.Store.FindNotifications(ctx, db.FindNotificationsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("ntc", ref)})
 	if err == nil && len(rows) == 0 {
-		return "", fault.New(fault.NotFound, "there is no notice %q", ref).WithFix("list what there is with: deckhand destination notices").WithObject(ref)
+		return "", fault.New(fault.NotFound, "there is no notification %q", ref).WithFix("list what there is with: deckhand destination notifications").WithObject(ref)
 	}
-	return store.One("notice", ref, rows, err)
+	return store.One("notification", ref, rows, err)
 }
 
-// Notice returns a notice by its id.
-func (s *Service) Notice(ctx context.Context, orgID, id string) (db.GetNoticeRow, error) {
-	row, err := s.cfg.Store.GetNotice(ctx, db.GetNoticeParams{OrgID: orgID, ID: id})
+// Notification returns a notification by its id.
+func (s *Service) Notification(ctx context.Context, orgID, id string) (db.GetNotificationRow, error) {
+	row, err := s.cfg.Store.GetNotification(ctx, db.GetNotificationParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
-		return row, fault.New(fault.NotFound, "there is no notice %q", id).WithObject(id)
+		return row, fault.New(fault.NotFound, "there is no notification %q", id).WithObject(id)
 	}
 	return row, err
 }
 
-// Filter picks notices; empty fields pick all.
+// Filter picks notifications; empty fields pick all.
 type Filter struct {
 	DestinationID string
 	States        []string
@@ -415,9 +415,9 @@ type Filter struct {
 	PageToken     string
 }
 
-// Notices returns a page of notices, newest first, and the next page's token.
-func (s *Service) Notices(ctx context.Context, orgID string, f Filter) ([]db.ListNoticesRow, string, error) {
-	params := db.ListNoticesParams{OrgID: orgID, States: f.States, MaxRows: f.PageSize + 1}
+// Notifications returns a page of notifications, newest first, and the next page's token.
+func (s *Service) Notifications(ctx context.Context, orgID string, f Filter) ([]db.ListNotificationsRow, string, error) {
+	params := db.ListNotificationsParams{OrgID: orgID, States: f.States, MaxRows: f.PageSize + 1}
 	if f.DestinationID != "" {
 		params.DestinationID = &f.DestinationID
 	}
@@ -428,9 +428,9 @@ func (s *Service) Notices(ctx context.Context, orgID string, f Filter) ([]db.Lis
 		}
 		params.BeforeTime, params.BeforeID = &at, id
 	}
-	rows, err := s.cfg.Store.ListNotices(ctx, params)
+	rows, err := s.cfg.Store.ListNotifications(ctx, params)
 	if err != nil {
-		return nil, "", fmt.Errorf("list notices: %w", err)
+		return nil, "", fmt.Errorf("list notifications: %w", err)
 	}
 	if len(rows) <= int(f.PageSize) {
 		return rows, "", nil
@@ -444,21 +444,21 @@ func (s *Service) Notices(ctx context.Context, orgID string, f Filter) ([]db.Lis
 // destination. It returns how many.
 func (s *Service) Redrive(ctx context.Context, orgID, id, destinationID string, by event.Actor) (n int64, err error) {
 	if id != "" {
-		row, err := s.Notice(ctx, orgID, id)
+		row, err := s.Notification(ctx, orgID, id)
 		if err != nil {
 			return 0, err
 		}
-		if row.Notice.State != dead {
-			return 0, fault.New(fault.Precondition, "notice %s is %s", id, row.Notice.State).WithFix("only dead ones are sent again").WithObject(id)
+		if row.Notification.State != dead {
+			return 0, fault.New(fault.Precondition, "notification %s is %s", id, row.Notification.State).WithFix("only dead ones are sent again").WithObject(id)
 		}
 	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if n, err = tx.RedriveNotices(ctx, db.RedriveNoticesParams{OrgID: orgID, ID: id, DestinationID: destinationID, Keep: s.cfg.GiveUp}); err != nil {
-			return fmt.Errorf("send notices again: %w", err)
+		if n, err = tx.RedriveNotifications(ctx, db.RedriveNotificationsParams{OrgID: orgID, ID: id, DestinationID: destinationID, Keep: s.cfg.GiveUp}); err != nil {
+			return fmt.Errorf("send notifications again: %w", err)
 		}
 		tx.AfterCommit(s.Kick)
 		return audit.Append(tx, audit.Entry{
-			OrgID: orgID, By: by, Action: "notice.redriven", ObjectKind: "destination", ObjectID: destinationID, After: map[string]any{"notice_id": id, "notices": n},
+			OrgID: orgID, By: by, Action: "notification.redriven", ObjectKind: "destination", ObjectID: destinationID, After: map[string]any{"notification_id": id, "notifications": n},
 		})
 	})
 	return n, err

@@ -78,19 +78,19 @@ type Config struct {
 	Sweep time.Duration
 	// Timeout bounds one sending; 0 for 15 s.
 	Timeout time.Duration
-	// GiveUp is for how long a notice is tried; 0 for a day.
+	// GiveUp is for how long a notification is tried; 0 for a day.
 	GiveUp time.Duration
 	// Retry is when a notification is sent again; the zero value for 10 s to an hour.
 	Retry backoff.Policy
-	// Retention is how long notices are kept that are done with; 0 for 30 days.
+	// Retention is how long notifications are kept that are done with; 0 for 30 days.
 	Retention time.Duration
 	// Sent, if set, counts: to what kind of destination, and in which state the
-	// notice is afterwards.
+	// notification is afterwards.
 	OnSent func(kind, state string)
 	Log    hclog.Logger
 }
 
-// Service keeps destinations and sends notices. It is a lifecycle.Service; any
+// Service keeps destinations and sends notifications. It is a lifecycle.Service; any
 // number of hubs may run one.
 type Service struct {
 	lifecycle.Runner
@@ -101,7 +101,7 @@ type Service struct {
 	guard dialguard.Guard
 
 	mu sync.Mutex // guards what follows
-	// flying counts the notices of each destination that are being sent here.
+	// flying counts the notifications of each destination that are being sent here.
 	flying map[string]int
 }
 
@@ -129,7 +129,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Kick has this hub look for notices to send.
+// Kick has this hub look for notifications to send.
 func (s *Service) Kick() {
 	select {
 	case s.kick <- struct{}{}:
@@ -229,8 +229,8 @@ type sealed struct {
 // object is what a sealed secret is bound to.
 func object(orgID, id string) string { return "secret of destination " + id + " of " + orgID }
 
-// owed collects notices of one organisation.
-type owed struct{ db.OweNoticesParams }
+// owed collects notifications of one organisation.
+type owed struct{ db.OweNotificationsParams }
 
 func (o *owed) add(destinationID string, e CloudEvent) error {
 	body, err := e.encode()
@@ -253,7 +253,9 @@ func (s *Service) owe(tx *event.Tx, orgID string, o owed) {
 		return
 	}
 	o.OrgID, o.Keep = orgID, s.cfg.GiveUp
-	tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.OweNotices(ctx, o.OweNoticesParams) })
+	tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+		return q.OweNotifications(ctx, o.OweNotificationsParams)
+	})
 	tx.AfterCommit(s.Kick)
 }
 
@@ -294,7 +296,7 @@ func (s *Service) Announce(ctx context.Context, tx *event.Tx, h Event) error {
 		if !d.choice[h.Kind] || !d.about(h.AgentName) {
 			continue
 		}
-		// One of NATS is a notice here too: only what the leader reads goes there
+		// One of NATS is a notification here too: only what the leader reads goes there
 		// without.
 		if err := out.add(d.ID, e); err != nil {
 			return err
@@ -304,23 +306,23 @@ func (s *Service) Announce(ctx context.Context, tx *event.Tx, h Event) error {
 	return nil
 }
 
-// Prune deletes notices that were kept long enough, and ends those whose time is
+// Prune deletes notifications that were kept long enough, and ends those whose time is
 // over while their destination is disabled.
 func (s *Service) Prune(ctx context.Context) error {
 	const batch = 1000
 	for {
-		n, err := s.cfg.Store.PruneNotices(ctx, db.PruneNoticesParams{Keep: s.cfg.Retention, MaxRows: batch})
+		n, err := s.cfg.Store.PruneNotifications(ctx, db.PruneNotificationsParams{Keep: s.cfg.Retention, MaxRows: batch})
 		if err != nil {
-			return fmt.Errorf("delete old notices: %w", err)
+			return fmt.Errorf("delete old notifications: %w", err)
 		}
 		if n < batch {
 			break
 		}
 	}
 	for {
-		n, err := s.cfg.Store.ExpireNotices(ctx, db.ExpireNoticesParams{Error: "its destination is disabled", MaxRows: batch})
+		n, err := s.cfg.Store.ExpireNotifications(ctx, db.ExpireNotificationsParams{Error: "its destination is disabled", MaxRows: batch})
 		if err != nil {
-			return fmt.Errorf("end notices of disabled destinations: %w", err)
+			return fmt.Errorf("end notifications of disabled destinations: %w", err)
 		}
 		if n < batch {
 			return nil

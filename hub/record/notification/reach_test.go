@@ -38,13 +38,13 @@ func (r *rig) create(d notification.Draft) db.Destination {
 }
 
 // tested sends a notification, and returns its result.
-func (r *rig) tested(id string) db.Notice {
+func (r *rig) tested(id string) db.Notification {
 	r.t.Helper()
 	sent, err := r.notify.Test(r.t.Context(), org, id, person)
 	require.NoError(r.t, err)
-	row, err := r.notify.Notice(r.t.Context(), org, sent)
+	row, err := r.notify.Notification(r.t.Context(), org, sent)
 	require.NoError(r.t, err)
-	return row.Notice
+	return row.Notification
 }
 
 // A hub does not connect to its own network for others, unless it is configured to, and
@@ -366,12 +366,12 @@ func TestEventsAreOnNATS(t *testing.T) {
 		_, e = next()
 		require.Equal(t, seqOf(3+i), e.ID)
 	}
-	require.Empty(t, r.notices(d.ID), "nothing is stored for NATS")
+	require.Empty(t, r.notifications(d.ID), "nothing is stored for NATS")
 	require.Equal(t, "delivered", r.tested(d.ID).State)
 	require.NoError(t, r.recorder.Tx(t.Context(), func(tx *event.Tx) error {
 		return r.notify.Announce(t.Context(), tx, notification.Event{OrgID: org, Kind: notification.TriggerTripped, Object: "trig_1"})
 	}))
-	require.Len(t, r.notices(d.ID), 1, "it did not ask for triggers")
+	require.Len(t, r.notifications(d.ID), 1, "it did not ask for triggers")
 }
 
 // awayBus behaves like a bus whose server cannot be reached.

@@ -133,28 +133,28 @@ func (r *rig) webhook(name, url string, events ...string) (db.Destination, strin
 	return row, secret
 }
 
-func (r *rig) notices(destination string, states ...string) []db.ListNoticesRow {
+func (r *rig) notifications(destination string, states ...string) []db.ListNotificationsRow {
 	r.t.Helper()
-	rows, _, err := r.notify.Notices(r.t.Context(), org, notification.Filter{DestinationID: destination, States: states, PageSize: 500})
+	rows, _, err := r.notify.Notifications(r.t.Context(), org, notification.Filter{DestinationID: destination, States: states, PageSize: 500})
 	require.NoError(r.t, err)
 	return rows
 }
 
 // settled waits until so many notifications of a destination are in a state, and returns
 // them, newest first.
-func (r *rig) settled(destination, state string, n int) []db.ListNoticesRow {
+func (r *rig) settled(destination, state string, n int) []db.ListNotificationsRow {
 	r.t.Helper()
-	var rows []db.ListNoticesRow
+	var rows []db.ListNotificationsRow
 	require.Eventually(r.t, func() bool {
-		rows = r.notices(destination, state)
+		rows = r.notifications(destination, state)
 		return len(rows) >= n
-	}, patience, 10*time.Millisecond, "%d notices to be %s", n, state)
+	}, patience, 10*time.Millisecond, "%d notifications to be %s", n, state)
 	require.Len(r.t, rows, n)
 	return rows
 }
 
-// tries returns how the sendings of a notice went.
-func tries(t *testing.T, n db.ListNoticesRow) (out []struct {
+// tries returns how the sendings of a notification went.
+func tries(t *testing.T, n db.ListNotificationsRow) (out []struct {
 	Status int
 	Error  string
 }) {

@@ -30,7 +30,7 @@ const (
 	longestWait = 6 * time.Hour
 )
 
-// The states of a notice.
+// The states of a notification.
 const (
 	pending   = "pending"
 	delivered = "delivered"
@@ -56,7 +56,7 @@ func (s *Service) Start(ctx context.Context) error {
 		free := make(chan struct{}, slots)
 		for {
 			for {
-				n, err := s.claim(ctx, slots-len(free), func(row db.ClaimNoticesRow) {
+				n, err := s.claim(ctx, slots-len(free), func(row db.ClaimNotificationsRow) {
 					free <- struct{}{}
 					sending.Go(func() {
 						defer func() {
@@ -65,7 +65,7 @@ func (s *Service) Start(ctx context.Context) error {
 							s.Kick()
 						}()
 						if err := s.send(ctx, row); err != nil && ctx.Err() == nil {
-							s.cfg.Log.Warn("cannot store the result of a notification; it may be sent again", "notice_id", row.ID, "error", err)
+							s.cfg.Log.Warn("cannot store the result of a notification; it may be sent again", "notification_id", row.ID, "error", err)
 						}
 					})
 				})
@@ -90,7 +90,7 @@ func (s *Service) Start(ctx context.Context) error {
 func (s *Service) lease() time.Duration { return 4 * s.cfg.Timeout }
 
 // claim claims notifications that are due, and returns how many.
-func (s *Service) claim(ctx context.Context, most int, take func(db.ClaimNoticesRow)) (int, error) {
+func (s *Service) claim(ctx context.Context, most int, take func(db.ClaimNotificationsRow)) (int, error) {
 	if most <= 0 {
 		return 0, nil
 	}
@@ -102,7 +102,7 @@ func (s *Service) claim(ctx context.Context, most int, take func(db.ClaimNotices
 		}
 	}
 	s.mu.Unlock()
-	rows, err := s.cfg.Store.ClaimNotices(ctx, db.ClaimNoticesParams{
+	rows, err := s.cfg.Store.ClaimNotifications(ctx, db.ClaimNotificationsParams{
 		Busy: busy, Each: each, MaxRows: int32(most), Lease: s.lease(), //nolint:gosec // at most slots
 	})
 	if err != nil {
@@ -143,11 +143,11 @@ type try struct {
 	Millis int64     `json:"ms"`
 }
 
-// send sends a notice once, and stores how that went.
-func (s *Service) send(ctx context.Context, n db.ClaimNoticesRow) error {
+// send sends a notification once, and stores how that went.
+func (s *Service) send(ctx context.Context, n db.ClaimNotificationsRow) error {
 	row, err := s.cfg.Store.GetDestination(ctx, db.GetDestinationParams{OrgID: n.OrgID, ID: n.DestinationID})
 	if store.IsNotFound(err) {
-		return nil // it was deleted, and its notices ended
+		return nil // it was deleted, and its notifications ended
 	}
 	if err != nil {
 		return fmt.Errorf("load destination %s: %w", n.DestinationID, err)
@@ -157,7 +157,7 @@ func (s *Service) send(ctx context.Context, n db.ClaimNoticesRow) error {
 	if got.err != nil && ctx.Err() != nil {
 		return nil // the hub stops; another one sends it when the lease is over
 	}
-	crashpoint.At(crashpoint.AfterNotice, n.ID, "")
+	crashpoint.At(crashpoint.AfterNotification, n.ID, "")
 	state, wait := delivered, time.Duration(0)
 	left := n.ExpiresAt.Sub(n.Now)
 	switch {
@@ -217,18 +217,18 @@ func (s *Service) settle(ctx context.Context, d db.Destination, id string, attem
 	if err != nil {
 		return fmt.Errorf("encode a try: %w", err)
 	}
-	settled, err := s.cfg.Store.SettleNotice(ctx, db.SettleNoticeParams{
+	settled, err := s.cfg.Store.SettleNotification(ctx, db.SettleNotificationParams{
 		OrgID: d.OrgID, ID: id, Attempts: attempts, State: state, Error: t.Error, Try: data, Wait: wait,
 	})
 	if err != nil {
-		return fmt.Errorf("store how notice %s was sent: %w", id, err)
+		return fmt.Errorf("store how notification %s was sent: %w", id, err)
 	}
 	if settled == 0 {
 		return nil // another hub took it for lost
 	}
 	s.cfg.OnSent(d.Kind, state)
 	if state == dead {
-		s.cfg.Log.Warn("a notification is dead: deckhand destination redrive sends it again", "notice_id", id, "destination", d.Name, "error", t.Error)
+		s.cfg.Log.Warn("a notification is dead: deckhand destination redrive sends it again", "notification_id", id, "destination", d.Name, "error", t.Error)
 	}
 	if got.gone {
 		return s.disable(ctx, d.OrgID, d.ID, "the receiver answered 410 Gone", event.Hub)
@@ -246,9 +246,9 @@ func (s *Service) Test(ctx context.Context, orgID, id string, by event.Actor) (s
 		return "", fault.New(fault.Precondition, "destination %s is disabled: %s", row.Name, row.Reason).
 			WithFix("deckhand destination enable %s", row.Name).WithObject(id)
 	}
-	notice := ident.New("ntc")
+	notification := ident.New("ntc")
 	e := CloudEvent{
-		SpecVersion: "1.0", ID: notice, Source: source(orgID), Type: typeTest, Subject: id, Time: time.Now().UTC(), DataContentType: "application/json",
+		SpecVersion: "1.0", ID: notification, Source: source(orgID), Type: typeTest, Subject: id, Time: time.Now().UTC(), DataContentType: "application/json",
 		Data: Data{Summary: oneLine(by.ID+" tries whether this reaches you", maxSummary), Actor: Actor{Kind: cmp.Or(by.Kind, event.User), ID: by.ID}},
 	}
 	body, err := e.encode()
@@ -256,18 +256,18 @@ func (s *Service) Test(ctx context.Context, orgID, id string, by event.Actor) (s
 		return "", err
 	}
 	if err := s.cfg.Store.OweTest(ctx, db.OweTestParams{
-		ID: notice, OrgID: orgID, DestinationID: id, Type: typeTest, Body: body, Lease: s.lease(),
+		ID: notification, OrgID: orgID, DestinationID: id, Type: typeTest, Body: body, Lease: s.lease(),
 	}); err != nil {
-		return "", fmt.Errorf("store a notice for %s: %w", id, err)
+		return "", fmt.Errorf("store a notification for %s: %w", id, err)
 	}
 	begun := time.Now()
-	got := s.deliver(ctx, row, notice, body)
+	got := s.deliver(ctx, row, notification, body)
 	state := delivered
 	if got.err != nil {
 		state = dead
 	}
 	// Also if the caller has disconnected.
-	return notice, s.settle(context.WithoutCancel(ctx), row, notice, 1, got, state, 0, begun)
+	return notification, s.settle(context.WithoutCancel(ctx), row, notification, 1, got, state, 0, begun)
 }
 
 // answered returns the error for a receiver's response.

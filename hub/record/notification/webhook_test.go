@@ -191,9 +191,9 @@ func TestAHappeningIsAnnounced(t *testing.T) {
 	}
 }
 
-// Whatever a receiver does, a notice is sent again under its id until it is
+// Whatever a receiver does, a notification is sent again under its id until it is
 // taken.
-func TestANoticeIsSentUntilItIsTaken(t *testing.T) {
+func TestANotificationIsSentUntilItIsTaken(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter, r *http.Request, stop <-chan struct{})
@@ -272,7 +272,7 @@ func TestAReceiverThatIsDownGetsAllWhenItIsUp(t *testing.T) {
 		r.happen("task_one", "input_required", nil)
 	}
 	require.Eventually(t, func() bool {
-		rows := r.notices(d.ID, "pending")
+		rows := r.notifications(d.ID, "pending")
 		return len(rows) == 5 && rows[0].Attempts > 1
 	}, patience, 10*time.Millisecond)
 	again := newReceiver(t, nil)
@@ -299,9 +299,9 @@ func TestRetryAfterCounts(t *testing.T) {
 	for i, least := range []time.Duration{59 * time.Minute, 118 * time.Minute, 5 * time.Hour} {
 		r.happen("task_one", "input_required", nil)
 		require.Eventually(t, func() bool { return len(rec.got()) == i+1 }, patience, 10*time.Millisecond)
-		var n db.ListNoticesRow
+		var n db.ListNotificationsRow
 		require.Eventually(t, func() bool {
-			n = r.notices(d.ID)[0]
+			n = r.notifications(d.ID)[0]
 			return len(tries(t, n)) == 1
 		}, patience, 10*time.Millisecond)
 		require.Equal(t, "pending", n.State)
@@ -324,12 +324,12 @@ func TestAReceiverThatIsGoneEndsItsDestination(t *testing.T) {
 	}, patience, 10*time.Millisecond)
 	r.happen("task_one", "input_required", nil)
 	require.NoError(t, r.notify.Follow(t.Context()))
-	require.Len(t, r.notices(d.ID), 1)
+	require.Len(t, r.notifications(d.ID), 1)
 }
 
 // A notification that is not delivered in the time for attempts is kept, and sent again
 // when a person redrives it.
-func TestADeadNoticeIsRedriven(t *testing.T) {
+func TestADeadNotificationIsRedriven(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *notification.Config) { c.GiveUp = 500 * time.Millisecond })
 	var well sync.Map
@@ -359,7 +359,7 @@ func TestADeadNoticeIsRedriven(t *testing.T) {
 	r.settled(d.ID, "delivered", 2)
 }
 
-// A hub that dies between sending and storing that it did has the notice sent
+// A hub that dies between sending and storing that it did has the notification sent
 // again, under the same id, when its lease is over.
 func TestWhatAHubHadTakenIsSentByAnother(t *testing.T) {
 	t.Parallel()
@@ -368,8 +368,8 @@ func TestWhatAHubHadTakenIsSentByAnother(t *testing.T) {
 	d, _ := r.webhook("hook", rec.URL)
 	r.notify.Stop()
 	r.happen("task_one", "input_required", nil)
-	require.Eventually(t, func() bool { return len(r.notices(d.ID)) == 1 }, patience, 10*time.Millisecond)
-	taken, err := r.ClaimNotices(t.Context(), db.ClaimNoticesParams{Busy: []string{}, Each: 1, MaxRows: 1, Lease: time.Second})
+	require.Eventually(t, func() bool { return len(r.notifications(d.ID)) == 1 }, patience, 10*time.Millisecond)
+	taken, err := r.ClaimNotifications(t.Context(), db.ClaimNotificationsParams{Busy: []string{}, Each: 1, MaxRows: 1, Lease: time.Second})
 	require.NoError(t, err)
 	require.Len(t, taken, 1)
 	r.service()
@@ -377,7 +377,7 @@ func TestWhatAHubHadTakenIsSentByAnother(t *testing.T) {
 	require.EqualValues(t, 2, n.Attempts)
 	require.Equal(t, taken[0].ID, rec.got()[0].id())
 	// The first hub lives after all: what it stores is of no account.
-	settled, err := r.SettleNotice(t.Context(), db.SettleNoticeParams{OrgID: org, ID: taken[0].ID, Attempts: 1, State: "dead", Try: []byte("[]")})
+	settled, err := r.SettleNotification(t.Context(), db.SettleNotificationParams{OrgID: org, ID: taken[0].ID, Attempts: 1, State: "dead", Try: []byte("[]")})
 	require.NoError(t, err)
 	require.Zero(t, settled)
 }
@@ -457,7 +457,7 @@ func TestADisabledDestinationHearsNothing(t *testing.T) {
 	require.NoError(t, r.notify.Delete(t.Context(), org, d.ID, person))
 	_, err := r.notify.Get(t.Context(), org, d.ID)
 	require.True(t, fault.Is(err, fault.NotFound))
-	require.Len(t, r.notices(""), 2, "what was sent stays on record")
+	require.Len(t, r.notifications(""), 2, "what was sent stays on record")
 }
 
 // Secrets are sealed, shown once, and rotated while both count.
@@ -487,15 +487,15 @@ func TestASecretIsSealedAndRotated(t *testing.T) {
 	r.exec(`UPDATE destinations SET sealed = (SELECT sealed FROM destinations WHERE id = $1) WHERE id = $2`, d.ID, other.ID)
 	sent, err := r.notify.Test(t.Context(), org, other.ID, person)
 	require.NoError(t, err)
-	row, err := r.notify.Notice(t.Context(), org, sent)
+	row, err := r.notify.Notification(t.Context(), org, sent)
 	require.NoError(t, err)
-	require.Equal(t, "dead", row.Notice.State)
+	require.Equal(t, "dead", row.Notification.State)
 	require.Len(t, rec.got(), 2)
 }
 
 // Notifications are deleted after their retention; a task's events stay until they are
 // sent.
-func TestNoticesArePruned(t *testing.T) {
+func TestNotificationsArePruned(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	rec := newReceiver(t, nil)
@@ -503,10 +503,10 @@ func TestNoticesArePruned(t *testing.T) {
 	r.happen("task_one", "input_required", nil)
 	r.settled(d.ID, "delivered", 1)
 	require.NoError(t, r.notify.Prune(t.Context()))
-	require.Len(t, r.notices(d.ID), 1)
-	r.exec(`UPDATE notices SET handled_at = handled_at - interval '31 days'`)
+	require.Len(t, r.notifications(d.ID), 1)
+	r.exec(`UPDATE notifications SET handled_at = handled_at - interval '31 days'`)
 	require.NoError(t, r.notify.Prune(t.Context()))
-	require.Empty(t, r.notices(d.ID))
+	require.Empty(t, r.notifications(d.ID))
 
 	r.stop()
 	r.exec(`UPDATE tasks SET state = 'cancelled', finished_at = clock_timestamp() - interval '2 hours'`)

@@ -38,7 +38,7 @@ func (w *Workspaces) UndoExec(ctx context.Context, req ExecRequest) (UndoResult,
 		return UndoResult{}, refuse("%s has not ended", e.ID).WithFix("wait for it, or end it with: deckhand node kill %s", e.ID)
 	}
 	if e.UndoneAt != nil {
-		return UndoResult{}, refuse("%s was taken back at %s, as %s", e.ID, e.UndoneAt.UTC().Format(time.RFC3339), *e.UndoID).
+		return UndoResult{}, refuse("%s was undone at %s, as %s", e.ID, e.UndoneAt.UTC().Format(time.RFC3339), *e.UndoID).
 			WithFix("nothing is left to do")
 	}
 	rows, err := w.cfg.Store.PendingExecUndos(ctx, db.PendingExecUndosParams{OrgID: e.OrgID, ExecID: &e.ID})
@@ -58,7 +58,7 @@ func (w *Workspaces) UndoExec(ctx context.Context, req ExecRequest) (UndoResult,
 	}
 	out := UndoResult{Span: span}
 	if !out.Span.Open() && !req.Preview {
-		return out, refuse("the changes of %s could be taken back until %s", e.ID, out.Span.Until.UTC().Format(time.RFC3339)).
+		return out, refuse("the changes of %s could be undone until %s", e.ID, out.Span.Until.UTC().Format(time.RFC3339)).
 			WithFix("change the files back by hand")
 	}
 	node, err := w.cfg.Node(e.NodeID)
@@ -87,7 +87,7 @@ func (w *Workspaces) UndoExec(ctx context.Context, req ExecRequest) (UndoResult,
 	return out, err
 }
 
-// execUndone stores that a person's command was taken back.
+// execUndone stores that a person's command was undone.
 func execUndone(ctx context.Context, tx *event.Tx, row db.Undo, res *nodev1.UndoChangesResponse) error {
 	if err := tx.MarkExecUndone(ctx, db.MarkExecUndoneParams{OrgID: row.OrgID, ID: *row.ExecID, UndoID: &row.ID}); err != nil {
 		return fmt.Errorf("mark the command of undo %s: %w", row.ID, err)

@@ -148,7 +148,7 @@ func (r *Restore) Refused(nodeID string) error {
 		for _, one := range c {
 			said = append(said, one.GetMessage())
 		}
-		return refuse("the workspace of that checkpoint cannot be given back whole: %s", some(said)).
+		return refuse("the workspace of that checkpoint cannot be restored whole: %s", some(said)).
 			WithFix("go on in the workspace as it is with --workspace keep")
 	}
 	return nil

@@ -33,7 +33,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// DefaultWindow is how long after its end a task's changes can be taken back: for
+// DefaultWindow is how long after its end a task's changes can be undone: for
 // as long as nodes keep snapshots.
 const DefaultWindow = 7 * 24 * time.Hour
 
@@ -46,7 +46,7 @@ type Config struct {
 	Node func(nodeID string) (machine.Link, error)
 	// Irreversible are the names of the tools whose effects cannot be undone completely.
 	Irreversible []string
-	// Window is how long after the end of a task its changes can be taken back;
+	// Window is how long after the end of a task its changes can be undone;
 	// 0 for DefaultWindow, negative for ever. An organisation may have its own.
 	Window time.Duration
 	// Now is the clock; nil for time.Now.
@@ -169,7 +169,7 @@ func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, cha
 const shownPaths = 20
 
 // Changes returns all steps of a task that changed something, in order, and how
-// long that can be taken back. What is pending is settled first.
+// long that can be undone. What is pending is settled first.
 func (w *Workspaces) Changes(ctx context.Context, t db.Task) ([]db.ListStepChangesRow, Span, error) {
 	return w.ChangesAfter(ctx, t, 0, math.MaxInt32)
 }
@@ -187,7 +187,7 @@ func (w *Workspaces) ChangesAfter(ctx context.Context, t db.Task, after, limit i
 	return rows, span, err
 }
 
-// Span is how long a task's changes can be taken back.
+// Span is how long a task's changes can be undone.
 type Span struct {
 	// Until is when it ends; zero while the task has not ended, or for ever.
 	Until time.Time
@@ -263,7 +263,7 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) 
 		return UndoResult{}, err
 	}
 	if !span.Open() && !req.Preview {
-		return UndoResult{}, fault.New(fault.Precondition, "the changes of %s could be taken back until %s", t.ID, span.Until.UTC().Format(time.RFC3339)).
+		return UndoResult{}, fault.New(fault.Precondition, "the changes of %s could be undone until %s", t.ID, span.Until.UTC().Format(time.RFC3339)).
 			WithFix("look at them with `deckhand task diff %s` and have an agent change the files back", t.ID).WithObject(t.ID)
 	}
 	out := UndoResult{Span: span}
@@ -318,7 +318,7 @@ func (w *Workspaces) irreversible(ctx context.Context, t db.Task, stepIDs []stri
 	return out, nil
 }
 
-// choose returns the changes that are to be taken back.
+// choose returns the changes that are to be undone.
 func choose(t db.Task, rows []db.ListStepChangesRow, req Request) ([]db.StepChange, error) {
 	var out []db.StepChange
 	for _, row := range rows {
@@ -436,7 +436,7 @@ func (w *Workspaces) finish(ctx context.Context, row db.Undo, res *nodev1.UndoCh
 	})
 }
 
-// stepsUndone stores that steps of a task were taken back.
+// stepsUndone stores that steps of a task were undone.
 func stepsUndone(ctx context.Context, tx *event.Tx, row db.Undo, res *nodev1.UndoChangesResponse) error {
 	if err := tx.MarkUndone(ctx, db.MarkUndoneParams{OrgID: row.OrgID, UndoID: &row.ID, StepIds: row.StepIds}); err != nil {
 		return fmt.Errorf("mark the steps of undo %s: %w", row.ID, err)

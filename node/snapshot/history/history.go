@@ -291,7 +291,7 @@ func (h *History) Of(id string) (out []int64, err error) {
 }
 
 // Oldest returns the number of the state that the oldest kept changes begin
-// at: nothing before it can be given back.
+// at: nothing before it can be restored.
 func (h *History) Oldest() (seq int64, err error) {
 	err = h.view(func(tx *bbolt.Tx) error {
 		if key, _ := tx.Bucket(bucketDeltas).Cursor().First(); key != nil {

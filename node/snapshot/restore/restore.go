@@ -112,7 +112,7 @@ func (j *Job) ready(name string, e *tree.Entry) error {
 const syncEach = 16
 
 // sync brings what was made ready to disk, before the record says that it is
-// given back.
+// restored.
 func (j *Job) sync() error {
 	var files []string
 	for i, c := range j.Changes {

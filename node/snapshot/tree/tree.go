@@ -44,7 +44,7 @@ type Entry struct {
 	UID, GID uint32
 	// Size of a file in bytes.
 	Size int64
-	// MTime of a file, in nanoseconds of the epoch. It is given back with the
+	// MTime of a file, in nanoseconds of the epoch. It is restored with the
 	// content, and by itself is no difference.
 	MTime int64
 	// Content names a file's content in the store; empty where it is not kept.
@@ -274,7 +274,7 @@ func (n *Node) clone() *Node {
 	return out
 }
 
-// Digest returns a SHA-256 in hex of all that an undo gives back.
+// Digest returns a SHA-256 in hex of all that an undo restores.
 func (t *Tree) Digest() string {
 	h := sha256.New()
 	t.Walk(func(path string, e *Entry) bool {

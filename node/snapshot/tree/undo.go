@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Conflict is a path that an undo cannot simply give back.
+// Conflict is a path that an undo cannot simply restore.
 type Conflict struct {
 	Path string
 	Why  Why
@@ -17,7 +17,7 @@ type Conflict struct {
 	Detail string
 }
 
-// Why is what keeps a path from being given back.
+// Why is what keeps a path from being restored.
 type Why uint8
 
 // The reasons.
@@ -34,7 +34,7 @@ const (
 
 // Plan is what an undo would do.
 type Plan struct {
-	// Changes from the present to the state given back, conflicting ones
+	// Changes from the present to the state restored, conflicting ones
 	// left out.
 	Changes []Change
 	// Conflicts by path.
@@ -43,7 +43,7 @@ type Plan struct {
 	Shared []string
 }
 
-// Undo plans to take back the deltas that wanted says, out of all that are
+// Undo plans to undo the deltas that wanted says, out of all that are
 // known, oldest first. With overwrite, what others changed later is given up.
 func Undo(now *Tree, deltas []Delta, wanted func(Delta) bool, overwrite bool) Plan {
 	type history struct {
@@ -129,9 +129,9 @@ func (p *planner) at(path string) *Entry {
 	return p.now.Get(path)
 }
 
-// settle takes back out what would leave a name without its folder, or a folder
+// settle takes out again what would leave a name without its folder, or a folder
 // that goes with something in it, until nothing of the kind is left. A second
-// name whose first one is not given back becomes a file of its own.
+// name whose first one is not restored becomes a file of its own.
 func (p *planner) settle() {
 	for again := true; again; {
 		again = false

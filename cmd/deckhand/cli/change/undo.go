@@ -28,7 +28,7 @@ type Request struct {
 // Register adds the flags.
 func (u *Undo) Register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&u.skip, "skip-conflicts", false, "leave files that others changed later as they are")
-	cmd.Flags().BoolVar(&u.overwrite, "overwrite", false, "give back those files too: the later changes are lost")
+	cmd.Flags().BoolVar(&u.overwrite, "overwrite", false, "restore those files too: the later changes are lost")
 	cmd.Flags().BoolVarP(&u.yes, "yes", "y", false, "do it")
 }
 

@@ -11,7 +11,7 @@ import (
 func deleteCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete DESTINATION", Short: "Delete a destination for good",
-		Long:    "What is pending is not sent. Its notices are kept as long as any.",
+		Long:    "What is pending is not sent. Its notifications are kept as long as any.",
 		Example: "deckhand destination delete chat", Args: env.Args("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

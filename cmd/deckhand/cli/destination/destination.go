@@ -17,18 +17,18 @@ import (
 func Command(e *env.Env) *cobra.Command {
 	cmd := env.Group("destination", "Manage notification destinations", `
 A destination is told of what happens: by a webhook, in Slack, by mail, or on
-NATS. Each thing that is sent to one is a notice, which is sent again for a day
+NATS. Each thing that is sent to one is a notification, which is sent again for a day
 until it is taken, and is kept with how that went.
 `, `
 deckhand destination create chat --slack --secret-file slack-url
 deckhand destination create hooks --webhook https://hooks.example.com/deckhand --events lifecycle
 deckhand destination test chat
-deckhand destination notices chat --state dead
+deckhand destination notifications chat --state dead
 `)
 	cmd.AddCommand(
 		createCommand(e), updateCommand(e), listCommand(e), showCommand(e), testCommand(e),
 		enableCommand(e), disableCommand(e), rotateCommand(e), deleteCommand(e),
-		noticesCommand(e), noticeCommand(e), redriveCommand(e),
+		notificationsCommand(e), notificationCommand(e), redriveCommand(e),
 	)
 	return cmd
 }

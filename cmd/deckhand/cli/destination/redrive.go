@@ -11,30 +11,30 @@ import (
 func redriveCommand(e *env.Env) *cobra.Command {
 	var all string
 	cmd := &cobra.Command{
-		Use: "redrive (NOTICE | --all DESTINATION)", Short: "Send again what was given up",
+		Use: "redrive (NOTIFICATION | --all DESTINATION)", Short: "Send again what was given up",
 		Long: "Under the same ids, for another day.", Example: `deckhand destination redrive ntc_3q9
 deckhand destination redrive --all chat`,
-		Args: env.Args("[NOTICE]"),
+		Args: env.Args("[NOTIFICATION]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == (all == "") {
-				return env.Usage(cmd, "give a NOTICE, or --all DESTINATION")
+				return env.Usage(cmd, "give a NOTIFICATION, or --all DESTINATION")
 			}
-			request := &deckhandv1.RedriveNoticesRequest{Which: &deckhandv1.RedriveNoticesRequest_DestinationId{DestinationId: all}}
+			request := &deckhandv1.RedriveNotificationsRequest{Which: &deckhandv1.RedriveNotificationsRequest_DestinationId{DestinationId: all}}
 			if all == "" {
-				request.Which = &deckhandv1.RedriveNoticesRequest_NoticeId{NoticeId: args[0]}
+				request.Which = &deckhandv1.RedriveNotificationsRequest_NotificationId{NotificationId: args[0]}
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.Destinations.RedriveNotices(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Destinations.RedriveNotifications(cmd.Context(), connect.NewRequest(request))
 			if err != nil {
 				return err
 			}
-			e.Notef("%d notices are sent again", res.Msg.GetRedriven())
+			e.Notef("%d notifications are sent again", res.Msg.GetRedriven())
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&all, "all", "", "all dead notices of this destination")
+	cmd.Flags().StringVar(&all, "all", "", "all dead notifications of this destination")
 	return cmd
 }

@@ -11,7 +11,7 @@ import (
 
 func testCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "test DESTINATION", Short: "Send a notice at once, and say how that went",
+		Use: "test DESTINATION", Short: "Send a notification at once, and say how that went",
 		Long: "Exit code 1 when it was not taken.", Example: "deckhand destination test chat", Args: env.Args("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
@@ -22,10 +22,10 @@ func testCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := output.Brief(e.Printer(), noticeNoun(e), res.Msg.GetNotice()); err != nil {
+			if err := output.Brief(e.Printer(), notificationNoun(e), res.Msg.GetNotification()); err != nil {
 				return err
 			}
-			if n := res.Msg.GetNotice(); n.GetState() != deckhandv1.NoticeState_NOTICE_STATE_DELIVERED {
+			if n := res.Msg.GetNotification(); n.GetState() != deckhandv1.NotificationState_NOTIFICATION_STATE_DELIVERED {
 				e.Notef("it was not taken: %s", n.GetError())
 				return env.Status(env.ExitFailed)
 			}

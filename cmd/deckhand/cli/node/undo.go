@@ -16,7 +16,7 @@ func undoCommand(e *env.Env) *cobra.Command {
 	req, how := &deckhandv1.UndoNodeExecRequest{}, &change.Undo{}
 	cmd := &cobra.Command{
 		Use: "undo EXEC", Short: "Take back what a person's command changed in a workspace",
-		Long: `Shows what would be given back of what a command or terminal changed in the
+		Long: `Shows what would be restored of what a command or terminal changed in the
 workspace of its jail. With --yes it is done, unless others changed the same
 files later, which are reported then. It can be done for as long after the
 command's end as a task can be undone after its own.`,

@@ -72,6 +72,6 @@ asked for it before.`,
 	flags.StringVar(&memory, "memory", "", "memory of a jail, for example 8GiB")
 	flags.Int64Var(&pids, "pids", 0, "processes and threads of a jail")
 	flags.StringVar(&workspace, "workspace", "", "size of a workspace, for example 50GiB")
-	flags.DurationVar(&window, "undo-window", 0, "how long after its end what a task changed can be taken back")
+	flags.DurationVar(&window, "undo-window", 0, "how long after its end what a task changed can be undone")
 	return cmd
 }

@@ -63,7 +63,7 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("nats-lifecycle-password", "", "let others listen to lifecycle events on --nats-listen, as the user lifecycle; better in DECKHAND_NATS_LIFECYCLE_PASSWORD")
 	flags.String("notify-allow", "", "networks, besides public ones, to which destinations may send: 10.20.0.0/16,192.0.2.7")
 	flags.String("provider-allow", "", "networks, besides public ones, in which model servers, search engines and login servers may be: 10.20.0.0/16,127.0.0.1")
-	flags.Duration("notify-give-up", notification.DefaultGiveUp, "for how long a notice that is not taken is sent again")
+	flags.Duration("notify-give-up", notification.DefaultGiveUp, "for how long a notification that is not taken is sent again")
 	flags.String(metricsserver.Flag, "", metricsserver.Usage)
 	flags.Duration("lease-ttl", hub.DefaultLeaseTTL, "how long a worker's lease lasts without renewal")
 	flags.Duration("event-retention", 0, "how long the events of a finished task are kept; 0 for ever")
@@ -81,7 +81,7 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.Duration("drain-delay", time.Second, "how long to go on serving, no longer ready, once told to stop")
 	flags.Int("max-active", hub.DefaultMaxActive, "how many tasks of an organisation run at once")
 	flags.Int("max-active-per-user", hub.DefaultMaxPerUser, "how many tasks of one user run at once")
-	flags.Duration("undo-window", workspace.DefaultWindow, "how long after its end what a task changed can be taken back; negative for ever")
+	flags.Duration("undo-window", workspace.DefaultWindow, "how long after its end what a task changed can be undone; negative for ever")
 	flags.String("anthropic-base-url", hub.DefaultAnthropic, "where the model relay reaches Anthropic")
 	flags.String("anthropic-api-key", "", "key for Anthropic; better in ANTHROPIC_API_KEY, which other users cannot see")
 }

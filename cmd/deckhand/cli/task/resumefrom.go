@@ -65,7 +65,7 @@ deckhand task resume-from task_3q9 --iteration 4 --message "try it without sudo"
 	cmd.Flags().Lookup("iteration").DefValue = ""
 	cmd.Flags().StringVar(&request.Message, "message", "", "what the agent is told first")
 	cmd.Flags().StringVar(&workspace, "workspace", "restore", "restore the checkpoint's files, overwrite what others changed since, or keep the files as they are")
-	cmd.Flags().BoolVar(&request.Preview, "preview", false, "show what would be given back in the workspace, and do nothing")
+	cmd.Flags().BoolVar(&request.Preview, "preview", false, "show what would be restored in the workspace, and do nothing")
 	o.Register(cmd)
 	return cmd
 }
@@ -92,11 +92,11 @@ func previewResume(ctx context.Context, e *env.Env, request *deckhandv1.ResumeTa
 	}
 	change.Show(e, w.GetChanges(), w.GetFiles())
 	for _, c := range w.GetConflicts() {
-		e.Notef("cannot be given back: %s", termsafe.Line(c.GetMessage()))
+		e.Notef("cannot be restored: %s", termsafe.Line(c.GetMessage()))
 	}
 	if len(w.GetOthers()) > 0 {
 		e.Notef("others changed some of this, and would lose it: %s", strings.Join(w.GetOthers(), ", "))
 	}
-	e.Notef("%d files would be given back", w.GetFiles())
+	e.Notef("%d files would be restored", w.GetFiles())
 	return nil
 }

@@ -16,7 +16,7 @@ func undoCommand(e *env.Env) *cobra.Command {
 	req, how := &deckhandv1.UndoChangesRequest{}, &change.Undo{}
 	cmd := &cobra.Command{
 		Use: "undo TASK", Short: "Take back what a task changed in its workspace",
-		Long: `Shows what would be given back: of the whole task, of its last steps, or of
+		Long: `Shows what would be restored: of the whole task, of its last steps, or of
 named ones. With --yes it is done, unless later steps changed the same files,
 which are reported then. Only files of the workspace come back: what a command
 did elsewhere stays done.`,

@@ -517,7 +517,7 @@ type NodeSession struct {
 	TouchedAt time.Time
 }
 
-type Notice struct {
+type Notification struct {
 	ID            string
 	OrgID         string
 	DestinationID string

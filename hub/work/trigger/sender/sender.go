@@ -1,6 +1,6 @@
 // Package sender declares the systems that send webhooks: one file and one literal
-// for each, registered in the list below. The hub, the console's list and the
-// tests of the command line and of docs/triggers.md take what they know from here.
+// for each, registered in the list below. The hub takes what it knows from here, and
+// scripts/generate the lists of the console, the command line and docs/triggers.md.
 //
 // Named returns a Sender by its name; All returns every one. The literals
 // do not change at run time. A name that is not registered is reported as unknown:

@@ -4,7 +4,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"buf.build/go/protovalidate"
@@ -51,30 +50,6 @@ func TestSlackChecksItsURL(t *testing.T) {
 	require.Equal(t, "abc", challenge)
 	_, ok = slack.Challenge([]byte(slack.Example.Body))
 	require.False(t, ok)
-}
-
-// docs/triggers.md lists every sender, how it is verified, and which of them have
-// defaults.
-func TestTheDocumentationListsEverySender(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/triggers.md")
-	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(page), "| `--webhook` | how requests are verified |\n|---|---|\n")
-	require.True(t, ok)
-	table, rest, _ := strings.Cut(rest, "\n\n")
-	var want []string
-	for _, s := range sender.All() {
-		want = append(want, "| `"+s.Name+"` | "+s.How+" |")
-	}
-	require.ElementsMatch(t, want, strings.Split(table, "\n"))
-
-	sentence, _, ok := strings.Cut(rest, " come with a filter, a mapping and a goal.")
-	require.True(t, ok)
-	var listed []string
-	for _, name := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(sentence, -1) {
-		listed = append(listed, name[1])
-	}
-	require.ElementsMatch(t, sender.Names(sender.Sender.HasPreset), listed)
 }
 
 // Each file but sender.go, expression.go and the test declares one sender, and

@@ -76,59 +76,59 @@ func (DestinationState) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{0}
 }
 
-// NoticeState is the delivery state of a notice.
-type NoticeState int32
+// NotificationState is the delivery state of a notification.
+type NotificationState int32
 
 const (
-	NoticeState_NOTICE_STATE_UNSPECIFIED NoticeState = 0
+	NotificationState_NOTIFICATION_STATE_UNSPECIFIED NotificationState = 0
 	// It waits to be sent, for the first time or again.
-	NoticeState_NOTICE_STATE_PENDING NoticeState = 1
+	NotificationState_NOTIFICATION_STATE_PENDING NotificationState = 1
 	// The receiver took it.
-	NoticeState_NOTICE_STATE_DELIVERED NoticeState = 2
-	// It was tried for as long as notices are; it can be redriven.
-	NoticeState_NOTICE_STATE_DEAD NoticeState = 3
+	NotificationState_NOTIFICATION_STATE_DELIVERED NotificationState = 2
+	// It was tried for as long as notifications are; it can be redriven.
+	NotificationState_NOTIFICATION_STATE_DEAD NotificationState = 3
 )
 
-// Enum value maps for NoticeState.
+// Enum value maps for NotificationState.
 var (
-	NoticeState_name = map[int32]string{
-		0: "NOTICE_STATE_UNSPECIFIED",
-		1: "NOTICE_STATE_PENDING",
-		2: "NOTICE_STATE_DELIVERED",
-		3: "NOTICE_STATE_DEAD",
+	NotificationState_name = map[int32]string{
+		0: "NOTIFICATION_STATE_UNSPECIFIED",
+		1: "NOTIFICATION_STATE_PENDING",
+		2: "NOTIFICATION_STATE_DELIVERED",
+		3: "NOTIFICATION_STATE_DEAD",
 	}
-	NoticeState_value = map[string]int32{
-		"NOTICE_STATE_UNSPECIFIED": 0,
-		"NOTICE_STATE_PENDING":     1,
-		"NOTICE_STATE_DELIVERED":   2,
-		"NOTICE_STATE_DEAD":        3,
+	NotificationState_value = map[string]int32{
+		"NOTIFICATION_STATE_UNSPECIFIED": 0,
+		"NOTIFICATION_STATE_PENDING":     1,
+		"NOTIFICATION_STATE_DELIVERED":   2,
+		"NOTIFICATION_STATE_DEAD":        3,
 	}
 )
 
-func (x NoticeState) Enum() *NoticeState {
-	p := new(NoticeState)
+func (x NotificationState) Enum() *NotificationState {
+	p := new(NotificationState)
 	*p = x
 	return p
 }
 
-func (x NoticeState) String() string {
+func (x NotificationState) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (NoticeState) Descriptor() protoreflect.EnumDescriptor {
+func (NotificationState) Descriptor() protoreflect.EnumDescriptor {
 	return file_deckhand_v1_destination_proto_enumTypes[1].Descriptor()
 }
 
-func (NoticeState) Type() protoreflect.EnumType {
+func (NotificationState) Type() protoreflect.EnumType {
 	return &file_deckhand_v1_destination_proto_enumTypes[1]
 }
 
-func (x NoticeState) Number() protoreflect.EnumNumber {
+func (x NotificationState) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use NoticeState.Descriptor instead.
-func (NoticeState) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use NotificationState.Descriptor instead.
+func (NotificationState) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{1}
 }
 
@@ -494,7 +494,7 @@ type Destination struct {
 	StateSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
 	// The last characters of its secret.
 	SecretEndsIn string `protobuf:"bytes,8,opt,name=secret_ends_in,json=secretEndsIn,proto3" json:"secret_ends_in,omitempty"`
-	// Number of pending notices, and of those that could not be delivered.
+	// Number of pending notifications, and of those that could not be delivered.
 	Pending       int64                  `protobuf:"varint,9,opt,name=pending,proto3" json:"pending,omitempty"`
 	Dead          int64                  `protobuf:"varint,10,opt,name=dead,proto3" json:"dead,omitempty"`
 	CreatedBy     string                 `protobuf:"bytes,11,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
@@ -625,8 +625,8 @@ func (x *Destination) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// NoticeTry is how one sending went.
-type NoticeTry struct {
+// NotificationTry is how one sending went.
+type NotificationTry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	// Of HTTP, or of SMTP; 0 if there was no response.
@@ -638,20 +638,20 @@ type NoticeTry struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *NoticeTry) Reset() {
-	*x = NoticeTry{}
+func (x *NotificationTry) Reset() {
+	*x = NotificationTry{}
 	mi := &file_deckhand_v1_destination_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *NoticeTry) String() string {
+func (x *NotificationTry) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*NoticeTry) ProtoMessage() {}
+func (*NotificationTry) ProtoMessage() {}
 
-func (x *NoticeTry) ProtoReflect() protoreflect.Message {
+func (x *NotificationTry) ProtoReflect() protoreflect.Message {
 	mi := &file_deckhand_v1_destination_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -663,51 +663,51 @@ func (x *NoticeTry) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use NoticeTry.ProtoReflect.Descriptor instead.
-func (*NoticeTry) Descriptor() ([]byte, []int) {
+// Deprecated: Use NotificationTry.ProtoReflect.Descriptor instead.
+func (*NotificationTry) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *NoticeTry) GetAt() *timestamppb.Timestamp {
+func (x *NotificationTry) GetAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.At
 	}
 	return nil
 }
 
-func (x *NoticeTry) GetStatus() int32 {
+func (x *NotificationTry) GetStatus() int32 {
 	if x != nil {
 		return x.Status
 	}
 	return 0
 }
 
-func (x *NoticeTry) GetError() string {
+func (x *NotificationTry) GetError() string {
 	if x != nil {
 		return x.Error
 	}
 	return ""
 }
 
-func (x *NoticeTry) GetTook() *durationpb.Duration {
+func (x *NotificationTry) GetTook() *durationpb.Duration {
 	if x != nil {
 		return x.Took
 	}
 	return nil
 }
 
-// Notice is one notification to one destination.
-type Notice struct {
+// Notification is one notification to one destination.
+type Notification struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Receivers recognise a repeated notice by it.
-	Id              string       `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	DestinationId   string       `protobuf:"bytes,2,opt,name=destination_id,json=destinationId,proto3" json:"destination_id,omitempty"`
-	DestinationName string       `protobuf:"bytes,3,opt,name=destination_name,json=destinationName,proto3" json:"destination_name,omitempty"`
-	Type            string       `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
-	TaskId          string       `protobuf:"bytes,5,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	State           NoticeState  `protobuf:"varint,6,opt,name=state,proto3,enum=deckhand.v1.NoticeState" json:"state,omitempty"`
-	Attempts        int32        `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	Tries           []*NoticeTry `protobuf:"bytes,8,rep,name=tries,proto3" json:"tries,omitempty"`
+	// Receivers recognise a repeated notification by it.
+	Id              string             `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	DestinationId   string             `protobuf:"bytes,2,opt,name=destination_id,json=destinationId,proto3" json:"destination_id,omitempty"`
+	DestinationName string             `protobuf:"bytes,3,opt,name=destination_name,json=destinationName,proto3" json:"destination_name,omitempty"`
+	Type            string             `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	TaskId          string             `protobuf:"bytes,5,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	State           NotificationState  `protobuf:"varint,6,opt,name=state,proto3,enum=deckhand.v1.NotificationState" json:"state,omitempty"`
+	Attempts        int32              `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Tries           []*NotificationTry `protobuf:"bytes,8,rep,name=tries,proto3" json:"tries,omitempty"`
 	// Why it was not taken, the last time.
 	Error     string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
@@ -716,26 +716,26 @@ type Notice struct {
 	// When it is given up.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	HandledAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=handled_at,json=handledAt,proto3" json:"handled_at,omitempty"`
-	// The CloudEvent; with GetNotice only.
+	// The CloudEvent; with GetNotification only.
 	Event         *structpb.Struct `protobuf:"bytes,14,opt,name=event,proto3" json:"event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Notice) Reset() {
-	*x = Notice{}
+func (x *Notification) Reset() {
+	*x = Notification{}
 	mi := &file_deckhand_v1_destination_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Notice) String() string {
+func (x *Notification) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Notice) ProtoMessage() {}
+func (*Notification) ProtoMessage() {}
 
-func (x *Notice) ProtoReflect() protoreflect.Message {
+func (x *Notification) ProtoReflect() protoreflect.Message {
 	mi := &file_deckhand_v1_destination_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -747,103 +747,103 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Notice.ProtoReflect.Descriptor instead.
-func (*Notice) Descriptor() ([]byte, []int) {
+// Deprecated: Use Notification.ProtoReflect.Descriptor instead.
+func (*Notification) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *Notice) GetId() string {
+func (x *Notification) GetId() string {
 	if x != nil {
 		return x.Id
 	}
 	return ""
 }
 
-func (x *Notice) GetDestinationId() string {
+func (x *Notification) GetDestinationId() string {
 	if x != nil {
 		return x.DestinationId
 	}
 	return ""
 }
 
-func (x *Notice) GetDestinationName() string {
+func (x *Notification) GetDestinationName() string {
 	if x != nil {
 		return x.DestinationName
 	}
 	return ""
 }
 
-func (x *Notice) GetType() string {
+func (x *Notification) GetType() string {
 	if x != nil {
 		return x.Type
 	}
 	return ""
 }
 
-func (x *Notice) GetTaskId() string {
+func (x *Notification) GetTaskId() string {
 	if x != nil {
 		return x.TaskId
 	}
 	return ""
 }
 
-func (x *Notice) GetState() NoticeState {
+func (x *Notification) GetState() NotificationState {
 	if x != nil {
 		return x.State
 	}
-	return NoticeState_NOTICE_STATE_UNSPECIFIED
+	return NotificationState_NOTIFICATION_STATE_UNSPECIFIED
 }
 
-func (x *Notice) GetAttempts() int32 {
+func (x *Notification) GetAttempts() int32 {
 	if x != nil {
 		return x.Attempts
 	}
 	return 0
 }
 
-func (x *Notice) GetTries() []*NoticeTry {
+func (x *Notification) GetTries() []*NotificationTry {
 	if x != nil {
 		return x.Tries
 	}
 	return nil
 }
 
-func (x *Notice) GetError() string {
+func (x *Notification) GetError() string {
 	if x != nil {
 		return x.Error
 	}
 	return ""
 }
 
-func (x *Notice) GetCreatedAt() *timestamppb.Timestamp {
+func (x *Notification) GetCreatedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CreatedAt
 	}
 	return nil
 }
 
-func (x *Notice) GetNextAt() *timestamppb.Timestamp {
+func (x *Notification) GetNextAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.NextAt
 	}
 	return nil
 }
 
-func (x *Notice) GetExpiresAt() *timestamppb.Timestamp {
+func (x *Notification) GetExpiresAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.ExpiresAt
 	}
 	return nil
 }
 
-func (x *Notice) GetHandledAt() *timestamppb.Timestamp {
+func (x *Notification) GetHandledAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.HandledAt
 	}
 	return nil
 }
 
-func (x *Notice) GetEvent() *structpb.Struct {
+func (x *Notification) GetEvent() *structpb.Struct {
 	if x != nil {
 		return x.Event
 	}
@@ -1319,7 +1319,7 @@ func (x *TestDestinationRequest) GetDestinationId() string {
 
 type TestDestinationResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Notice        *Notice                `protobuf:"bytes,1,opt,name=notice,proto3" json:"notice,omitempty"`
+	Notification  *Notification          `protobuf:"bytes,1,opt,name=notification,proto3" json:"notification,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1354,9 +1354,9 @@ func (*TestDestinationResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *TestDestinationResponse) GetNotice() *Notice {
+func (x *TestDestinationResponse) GetNotification() *Notification {
 	if x != nil {
-		return x.Notice
+		return x.Notification
 	}
 	return nil
 }
@@ -1731,11 +1731,11 @@ func (*DeleteDestinationResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{25}
 }
 
-type ListNoticesRequest struct {
+type ListNotificationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for all.
-	DestinationId string        `protobuf:"bytes,1,opt,name=destination_id,json=destinationId,proto3" json:"destination_id,omitempty"`
-	States        []NoticeState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=deckhand.v1.NoticeState" json:"states,omitempty"`
+	DestinationId string              `protobuf:"bytes,1,opt,name=destination_id,json=destinationId,proto3" json:"destination_id,omitempty"`
+	States        []NotificationState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=deckhand.v1.NotificationState" json:"states,omitempty"`
 	// 1 to 500; 0 for 50.
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -1743,20 +1743,20 @@ type ListNoticesRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListNoticesRequest) Reset() {
-	*x = ListNoticesRequest{}
+func (x *ListNotificationsRequest) Reset() {
+	*x = ListNotificationsRequest{}
 	mi := &file_deckhand_v1_destination_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListNoticesRequest) String() string {
+func (x *ListNotificationsRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListNoticesRequest) ProtoMessage() {}
+func (*ListNotificationsRequest) ProtoMessage() {}
 
-func (x *ListNoticesRequest) ProtoReflect() protoreflect.Message {
+func (x *ListNotificationsRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_deckhand_v1_destination_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1768,61 +1768,61 @@ func (x *ListNoticesRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListNoticesRequest.ProtoReflect.Descriptor instead.
-func (*ListNoticesRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ListNotificationsRequest.ProtoReflect.Descriptor instead.
+func (*ListNotificationsRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *ListNoticesRequest) GetDestinationId() string {
+func (x *ListNotificationsRequest) GetDestinationId() string {
 	if x != nil {
 		return x.DestinationId
 	}
 	return ""
 }
 
-func (x *ListNoticesRequest) GetStates() []NoticeState {
+func (x *ListNotificationsRequest) GetStates() []NotificationState {
 	if x != nil {
 		return x.States
 	}
 	return nil
 }
 
-func (x *ListNoticesRequest) GetPageSize() int32 {
+func (x *ListNotificationsRequest) GetPageSize() int32 {
 	if x != nil {
 		return x.PageSize
 	}
 	return 0
 }
 
-func (x *ListNoticesRequest) GetPageToken() string {
+func (x *ListNotificationsRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
 	}
 	return ""
 }
 
-type ListNoticesResponse struct {
+type ListNotificationsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Notices       []*Notice              `protobuf:"bytes,1,rep,name=notices,proto3" json:"notices,omitempty"`
+	Notifications []*Notification        `protobuf:"bytes,1,rep,name=notifications,proto3" json:"notifications,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListNoticesResponse) Reset() {
-	*x = ListNoticesResponse{}
+func (x *ListNotificationsResponse) Reset() {
+	*x = ListNotificationsResponse{}
 	mi := &file_deckhand_v1_destination_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListNoticesResponse) String() string {
+func (x *ListNotificationsResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListNoticesResponse) ProtoMessage() {}
+func (*ListNotificationsResponse) ProtoMessage() {}
 
-func (x *ListNoticesResponse) ProtoReflect() protoreflect.Message {
+func (x *ListNotificationsResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_deckhand_v1_destination_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1834,46 +1834,46 @@ func (x *ListNoticesResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListNoticesResponse.ProtoReflect.Descriptor instead.
-func (*ListNoticesResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ListNotificationsResponse.ProtoReflect.Descriptor instead.
+func (*ListNotificationsResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{27}
 }
 
-func (x *ListNoticesResponse) GetNotices() []*Notice {
+func (x *ListNotificationsResponse) GetNotifications() []*Notification {
 	if x != nil {
-		return x.Notices
+		return x.Notifications
 	}
 	return nil
 }
 
-func (x *ListNoticesResponse) GetNextPageToken() string {
+func (x *ListNotificationsResponse) GetNextPageToken() string {
 	if x != nil {
 		return x.NextPageToken
 	}
 	return ""
 }
 
-type GetNoticeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NoticeId      string                 `protobuf:"bytes,1,opt,name=notice_id,json=noticeId,proto3" json:"notice_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+type GetNotificationRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	NotificationId string                 `protobuf:"bytes,1,opt,name=notification_id,json=notificationId,proto3" json:"notification_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
-func (x *GetNoticeRequest) Reset() {
-	*x = GetNoticeRequest{}
+func (x *GetNotificationRequest) Reset() {
+	*x = GetNotificationRequest{}
 	mi := &file_deckhand_v1_destination_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *GetNoticeRequest) String() string {
+func (x *GetNotificationRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*GetNoticeRequest) ProtoMessage() {}
+func (*GetNotificationRequest) ProtoMessage() {}
 
-func (x *GetNoticeRequest) ProtoReflect() protoreflect.Message {
+func (x *GetNotificationRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_deckhand_v1_destination_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1885,39 +1885,39 @@ func (x *GetNoticeRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use GetNoticeRequest.ProtoReflect.Descriptor instead.
-func (*GetNoticeRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use GetNotificationRequest.ProtoReflect.Descriptor instead.
+func (*GetNotificationRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *GetNoticeRequest) GetNoticeId() string {
+func (x *GetNotificationRequest) GetNotificationId() string {
 	if x != nil {
-		return x.NoticeId
+		return x.NotificationId
 	}
 	return ""
 }
 
-type GetNoticeResponse struct {
+type GetNotificationResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Notice        *Notice                `protobuf:"bytes,1,opt,name=notice,proto3" json:"notice,omitempty"`
+	Notification  *Notification          `protobuf:"bytes,1,opt,name=notification,proto3" json:"notification,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *GetNoticeResponse) Reset() {
-	*x = GetNoticeResponse{}
+func (x *GetNotificationResponse) Reset() {
+	*x = GetNotificationResponse{}
 	mi := &file_deckhand_v1_destination_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *GetNoticeResponse) String() string {
+func (x *GetNotificationResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*GetNoticeResponse) ProtoMessage() {}
+func (*GetNotificationResponse) ProtoMessage() {}
 
-func (x *GetNoticeResponse) ProtoReflect() protoreflect.Message {
+func (x *GetNotificationResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_deckhand_v1_destination_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1929,43 +1929,43 @@ func (x *GetNoticeResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use GetNoticeResponse.ProtoReflect.Descriptor instead.
-func (*GetNoticeResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use GetNotificationResponse.ProtoReflect.Descriptor instead.
+func (*GetNotificationResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{29}
 }
 
-func (x *GetNoticeResponse) GetNotice() *Notice {
+func (x *GetNotificationResponse) GetNotification() *Notification {
 	if x != nil {
-		return x.Notice
+		return x.Notification
 	}
 	return nil
 }
 
-type RedriveNoticesRequest struct {
+type RedriveNotificationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Which:
 	//
-	//	*RedriveNoticesRequest_NoticeId
-	//	*RedriveNoticesRequest_DestinationId
-	Which         isRedriveNoticesRequest_Which `protobuf_oneof:"which"`
+	//	*RedriveNotificationsRequest_NotificationId
+	//	*RedriveNotificationsRequest_DestinationId
+	Which         isRedriveNotificationsRequest_Which `protobuf_oneof:"which"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RedriveNoticesRequest) Reset() {
-	*x = RedriveNoticesRequest{}
+func (x *RedriveNotificationsRequest) Reset() {
+	*x = RedriveNotificationsRequest{}
 	mi := &file_deckhand_v1_destination_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RedriveNoticesRequest) String() string {
+func (x *RedriveNotificationsRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RedriveNoticesRequest) ProtoMessage() {}
+func (*RedriveNotificationsRequest) ProtoMessage() {}
 
-func (x *RedriveNoticesRequest) ProtoReflect() protoreflect.Message {
+func (x *RedriveNotificationsRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_deckhand_v1_destination_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1977,76 +1977,76 @@ func (x *RedriveNoticesRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RedriveNoticesRequest.ProtoReflect.Descriptor instead.
-func (*RedriveNoticesRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use RedriveNotificationsRequest.ProtoReflect.Descriptor instead.
+func (*RedriveNotificationsRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{30}
 }
 
-func (x *RedriveNoticesRequest) GetWhich() isRedriveNoticesRequest_Which {
+func (x *RedriveNotificationsRequest) GetWhich() isRedriveNotificationsRequest_Which {
 	if x != nil {
 		return x.Which
 	}
 	return nil
 }
 
-func (x *RedriveNoticesRequest) GetNoticeId() string {
+func (x *RedriveNotificationsRequest) GetNotificationId() string {
 	if x != nil {
-		if x, ok := x.Which.(*RedriveNoticesRequest_NoticeId); ok {
-			return x.NoticeId
+		if x, ok := x.Which.(*RedriveNotificationsRequest_NotificationId); ok {
+			return x.NotificationId
 		}
 	}
 	return ""
 }
 
-func (x *RedriveNoticesRequest) GetDestinationId() string {
+func (x *RedriveNotificationsRequest) GetDestinationId() string {
 	if x != nil {
-		if x, ok := x.Which.(*RedriveNoticesRequest_DestinationId); ok {
+		if x, ok := x.Which.(*RedriveNotificationsRequest_DestinationId); ok {
 			return x.DestinationId
 		}
 	}
 	return ""
 }
 
-type isRedriveNoticesRequest_Which interface {
-	isRedriveNoticesRequest_Which()
+type isRedriveNotificationsRequest_Which interface {
+	isRedriveNotificationsRequest_Which()
 }
 
-type RedriveNoticesRequest_NoticeId struct {
+type RedriveNotificationsRequest_NotificationId struct {
 	// One.
-	NoticeId string `protobuf:"bytes,1,opt,name=notice_id,json=noticeId,proto3,oneof"`
+	NotificationId string `protobuf:"bytes,1,opt,name=notification_id,json=notificationId,proto3,oneof"`
 }
 
-type RedriveNoticesRequest_DestinationId struct {
+type RedriveNotificationsRequest_DestinationId struct {
 	// All dead ones of a destination.
 	DestinationId string `protobuf:"bytes,2,opt,name=destination_id,json=destinationId,proto3,oneof"`
 }
 
-func (*RedriveNoticesRequest_NoticeId) isRedriveNoticesRequest_Which() {}
+func (*RedriveNotificationsRequest_NotificationId) isRedriveNotificationsRequest_Which() {}
 
-func (*RedriveNoticesRequest_DestinationId) isRedriveNoticesRequest_Which() {}
+func (*RedriveNotificationsRequest_DestinationId) isRedriveNotificationsRequest_Which() {}
 
-type RedriveNoticesResponse struct {
+type RedriveNotificationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of notices that are sent again.
+	// Number of notifications that are sent again.
 	Redriven      int64 `protobuf:"varint,1,opt,name=redriven,proto3" json:"redriven,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RedriveNoticesResponse) Reset() {
-	*x = RedriveNoticesResponse{}
+func (x *RedriveNotificationsResponse) Reset() {
+	*x = RedriveNotificationsResponse{}
 	mi := &file_deckhand_v1_destination_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RedriveNoticesResponse) String() string {
+func (x *RedriveNotificationsResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RedriveNoticesResponse) ProtoMessage() {}
+func (*RedriveNotificationsResponse) ProtoMessage() {}
 
-func (x *RedriveNoticesResponse) ProtoReflect() protoreflect.Message {
+func (x *RedriveNotificationsResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_deckhand_v1_destination_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2058,12 +2058,12 @@ func (x *RedriveNoticesResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RedriveNoticesResponse.ProtoReflect.Descriptor instead.
-func (*RedriveNoticesResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use RedriveNotificationsResponse.ProtoReflect.Descriptor instead.
+func (*RedriveNotificationsResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{31}
 }
 
-func (x *RedriveNoticesResponse) GetRedriven() int64 {
+func (x *RedriveNotificationsResponse) GetRedriven() int64 {
 	if x != nil {
 		return x.Redriven
 	}
@@ -2116,21 +2116,21 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\x94\x01\n" +
-	"\tNoticeTry\x12*\n" +
+	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\x9a\x01\n" +
+	"\x0fNotificationTry\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\x05R\x06status\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12-\n" +
-	"\x04took\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\xbc\x04\n" +
-	"\x06Notice\x12\x0e\n" +
+	"\x04took\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\xce\x04\n" +
+	"\fNotification\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
 	"\x0edestination_id\x18\x02 \x01(\tR\rdestinationId\x12)\n" +
 	"\x10destination_name\x18\x03 \x01(\tR\x0fdestinationName\x12\x12\n" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12\x17\n" +
-	"\atask_id\x18\x05 \x01(\tR\x06taskId\x12.\n" +
-	"\x05state\x18\x06 \x01(\x0e2\x18.deckhand.v1.NoticeStateR\x05state\x12\x1a\n" +
-	"\battempts\x18\a \x01(\x05R\battempts\x12,\n" +
-	"\x05tries\x18\b \x03(\v2\x16.deckhand.v1.NoticeTryR\x05tries\x12\x14\n" +
+	"\atask_id\x18\x05 \x01(\tR\x06taskId\x124\n" +
+	"\x05state\x18\x06 \x01(\x0e2\x1e.deckhand.v1.NotificationStateR\x05state\x12\x1a\n" +
+	"\battempts\x18\a \x01(\x05R\battempts\x122\n" +
+	"\x05tries\x18\b \x03(\v2\x1c.deckhand.v1.NotificationTryR\x05tries\x12\x14\n" +
 	"\x05error\x18\t \x01(\tR\x05error\x129\n" +
 	"\n" +
 	"created_at\x18\n" +
@@ -2168,9 +2168,9 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\fdestinations\x18\x01 \x03(\v2\x18.deckhand.v1.DestinationR\fdestinations\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"J\n" +
 	"\x16TestDestinationRequest\x120\n" +
-	"\x0edestination_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\rdestinationId\"F\n" +
-	"\x17TestDestinationResponse\x12+\n" +
-	"\x06notice\x18\x01 \x01(\v2\x13.deckhand.v1.NoticeR\x06notice\"L\n" +
+	"\x0edestination_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\rdestinationId\"X\n" +
+	"\x17TestDestinationResponse\x12=\n" +
+	"\fnotification\x18\x01 \x01(\v2\x19.deckhand.v1.NotificationR\fnotification\"L\n" +
 	"\x18EnableDestinationRequest\x120\n" +
 	"\x0edestination_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\rdestinationId\"W\n" +
 	"\x19EnableDestinationResponse\x12:\n" +
@@ -2188,36 +2188,36 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01R\x06secret\"L\n" +
 	"\x18DeleteDestinationRequest\x120\n" +
 	"\x0edestination_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\rdestinationId\"\x1b\n" +
-	"\x19DeleteDestinationResponse\"\xdb\x01\n" +
-	"\x12ListNoticesRequest\x12.\n" +
-	"\x0edestination_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\rdestinationId\x12C\n" +
-	"\x06states\x18\x02 \x03(\x0e2\x18.deckhand.v1.NoticeStateB\x11\xbaH\x0e\x92\x01\v\x10\x03\"\a\x82\x01\x04\x10\x01 \x00R\x06states\x12'\n" +
+	"\x19DeleteDestinationResponse\"\xe7\x01\n" +
+	"\x18ListNotificationsRequest\x12.\n" +
+	"\x0edestination_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\rdestinationId\x12I\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x1e.deckhand.v1.NotificationStateB\x11\xbaH\x0e\x92\x01\v\x10\x03\"\a\x82\x01\x04\x10\x01 \x00R\x06states\x12'\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tpageToken\"l\n" +
-	"\x13ListNoticesResponse\x12-\n" +
-	"\anotices\x18\x01 \x03(\v2\x13.deckhand.v1.NoticeR\anotices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\":\n" +
-	"\x10GetNoticeRequest\x12&\n" +
-	"\tnotice_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bnoticeId\"@\n" +
-	"\x11GetNoticeResponse\x12+\n" +
-	"\x06notice\x18\x01 \x01(\v2\x13.deckhand.v1.NoticeR\x06notice\"\x85\x01\n" +
-	"\x15RedriveNoticesRequest\x12(\n" +
-	"\tnotice_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@H\x00R\bnoticeId\x122\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tpageToken\"\x84\x01\n" +
+	"\x19ListNotificationsResponse\x12?\n" +
+	"\rnotifications\x18\x01 \x03(\v2\x19.deckhand.v1.NotificationR\rnotifications\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"L\n" +
+	"\x16GetNotificationRequest\x122\n" +
+	"\x0fnotification_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x0enotificationId\"X\n" +
+	"\x17GetNotificationResponse\x12=\n" +
+	"\fnotification\x18\x01 \x01(\v2\x19.deckhand.v1.NotificationR\fnotification\"\x97\x01\n" +
+	"\x1bRedriveNotificationsRequest\x124\n" +
+	"\x0fnotification_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@H\x00R\x0enotificationId\x122\n" +
 	"\x0edestination_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@H\x00R\rdestinationIdB\x0e\n" +
-	"\x05which\x12\x05\xbaH\x02\b\x01\"4\n" +
-	"\x16RedriveNoticesResponse\x12\x1a\n" +
+	"\x05which\x12\x05\xbaH\x02\b\x01\":\n" +
+	"\x1cRedriveNotificationsResponse\x12\x1a\n" +
 	"\bredriven\x18\x01 \x01(\x03R\bredriven*t\n" +
 	"\x10DestinationState\x12!\n" +
 	"\x1dDESTINATION_STATE_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19DESTINATION_STATE_ENABLED\x10\x01\x12\x1e\n" +
-	"\x1aDESTINATION_STATE_DISABLED\x10\x02*x\n" +
-	"\vNoticeState\x12\x1c\n" +
-	"\x18NOTICE_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
-	"\x14NOTICE_STATE_PENDING\x10\x01\x12\x1a\n" +
-	"\x16NOTICE_STATE_DELIVERED\x10\x02\x12\x15\n" +
-	"\x11NOTICE_STATE_DEAD\x10\x032\x94\t\n" +
+	"\x1aDESTINATION_STATE_DISABLED\x10\x02*\x96\x01\n" +
+	"\x11NotificationState\x12\"\n" +
+	"\x1eNOTIFICATION_STATE_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aNOTIFICATION_STATE_PENDING\x10\x01\x12 \n" +
+	"\x1cNOTIFICATION_STATE_DELIVERED\x10\x02\x12\x1b\n" +
+	"\x17NOTIFICATION_STATE_DEAD\x10\x032\xca\t\n" +
 	"\x12DestinationService\x12b\n" +
 	"\x11CreateDestination\x12%.deckhand.v1.CreateDestinationRequest\x1a&.deckhand.v1.CreateDestinationResponse\x12b\n" +
 	"\x11UpdateDestination\x12%.deckhand.v1.UpdateDestinationRequest\x1a&.deckhand.v1.UpdateDestinationResponse\x12Y\n" +
@@ -2227,10 +2227,10 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\x11EnableDestination\x12%.deckhand.v1.EnableDestinationRequest\x1a&.deckhand.v1.EnableDestinationResponse\x12e\n" +
 	"\x12DisableDestination\x12&.deckhand.v1.DisableDestinationRequest\x1a'.deckhand.v1.DisableDestinationResponse\x12t\n" +
 	"\x17RotateDestinationSecret\x12+.deckhand.v1.RotateDestinationSecretRequest\x1a,.deckhand.v1.RotateDestinationSecretResponse\x12b\n" +
-	"\x11DeleteDestination\x12%.deckhand.v1.DeleteDestinationRequest\x1a&.deckhand.v1.DeleteDestinationResponse\x12P\n" +
-	"\vListNotices\x12\x1f.deckhand.v1.ListNoticesRequest\x1a .deckhand.v1.ListNoticesResponse\x12J\n" +
-	"\tGetNotice\x12\x1d.deckhand.v1.GetNoticeRequest\x1a\x1e.deckhand.v1.GetNoticeResponse\x12Y\n" +
-	"\x0eRedriveNotices\x12\".deckhand.v1.RedriveNoticesRequest\x1a#.deckhand.v1.RedriveNoticesResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x11DeleteDestination\x12%.deckhand.v1.DeleteDestinationRequest\x1a&.deckhand.v1.DeleteDestinationResponse\x12b\n" +
+	"\x11ListNotifications\x12%.deckhand.v1.ListNotificationsRequest\x1a&.deckhand.v1.ListNotificationsResponse\x12\\\n" +
+	"\x0fGetNotification\x12#.deckhand.v1.GetNotificationRequest\x1a$.deckhand.v1.GetNotificationResponse\x12k\n" +
+	"\x14RedriveNotifications\x12(.deckhand.v1.RedriveNotificationsRequest\x1a).deckhand.v1.RedriveNotificationsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_destination_proto_rawDescOnce sync.Once
@@ -2248,15 +2248,15 @@ var file_deckhand_v1_destination_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_deckhand_v1_destination_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_deckhand_v1_destination_proto_goTypes = []any{
 	(DestinationState)(0),                   // 0: deckhand.v1.DestinationState
-	(NoticeState)(0),                        // 1: deckhand.v1.NoticeState
+	(NotificationState)(0),                  // 1: deckhand.v1.NotificationState
 	(*DestinationSpec)(nil),                 // 2: deckhand.v1.DestinationSpec
 	(*WebhookDestination)(nil),              // 3: deckhand.v1.WebhookDestination
 	(*SlackDestination)(nil),                // 4: deckhand.v1.SlackDestination
 	(*EmailDestination)(nil),                // 5: deckhand.v1.EmailDestination
 	(*NatsDestination)(nil),                 // 6: deckhand.v1.NatsDestination
 	(*Destination)(nil),                     // 7: deckhand.v1.Destination
-	(*NoticeTry)(nil),                       // 8: deckhand.v1.NoticeTry
-	(*Notice)(nil),                          // 9: deckhand.v1.Notice
+	(*NotificationTry)(nil),                 // 8: deckhand.v1.NotificationTry
+	(*Notification)(nil),                    // 9: deckhand.v1.Notification
 	(*CreateDestinationRequest)(nil),        // 10: deckhand.v1.CreateDestinationRequest
 	(*CreateDestinationResponse)(nil),       // 11: deckhand.v1.CreateDestinationResponse
 	(*UpdateDestinationRequest)(nil),        // 12: deckhand.v1.UpdateDestinationRequest
@@ -2275,12 +2275,12 @@ var file_deckhand_v1_destination_proto_goTypes = []any{
 	(*RotateDestinationSecretResponse)(nil), // 25: deckhand.v1.RotateDestinationSecretResponse
 	(*DeleteDestinationRequest)(nil),        // 26: deckhand.v1.DeleteDestinationRequest
 	(*DeleteDestinationResponse)(nil),       // 27: deckhand.v1.DeleteDestinationResponse
-	(*ListNoticesRequest)(nil),              // 28: deckhand.v1.ListNoticesRequest
-	(*ListNoticesResponse)(nil),             // 29: deckhand.v1.ListNoticesResponse
-	(*GetNoticeRequest)(nil),                // 30: deckhand.v1.GetNoticeRequest
-	(*GetNoticeResponse)(nil),               // 31: deckhand.v1.GetNoticeResponse
-	(*RedriveNoticesRequest)(nil),           // 32: deckhand.v1.RedriveNoticesRequest
-	(*RedriveNoticesResponse)(nil),          // 33: deckhand.v1.RedriveNoticesResponse
+	(*ListNotificationsRequest)(nil),        // 28: deckhand.v1.ListNotificationsRequest
+	(*ListNotificationsResponse)(nil),       // 29: deckhand.v1.ListNotificationsResponse
+	(*GetNotificationRequest)(nil),          // 30: deckhand.v1.GetNotificationRequest
+	(*GetNotificationResponse)(nil),         // 31: deckhand.v1.GetNotificationResponse
+	(*RedriveNotificationsRequest)(nil),     // 32: deckhand.v1.RedriveNotificationsRequest
+	(*RedriveNotificationsResponse)(nil),    // 33: deckhand.v1.RedriveNotificationsResponse
 	(*timestamppb.Timestamp)(nil),           // 34: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),             // 35: google.protobuf.Duration
 	(*structpb.Struct)(nil),                 // 36: google.protobuf.Struct
@@ -2295,29 +2295,29 @@ var file_deckhand_v1_destination_proto_depIdxs = []int32{
 	34, // 6: deckhand.v1.Destination.state_since:type_name -> google.protobuf.Timestamp
 	34, // 7: deckhand.v1.Destination.created_at:type_name -> google.protobuf.Timestamp
 	34, // 8: deckhand.v1.Destination.updated_at:type_name -> google.protobuf.Timestamp
-	34, // 9: deckhand.v1.NoticeTry.at:type_name -> google.protobuf.Timestamp
-	35, // 10: deckhand.v1.NoticeTry.took:type_name -> google.protobuf.Duration
-	1,  // 11: deckhand.v1.Notice.state:type_name -> deckhand.v1.NoticeState
-	8,  // 12: deckhand.v1.Notice.tries:type_name -> deckhand.v1.NoticeTry
-	34, // 13: deckhand.v1.Notice.created_at:type_name -> google.protobuf.Timestamp
-	34, // 14: deckhand.v1.Notice.next_at:type_name -> google.protobuf.Timestamp
-	34, // 15: deckhand.v1.Notice.expires_at:type_name -> google.protobuf.Timestamp
-	34, // 16: deckhand.v1.Notice.handled_at:type_name -> google.protobuf.Timestamp
-	36, // 17: deckhand.v1.Notice.event:type_name -> google.protobuf.Struct
+	34, // 9: deckhand.v1.NotificationTry.at:type_name -> google.protobuf.Timestamp
+	35, // 10: deckhand.v1.NotificationTry.took:type_name -> google.protobuf.Duration
+	1,  // 11: deckhand.v1.Notification.state:type_name -> deckhand.v1.NotificationState
+	8,  // 12: deckhand.v1.Notification.tries:type_name -> deckhand.v1.NotificationTry
+	34, // 13: deckhand.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
+	34, // 14: deckhand.v1.Notification.next_at:type_name -> google.protobuf.Timestamp
+	34, // 15: deckhand.v1.Notification.expires_at:type_name -> google.protobuf.Timestamp
+	34, // 16: deckhand.v1.Notification.handled_at:type_name -> google.protobuf.Timestamp
+	36, // 17: deckhand.v1.Notification.event:type_name -> google.protobuf.Struct
 	2,  // 18: deckhand.v1.CreateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
 	7,  // 19: deckhand.v1.CreateDestinationResponse.destination:type_name -> deckhand.v1.Destination
 	2,  // 20: deckhand.v1.UpdateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
 	7,  // 21: deckhand.v1.UpdateDestinationResponse.destination:type_name -> deckhand.v1.Destination
 	7,  // 22: deckhand.v1.GetDestinationResponse.destination:type_name -> deckhand.v1.Destination
 	7,  // 23: deckhand.v1.ListDestinationsResponse.destinations:type_name -> deckhand.v1.Destination
-	9,  // 24: deckhand.v1.TestDestinationResponse.notice:type_name -> deckhand.v1.Notice
+	9,  // 24: deckhand.v1.TestDestinationResponse.notification:type_name -> deckhand.v1.Notification
 	7,  // 25: deckhand.v1.EnableDestinationResponse.destination:type_name -> deckhand.v1.Destination
 	7,  // 26: deckhand.v1.DisableDestinationResponse.destination:type_name -> deckhand.v1.Destination
 	35, // 27: deckhand.v1.RotateDestinationSecretRequest.keep:type_name -> google.protobuf.Duration
 	7,  // 28: deckhand.v1.RotateDestinationSecretResponse.destination:type_name -> deckhand.v1.Destination
-	1,  // 29: deckhand.v1.ListNoticesRequest.states:type_name -> deckhand.v1.NoticeState
-	9,  // 30: deckhand.v1.ListNoticesResponse.notices:type_name -> deckhand.v1.Notice
-	9,  // 31: deckhand.v1.GetNoticeResponse.notice:type_name -> deckhand.v1.Notice
+	1,  // 29: deckhand.v1.ListNotificationsRequest.states:type_name -> deckhand.v1.NotificationState
+	9,  // 30: deckhand.v1.ListNotificationsResponse.notifications:type_name -> deckhand.v1.Notification
+	9,  // 31: deckhand.v1.GetNotificationResponse.notification:type_name -> deckhand.v1.Notification
 	10, // 32: deckhand.v1.DestinationService.CreateDestination:input_type -> deckhand.v1.CreateDestinationRequest
 	12, // 33: deckhand.v1.DestinationService.UpdateDestination:input_type -> deckhand.v1.UpdateDestinationRequest
 	14, // 34: deckhand.v1.DestinationService.GetDestination:input_type -> deckhand.v1.GetDestinationRequest
@@ -2327,9 +2327,9 @@ var file_deckhand_v1_destination_proto_depIdxs = []int32{
 	22, // 38: deckhand.v1.DestinationService.DisableDestination:input_type -> deckhand.v1.DisableDestinationRequest
 	24, // 39: deckhand.v1.DestinationService.RotateDestinationSecret:input_type -> deckhand.v1.RotateDestinationSecretRequest
 	26, // 40: deckhand.v1.DestinationService.DeleteDestination:input_type -> deckhand.v1.DeleteDestinationRequest
-	28, // 41: deckhand.v1.DestinationService.ListNotices:input_type -> deckhand.v1.ListNoticesRequest
-	30, // 42: deckhand.v1.DestinationService.GetNotice:input_type -> deckhand.v1.GetNoticeRequest
-	32, // 43: deckhand.v1.DestinationService.RedriveNotices:input_type -> deckhand.v1.RedriveNoticesRequest
+	28, // 41: deckhand.v1.DestinationService.ListNotifications:input_type -> deckhand.v1.ListNotificationsRequest
+	30, // 42: deckhand.v1.DestinationService.GetNotification:input_type -> deckhand.v1.GetNotificationRequest
+	32, // 43: deckhand.v1.DestinationService.RedriveNotifications:input_type -> deckhand.v1.RedriveNotificationsRequest
 	11, // 44: deckhand.v1.DestinationService.CreateDestination:output_type -> deckhand.v1.CreateDestinationResponse
 	13, // 45: deckhand.v1.DestinationService.UpdateDestination:output_type -> deckhand.v1.UpdateDestinationResponse
 	15, // 46: deckhand.v1.DestinationService.GetDestination:output_type -> deckhand.v1.GetDestinationResponse
@@ -2339,9 +2339,9 @@ var file_deckhand_v1_destination_proto_depIdxs = []int32{
 	23, // 50: deckhand.v1.DestinationService.DisableDestination:output_type -> deckhand.v1.DisableDestinationResponse
 	25, // 51: deckhand.v1.DestinationService.RotateDestinationSecret:output_type -> deckhand.v1.RotateDestinationSecretResponse
 	27, // 52: deckhand.v1.DestinationService.DeleteDestination:output_type -> deckhand.v1.DeleteDestinationResponse
-	29, // 53: deckhand.v1.DestinationService.ListNotices:output_type -> deckhand.v1.ListNoticesResponse
-	31, // 54: deckhand.v1.DestinationService.GetNotice:output_type -> deckhand.v1.GetNoticeResponse
-	33, // 55: deckhand.v1.DestinationService.RedriveNotices:output_type -> deckhand.v1.RedriveNoticesResponse
+	29, // 53: deckhand.v1.DestinationService.ListNotifications:output_type -> deckhand.v1.ListNotificationsResponse
+	31, // 54: deckhand.v1.DestinationService.GetNotification:output_type -> deckhand.v1.GetNotificationResponse
+	33, // 55: deckhand.v1.DestinationService.RedriveNotifications:output_type -> deckhand.v1.RedriveNotificationsResponse
 	44, // [44:56] is the sub-list for method output_type
 	32, // [32:44] is the sub-list for method input_type
 	32, // [32:32] is the sub-list for extension type_name
@@ -2361,8 +2361,8 @@ func file_deckhand_v1_destination_proto_init() {
 		(*DestinationSpec_Nats)(nil),
 	}
 	file_deckhand_v1_destination_proto_msgTypes[30].OneofWrappers = []any{
-		(*RedriveNoticesRequest_NoticeId)(nil),
-		(*RedriveNoticesRequest_DestinationId)(nil),
+		(*RedriveNotificationsRequest_NotificationId)(nil),
+		(*RedriveNotificationsRequest_DestinationId)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -164,7 +164,7 @@ type NodeExec struct {
 	MembersLeft int32 `protobuf:"varint,21,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
 	// Number of workspace paths that it changed, once it has ended.
 	Files int32 `protobuf:"varint,22,opt,name=files,proto3" json:"files,omitempty"`
-	// When and by which undo that was taken back; unset when it was not.
+	// When and by which undo that was undone; unset when it was not.
 	UndoneAt      *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=undone_at,json=undoneAt,proto3" json:"undone_at,omitempty"`
 	UndoId        string                 `protobuf:"bytes,24,opt,name=undo_id,json=undoId,proto3" json:"undo_id,omitempty"`
 	unknownFields protoimpl.UnknownFields

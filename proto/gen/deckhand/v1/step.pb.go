@@ -224,7 +224,7 @@ type Tool struct {
 	// It changes nothing.
 	ReadOnly bool                 `protobuf:"varint,7,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	Timeout  *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// All that it changes can be given back.
+	// All that it changes can be restored.
 	Reversible bool `protobuf:"varint,9,opt,name=reversible,proto3" json:"reversible,omitempty"`
 	// What cannot be undone, in words; empty for a tool that is reversible or
 	// changes nothing.

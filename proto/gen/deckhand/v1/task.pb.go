@@ -121,7 +121,7 @@ const (
 	ResumeWorkspace_RESUME_WORKSPACE_UNSPECIFIED ResumeWorkspace = 0
 	// It is made as it was at the checkpoint before the new task begins. Where
 	// that would lose what other tasks or people have changed since, where a file
-	// cannot be given back, and where that state is not kept any more, it is
+	// cannot be restored, and where that state is not kept any more, it is
 	// refused.
 	ResumeWorkspace_RESUME_WORKSPACE_RESTORE ResumeWorkspace = 1
 	// The same, and what others have changed since is lost.
@@ -2362,7 +2362,7 @@ type ResumeTaskFromRequest struct {
 	IdempotencyKey string        `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Which files it begins with.
 	Workspace ResumeWorkspace `protobuf:"varint,6,opt,name=workspace,proto3,enum=deckhand.v1.ResumeWorkspace" json:"workspace,omitempty"`
-	// Say what would be given back in the workspace, and do nothing.
+	// Say what would be restored in the workspace, and do nothing.
 	Preview       bool `protobuf:"varint,7,opt,name=preview,proto3" json:"preview,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

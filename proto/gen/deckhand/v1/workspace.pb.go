@@ -89,7 +89,7 @@ const (
 	OnConflict_ON_CONFLICT_UNSPECIFIED OnConflict = 0
 	// Change nothing at all.
 	OnConflict_ON_CONFLICT_REFUSE OnConflict = 1
-	// Leave those paths as they are and give back the others.
+	// Leave those paths as they are and restore the others.
 	OnConflict_ON_CONFLICT_SKIP OnConflict = 2
 	// Give them back as well: the later changes are lost.
 	OnConflict_ON_CONFLICT_OVERWRITE OnConflict = 3
@@ -361,11 +361,11 @@ type StepChanges struct {
 	// Other commands that ran in the meantime in the same workspace: it is not
 	// known which of them changed what.
 	SharedWith []string `protobuf:"bytes,6,rep,name=shared_with,json=sharedWith,proto3" json:"shared_with,omitempty"`
-	// When and by which undo it was taken back; unset when it was not.
+	// When and by which undo it was undone; unset when it was not.
 	UndoneAt   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=undone_at,json=undoneAt,proto3" json:"undone_at,omitempty"`
 	UndoId     string                 `protobuf:"bytes,8,opt,name=undo_id,json=undoId,proto3" json:"undo_id,omitempty"`
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	// Files of the workspace whose content is not kept: they cannot be given back.
+	// Files of the workspace whose content is not kept: they cannot be restored.
 	Unkept        int32 `protobuf:"varint,10,opt,name=unkept,proto3" json:"unkept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -538,7 +538,7 @@ type ListChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The steps that changed something, in order.
 	Steps []*StepChanges `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Until when they can be taken back; unset while the task has not ended.
+	// Until when they can be undone; unset while the task has not ended.
 	UndoUntil *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
 	// How long the changes can still be undone; 0 if that time is over.
 	UndoLeft *durationpb.Duration `protobuf:"bytes,3,opt,name=undo_left,json=undoLeft,proto3" json:"undo_left,omitempty"`
@@ -851,13 +851,13 @@ type UndoChangesResponse struct {
 	Applied bool `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
 	// Names the undo; empty when nothing was done.
 	UndoId string `protobuf:"bytes,2,opt,name=undo_id,json=undoId,proto3" json:"undo_id,omitempty"`
-	// The steps whose changes it takes back.
+	// The steps whose changes it undoes.
 	StepIds []string `protobuf:"bytes,3,rep,name=step_ids,json=stepIds,proto3" json:"step_ids,omitempty"`
 	// The changes that it makes, at most 1 000 paths of files.
 	Changes   []*FileChange   `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
 	Files     int32           `protobuf:"varint,5,opt,name=files,proto3" json:"files,omitempty"`
 	Conflicts []*UndoConflict `protobuf:"bytes,6,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
-	// SHA-256 over the paths concerned, as found and as given back.
+	// SHA-256 over the paths concerned, as found and as restored.
 	OriginalDigest string `protobuf:"bytes,7,opt,name=original_digest,json=originalDigest,proto3" json:"original_digest,omitempty"`
 	RestoredDigest string `protobuf:"bytes,8,opt,name=restored_digest,json=restoredDigest,proto3" json:"restored_digest,omitempty"`
 	// Others that ran while some of these changes were made.
@@ -870,7 +870,7 @@ type UndoChangesResponse struct {
 	UndoUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
 	UndoLeft  *durationpb.Duration   `protobuf:"bytes,13,opt,name=undo_left,json=undoLeft,proto3" json:"undo_left,omitempty"`
 	// Steps of the task whose effects are not only on files: what an undo does
-	// not take back.
+	// not undo.
 	Irreversible  []*IrreversibleStep `protobuf:"bytes,14,rep,name=irreversible,proto3" json:"irreversible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1121,7 +1121,7 @@ func (x *UndoNodeExecResponse) GetUndo() *UndoChangesResponse {
 }
 
 // IrreversibleStep is a step that had, or may have had, effects which an undo
-// does not take back.
+// does not undo.
 type IrreversibleStep struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	StepId string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
@@ -1191,7 +1191,7 @@ func (x *IrreversibleStep) GetWhy() string {
 	return ""
 }
 
-// UndoConflict is a path that is not simply given back.
+// UndoConflict is a path that is not simply restored.
 type UndoConflict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`

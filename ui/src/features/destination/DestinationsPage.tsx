@@ -26,9 +26,9 @@ import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
-import { DestinationService, DestinationState, NoticeState, type Destination } from "@/gen/deckhand/v1/destination_pb";
+import { DestinationService, DestinationState, NotificationState, type Destination } from "@/gen/deckhand/v1/destination_pb";
 import { EditDestination } from "./EditDestination";
-import { noticeLooks, noticeStates, whereOf, type NoticeWord } from "./words";
+import { notificationLooks, notificationStates, whereOf, type NotificationWord } from "./words";
 
 const destinations = createClient(DestinationService, transport);
 const route = getRouteApi("/shell/notifications");
@@ -58,7 +58,7 @@ export function DestinationsPage() {
       {admin ? (
         <>
           <Destinations edit={setEditing} told={setSecret} />
-          <Notices />
+          <Notifications />
         </>
       ) : (
         <Empty title="Only admins can manage notifications." />
@@ -89,12 +89,12 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
     }
   };
   const test = async (d: Destination) => {
-    const { notice } = await destinations.testDestination({ destinationId: d.id });
-    if (notice?.state !== NoticeState.DELIVERED) throw new Error(`Delivery failed: ${notice?.error || "no answer"}`);
+    const { notification } = await destinations.testDestination({ destinationId: d.id });
+    if (notification?.state !== NotificationState.DELIVERED) throw new Error(`Delivery failed: ${notification?.error || "no answer"}`);
     return "Test notification delivered.";
   };
   const redrive = async (d: Destination) => {
-    const { redriven } = await destinations.redriveNotices({ which: { case: "destinationId", value: d.id } });
+    const { redriven } = await destinations.redriveNotifications({ which: { case: "destinationId", value: d.id } });
     return `Resending ${redriven} ${redriven === 1n ? "notification" : "notifications"}.`;
   };
   if (list.isPending) return <Skeletons rows={3} />;
@@ -220,20 +220,20 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
   );
 }
 
-function Notices() {
+function Notifications() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const refresh = useRefresh(DestinationService);
   const pages = useInfiniteQuery(
-    DestinationService.method.listNotices,
-    { destinationId: search.of ?? "", states: search.state ? [noticeStates[search.state]] : [], pageSize: 25, pageToken: "" },
+    DestinationService.method.listNotifications,
+    { destinationId: search.of ?? "", states: search.state ? [notificationStates[search.state]] : [], pageSize: 25, pageToken: "" },
     // What is sent has no events: it is asked for again.
     { ...byToken, refetchInterval: 10_000 },
   );
-  const notices = pages.data?.pages.flatMap((page) => page.notices) ?? [];
-  const again = async (noticeId: string) => {
+  const notifications = pages.data?.pages.flatMap((page) => page.notifications) ?? [];
+  const again = async (notificationId: string) => {
     try {
-      await destinations.redriveNotices({ which: { case: "noticeId", value: noticeId } });
+      await destinations.redriveNotifications({ which: { case: "notificationId", value: notificationId } });
       toast.success("Resending the notification.");
       await refresh();
     } catch (e) {
@@ -248,10 +248,10 @@ function Notices() {
           <Select
             aria-label="State"
             value={search.state ?? ""}
-            onChange={(e) => void navigate({ search: (s) => ({ ...s, state: (e.target.value as NoticeWord) || undefined }) })}
+            onChange={(e) => void navigate({ search: (s) => ({ ...s, state: (e.target.value as NotificationWord) || undefined }) })}
           >
             <option value="">Any state</option>
-            {Object.keys(noticeStates).map((s) => (
+            {Object.keys(notificationStates).map((s) => (
               <option key={s} value={s}>
                 {s}
               </option>
@@ -263,14 +263,14 @@ function Notices() {
     >
       {pages.isPending ? (
         <Skeletons rows={3} />
-      ) : pages.error && notices.length === 0 ? (
+      ) : pages.error && notifications.length === 0 ? (
         <Problem error={pages.error} retry={() => void pages.refetch()} />
-      ) : notices.length === 0 ? (
+      ) : notifications.length === 0 ? (
         <p className="text-dim">{search.of || search.state ? "No notifications match these filters." : "No notifications sent yet."}</p>
       ) : (
         <Table label="Sent notifications" head={["Event", "Destination", "State", "Attempts", "Time", ""]}>
-          {notices.map((n) => {
-            const look = noticeLooks[n.state] ?? noticeLooks[0];
+          {notifications.map((n) => {
+            const look = notificationLooks[n.state] ?? notificationLooks[0];
             return (
               <Row key={n.id}>
                 <Cell>
@@ -295,14 +295,14 @@ function Notices() {
                 <Cell>{n.attempts}</Cell>
                 <Cell>
                   <Time at={n.createdAt} />
-                  {n.state === NoticeState.PENDING && n.nextAt && n.attempts > 0 && (
+                  {n.state === NotificationState.PENDING && n.nextAt && n.attempts > 0 && (
                     <div className="text-xs text-dim">
                       next attempt <Time at={n.nextAt} />
                     </div>
                   )}
                 </Cell>
                 <Cell>
-                  {n.state === NoticeState.DEAD && (
+                  {n.state === NotificationState.DEAD && (
                     <Button small onClick={() => void again(n.id)}>
                       Redrive
                     </Button>

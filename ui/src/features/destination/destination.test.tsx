@@ -2,7 +2,7 @@ import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
 import { describe, expect, it, vi } from "vitest";
-import { DestinationService, DestinationState, NoticeState } from "@/gen/deckhand/v1/destination_pb";
+import { DestinationService, DestinationState, NotificationState } from "@/gen/deckhand/v1/destination_pb";
 import { showPage } from "@/test/page";
 import { destinationRoutes } from "./route";
 
@@ -23,20 +23,20 @@ const services =
           },
         ],
       }),
-      listNotices: (req) => {
+      listNotifications: (req) => {
         calls("list", req.destinationId, req.states);
-        return { notices: [{ id: "notice_1", type: "execution_failed", taskId: "task_1", destinationName: "hooks", state: NoticeState.DEAD, attempts: 9, error: "500" }] };
+        return { notifications: [{ id: "notification_1", type: "execution_failed", taskId: "task_1", destinationName: "hooks", state: NotificationState.DEAD, attempts: 9, error: "500" }] };
       },
-      testDestination: (req) => (calls("test", req.destinationId), { notice: { state: NoticeState.DELIVERED } }),
+      testDestination: (req) => (calls("test", req.destinationId), { notification: { state: NotificationState.DELIVERED } }),
       createDestination: (req) => (calls("create", req.name, req.spec?.events, req.spec?.to.value, req.secret), { secret: "whsec_made" }),
       updateDestination: (req) => (calls("update", req.destinationId, req.spec?.to.value, req.secret), {}),
       rotateDestinationSecret: (req) => (calls("rotate", req.destinationId), { secret: "whsec_other" }),
-      redriveNotices: (req) => (calls("redrive", req.which.case, req.which.value), { redriven: 2n }),
+      redriveNotifications: (req) => (calls("redrive", req.which.case, req.which.value), { redriven: 2n }),
     });
 
 describe("notifications", () => {
   it("teach the first command when there are none", async () => {
-    showPage("/notifications", destinationRoutes, (r) => r.service(DestinationService, { listDestinations: () => ({}), listNotices: () => ({}) }));
+    showPage("/notifications", destinationRoutes, (r) => r.service(DestinationService, { listDestinations: () => ({}), listNotifications: () => ({}) }));
     expect(await screen.findByText("No notification destinations yet")).toBeTruthy();
   });
 
@@ -50,10 +50,10 @@ describe("notifications", () => {
     await user.click(screen.getByRole("button", { name: "Redrive hooks" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("redrive", "destinationId", "dest_1"));
     await user.click(await screen.findByRole("button", { name: "Redrive" }));
-    await waitFor(() => expect(calls).toHaveBeenCalledWith("redrive", "noticeId", "notice_1"));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("redrive", "notificationId", "notification_1"));
     await user.selectOptions(screen.getByLabelText("State"), "dead");
     await waitFor(() => expect(history.location.search).toBe("?state=dead"));
-    await waitFor(() => expect(calls).toHaveBeenCalledWith("list", "", [NoticeState.DEAD]));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("list", "", [NotificationState.DEAD]));
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
 

@@ -4,7 +4,7 @@ import { DestinationSchema } from "@/gen/deckhand/v1/destination_pb";
 import { draftOf, problemsOf, specOf } from "./draft";
 
 describe("the form of a destination", () => {
-  it("gives back what there is", () => {
+  it("returns what there is", () => {
     const email = { host: "mail.example.com", port: 465, security: "tls", username: "deck", from: "a@example.com", to: ["b@example.com", "c@example.com"] };
     const d = create(DestinationSchema, { name: "mail", kind: "email", spec: { events: ["failures", "task.*"], agents: ["coder"], to: { case: "email", value: email } } });
     const draft = draftOf(d);

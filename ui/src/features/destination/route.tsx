@@ -1,11 +1,11 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { shellRoute } from "@/app/root";
-import { parseNoticeSearch } from "./words";
+import { parseNotificationSearch } from "./words";
 
 const page = createRoute({
   path: "/notifications",
   getParentRoute: () => shellRoute,
-  validateSearch: parseNoticeSearch,
+  validateSearch: parseNotificationSearch,
   component: lazyRouteComponent(() => import("./DestinationsPage"), "DestinationsPage"),
 });
 

@@ -1,23 +1,23 @@
 import type { Tone } from "@/components/Badge";
-import { NoticeState, type Destination } from "@/gen/deckhand/v1/destination_pb";
+import { NotificationState, type Destination } from "@/gen/deckhand/v1/destination_pb";
 
-// NoticeSearch is the filter in the address: one destination, one state.
-export type NoticeSearch = { of?: string; state?: NoticeWord };
+// NotificationSearch is the filter in the address: one destination, one state.
+export type NotificationSearch = { of?: string; state?: NotificationWord };
 
-export const noticeStates = { pending: NoticeState.PENDING, delivered: NoticeState.DELIVERED, dead: NoticeState.DEAD } as const;
-export type NoticeWord = keyof typeof noticeStates;
+export const notificationStates = { pending: NotificationState.PENDING, delivered: NotificationState.DELIVERED, dead: NotificationState.DEAD } as const;
+export type NotificationWord = keyof typeof notificationStates;
 
-export const noticeLooks: Record<NoticeState, { word: string; tone: Tone }> = {
-  [NoticeState.UNSPECIFIED]: { word: "unknown", tone: "neutral" },
-  [NoticeState.PENDING]: { word: "pending", tone: "info" },
-  [NoticeState.DELIVERED]: { word: "delivered", tone: "good" },
-  [NoticeState.DEAD]: { word: "dead-lettered", tone: "bad" },
+export const notificationLooks: Record<NotificationState, { word: string; tone: Tone }> = {
+  [NotificationState.UNSPECIFIED]: { word: "unknown", tone: "neutral" },
+  [NotificationState.PENDING]: { word: "pending", tone: "info" },
+  [NotificationState.DELIVERED]: { word: "delivered", tone: "good" },
+  [NotificationState.DEAD]: { word: "dead-lettered", tone: "bad" },
 };
 
-export function parseNoticeSearch(search: Record<string, unknown>): NoticeSearch {
+export function parseNotificationSearch(search: Record<string, unknown>): NotificationSearch {
   return {
     of: typeof search.of === "string" && search.of !== "" ? search.of.slice(0, 64) : undefined,
-    state: (Object.keys(noticeStates) as NoticeWord[]).find((s) => s === search.state),
+    state: (Object.keys(notificationStates) as NotificationWord[]).find((s) => s === search.state),
   };
 }
 

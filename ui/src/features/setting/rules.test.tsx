@@ -12,7 +12,7 @@ import { AllowRules } from "./AllowRules";
 
 const page = (component: () => React.ReactNode) => [createRoute({ path: "/rules", getParentRoute: () => shellRoute, component })];
 
-// What is always allowed is seen, and taken back by whoever may.
+// What is always allowed is seen, and revoked by whoever may.
 describe("what is always allowed", () => {
   const services = (calls = vi.fn()): Parameters<typeof showPage>[2] => (r) =>
     r.service(PolicyService, {

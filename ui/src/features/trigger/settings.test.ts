@@ -6,7 +6,7 @@ import { change, settingProblems, settingsOf } from "./settings";
 const trigger = (spec: Parameters<typeof create<typeof TriggerSpecSchema>>[1]) => create(TriggerSchema, { spec });
 
 describe("the settings of a trigger", () => {
-  it("give back what nobody changed", () => {
+  it("return what nobody changed", () => {
     for (const spec of [
       { filter: "true", mapping: { a: "payload.b" }, overlap: "queue", cron: { schedule: "0 6 * * *", timeZone: "Europe/Berlin", missed: "skip", maxMissed: 3 } },
       { loop: { pause: { seconds: 5400n }, maxRuns: 7n, budgetMicros: 2_500_000n }, attended: true },

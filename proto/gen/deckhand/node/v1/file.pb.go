@@ -35,7 +35,7 @@ type FileInfo struct {
 	Mode       uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
 	// The name is not valid UTF-8 or has control characters: path is quoted as
-	// a Go string literal and cannot be given back as it is.
+	// a Go string literal and cannot be restored as it is.
 	Quoted        bool `protobuf:"varint,6,opt,name=quoted,proto3" json:"quoted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2179,7 +2179,7 @@ type UploadFilesRequest_Begin struct {
 	// The folder that the upload is into, made when it is not there; empty for
 	// the workspace.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Names the change: it can be taken back.
+	// Names the change: it can be undone.
 	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	// The uploaded files are read-only: they and the folder that contains them
 	// belong to root, and neither the jail nor a call of this service changes

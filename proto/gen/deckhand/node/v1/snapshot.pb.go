@@ -88,7 +88,7 @@ const (
 	OnConflict_ON_CONFLICT_UNSPECIFIED OnConflict = 0
 	// Change nothing at all.
 	OnConflict_ON_CONFLICT_REFUSE OnConflict = 1
-	// Leave those paths as they are and give back the others.
+	// Leave those paths as they are and restore the others.
 	OnConflict_ON_CONFLICT_SKIP OnConflict = 2
 	// Give them back as well: the later changes are lost.
 	OnConflict_ON_CONFLICT_OVERWRITE OnConflict = 3
@@ -363,7 +363,7 @@ type WorkspaceChange struct {
 	// Other commands that ran in the meantime: it is not known which of them
 	// changed what.
 	SharedWith []string `protobuf:"bytes,5,rep,name=shared_with,json=sharedWith,proto3" json:"shared_with,omitempty"`
-	// Why nothing is known; the changes can then not be taken back one by one.
+	// Why nothing is known; the changes can then not be undone one by one.
 	Error string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	// Number of files in the state after it whose content was not stored, and the
 	// first 20 of them: they cannot be restored.
@@ -591,7 +591,7 @@ type Snapshot struct {
 	Time     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	// The ids of what ran, or was asked for, since the state before.
 	By []string `protobuf:"bytes,3,rep,name=by,proto3" json:"by,omitempty"`
-	// The ids whose changes were taken back.
+	// The ids whose changes were undone.
 	Undoes        []string `protobuf:"bytes,4,rep,name=undoes,proto3" json:"undoes,omitempty"`
 	Files         int32    `protobuf:"varint,5,opt,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1115,7 +1115,7 @@ func (x *DiffChangesResponse) GetDeletedLines() int32 {
 type UndoChangesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
-	// Names the undo itself, which can be taken back in its turn.
+	// Names the undo itself, which can be undone in its turn.
 	OperationId string       `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	Range       *ChangeRange `protobuf:"bytes,3,opt,name=range,proto3" json:"range,omitempty"`
 	OnConflict  OnConflict   `protobuf:"varint,4,opt,name=on_conflict,json=onConflict,proto3,enum=deckhand.node.v1.OnConflict" json:"on_conflict,omitempty"`
@@ -1221,15 +1221,15 @@ type UndoChangesResponse struct {
 	Files     int32           `protobuf:"varint,4,opt,name=files,proto3" json:"files,omitempty"`
 	Conflicts []*UndoConflict `protobuf:"bytes,5,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	// SHA-256 over the paths concerned, as they were found and as they were
-	// given back.
+	// restored.
 	OriginalDigest string `protobuf:"bytes,6,opt,name=original_digest,json=originalDigest,proto3" json:"original_digest,omitempty"`
 	RestoredDigest string `protobuf:"bytes,7,opt,name=restored_digest,json=restoredDigest,proto3" json:"restored_digest,omitempty"`
 	// Others that ran while some of these changes were made, and that are not
-	// among those taken back.
+	// among those undone.
 	SharedWith []string `protobuf:"bytes,8,rep,name=shared_with,json=sharedWith,proto3" json:"shared_with,omitempty"`
 	// Commands that run in the jail in the meantime.
 	Running int32 `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
-	// The ids of what made the changes that it takes back, as far as they are
+	// The ids of what made the changes that it undoes, as far as they are
 	// known.
 	By            []string `protobuf:"bytes,10,rep,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1336,7 +1336,7 @@ func (x *UndoChangesResponse) GetBy() []string {
 	return nil
 }
 
-// UndoConflict is a path that is not simply given back.
+// UndoConflict is a path that is not simply restored.
 type UndoConflict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`

@@ -45,7 +45,7 @@ type SnapshotServiceClient interface {
 	GetChanges(ctx context.Context, in *GetChangesRequest, opts ...grpc.CallOption) (*GetChangesResponse, error)
 	// DiffChanges streams those changes file by file, as unified diffs.
 	DiffChanges(ctx context.Context, in *DiffChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiffChangesResponse], error)
-	// UndoChanges gives back what was there before some steps, or at a state. It
+	// UndoChanges restores what was there before some steps, or at a state. It
 	// happens whole or not at all, also when the daemon dies in its middle. With
 	// an operation id it happens once.
 	UndoChanges(ctx context.Context, in *UndoChangesRequest, opts ...grpc.CallOption) (*UndoChangesResponse, error)
@@ -157,7 +157,7 @@ type SnapshotServiceServer interface {
 	GetChanges(context.Context, *GetChangesRequest) (*GetChangesResponse, error)
 	// DiffChanges streams those changes file by file, as unified diffs.
 	DiffChanges(*DiffChangesRequest, grpc.ServerStreamingServer[DiffChangesResponse]) error
-	// UndoChanges gives back what was there before some steps, or at a state. It
+	// UndoChanges restores what was there before some steps, or at a state. It
 	// happens whole or not at all, also when the daemon dies in its middle. With
 	// an operation id it happens once.
 	UndoChanges(context.Context, *UndoChangesRequest) (*UndoChangesResponse, error)

@@ -360,7 +360,7 @@ func (x *SnapshotDelta) GetChanges() []*SnapshotChange {
 // is touched, and gone in the transaction that records it as done.
 type SnapshotIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The folder in the workspace that what is given back is made ready in.
+	// The folder in the workspace that what is restored is made ready in.
 	Stage         string         `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
 	Delta         *SnapshotDelta `protobuf:"bytes,2,opt,name=delta,proto3" json:"delta,omitempty"`
 	unknownFields protoimpl.UnknownFields

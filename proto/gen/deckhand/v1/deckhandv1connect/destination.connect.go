@@ -60,15 +60,15 @@ const (
 	// DestinationServiceDeleteDestinationProcedure is the fully-qualified name of the
 	// DestinationService's DeleteDestination RPC.
 	DestinationServiceDeleteDestinationProcedure = "/deckhand.v1.DestinationService/DeleteDestination"
-	// DestinationServiceListNoticesProcedure is the fully-qualified name of the DestinationService's
-	// ListNotices RPC.
-	DestinationServiceListNoticesProcedure = "/deckhand.v1.DestinationService/ListNotices"
-	// DestinationServiceGetNoticeProcedure is the fully-qualified name of the DestinationService's
-	// GetNotice RPC.
-	DestinationServiceGetNoticeProcedure = "/deckhand.v1.DestinationService/GetNotice"
-	// DestinationServiceRedriveNoticesProcedure is the fully-qualified name of the DestinationService's
-	// RedriveNotices RPC.
-	DestinationServiceRedriveNoticesProcedure = "/deckhand.v1.DestinationService/RedriveNotices"
+	// DestinationServiceListNotificationsProcedure is the fully-qualified name of the
+	// DestinationService's ListNotifications RPC.
+	DestinationServiceListNotificationsProcedure = "/deckhand.v1.DestinationService/ListNotifications"
+	// DestinationServiceGetNotificationProcedure is the fully-qualified name of the
+	// DestinationService's GetNotification RPC.
+	DestinationServiceGetNotificationProcedure = "/deckhand.v1.DestinationService/GetNotification"
+	// DestinationServiceRedriveNotificationsProcedure is the fully-qualified name of the
+	// DestinationService's RedriveNotifications RPC.
+	DestinationServiceRedriveNotificationsProcedure = "/deckhand.v1.DestinationService/RedriveNotifications"
 )
 
 // DestinationServiceClient is a client for the deckhand.v1.DestinationService service.
@@ -84,26 +84,26 @@ type DestinationServiceClient interface {
 	GetDestination(context.Context, *connect.Request[v1.GetDestinationRequest]) (*connect.Response[v1.GetDestinationResponse], error)
 	// ListDestinations returns all destinations, sorted by name.
 	ListDestinations(context.Context, *connect.Request[v1.ListDestinationsRequest]) (*connect.Response[v1.ListDestinationsResponse], error)
-	// TestDestination sends a notice at once, and returns the result.
+	// TestDestination sends a notification at once, and returns the result.
 	TestDestination(context.Context, *connect.Request[v1.TestDestinationRequest]) (*connect.Response[v1.TestDestinationResponse], error)
 	// EnableDestination enables it again for events that occur from now on. It is
 	// idempotent.
 	EnableDestination(context.Context, *connect.Request[v1.EnableDestinationRequest]) (*connect.Response[v1.EnableDestinationResponse], error)
-	// DisableDestination keeps pending notices without sending them, and adds no
+	// DisableDestination keeps pending notifications without sending them, and adds no
 	// new ones.
 	DisableDestination(context.Context, *connect.Request[v1.DisableDestinationRequest]) (*connect.Response[v1.DisableDestinationResponse], error)
 	// RotateDestinationSecret replaces a webhook's secret. For a while messages
 	// are signed with both.
 	RotateDestinationSecret(context.Context, *connect.Request[v1.RotateDestinationSecretRequest]) (*connect.Response[v1.RotateDestinationSecretResponse], error)
 	// DeleteDestination deletes a destination permanently, with its pending
-	// notices.
+	// notifications.
 	DeleteDestination(context.Context, *connect.Request[v1.DeleteDestinationRequest]) (*connect.Response[v1.DeleteDestinationResponse], error)
-	// ListNotices returns notices, newest first, in keyset pages.
-	ListNotices(context.Context, *connect.Request[v1.ListNoticesRequest]) (*connect.Response[v1.ListNoticesResponse], error)
-	// GetNotice returns one notice with its content.
-	GetNotice(context.Context, *connect.Request[v1.GetNoticeRequest]) (*connect.Response[v1.GetNoticeResponse], error)
-	// RedriveNotices sends dead notices again, with the same ids.
-	RedriveNotices(context.Context, *connect.Request[v1.RedriveNoticesRequest]) (*connect.Response[v1.RedriveNoticesResponse], error)
+	// ListNotifications returns notifications, newest first, in keyset pages.
+	ListNotifications(context.Context, *connect.Request[v1.ListNotificationsRequest]) (*connect.Response[v1.ListNotificationsResponse], error)
+	// GetNotification returns one notification with its content.
+	GetNotification(context.Context, *connect.Request[v1.GetNotificationRequest]) (*connect.Response[v1.GetNotificationResponse], error)
+	// RedriveNotifications sends dead notifications again, with the same ids.
+	RedriveNotifications(context.Context, *connect.Request[v1.RedriveNotificationsRequest]) (*connect.Response[v1.RedriveNotificationsResponse], error)
 }
 
 // NewDestinationServiceClient constructs a client for the deckhand.v1.DestinationService service.
@@ -171,22 +171,22 @@ func NewDestinationServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithSchema(destinationServiceMethods.ByName("DeleteDestination")),
 			connect.WithClientOptions(opts...),
 		),
-		listNotices: connect.NewClient[v1.ListNoticesRequest, v1.ListNoticesResponse](
+		listNotifications: connect.NewClient[v1.ListNotificationsRequest, v1.ListNotificationsResponse](
 			httpClient,
-			baseURL+DestinationServiceListNoticesProcedure,
-			connect.WithSchema(destinationServiceMethods.ByName("ListNotices")),
+			baseURL+DestinationServiceListNotificationsProcedure,
+			connect.WithSchema(destinationServiceMethods.ByName("ListNotifications")),
 			connect.WithClientOptions(opts...),
 		),
-		getNotice: connect.NewClient[v1.GetNoticeRequest, v1.GetNoticeResponse](
+		getNotification: connect.NewClient[v1.GetNotificationRequest, v1.GetNotificationResponse](
 			httpClient,
-			baseURL+DestinationServiceGetNoticeProcedure,
-			connect.WithSchema(destinationServiceMethods.ByName("GetNotice")),
+			baseURL+DestinationServiceGetNotificationProcedure,
+			connect.WithSchema(destinationServiceMethods.ByName("GetNotification")),
 			connect.WithClientOptions(opts...),
 		),
-		redriveNotices: connect.NewClient[v1.RedriveNoticesRequest, v1.RedriveNoticesResponse](
+		redriveNotifications: connect.NewClient[v1.RedriveNotificationsRequest, v1.RedriveNotificationsResponse](
 			httpClient,
-			baseURL+DestinationServiceRedriveNoticesProcedure,
-			connect.WithSchema(destinationServiceMethods.ByName("RedriveNotices")),
+			baseURL+DestinationServiceRedriveNotificationsProcedure,
+			connect.WithSchema(destinationServiceMethods.ByName("RedriveNotifications")),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -203,9 +203,9 @@ type destinationServiceClient struct {
 	disableDestination      *connect.Client[v1.DisableDestinationRequest, v1.DisableDestinationResponse]
 	rotateDestinationSecret *connect.Client[v1.RotateDestinationSecretRequest, v1.RotateDestinationSecretResponse]
 	deleteDestination       *connect.Client[v1.DeleteDestinationRequest, v1.DeleteDestinationResponse]
-	listNotices             *connect.Client[v1.ListNoticesRequest, v1.ListNoticesResponse]
-	getNotice               *connect.Client[v1.GetNoticeRequest, v1.GetNoticeResponse]
-	redriveNotices          *connect.Client[v1.RedriveNoticesRequest, v1.RedriveNoticesResponse]
+	listNotifications       *connect.Client[v1.ListNotificationsRequest, v1.ListNotificationsResponse]
+	getNotification         *connect.Client[v1.GetNotificationRequest, v1.GetNotificationResponse]
+	redriveNotifications    *connect.Client[v1.RedriveNotificationsRequest, v1.RedriveNotificationsResponse]
 }
 
 // CreateDestination calls deckhand.v1.DestinationService.CreateDestination.
@@ -253,19 +253,19 @@ func (c *destinationServiceClient) DeleteDestination(ctx context.Context, req *c
 	return c.deleteDestination.CallUnary(ctx, req)
 }
 
-// ListNotices calls deckhand.v1.DestinationService.ListNotices.
-func (c *destinationServiceClient) ListNotices(ctx context.Context, req *connect.Request[v1.ListNoticesRequest]) (*connect.Response[v1.ListNoticesResponse], error) {
-	return c.listNotices.CallUnary(ctx, req)
+// ListNotifications calls deckhand.v1.DestinationService.ListNotifications.
+func (c *destinationServiceClient) ListNotifications(ctx context.Context, req *connect.Request[v1.ListNotificationsRequest]) (*connect.Response[v1.ListNotificationsResponse], error) {
+	return c.listNotifications.CallUnary(ctx, req)
 }
 
-// GetNotice calls deckhand.v1.DestinationService.GetNotice.
-func (c *destinationServiceClient) GetNotice(ctx context.Context, req *connect.Request[v1.GetNoticeRequest]) (*connect.Response[v1.GetNoticeResponse], error) {
-	return c.getNotice.CallUnary(ctx, req)
+// GetNotification calls deckhand.v1.DestinationService.GetNotification.
+func (c *destinationServiceClient) GetNotification(ctx context.Context, req *connect.Request[v1.GetNotificationRequest]) (*connect.Response[v1.GetNotificationResponse], error) {
+	return c.getNotification.CallUnary(ctx, req)
 }
 
-// RedriveNotices calls deckhand.v1.DestinationService.RedriveNotices.
-func (c *destinationServiceClient) RedriveNotices(ctx context.Context, req *connect.Request[v1.RedriveNoticesRequest]) (*connect.Response[v1.RedriveNoticesResponse], error) {
-	return c.redriveNotices.CallUnary(ctx, req)
+// RedriveNotifications calls deckhand.v1.DestinationService.RedriveNotifications.
+func (c *destinationServiceClient) RedriveNotifications(ctx context.Context, req *connect.Request[v1.RedriveNotificationsRequest]) (*connect.Response[v1.RedriveNotificationsResponse], error) {
+	return c.redriveNotifications.CallUnary(ctx, req)
 }
 
 // DestinationServiceHandler is an implementation of the deckhand.v1.DestinationService service.
@@ -281,26 +281,26 @@ type DestinationServiceHandler interface {
 	GetDestination(context.Context, *connect.Request[v1.GetDestinationRequest]) (*connect.Response[v1.GetDestinationResponse], error)
 	// ListDestinations returns all destinations, sorted by name.
 	ListDestinations(context.Context, *connect.Request[v1.ListDestinationsRequest]) (*connect.Response[v1.ListDestinationsResponse], error)
-	// TestDestination sends a notice at once, and returns the result.
+	// TestDestination sends a notification at once, and returns the result.
 	TestDestination(context.Context, *connect.Request[v1.TestDestinationRequest]) (*connect.Response[v1.TestDestinationResponse], error)
 	// EnableDestination enables it again for events that occur from now on. It is
 	// idempotent.
 	EnableDestination(context.Context, *connect.Request[v1.EnableDestinationRequest]) (*connect.Response[v1.EnableDestinationResponse], error)
-	// DisableDestination keeps pending notices without sending them, and adds no
+	// DisableDestination keeps pending notifications without sending them, and adds no
 	// new ones.
 	DisableDestination(context.Context, *connect.Request[v1.DisableDestinationRequest]) (*connect.Response[v1.DisableDestinationResponse], error)
 	// RotateDestinationSecret replaces a webhook's secret. For a while messages
 	// are signed with both.
 	RotateDestinationSecret(context.Context, *connect.Request[v1.RotateDestinationSecretRequest]) (*connect.Response[v1.RotateDestinationSecretResponse], error)
 	// DeleteDestination deletes a destination permanently, with its pending
-	// notices.
+	// notifications.
 	DeleteDestination(context.Context, *connect.Request[v1.DeleteDestinationRequest]) (*connect.Response[v1.DeleteDestinationResponse], error)
-	// ListNotices returns notices, newest first, in keyset pages.
-	ListNotices(context.Context, *connect.Request[v1.ListNoticesRequest]) (*connect.Response[v1.ListNoticesResponse], error)
-	// GetNotice returns one notice with its content.
-	GetNotice(context.Context, *connect.Request[v1.GetNoticeRequest]) (*connect.Response[v1.GetNoticeResponse], error)
-	// RedriveNotices sends dead notices again, with the same ids.
-	RedriveNotices(context.Context, *connect.Request[v1.RedriveNoticesRequest]) (*connect.Response[v1.RedriveNoticesResponse], error)
+	// ListNotifications returns notifications, newest first, in keyset pages.
+	ListNotifications(context.Context, *connect.Request[v1.ListNotificationsRequest]) (*connect.Response[v1.ListNotificationsResponse], error)
+	// GetNotification returns one notification with its content.
+	GetNotification(context.Context, *connect.Request[v1.GetNotificationRequest]) (*connect.Response[v1.GetNotificationResponse], error)
+	// RedriveNotifications sends dead notifications again, with the same ids.
+	RedriveNotifications(context.Context, *connect.Request[v1.RedriveNotificationsRequest]) (*connect.Response[v1.RedriveNotificationsResponse], error)
 }
 
 // NewDestinationServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -364,22 +364,22 @@ func NewDestinationServiceHandler(svc DestinationServiceHandler, opts ...connect
 		connect.WithSchema(destinationServiceMethods.ByName("DeleteDestination")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceListNoticesHandler := connect.NewUnaryHandler(
-		DestinationServiceListNoticesProcedure,
-		svc.ListNotices,
-		connect.WithSchema(destinationServiceMethods.ByName("ListNotices")),
+	destinationServiceListNotificationsHandler := connect.NewUnaryHandler(
+		DestinationServiceListNotificationsProcedure,
+		svc.ListNotifications,
+		connect.WithSchema(destinationServiceMethods.ByName("ListNotifications")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceGetNoticeHandler := connect.NewUnaryHandler(
-		DestinationServiceGetNoticeProcedure,
-		svc.GetNotice,
-		connect.WithSchema(destinationServiceMethods.ByName("GetNotice")),
+	destinationServiceGetNotificationHandler := connect.NewUnaryHandler(
+		DestinationServiceGetNotificationProcedure,
+		svc.GetNotification,
+		connect.WithSchema(destinationServiceMethods.ByName("GetNotification")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceRedriveNoticesHandler := connect.NewUnaryHandler(
-		DestinationServiceRedriveNoticesProcedure,
-		svc.RedriveNotices,
-		connect.WithSchema(destinationServiceMethods.ByName("RedriveNotices")),
+	destinationServiceRedriveNotificationsHandler := connect.NewUnaryHandler(
+		DestinationServiceRedriveNotificationsProcedure,
+		svc.RedriveNotifications,
+		connect.WithSchema(destinationServiceMethods.ByName("RedriveNotifications")),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.DestinationService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -402,12 +402,12 @@ func NewDestinationServiceHandler(svc DestinationServiceHandler, opts ...connect
 			destinationServiceRotateDestinationSecretHandler.ServeHTTP(w, r)
 		case DestinationServiceDeleteDestinationProcedure:
 			destinationServiceDeleteDestinationHandler.ServeHTTP(w, r)
-		case DestinationServiceListNoticesProcedure:
-			destinationServiceListNoticesHandler.ServeHTTP(w, r)
-		case DestinationServiceGetNoticeProcedure:
-			destinationServiceGetNoticeHandler.ServeHTTP(w, r)
-		case DestinationServiceRedriveNoticesProcedure:
-			destinationServiceRedriveNoticesHandler.ServeHTTP(w, r)
+		case DestinationServiceListNotificationsProcedure:
+			destinationServiceListNotificationsHandler.ServeHTTP(w, r)
+		case DestinationServiceGetNotificationProcedure:
+			destinationServiceGetNotificationHandler.ServeHTTP(w, r)
+		case DestinationServiceRedriveNotificationsProcedure:
+			destinationServiceRedriveNotificationsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -453,14 +453,14 @@ func (UnimplementedDestinationServiceHandler) DeleteDestination(context.Context,
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.DeleteDestination is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) ListNotices(context.Context, *connect.Request[v1.ListNoticesRequest]) (*connect.Response[v1.ListNoticesResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.ListNotices is not implemented"))
+func (UnimplementedDestinationServiceHandler) ListNotifications(context.Context, *connect.Request[v1.ListNotificationsRequest]) (*connect.Response[v1.ListNotificationsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.ListNotifications is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) GetNotice(context.Context, *connect.Request[v1.GetNoticeRequest]) (*connect.Response[v1.GetNoticeResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.GetNotice is not implemented"))
+func (UnimplementedDestinationServiceHandler) GetNotification(context.Context, *connect.Request[v1.GetNotificationRequest]) (*connect.Response[v1.GetNotificationResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.GetNotification is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) RedriveNotices(context.Context, *connect.Request[v1.RedriveNoticesRequest]) (*connect.Response[v1.RedriveNoticesResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.RedriveNotices is not implemented"))
+func (UnimplementedDestinationServiceHandler) RedriveNotifications(context.Context, *connect.Request[v1.RedriveNotificationsRequest]) (*connect.Response[v1.RedriveNotificationsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.RedriveNotifications is not implemented"))
 }

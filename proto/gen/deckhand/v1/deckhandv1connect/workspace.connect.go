@@ -60,11 +60,11 @@ type WorkspaceServiceClient interface {
 	// DiffChanges streams the changes of a task, or of some of its steps, file by
 	// file. Secrets are masked.
 	DiffChanges(context.Context, *connect.Request[v1.DiffChangesRequest]) (*connect.ServerStreamForClient[v1.DiffChangesResponse], error)
-	// UndoChanges gives back what was there before some steps of a task. It
+	// UndoChanges restores what was there before some steps of a task. It
 	// happens whole or not at all, and is recorded with the digests of what was
-	// found and what was given back.
+	// found and what was restored.
 	UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error)
-	// UndoNodeExec gives back what was there before a person's command or terminal
+	// UndoNodeExec restores what was there before a person's command or terminal
 	// in a jail, as UndoChanges does for steps.
 	UndoNodeExec(context.Context, *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error)
 	// ListArtifacts returns the files that a task received from others, and gave
@@ -172,11 +172,11 @@ type WorkspaceServiceHandler interface {
 	// DiffChanges streams the changes of a task, or of some of its steps, file by
 	// file. Secrets are masked.
 	DiffChanges(context.Context, *connect.Request[v1.DiffChangesRequest], *connect.ServerStream[v1.DiffChangesResponse]) error
-	// UndoChanges gives back what was there before some steps of a task. It
+	// UndoChanges restores what was there before some steps of a task. It
 	// happens whole or not at all, and is recorded with the digests of what was
-	// found and what was given back.
+	// found and what was restored.
 	UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error)
-	// UndoNodeExec gives back what was there before a person's command or terminal
+	// UndoNodeExec restores what was there before a person's command or terminal
 	// in a jail, as UndoChanges does for steps.
 	UndoNodeExec(context.Context, *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error)
 	// ListArtifacts returns the files that a task received from others, and gave

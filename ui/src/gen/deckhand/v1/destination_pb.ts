@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/destination.proto.
  */
 export const file_deckhand_v1_destination: GenFile = /*@__PURE__*/
-  fileDesc("Ch1kZWNraGFuZC92MS9kZXN0aW5hdGlvbi5wcm90bxILZGVja2hhbmQudjEi+QEKD0Rlc3RpbmF0aW9uU3BlYxIOCgZldmVudHMYASADKAkSDgoGYWdlbnRzGAIgAygJEjIKB3dlYmhvb2sYCiABKAsyHy5kZWNraGFuZC52MS5XZWJob29rRGVzdGluYXRpb25IABIuCgVzbGFjaxgLIAEoCzIdLmRlY2toYW5kLnYxLlNsYWNrRGVzdGluYXRpb25IABIuCgVlbWFpbBgMIAEoCzIdLmRlY2toYW5kLnYxLkVtYWlsRGVzdGluYXRpb25IABIsCgRuYXRzGA0gASgLMhwuZGVja2hhbmQudjEuTmF0c0Rlc3RpbmF0aW9uSABCBAoCdG8iIQoSV2ViaG9va0Rlc3RpbmF0aW9uEgsKA3VybBgBIAEoCSISChBTbGFja0Rlc3RpbmF0aW9uImwKEEVtYWlsRGVzdGluYXRpb24SDAoEaG9zdBgBIAEoCRIMCgRwb3J0GAIgASgFEhAKCHNlY3VyaXR5GAMgASgJEhAKCHVzZXJuYW1lGAQgASgJEgwKBGZyb20YBSABKAkSCgoCdG8YBiADKAkiEQoPTmF0c0Rlc3RpbmF0aW9uIvsCCgtEZXN0aW5hdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGtpbmQYAyABKAkSKgoEc3BlYxgEIAEoCzIcLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uU3BlYxIsCgVzdGF0ZRgFIAEoDjIdLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uU3RhdGUSDgoGcmVhc29uGAYgASgJEi8KC3N0YXRlX3NpbmNlGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5zZWNyZXRfZW5kc19pbhgIIAEoCRIPCgdwZW5kaW5nGAkgASgDEgwKBGRlYWQYCiABKAMSEgoKY3JlYXRlZF9ieRgLIAEoCRIuCgpjcmVhdGVkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ7CglOb3RpY2VUcnkSJgoCYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnN0YXR1cxgCIAEoBRINCgVlcnJvchgDIAEoCRInCgR0b29rGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIrsDCgZOb3RpY2USCgoCaWQYASABKAkSFgoOZGVzdGluYXRpb25faWQYAiABKAkSGAoQZGVzdGluYXRpb25fbmFtZRgDIAEoCRIMCgR0eXBlGAQgASgJEg8KB3Rhc2tfaWQYBSABKAkSJwoFc3RhdGUYBiABKA4yGC5kZWNraGFuZC52MS5Ob3RpY2VTdGF0ZRIQCghhdHRlbXB0cxgHIAEoBRIlCgV0cmllcxgIIAMoCzIWLmRlY2toYW5kLnYxLk5vdGljZVRyeRINCgVlcnJvchgJIAEoCRIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgduZXh0X2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpoYW5kbGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgVldmVudBgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiewoYQ3JlYXRlRGVzdGluYXRpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkSKgoEc3BlYxgCIAEoCzIcLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uU3BlYxITCgZzZWNyZXQYAyABKAlCA4ABARIQCghkaXNhYmxlZBgEIAEoCCJfChlDcmVhdGVEZXN0aW5hdGlvblJlc3BvbnNlEi0KC2Rlc3RpbmF0aW9uGAEgASgLMhguZGVja2hhbmQudjEuRGVzdGluYXRpb24SEwoGc2VjcmV0GAIgASgJQgOAAQEicwoYVXBkYXRlRGVzdGluYXRpb25SZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJEioKBHNwZWMYAiABKAsyHC5kZWNraGFuZC52MS5EZXN0aW5hdGlvblNwZWMSEwoGc2VjcmV0GAMgASgJQgOAAQEiSgoZVXBkYXRlRGVzdGluYXRpb25SZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uIi8KFUdldERlc3RpbmF0aW9uUmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCSJHChZHZXREZXN0aW5hdGlvblJlc3BvbnNlEi0KC2Rlc3RpbmF0aW9uGAEgASgLMhguZGVja2hhbmQudjEuRGVzdGluYXRpb24iQAoXTGlzdERlc3RpbmF0aW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiYwoYTGlzdERlc3RpbmF0aW9uc1Jlc3BvbnNlEi4KDGRlc3RpbmF0aW9ucxgBIAMoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIwChZUZXN0RGVzdGluYXRpb25SZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJIj4KF1Rlc3REZXN0aW5hdGlvblJlc3BvbnNlEiMKBm5vdGljZRgBIAEoCzITLmRlY2toYW5kLnYxLk5vdGljZSIyChhFbmFibGVEZXN0aW5hdGlvblJlcXVlc3QSFgoOZGVzdGluYXRpb25faWQYASABKAkiSgoZRW5hYmxlRGVzdGluYXRpb25SZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uIkMKGURpc2FibGVEZXN0aW5hdGlvblJlcXVlc3QSFgoOZGVzdGluYXRpb25faWQYASABKAkSDgoGcmVhc29uGAIgASgJIksKGkRpc2FibGVEZXN0aW5hdGlvblJlc3BvbnNlEi0KC2Rlc3RpbmF0aW9uGAEgASgLMhguZGVja2hhbmQudjEuRGVzdGluYXRpb24iYQoeUm90YXRlRGVzdGluYXRpb25TZWNyZXRSZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJEicKBGtlZXAYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iZQofUm90YXRlRGVzdGluYXRpb25TZWNyZXRSZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uEhMKBnNlY3JldBgCIAEoCUIDgAEBIjIKGERlbGV0ZURlc3RpbmF0aW9uUmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCSIbChlEZWxldGVEZXN0aW5hdGlvblJlc3BvbnNlIn0KEkxpc3ROb3RpY2VzUmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCRIoCgZzdGF0ZXMYAiADKA4yGC5kZWNraGFuZC52MS5Ob3RpY2VTdGF0ZRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJUChNMaXN0Tm90aWNlc1Jlc3BvbnNlEiQKB25vdGljZXMYASADKAsyEy5kZWNraGFuZC52MS5Ob3RpY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiUKEEdldE5vdGljZVJlcXVlc3QSEQoJbm90aWNlX2lkGAEgASgJIjgKEUdldE5vdGljZVJlc3BvbnNlEiMKBm5vdGljZRgBIAEoCzITLmRlY2toYW5kLnYxLk5vdGljZSJPChVSZWRyaXZlTm90aWNlc1JlcXVlc3QSEwoJbm90aWNlX2lkGAEgASgJSAASGAoOZGVzdGluYXRpb25faWQYAiABKAlIAEIHCgV3aGljaCIqChZSZWRyaXZlTm90aWNlc1Jlc3BvbnNlEhAKCHJlZHJpdmVuGAEgASgDKnQKEERlc3RpbmF0aW9uU3RhdGUSIQodREVTVElOQVRJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIdChlERVNUSU5BVElPTl9TVEFURV9FTkFCTEVEEAESHgoaREVTVElOQVRJT05fU1RBVEVfRElTQUJMRUQQAip4CgtOb3RpY2VTdGF0ZRIcChhOT1RJQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIYChROT1RJQ0VfU1RBVEVfUEVORElORxABEhoKFk5PVElDRV9TVEFURV9ERUxJVkVSRUQQAhIVChFOT1RJQ0VfU1RBVEVfREVBRBADMpQJChJEZXN0aW5hdGlvblNlcnZpY2USYgoRQ3JlYXRlRGVzdGluYXRpb24SJS5kZWNraGFuZC52MS5DcmVhdGVEZXN0aW5hdGlvblJlcXVlc3QaJi5kZWNraGFuZC52MS5DcmVhdGVEZXN0aW5hdGlvblJlc3BvbnNlEmIKEVVwZGF0ZURlc3RpbmF0aW9uEiUuZGVja2hhbmQudjEuVXBkYXRlRGVzdGluYXRpb25SZXF1ZXN0GiYuZGVja2hhbmQudjEuVXBkYXRlRGVzdGluYXRpb25SZXNwb25zZRJZCg5HZXREZXN0aW5hdGlvbhIiLmRlY2toYW5kLnYxLkdldERlc3RpbmF0aW9uUmVxdWVzdBojLmRlY2toYW5kLnYxLkdldERlc3RpbmF0aW9uUmVzcG9uc2USXwoQTGlzdERlc3RpbmF0aW9ucxIkLmRlY2toYW5kLnYxLkxpc3REZXN0aW5hdGlvbnNSZXF1ZXN0GiUuZGVja2hhbmQudjEuTGlzdERlc3RpbmF0aW9uc1Jlc3BvbnNlElwKD1Rlc3REZXN0aW5hdGlvbhIjLmRlY2toYW5kLnYxLlRlc3REZXN0aW5hdGlvblJlcXVlc3QaJC5kZWNraGFuZC52MS5UZXN0RGVzdGluYXRpb25SZXNwb25zZRJiChFFbmFibGVEZXN0aW5hdGlvbhIlLmRlY2toYW5kLnYxLkVuYWJsZURlc3RpbmF0aW9uUmVxdWVzdBomLmRlY2toYW5kLnYxLkVuYWJsZURlc3RpbmF0aW9uUmVzcG9uc2USZQoSRGlzYWJsZURlc3RpbmF0aW9uEiYuZGVja2hhbmQudjEuRGlzYWJsZURlc3RpbmF0aW9uUmVxdWVzdBonLmRlY2toYW5kLnYxLkRpc2FibGVEZXN0aW5hdGlvblJlc3BvbnNlEnQKF1JvdGF0ZURlc3RpbmF0aW9uU2VjcmV0EisuZGVja2hhbmQudjEuUm90YXRlRGVzdGluYXRpb25TZWNyZXRSZXF1ZXN0GiwuZGVja2hhbmQudjEuUm90YXRlRGVzdGluYXRpb25TZWNyZXRSZXNwb25zZRJiChFEZWxldGVEZXN0aW5hdGlvbhIlLmRlY2toYW5kLnYxLkRlbGV0ZURlc3RpbmF0aW9uUmVxdWVzdBomLmRlY2toYW5kLnYxLkRlbGV0ZURlc3RpbmF0aW9uUmVzcG9uc2USUAoLTGlzdE5vdGljZXMSHy5kZWNraGFuZC52MS5MaXN0Tm90aWNlc1JlcXVlc3QaIC5kZWNraGFuZC52MS5MaXN0Tm90aWNlc1Jlc3BvbnNlEkoKCUdldE5vdGljZRIdLmRlY2toYW5kLnYxLkdldE5vdGljZVJlcXVlc3QaHi5kZWNraGFuZC52MS5HZXROb3RpY2VSZXNwb25zZRJZCg5SZWRyaXZlTm90aWNlcxIiLmRlY2toYW5kLnYxLlJlZHJpdmVOb3RpY2VzUmVxdWVzdBojLmRlY2toYW5kLnYxLlJlZHJpdmVOb3RpY2VzUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("Ch1kZWNraGFuZC92MS9kZXN0aW5hdGlvbi5wcm90bxILZGVja2hhbmQudjEi+QEKD0Rlc3RpbmF0aW9uU3BlYxIOCgZldmVudHMYASADKAkSDgoGYWdlbnRzGAIgAygJEjIKB3dlYmhvb2sYCiABKAsyHy5kZWNraGFuZC52MS5XZWJob29rRGVzdGluYXRpb25IABIuCgVzbGFjaxgLIAEoCzIdLmRlY2toYW5kLnYxLlNsYWNrRGVzdGluYXRpb25IABIuCgVlbWFpbBgMIAEoCzIdLmRlY2toYW5kLnYxLkVtYWlsRGVzdGluYXRpb25IABIsCgRuYXRzGA0gASgLMhwuZGVja2hhbmQudjEuTmF0c0Rlc3RpbmF0aW9uSABCBAoCdG8iIQoSV2ViaG9va0Rlc3RpbmF0aW9uEgsKA3VybBgBIAEoCSISChBTbGFja0Rlc3RpbmF0aW9uImwKEEVtYWlsRGVzdGluYXRpb24SDAoEaG9zdBgBIAEoCRIMCgRwb3J0GAIgASgFEhAKCHNlY3VyaXR5GAMgASgJEhAKCHVzZXJuYW1lGAQgASgJEgwKBGZyb20YBSABKAkSCgoCdG8YBiADKAkiEQoPTmF0c0Rlc3RpbmF0aW9uIvsCCgtEZXN0aW5hdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGtpbmQYAyABKAkSKgoEc3BlYxgEIAEoCzIcLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uU3BlYxIsCgVzdGF0ZRgFIAEoDjIdLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uU3RhdGUSDgoGcmVhc29uGAYgASgJEi8KC3N0YXRlX3NpbmNlGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5zZWNyZXRfZW5kc19pbhgIIAEoCRIPCgdwZW5kaW5nGAkgASgDEgwKBGRlYWQYCiABKAMSEgoKY3JlYXRlZF9ieRgLIAEoCRIuCgpjcmVhdGVkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKBAQoPTm90aWZpY2F0aW9uVHJ5EiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzdGF0dXMYAiABKAUSDQoFZXJyb3IYAyABKAkSJwoEdG9vaxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLNAwoMTm90aWZpY2F0aW9uEgoKAmlkGAEgASgJEhYKDmRlc3RpbmF0aW9uX2lkGAIgASgJEhgKEGRlc3RpbmF0aW9uX25hbWUYAyABKAkSDAoEdHlwZRgEIAEoCRIPCgd0YXNrX2lkGAUgASgJEi0KBXN0YXRlGAYgASgOMh4uZGVja2hhbmQudjEuTm90aWZpY2F0aW9uU3RhdGUSEAoIYXR0ZW1wdHMYByABKAUSKwoFdHJpZXMYCCADKAsyHC5kZWNraGFuZC52MS5Ob3RpZmljYXRpb25UcnkSDQoFZXJyb3IYCSABKAkSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHbmV4dF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKaGFuZGxlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoFZXZlbnQYDiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0InsKGENyZWF0ZURlc3RpbmF0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJEioKBHNwZWMYAiABKAsyHC5kZWNraGFuZC52MS5EZXN0aW5hdGlvblNwZWMSEwoGc2VjcmV0GAMgASgJQgOAAQESEAoIZGlzYWJsZWQYBCABKAgiXwoZQ3JlYXRlRGVzdGluYXRpb25SZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uEhMKBnNlY3JldBgCIAEoCUIDgAEBInMKGFVwZGF0ZURlc3RpbmF0aW9uUmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCRIqCgRzcGVjGAIgASgLMhwuZGVja2hhbmQudjEuRGVzdGluYXRpb25TcGVjEhMKBnNlY3JldBgDIAEoCUIDgAEBIkoKGVVwZGF0ZURlc3RpbmF0aW9uUmVzcG9uc2USLQoLZGVzdGluYXRpb24YASABKAsyGC5kZWNraGFuZC52MS5EZXN0aW5hdGlvbiIvChVHZXREZXN0aW5hdGlvblJlcXVlc3QSFgoOZGVzdGluYXRpb25faWQYASABKAkiRwoWR2V0RGVzdGluYXRpb25SZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uIkAKF0xpc3REZXN0aW5hdGlvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJImMKGExpc3REZXN0aW5hdGlvbnNSZXNwb25zZRIuCgxkZXN0aW5hdGlvbnMYASADKAsyGC5kZWNraGFuZC52MS5EZXN0aW5hdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiMAoWVGVzdERlc3RpbmF0aW9uUmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCSJKChdUZXN0RGVzdGluYXRpb25SZXNwb25zZRIvCgxub3RpZmljYXRpb24YASABKAsyGS5kZWNraGFuZC52MS5Ob3RpZmljYXRpb24iMgoYRW5hYmxlRGVzdGluYXRpb25SZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJIkoKGUVuYWJsZURlc3RpbmF0aW9uUmVzcG9uc2USLQoLZGVzdGluYXRpb24YASABKAsyGC5kZWNraGFuZC52MS5EZXN0aW5hdGlvbiJDChlEaXNhYmxlRGVzdGluYXRpb25SZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJLChpEaXNhYmxlRGVzdGluYXRpb25SZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uImEKHlJvdGF0ZURlc3RpbmF0aW9uU2VjcmV0UmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCRInCgRrZWVwGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImUKH1JvdGF0ZURlc3RpbmF0aW9uU2VjcmV0UmVzcG9uc2USLQoLZGVzdGluYXRpb24YASABKAsyGC5kZWNraGFuZC52MS5EZXN0aW5hdGlvbhITCgZzZWNyZXQYAiABKAlCA4ABASIyChhEZWxldGVEZXN0aW5hdGlvblJlcXVlc3QSFgoOZGVzdGluYXRpb25faWQYASABKAkiGwoZRGVsZXRlRGVzdGluYXRpb25SZXNwb25zZSKJAQoYTGlzdE5vdGlmaWNhdGlvbnNSZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJEi4KBnN0YXRlcxgCIAMoDjIeLmRlY2toYW5kLnYxLk5vdGlmaWNhdGlvblN0YXRlEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJImYKGUxpc3ROb3RpZmljYXRpb25zUmVzcG9uc2USMAoNbm90aWZpY2F0aW9ucxgBIAMoCzIZLmRlY2toYW5kLnYxLk5vdGlmaWNhdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiMQoWR2V0Tm90aWZpY2F0aW9uUmVxdWVzdBIXCg9ub3RpZmljYXRpb25faWQYASABKAkiSgoXR2V0Tm90aWZpY2F0aW9uUmVzcG9uc2USLwoMbm90aWZpY2F0aW9uGAEgASgLMhkuZGVja2hhbmQudjEuTm90aWZpY2F0aW9uIlsKG1JlZHJpdmVOb3RpZmljYXRpb25zUmVxdWVzdBIZCg9ub3RpZmljYXRpb25faWQYASABKAlIABIYCg5kZXN0aW5hdGlvbl9pZBgCIAEoCUgAQgcKBXdoaWNoIjAKHFJlZHJpdmVOb3RpZmljYXRpb25zUmVzcG9uc2USEAoIcmVkcml2ZW4YASABKAMqdAoQRGVzdGluYXRpb25TdGF0ZRIhCh1ERVNUSU5BVElPTl9TVEFURV9VTlNQRUNJRklFRBAAEh0KGURFU1RJTkFUSU9OX1NUQVRFX0VOQUJMRUQQARIeChpERVNUSU5BVElPTl9TVEFURV9ESVNBQkxFRBACKpYBChFOb3RpZmljYXRpb25TdGF0ZRIiCh5OT1RJRklDQVRJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIeChpOT1RJRklDQVRJT05fU1RBVEVfUEVORElORxABEiAKHE5PVElGSUNBVElPTl9TVEFURV9ERUxJVkVSRUQQAhIbChdOT1RJRklDQVRJT05fU1RBVEVfREVBRBADMsoJChJEZXN0aW5hdGlvblNlcnZpY2USYgoRQ3JlYXRlRGVzdGluYXRpb24SJS5kZWNraGFuZC52MS5DcmVhdGVEZXN0aW5hdGlvblJlcXVlc3QaJi5kZWNraGFuZC52MS5DcmVhdGVEZXN0aW5hdGlvblJlc3BvbnNlEmIKEVVwZGF0ZURlc3RpbmF0aW9uEiUuZGVja2hhbmQudjEuVXBkYXRlRGVzdGluYXRpb25SZXF1ZXN0GiYuZGVja2hhbmQudjEuVXBkYXRlRGVzdGluYXRpb25SZXNwb25zZRJZCg5HZXREZXN0aW5hdGlvbhIiLmRlY2toYW5kLnYxLkdldERlc3RpbmF0aW9uUmVxdWVzdBojLmRlY2toYW5kLnYxLkdldERlc3RpbmF0aW9uUmVzcG9uc2USXwoQTGlzdERlc3RpbmF0aW9ucxIkLmRlY2toYW5kLnYxLkxpc3REZXN0aW5hdGlvbnNSZXF1ZXN0GiUuZGVja2hhbmQudjEuTGlzdERlc3RpbmF0aW9uc1Jlc3BvbnNlElwKD1Rlc3REZXN0aW5hdGlvbhIjLmRlY2toYW5kLnYxLlRlc3REZXN0aW5hdGlvblJlcXVlc3QaJC5kZWNraGFuZC52MS5UZXN0RGVzdGluYXRpb25SZXNwb25zZRJiChFFbmFibGVEZXN0aW5hdGlvbhIlLmRlY2toYW5kLnYxLkVuYWJsZURlc3RpbmF0aW9uUmVxdWVzdBomLmRlY2toYW5kLnYxLkVuYWJsZURlc3RpbmF0aW9uUmVzcG9uc2USZQoSRGlzYWJsZURlc3RpbmF0aW9uEiYuZGVja2hhbmQudjEuRGlzYWJsZURlc3RpbmF0aW9uUmVxdWVzdBonLmRlY2toYW5kLnYxLkRpc2FibGVEZXN0aW5hdGlvblJlc3BvbnNlEnQKF1JvdGF0ZURlc3RpbmF0aW9uU2VjcmV0EisuZGVja2hhbmQudjEuUm90YXRlRGVzdGluYXRpb25TZWNyZXRSZXF1ZXN0GiwuZGVja2hhbmQudjEuUm90YXRlRGVzdGluYXRpb25TZWNyZXRSZXNwb25zZRJiChFEZWxldGVEZXN0aW5hdGlvbhIlLmRlY2toYW5kLnYxLkRlbGV0ZURlc3RpbmF0aW9uUmVxdWVzdBomLmRlY2toYW5kLnYxLkRlbGV0ZURlc3RpbmF0aW9uUmVzcG9uc2USYgoRTGlzdE5vdGlmaWNhdGlvbnMSJS5kZWNraGFuZC52MS5MaXN0Tm90aWZpY2F0aW9uc1JlcXVlc3QaJi5kZWNraGFuZC52MS5MaXN0Tm90aWZpY2F0aW9uc1Jlc3BvbnNlElwKD0dldE5vdGlmaWNhdGlvbhIjLmRlY2toYW5kLnYxLkdldE5vdGlmaWNhdGlvblJlcXVlc3QaJC5kZWNraGFuZC52MS5HZXROb3RpZmljYXRpb25SZXNwb25zZRJrChRSZWRyaXZlTm90aWZpY2F0aW9ucxIoLmRlY2toYW5kLnYxLlJlZHJpdmVOb3RpZmljYXRpb25zUmVxdWVzdBopLmRlY2toYW5kLnYxLlJlZHJpdmVOb3RpZmljYXRpb25zUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * DestinationSpec is what is sent, and where.
@@ -233,7 +233,7 @@ export type Destination = Message<"deckhand.v1.Destination"> & {
   secretEndsIn: string;
 
   /**
-   * Number of pending notices, and of those that could not be delivered.
+   * Number of pending notifications, and of those that could not be delivered.
    *
    * @generated from field: int64 pending = 9;
    */
@@ -268,11 +268,11 @@ export const DestinationSchema: GenMessage<Destination> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 5);
 
 /**
- * NoticeTry is how one sending went.
+ * NotificationTry is how one sending went.
  *
- * @generated from message deckhand.v1.NoticeTry
+ * @generated from message deckhand.v1.NotificationTry
  */
-export type NoticeTry = Message<"deckhand.v1.NoticeTry"> & {
+export type NotificationTry = Message<"deckhand.v1.NotificationTry"> & {
   /**
    * @generated from field: google.protobuf.Timestamp at = 1;
    */
@@ -299,20 +299,20 @@ export type NoticeTry = Message<"deckhand.v1.NoticeTry"> & {
 };
 
 /**
- * Describes the message deckhand.v1.NoticeTry.
- * Use `create(NoticeTrySchema)` to create a new message.
+ * Describes the message deckhand.v1.NotificationTry.
+ * Use `create(NotificationTrySchema)` to create a new message.
  */
-export const NoticeTrySchema: GenMessage<NoticeTry> = /*@__PURE__*/
+export const NotificationTrySchema: GenMessage<NotificationTry> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 6);
 
 /**
- * Notice is one notification to one destination.
+ * Notification is one notification to one destination.
  *
- * @generated from message deckhand.v1.Notice
+ * @generated from message deckhand.v1.Notification
  */
-export type Notice = Message<"deckhand.v1.Notice"> & {
+export type Notification = Message<"deckhand.v1.Notification"> & {
   /**
-   * Receivers recognise a repeated notice by it.
+   * Receivers recognise a repeated notification by it.
    *
    * @generated from field: string id = 1;
    */
@@ -339,9 +339,9 @@ export type Notice = Message<"deckhand.v1.Notice"> & {
   taskId: string;
 
   /**
-   * @generated from field: deckhand.v1.NoticeState state = 6;
+   * @generated from field: deckhand.v1.NotificationState state = 6;
    */
-  state: NoticeState;
+  state: NotificationState;
 
   /**
    * @generated from field: int32 attempts = 7;
@@ -349,9 +349,9 @@ export type Notice = Message<"deckhand.v1.Notice"> & {
   attempts: number;
 
   /**
-   * @generated from field: repeated deckhand.v1.NoticeTry tries = 8;
+   * @generated from field: repeated deckhand.v1.NotificationTry tries = 8;
    */
-  tries: NoticeTry[];
+  tries: NotificationTry[];
 
   /**
    * Why it was not taken, the last time.
@@ -385,7 +385,7 @@ export type Notice = Message<"deckhand.v1.Notice"> & {
   handledAt?: Timestamp | undefined;
 
   /**
-   * The CloudEvent; with GetNotice only.
+   * The CloudEvent; with GetNotification only.
    *
    * @generated from field: google.protobuf.Struct event = 14;
    */
@@ -393,10 +393,10 @@ export type Notice = Message<"deckhand.v1.Notice"> & {
 };
 
 /**
- * Describes the message deckhand.v1.Notice.
- * Use `create(NoticeSchema)` to create a new message.
+ * Describes the message deckhand.v1.Notification.
+ * Use `create(NotificationSchema)` to create a new message.
  */
-export const NoticeSchema: GenMessage<Notice> = /*@__PURE__*/
+export const NotificationSchema: GenMessage<Notification> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 7);
 
 /**
@@ -609,9 +609,9 @@ export const TestDestinationRequestSchema: GenMessage<TestDestinationRequest> = 
  */
 export type TestDestinationResponse = Message<"deckhand.v1.TestDestinationResponse"> & {
   /**
-   * @generated from field: deckhand.v1.Notice notice = 1;
+   * @generated from field: deckhand.v1.Notification notification = 1;
    */
-  notice?: Notice | undefined;
+  notification?: Notification | undefined;
 };
 
 /**
@@ -772,9 +772,9 @@ export const DeleteDestinationResponseSchema: GenMessage<DeleteDestinationRespon
   messageDesc(file_deckhand_v1_destination, 25);
 
 /**
- * @generated from message deckhand.v1.ListNoticesRequest
+ * @generated from message deckhand.v1.ListNotificationsRequest
  */
-export type ListNoticesRequest = Message<"deckhand.v1.ListNoticesRequest"> & {
+export type ListNotificationsRequest = Message<"deckhand.v1.ListNotificationsRequest"> & {
   /**
    * Empty for all.
    *
@@ -783,9 +783,9 @@ export type ListNoticesRequest = Message<"deckhand.v1.ListNoticesRequest"> & {
   destinationId: string;
 
   /**
-   * @generated from field: repeated deckhand.v1.NoticeState states = 2;
+   * @generated from field: repeated deckhand.v1.NotificationState states = 2;
    */
-  states: NoticeState[];
+  states: NotificationState[];
 
   /**
    * 1 to 500; 0 for 50.
@@ -801,20 +801,20 @@ export type ListNoticesRequest = Message<"deckhand.v1.ListNoticesRequest"> & {
 };
 
 /**
- * Describes the message deckhand.v1.ListNoticesRequest.
- * Use `create(ListNoticesRequestSchema)` to create a new message.
+ * Describes the message deckhand.v1.ListNotificationsRequest.
+ * Use `create(ListNotificationsRequestSchema)` to create a new message.
  */
-export const ListNoticesRequestSchema: GenMessage<ListNoticesRequest> = /*@__PURE__*/
+export const ListNotificationsRequestSchema: GenMessage<ListNotificationsRequest> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 26);
 
 /**
- * @generated from message deckhand.v1.ListNoticesResponse
+ * @generated from message deckhand.v1.ListNotificationsResponse
  */
-export type ListNoticesResponse = Message<"deckhand.v1.ListNoticesResponse"> & {
+export type ListNotificationsResponse = Message<"deckhand.v1.ListNotificationsResponse"> & {
   /**
-   * @generated from field: repeated deckhand.v1.Notice notices = 1;
+   * @generated from field: repeated deckhand.v1.Notification notifications = 1;
    */
-  notices: Notice[];
+  notifications: Notification[];
 
   /**
    * @generated from field: string next_page_token = 2;
@@ -823,61 +823,61 @@ export type ListNoticesResponse = Message<"deckhand.v1.ListNoticesResponse"> & {
 };
 
 /**
- * Describes the message deckhand.v1.ListNoticesResponse.
- * Use `create(ListNoticesResponseSchema)` to create a new message.
+ * Describes the message deckhand.v1.ListNotificationsResponse.
+ * Use `create(ListNotificationsResponseSchema)` to create a new message.
  */
-export const ListNoticesResponseSchema: GenMessage<ListNoticesResponse> = /*@__PURE__*/
+export const ListNotificationsResponseSchema: GenMessage<ListNotificationsResponse> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 27);
 
 /**
- * @generated from message deckhand.v1.GetNoticeRequest
+ * @generated from message deckhand.v1.GetNotificationRequest
  */
-export type GetNoticeRequest = Message<"deckhand.v1.GetNoticeRequest"> & {
+export type GetNotificationRequest = Message<"deckhand.v1.GetNotificationRequest"> & {
   /**
-   * @generated from field: string notice_id = 1;
+   * @generated from field: string notification_id = 1;
    */
-  noticeId: string;
+  notificationId: string;
 };
 
 /**
- * Describes the message deckhand.v1.GetNoticeRequest.
- * Use `create(GetNoticeRequestSchema)` to create a new message.
+ * Describes the message deckhand.v1.GetNotificationRequest.
+ * Use `create(GetNotificationRequestSchema)` to create a new message.
  */
-export const GetNoticeRequestSchema: GenMessage<GetNoticeRequest> = /*@__PURE__*/
+export const GetNotificationRequestSchema: GenMessage<GetNotificationRequest> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 28);
 
 /**
- * @generated from message deckhand.v1.GetNoticeResponse
+ * @generated from message deckhand.v1.GetNotificationResponse
  */
-export type GetNoticeResponse = Message<"deckhand.v1.GetNoticeResponse"> & {
+export type GetNotificationResponse = Message<"deckhand.v1.GetNotificationResponse"> & {
   /**
-   * @generated from field: deckhand.v1.Notice notice = 1;
+   * @generated from field: deckhand.v1.Notification notification = 1;
    */
-  notice?: Notice | undefined;
+  notification?: Notification | undefined;
 };
 
 /**
- * Describes the message deckhand.v1.GetNoticeResponse.
- * Use `create(GetNoticeResponseSchema)` to create a new message.
+ * Describes the message deckhand.v1.GetNotificationResponse.
+ * Use `create(GetNotificationResponseSchema)` to create a new message.
  */
-export const GetNoticeResponseSchema: GenMessage<GetNoticeResponse> = /*@__PURE__*/
+export const GetNotificationResponseSchema: GenMessage<GetNotificationResponse> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 29);
 
 /**
- * @generated from message deckhand.v1.RedriveNoticesRequest
+ * @generated from message deckhand.v1.RedriveNotificationsRequest
  */
-export type RedriveNoticesRequest = Message<"deckhand.v1.RedriveNoticesRequest"> & {
+export type RedriveNotificationsRequest = Message<"deckhand.v1.RedriveNotificationsRequest"> & {
   /**
-   * @generated from oneof deckhand.v1.RedriveNoticesRequest.which
+   * @generated from oneof deckhand.v1.RedriveNotificationsRequest.which
    */
   which: {
     /**
      * One.
      *
-     * @generated from field: string notice_id = 1;
+     * @generated from field: string notification_id = 1;
      */
     value: string;
-    case: "noticeId";
+    case: "notificationId";
   } | {
     /**
      * All dead ones of a destination.
@@ -890,18 +890,18 @@ export type RedriveNoticesRequest = Message<"deckhand.v1.RedriveNoticesRequest">
 };
 
 /**
- * Describes the message deckhand.v1.RedriveNoticesRequest.
- * Use `create(RedriveNoticesRequestSchema)` to create a new message.
+ * Describes the message deckhand.v1.RedriveNotificationsRequest.
+ * Use `create(RedriveNotificationsRequestSchema)` to create a new message.
  */
-export const RedriveNoticesRequestSchema: GenMessage<RedriveNoticesRequest> = /*@__PURE__*/
+export const RedriveNotificationsRequestSchema: GenMessage<RedriveNotificationsRequest> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 30);
 
 /**
- * @generated from message deckhand.v1.RedriveNoticesResponse
+ * @generated from message deckhand.v1.RedriveNotificationsResponse
  */
-export type RedriveNoticesResponse = Message<"deckhand.v1.RedriveNoticesResponse"> & {
+export type RedriveNotificationsResponse = Message<"deckhand.v1.RedriveNotificationsResponse"> & {
   /**
-   * Number of notices that are sent again.
+   * Number of notifications that are sent again.
    *
    * @generated from field: int64 redriven = 1;
    */
@@ -909,10 +909,10 @@ export type RedriveNoticesResponse = Message<"deckhand.v1.RedriveNoticesResponse
 };
 
 /**
- * Describes the message deckhand.v1.RedriveNoticesResponse.
- * Use `create(RedriveNoticesResponseSchema)` to create a new message.
+ * Describes the message deckhand.v1.RedriveNotificationsResponse.
+ * Use `create(RedriveNotificationsResponseSchema)` to create a new message.
  */
-export const RedriveNoticesResponseSchema: GenMessage<RedriveNoticesResponse> = /*@__PURE__*/
+export const RedriveNotificationsResponseSchema: GenMessage<RedriveNotificationsResponse> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 31);
 
 /**
@@ -946,47 +946,47 @@ export const DestinationStateSchema: GenEnum<DestinationState> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_destination, 0);
 
 /**
- * NoticeState is the delivery state of a notice.
+ * NotificationState is the delivery state of a notification.
  *
- * @generated from enum deckhand.v1.NoticeState
+ * @generated from enum deckhand.v1.NotificationState
  */
-export enum NoticeState {
+export enum NotificationState {
   /**
-   * @generated from enum value: NOTICE_STATE_UNSPECIFIED = 0;
+   * @generated from enum value: NOTIFICATION_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
    * It waits to be sent, for the first time or again.
    *
-   * @generated from enum value: NOTICE_STATE_PENDING = 1;
+   * @generated from enum value: NOTIFICATION_STATE_PENDING = 1;
    */
   PENDING = 1,
 
   /**
    * The receiver took it.
    *
-   * @generated from enum value: NOTICE_STATE_DELIVERED = 2;
+   * @generated from enum value: NOTIFICATION_STATE_DELIVERED = 2;
    */
   DELIVERED = 2,
 
   /**
-   * It was tried for as long as notices are; it can be redriven.
+   * It was tried for as long as notifications are; it can be redriven.
    *
-   * @generated from enum value: NOTICE_STATE_DEAD = 3;
+   * @generated from enum value: NOTIFICATION_STATE_DEAD = 3;
    */
   DEAD = 3,
 }
 
 /**
- * Describes the enum deckhand.v1.NoticeState.
+ * Describes the enum deckhand.v1.NotificationState.
  */
-export const NoticeStateSchema: GenEnum<NoticeState> = /*@__PURE__*/
+export const NotificationStateSchema: GenEnum<NotificationState> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_destination, 1);
 
 /**
  * DestinationService sends notifications about events to people and other
- * systems. One notification to one destination is a notice, which is stored
+ * systems. One notification to one destination is a notification, which is stored
  * together with the state of its delivery.
  *
  * @generated from service deckhand.v1.DestinationService
@@ -1036,7 +1036,7 @@ export const DestinationService: GenService<{
     output: typeof ListDestinationsResponseSchema;
   },
   /**
-   * TestDestination sends a notice at once, and returns the result.
+   * TestDestination sends a notification at once, and returns the result.
    *
    * @generated from rpc deckhand.v1.DestinationService.TestDestination
    */
@@ -1057,7 +1057,7 @@ export const DestinationService: GenService<{
     output: typeof EnableDestinationResponseSchema;
   },
   /**
-   * DisableDestination keeps pending notices without sending them, and adds no
+   * DisableDestination keeps pending notifications without sending them, and adds no
    * new ones.
    *
    * @generated from rpc deckhand.v1.DestinationService.DisableDestination
@@ -1080,7 +1080,7 @@ export const DestinationService: GenService<{
   },
   /**
    * DeleteDestination deletes a destination permanently, with its pending
-   * notices.
+   * notifications.
    *
    * @generated from rpc deckhand.v1.DestinationService.DeleteDestination
    */
@@ -1090,34 +1090,34 @@ export const DestinationService: GenService<{
     output: typeof DeleteDestinationResponseSchema;
   },
   /**
-   * ListNotices returns notices, newest first, in keyset pages.
+   * ListNotifications returns notifications, newest first, in keyset pages.
    *
-   * @generated from rpc deckhand.v1.DestinationService.ListNotices
+   * @generated from rpc deckhand.v1.DestinationService.ListNotifications
    */
-  listNotices: {
+  listNotifications: {
     methodKind: "unary";
-    input: typeof ListNoticesRequestSchema;
-    output: typeof ListNoticesResponseSchema;
+    input: typeof ListNotificationsRequestSchema;
+    output: typeof ListNotificationsResponseSchema;
   },
   /**
-   * GetNotice returns one notice with its content.
+   * GetNotification returns one notification with its content.
    *
-   * @generated from rpc deckhand.v1.DestinationService.GetNotice
+   * @generated from rpc deckhand.v1.DestinationService.GetNotification
    */
-  getNotice: {
+  getNotification: {
     methodKind: "unary";
-    input: typeof GetNoticeRequestSchema;
-    output: typeof GetNoticeResponseSchema;
+    input: typeof GetNotificationRequestSchema;
+    output: typeof GetNotificationResponseSchema;
   },
   /**
-   * RedriveNotices sends dead notices again, with the same ids.
+   * RedriveNotifications sends dead notifications again, with the same ids.
    *
-   * @generated from rpc deckhand.v1.DestinationService.RedriveNotices
+   * @generated from rpc deckhand.v1.DestinationService.RedriveNotifications
    */
-  redriveNotices: {
+  redriveNotifications: {
     methodKind: "unary";
-    input: typeof RedriveNoticesRequestSchema;
-    output: typeof RedriveNoticesResponseSchema;
+    input: typeof RedriveNotificationsRequestSchema;
+    output: typeof RedriveNotificationsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_destination, 0);

@@ -147,7 +147,7 @@ export type NodeExec = Message<"deckhand.v1.NodeExec"> & {
   files: number;
 
   /**
-   * When and by which undo that was taken back; unset when it was not.
+   * When and by which undo that was undone; unset when it was not.
    *
    * @generated from field: google.protobuf.Timestamp undone_at = 23;
    */

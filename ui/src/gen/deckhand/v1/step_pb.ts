@@ -69,7 +69,7 @@ export type Tool = Message<"deckhand.v1.Tool"> & {
   timeout?: Duration | undefined;
 
   /**
-   * All that it changes can be given back.
+   * All that it changes can be restored.
    *
    * @generated from field: bool reversible = 9;
    */

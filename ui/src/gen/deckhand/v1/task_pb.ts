@@ -1262,7 +1262,7 @@ export type ResumeTaskFromRequest = Message<"deckhand.v1.ResumeTaskFromRequest">
   workspace: ResumeWorkspace;
 
   /**
-   * Say what would be given back in the workspace, and do nothing.
+   * Say what would be restored in the workspace, and do nothing.
    *
    * @generated from field: bool preview = 7;
    */
@@ -1703,7 +1703,7 @@ export enum ResumeWorkspace {
   /**
    * It is made as it was at the checkpoint before the new task begins. Where
    * that would lose what other tasks or people have changed since, where a file
-   * cannot be given back, and where that state is not kept any more, it is
+   * cannot be restored, and where that state is not kept any more, it is
    * refused.
    *
    * @generated from enum value: RESUME_WORKSPACE_RESTORE = 1;

@@ -147,7 +147,7 @@ export type StepChanges = Message<"deckhand.v1.StepChanges"> & {
   sharedWith: string[];
 
   /**
-   * When and by which undo it was taken back; unset when it was not.
+   * When and by which undo it was undone; unset when it was not.
    *
    * @generated from field: google.protobuf.Timestamp undone_at = 7;
    */
@@ -164,7 +164,7 @@ export type StepChanges = Message<"deckhand.v1.StepChanges"> & {
   finishedAt?: Timestamp | undefined;
 
   /**
-   * Files of the workspace whose content is not kept: they cannot be given back.
+   * Files of the workspace whose content is not kept: they cannot be restored.
    *
    * @generated from field: int32 unkept = 10;
    */
@@ -223,7 +223,7 @@ export type ListChangesResponse = Message<"deckhand.v1.ListChangesResponse"> & {
   steps: StepChanges[];
 
   /**
-   * Until when they can be taken back; unset while the task has not ended.
+   * Until when they can be undone; unset while the task has not ended.
    *
    * @generated from field: google.protobuf.Timestamp undo_until = 2;
    */
@@ -401,7 +401,7 @@ export type UndoChangesResponse = Message<"deckhand.v1.UndoChangesResponse"> & {
   undoId: string;
 
   /**
-   * The steps whose changes it takes back.
+   * The steps whose changes it undoes.
    *
    * @generated from field: repeated string step_ids = 3;
    */
@@ -425,7 +425,7 @@ export type UndoChangesResponse = Message<"deckhand.v1.UndoChangesResponse"> & {
   conflicts: UndoConflict[];
 
   /**
-   * SHA-256 over the paths concerned, as found and as given back.
+   * SHA-256 over the paths concerned, as found and as restored.
    *
    * @generated from field: string original_digest = 7;
    */
@@ -471,7 +471,7 @@ export type UndoChangesResponse = Message<"deckhand.v1.UndoChangesResponse"> & {
 
   /**
    * Steps of the task whose effects are not only on files: what an undo does
-   * not take back.
+   * not undo.
    *
    * @generated from field: repeated deckhand.v1.IrreversibleStep irreversible = 14;
    */
@@ -544,7 +544,7 @@ export const UndoNodeExecResponseSchema: GenMessage<UndoNodeExecResponse> = /*@_
 
 /**
  * IrreversibleStep is a step that had, or may have had, effects which an undo
- * does not take back.
+ * does not undo.
  *
  * @generated from message deckhand.v1.IrreversibleStep
  */
@@ -580,7 +580,7 @@ export const IrreversibleStepSchema: GenMessage<IrreversibleStep> = /*@__PURE__*
   messageDesc(file_deckhand_v1_workspace, 11);
 
 /**
- * UndoConflict is a path that is not simply given back.
+ * UndoConflict is a path that is not simply restored.
  *
  * @generated from message deckhand.v1.UndoConflict
  */
@@ -911,7 +911,7 @@ export enum OnConflict {
   REFUSE = 1,
 
   /**
-   * Leave those paths as they are and give back the others.
+   * Leave those paths as they are and restore the others.
    *
    * @generated from enum value: ON_CONFLICT_SKIP = 2;
    */
@@ -988,9 +988,9 @@ export const WorkspaceService: GenService<{
     output: typeof DiffChangesResponseSchema;
   },
   /**
-   * UndoChanges gives back what was there before some steps of a task. It
+   * UndoChanges restores what was there before some steps of a task. It
    * happens whole or not at all, and is recorded with the digests of what was
-   * found and what was given back.
+   * found and what was restored.
    *
    * @generated from rpc deckhand.v1.WorkspaceService.UndoChanges
    */
@@ -1000,7 +1000,7 @@ export const WorkspaceService: GenService<{
     output: typeof UndoChangesResponseSchema;
   },
   /**
-   * UndoNodeExec gives back what was there before a person's command or terminal
+   * UndoNodeExec restores what was there before a person's command or terminal
    * in a jail, as UndoChanges does for steps.
    *
    * @generated from rpc deckhand.v1.WorkspaceService.UndoNodeExec

@@ -23,16 +23,16 @@ ORDER BY exact DESC, id LIMIT 2;
 
 -- name: ListDestinations :many
 -- A page by name, after a keyset position. Without the number of unsent
--- notifications; see CountNotices.
+-- notifications; see CountNotifications.
 SELECT * FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL AND name > @after_name::text ORDER BY name LIMIT @max_rows;
 
 -- name: CountDestinations :one
 SELECT count(*)::bigint FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL;
 
--- name: CountNotices :many
+-- name: CountNotifications :many
 -- The numbers of pending and dead notifications of each destination.
 SELECT destination_id, count(*) FILTER (WHERE state = 'pending')::bigint AS pending, count(*) FILTER (WHERE state = 'dead')::bigint AS dead
-FROM notices WHERE org_id = @org_id AND state <> 'delivered' GROUP BY destination_id;
+FROM notifications WHERE org_id = @org_id AND state <> 'delivered' GROUP BY destination_id;
 
 -- name: EnableDestination :exec
 -- From now on: events since it was disabled are not sent.
@@ -48,9 +48,9 @@ WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL AND state =
 UPDATE destinations SET deleted_at = clock_timestamp(), sealed = NULL, state = 'disabled', reason = 'it was deleted'
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL;
 
--- name: EndNotices :exec
+-- name: EndNotifications :exec
 -- The notifications that a deleted destination will never get.
-UPDATE notices SET state = 'dead', error = @error, handled_at = clock_timestamp()
+UPDATE notifications SET state = 'dead', error = @error, handled_at = clock_timestamp()
 WHERE destination_id = @destination_id AND (org_id = @org_id) IS TRUE AND state = 'pending';
 
 -- name: EnabledDestinations :many
@@ -82,9 +82,9 @@ ORDER BY e.xid, e.id;
 UPDATE destinations SET after_xid = CAST(@after_xid::text AS xid8), after_id = @after_id::bigint
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND after_xid = CAST(@from_xid::text AS xid8) AND after_id = @from_id::bigint AND state = 'enabled';
 
--- name: OweNotices :exec
+-- name: OweNotifications :exec
 -- Notifications that are stored already are not changed.
-INSERT INTO notices (id, org_id, destination_id, happening, type, task_id, body, expires_at)
+INSERT INTO notifications (id, org_id, destination_id, happening, type, task_id, body, expires_at)
 SELECT u.id, @org_id::text, u.destination_id, u.happening, u.type, u.task_id, u.body::jsonb, clock_timestamp() + @keep::interval
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@destinations::text[]) AS destination_id, unnest(@happenings::text[]) AS happening,
              unnest(@types::text[]) AS type, unnest(@tasks::text[]) AS task_id, unnest(@bodies::text[]) AS body) AS u
@@ -92,66 +92,66 @@ ON CONFLICT (destination_id, happening) DO NOTHING;
 
 -- name: OweTest :exec
 -- A notification that the caller sends itself, once.
-INSERT INTO notices (id, org_id, destination_id, happening, type, body, attempts, next_at, expires_at)
+INSERT INTO notifications (id, org_id, destination_id, happening, type, body, attempts, next_at, expires_at)
 VALUES (@id, @org_id, @destination_id, @id, @type, @body, 1, clock_timestamp() + @lease::interval, clock_timestamp());
 
--- name: ClaimNotices :many
+-- name: ClaimNotifications :many
 -- Claims due notifications, a few of each destination, for the time of a lease.
 -- Those whose sender died are claimed again.
 WITH due AS (
     SELECT n.id FROM destinations d CROSS JOIN LATERAL (
-        SELECT x.id FROM notices x WHERE x.destination_id = d.id AND x.state = 'pending' AND x.next_at <= clock_timestamp()
+        SELECT x.id FROM notifications x WHERE x.destination_id = d.id AND x.state = 'pending' AND x.next_at <= clock_timestamp()
         ORDER BY x.next_at, x.id LIMIT @each FOR UPDATE SKIP LOCKED) n
     WHERE d.state = 'enabled' AND d.deleted_at IS NULL AND d.id <> ALL (@busy::text[])
     LIMIT @max_rows
 )
-UPDATE notices n SET attempts = n.attempts + 1, next_at = clock_timestamp() + @lease::interval
+UPDATE notifications n SET attempts = n.attempts + 1, next_at = clock_timestamp() + @lease::interval
 FROM due WHERE n.id = due.id
 RETURNING n.id, n.org_id, n.destination_id, n.type, n.task_id, n.body, n.attempts, n.expires_at, clock_timestamp()::timestamptz AS now;
 
--- name: SettleNotice :execrows
+-- name: SettleNotification :execrows
 -- Stores the result of an attempt. Only the hub that sent last does so.
-UPDATE notices SET state = @state, error = @error, tries = tries || @try::jsonb,
+UPDATE notifications SET state = @state, error = @error, tries = tries || @try::jsonb,
        handled_at = CASE WHEN @state::text <> 'pending' THEN clock_timestamp() END,
        next_at = clock_timestamp() + @wait::interval
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'pending' AND attempts = @attempts;
 
--- name: ExpireNotices :execrows
+-- name: ExpireNotifications :execrows
 -- Notifications that are not sent because their destination is disabled, and
 -- whose time is over.
-UPDATE notices SET state = 'dead', error = CASE WHEN error = '' THEN @error::text ELSE error END, handled_at = clock_timestamp()
-WHERE id IN (SELECT n.id FROM destinations d JOIN notices n ON n.destination_id = d.id
+UPDATE notifications SET state = 'dead', error = CASE WHEN error = '' THEN @error::text ELSE error END, handled_at = clock_timestamp()
+WHERE id IN (SELECT n.id FROM destinations d JOIN notifications n ON n.destination_id = d.id
              WHERE d.state = 'disabled' AND n.state = 'pending' AND n.expires_at < clock_timestamp() LIMIT @max_rows);
 
--- name: FindNotices :many
-SELECT id, (id = @ref)::boolean AS exact FROM notices WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix) ORDER BY exact DESC, id LIMIT 2;
+-- name: FindNotifications :many
+SELECT id, (id = @ref)::boolean AS exact FROM notifications WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix) ORDER BY exact DESC, id LIMIT 2;
 
--- name: GetNotice :one
-SELECT sqlc.embed(n), d.name AS destination_name FROM notices n JOIN destinations d ON d.id = n.destination_id
+-- name: GetNotification :one
+SELECT sqlc.embed(n), d.name AS destination_name FROM notifications n JOIN destinations d ON d.id = n.destination_id
 WHERE n.id = @id AND (n.org_id = @org_id) IS TRUE;
 
--- name: ListNotices :many
+-- name: ListNotifications :many
 -- Newest first, after a keyset position; NULL filters match all. Without the
 -- bodies.
 SELECT n.id, n.destination_id, d.name AS destination_name, n.type, n.task_id, n.state, n.attempts, n.tries, n.error, n.created_at, n.next_at,
        n.expires_at, n.handled_at
-FROM notices n JOIN destinations d ON d.id = n.destination_id
+FROM notifications n JOIN destinations d ON d.id = n.destination_id
 WHERE n.org_id = @org_id
   AND (sqlc.narg(destination_id)::text IS NULL OR n.destination_id = sqlc.narg(destination_id))
   AND (sqlc.narg(states)::text[] IS NULL OR n.state = ANY (sqlc.narg(states)::text[]))
   AND (sqlc.narg(before_time)::timestamptz IS NULL OR (n.created_at, n.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY n.created_at DESC, n.id DESC LIMIT @max_rows;
 
--- name: RedriveNotices :execrows
+-- name: RedriveNotifications :execrows
 -- Dead ones are sent again, unchanged: that one, or all of a destination.
-UPDATE notices SET state = 'pending', handled_at = NULL, next_at = clock_timestamp(), expires_at = clock_timestamp() + @keep::interval
-WHERE (notices.org_id = @org_id) IS TRUE AND notices.state = 'dead'
-  AND (notices.id = @id::text OR @id::text = '' AND notices.destination_id = @destination_id::text)
-  AND notices.destination_id IN (SELECT d.id FROM destinations d WHERE d.org_id = @org_id AND d.deleted_at IS NULL);
+UPDATE notifications SET state = 'pending', handled_at = NULL, next_at = clock_timestamp(), expires_at = clock_timestamp() + @keep::interval
+WHERE (notifications.org_id = @org_id) IS TRUE AND notifications.state = 'dead'
+  AND (notifications.id = @id::text OR @id::text = '' AND notifications.destination_id = @destination_id::text)
+  AND notifications.destination_id IN (SELECT d.id FROM destinations d WHERE d.org_id = @org_id AND d.deleted_at IS NULL);
 
--- name: PruneNotices :execrows
-DELETE FROM notices WHERE id IN (
-    SELECT n.id FROM notices n WHERE n.state <> 'pending' AND n.handled_at < clock_timestamp() - @keep::interval ORDER BY n.handled_at LIMIT @max_rows);
+-- name: PruneNotifications :execrows
+DELETE FROM notifications WHERE id IN (
+    SELECT n.id FROM notifications n WHERE n.state <> 'pending' AND n.handled_at < clock_timestamp() - @keep::interval ORDER BY n.handled_at LIMIT @max_rows);
 
 -- name: RebaseDestinations :execrows
 -- As RebaseEvents. Events that are read again are not sent again.

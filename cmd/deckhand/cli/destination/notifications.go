@@ -1,0 +1,93 @@
+package destination
+
+import (
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func notificationsCommand(e *env.Env) *cobra.Command {
+	request := &deckhandv1.ListNotificationsRequest{}
+	var states []string
+	cmd := &cobra.Command{
+		Use: "notifications [DESTINATION]", Short: "List what was sent, and how that went", Example: `deckhand destination notifications chat
+deckhand destination notifications --state dead -o wide`,
+		Args: env.Args("[DESTINATION]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				request.DestinationId = args[0]
+			}
+			for _, state := range states {
+				value, ok := deckhandv1.NotificationState_value["NOTIFICATION_STATE_"+strings.ToUpper(state)]
+				if !ok || value == 0 {
+					return env.Usage(cmd, "--state is %q, use pending, delivered or dead", state)
+				}
+				request.States = append(request.States, deckhandv1.NotificationState(value))
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Destinations.ListNotifications(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			if res.Msg.GetNextPageToken() != "" {
+				e.Notef("there are older ones: --page-token %s", res.Msg.GetNextPageToken())
+			}
+			return output.List(e.Printer(), notificationNoun(e), res.Msg.GetNotifications())
+		},
+	}
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only those that are pending, delivered or dead")
+	cmd.Flags().Int32Var(&request.PageSize, "limit", 50, "at most this many")
+	cmd.Flags().StringVar(&request.PageToken, "page-token", "", "go on where a list ended")
+	return cmd
+}
+
+func notificationNoun(e *env.Env) output.Noun[*deckhandv1.Notification] {
+	return output.Noun[*deckhandv1.Notification]{
+		Name: (*deckhandv1.Notification).GetId,
+		Columns: []output.Column[*deckhandv1.Notification]{
+			{Header: "id", Value: (*deckhandv1.Notification).GetId},
+			{Header: "destination", Value: (*deckhandv1.Notification).GetDestinationName},
+			{Header: "type", Value: (*deckhandv1.Notification).GetType},
+			{Header: "state", Value: func(x *deckhandv1.Notification) string { return output.EnumName(x.GetState()) }},
+			{Header: "tries", Value: func(x *deckhandv1.Notification) string { return fmt.Sprint(x.GetAttempts()) }},
+			{Header: "age", Value: func(x *deckhandv1.Notification) string { return e.Age(x.GetCreatedAt()) }},
+			{Header: "task", Value: (*deckhandv1.Notification).GetTaskId},
+			{Header: "error", Value: (*deckhandv1.Notification).GetError, Max: 60},
+			{Header: "next", Value: func(x *deckhandv1.Notification) string {
+				if x.GetState() != deckhandv1.NotificationState_NOTIFICATION_STATE_PENDING {
+					return ""
+				}
+				return output.Moment(x.GetNextAt())
+			}, Wide: true},
+			{Header: "until", Value: func(x *deckhandv1.Notification) string { return output.Moment(x.GetExpiresAt()) }, Wide: true},
+			{Header: "handled", Value: func(x *deckhandv1.Notification) string { return output.Moment(x.GetHandledAt()) }, Alone: true},
+			{Header: "tried", Value: func(x *deckhandv1.Notification) string {
+				var lines []string
+				for _, t := range x.GetTries() {
+					said := t.GetError()
+					if said == "" {
+						said = "taken"
+					}
+					lines = append(lines, fmt.Sprintf("%s  %d  %s  %s", output.Moment(t.GetAt()), t.GetStatus(), t.GetTook().AsDuration(), said))
+				}
+				return strings.Join(lines, "\n")
+			}, Block: true},
+			{Header: "event", Value: func(x *deckhandv1.Notification) string {
+				if len(x.GetEvent().GetFields()) == 0 {
+					return ""
+				}
+				return protojson.MarshalOptions{Multiline: true}.Format(x.GetEvent())
+			}, Block: true},
+		},
+	}
+}
