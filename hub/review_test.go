@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	stepHeld   = deckhandv1.StepState_STEP_STATE_HELD
-	taskReview = deckhandv1.TaskState_TASK_STATE_REVIEW_NEEDED
+	stepDeferred = deckhandv1.StepState_STEP_STATE_DEFERRED
+	taskReview   = deckhandv1.TaskState_TASK_STATE_REVIEW_NEEDED
 )
 
 // requests are what a node was told to send, with what its jail might reach then.
@@ -81,17 +81,17 @@ func (r *rig) review() (*deckhandv1.Task, []*deckhandv1.Step, *deckhandv1.InboxI
 	task := r.submit("careful")
 	lease := r.begin(task.GetId(), 1)
 	r.turn(lease, 1)
-	var held []*deckhandv1.Step
+	var deferred []*deckhandv1.Step
 	for i := range int32(2) {
 		step, err := r.propose(lease, 1, i, "http_post", note)
 		require.NoError(r.t, err)
-		require.Equal(r.t, stepHeld, step.GetState())
+		require.Equal(r.t, stepDeferred, step.GetState())
 		require.Contains(r.t, step.GetObservation(), "when a person accepts your work")
 		// A worker that wants it made all the same gets it as it stands.
 		step, err = r.execute(lease, step.GetId())
 		require.NoError(r.t, err)
-		require.Equal(r.t, stepHeld, step.GetState())
-		held = append(held, step)
+		require.Equal(r.t, stepDeferred, step.GetState())
+		deferred = append(deferred, step)
 	}
 	said, err := structpb.NewStruct(map[string]any{"summary": "done"})
 	require.NoError(r.t, err)
@@ -101,7 +101,7 @@ func (r *rig) review() (*deckhandv1.Task, []*deckhandv1.Step, *deckhandv1.InboxI
 	require.NoError(r.t, err)
 	require.NotContains(r.t, r.types(task.GetId()), "execution_completed", "nobody is told what it came to")
 	item := r.looked(task.GetId())
-	return r.task(task.GetId()), held, item
+	return r.task(task.GetId()), deferred, item
 }
 
 // looked returns a task's item for a review once it is noted how the workspace
@@ -172,20 +172,20 @@ func TestWorkIsAcceptedAsItWasShown(t *testing.T) {
 }
 
 // A run in review mode sends nothing; when it is done its task waits without
-// a slot and shows what it did. What was held is made once, when a person accepts
+// a slot and shows what it did. What was deferred is made once, when a person accepts
 // it, and only then may the jail reach what cannot be read only.
-func TestWhatIsHeldIsMadeOnceWhenARunIsAccepted(t *testing.T) {
+func TestDeferredCallsRunOnceWhenARunIsAccepted(t *testing.T) {
 	t.Parallel()
 	r, sent := newReview(t)
-	task, held, item := r.review()
+	task, deferred, item := r.review()
 	require.Equal(t, taskReview, task.GetState())
 	require.Contains(t, task.GetReason(), "deckhand inbox list")
 	require.Nil(t, task.GetFinishedAt())
 	require.Equal(t, deckhandv1.InboxKind_INBOX_KIND_REVIEW, item.GetKind())
 	require.Equal(t, "done", item.GetReview().GetSummary())
-	require.Len(t, item.GetReview().GetHeld(), 2)
-	require.Equal(t, held[0].GetId(), item.GetReview().GetHeld()[0].GetStepId())
-	require.Contains(t, item.GetReview().GetHeld()[0].GetPreview(), "POST https://hooks.example.org/notes")
+	require.Len(t, item.GetReview().GetDeferred(), 2)
+	require.Equal(t, deferred[0].GetId(), item.GetReview().GetDeferred()[0].GetStepId())
+	require.Contains(t, item.GetReview().GetDeferred()[0].GetPreview(), "POST https://hooks.example.org/notes")
 	require.Equal(t, "moderate", r.sql("SELECT category FROM inbox_items WHERE id = $1", item.GetId()))
 	ids, _ := sent.all()
 	require.Empty(t, ids, "nothing has left")
@@ -215,14 +215,14 @@ func TestWhatIsHeldIsMadeOnceWhenARunIsAccepted(t *testing.T) {
 	}
 	require.ErrorContains(t, errs[1], "accept by admin")
 	done := r.awaitTask(task.GetId(), taskSucceeded)
-	require.Contains(t, done.GetReason(), "accepted by admin; 2 calls that were held have been made")
+	require.Contains(t, done.GetReason(), "accepted by admin; 2 deferred calls ran")
 	ids, hosts := sent.all()
-	require.Equal(t, []string{held[0].GetId(), held[1].GetId()}, ids, "each once, in their order")
+	require.Equal(t, []string{deferred[0].GetId(), deferred[1].GetId()}, ids, "each once, in their order")
 	require.Contains(t, hosts[0], "hooks.example.org")
 	jail := r.sql("SELECT jail_id FROM tasks WHERE id = $1", task.GetId())
 	require.Eventually(t, func() bool { return len(r.node.Jail(jail).GetEgress().GetRules()) == 1 }, waittest.Limit(30*time.Second), 10*time.Millisecond,
 		"the jail to reach no more than what is read only")
-	require.Equal(t, stepSucceeded, r.step(held[0].GetId()).GetState())
+	require.Equal(t, stepSucceeded, r.step(deferred[0].GetId()).GetState())
 	require.Contains(t, r.types(task.GetId()), "execution_completed")
 	require.Len(t, r.audited("inbox.accept"), 1)
 	again, err := r.answer(accept(item.GetId()))
@@ -232,17 +232,17 @@ func TestWhatIsHeldIsMadeOnceWhenARunIsAccepted(t *testing.T) {
 	require.Len(t, ids, 2)
 }
 
-// The agent goes on with what a person asks for; what was held is dropped,
+// The agent goes on with what a person asks for; what was deferred is dropped,
 // and what it holds then is reviewed anew.
 func TestAReviewThatAsksForChanges(t *testing.T) {
 	t.Parallel()
 	r, sent := newReview(t)
-	task, held, item := r.review()
+	task, deferred, item := r.review()
 	_, err := r.answer(&deckhandv1.AnswerInboxItemRequest{ItemId: item.GetId(), Answer: &deckhandv1.AnswerInboxItemRequest_Changes_{
 		Changes: &deckhandv1.AnswerInboxItemRequest_Changes{Text: "one note is enough"},
 	}})
 	require.NoError(t, err)
-	require.Equal(t, stepSkipped, r.step(held[0].GetId()).GetState())
+	require.Equal(t, stepSkipped, r.step(deferred[0].GetId()).GetState())
 	claimed := r.claim(task.GetId(), 2)
 	require.Contains(t, r.sql("SELECT content FROM task_messages WHERE task_id = $1", task.GetId()), "one note is enough")
 	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claimed.GetLease()}))
@@ -250,11 +250,11 @@ func TestAReviewThatAsksForChanges(t *testing.T) {
 	r.turn(claimed.GetLease(), 2)
 	one, err := r.propose(claimed.GetLease(), 2, 0, "http_post", note)
 	require.NoError(t, err)
-	require.Equal(t, stepHeld, one.GetState())
+	require.Equal(t, stepDeferred, one.GetState())
 	r.finish(claimed.GetLease())
 	next := r.looked(task.GetId())
 	require.NotEqual(t, item.GetId(), next.GetId())
-	require.Len(t, next.GetReview().GetHeld(), 1)
+	require.Len(t, next.GetReview().GetDeferred(), 1)
 	_, err = r.answer(accept(next.GetId()))
 	require.NoError(t, err)
 	r.awaitTask(task.GetId(), taskSucceeded)
@@ -262,62 +262,62 @@ func TestAReviewThatAsksForChanges(t *testing.T) {
 	require.Equal(t, []string{one.GetId()}, ids)
 }
 
-// What was held of a rejected run is never made; a cancelled one asks for
+// What was deferred of a rejected run is never made; a cancelled one asks for
 // nothing any more.
 func TestARejectedAndACancelledReview(t *testing.T) {
 	t.Parallel()
 	r, sent := newReview(t)
-	task, held, item := r.review()
+	task, deferred, item := r.review()
 	_, err := r.answer(reject(item.GetId(), "not like this"))
 	require.NoError(t, err)
 	done := r.awaitTask(task.GetId(), taskFailed)
 	require.Contains(t, done.GetReason(), "rejected by admin: not like this")
-	require.Equal(t, stepSkipped, r.step(held[1].GetId()).GetState())
+	require.Equal(t, stepSkipped, r.step(deferred[1].GetId()).GetState())
 
-	task, held, item = r.review()
+	task, deferred, item = r.review()
 	r.cancel(task.GetId())
 	require.Equal(t, "withdrawn", r.sql("SELECT state FROM inbox_items WHERE id = $1", item.GetId()))
 	_, err = r.answer(accept(item.GetId()))
 	require.ErrorContains(t, err, "waits for nothing any more")
 	ids, _ := sent.all()
 	require.Empty(t, ids)
-	_ = held
+	_ = deferred
 }
 
-// The first held call that fails ends it: those after it are not made, and
+// The first deferred call that fails ends it: those after it are not made, and
 // the task has failed, and says where.
-func TestAHeldCallThatFails(t *testing.T) {
+func TestADeferredCallThatFails(t *testing.T) {
 	t.Parallel()
 	r, sent := newReview(t, `{"error":"the server answered 500"}`)
-	task, held, item := r.review()
+	task, deferred, item := r.review()
 	_, err := r.answer(accept(item.GetId()))
 	require.NoError(t, err)
 	done := r.awaitTask(task.GetId(), taskFailed)
-	require.Contains(t, done.GetReason(), "step 1 (http_post), which was held, is failed")
+	require.Contains(t, done.GetReason(), "step 1 (http_post), which was deferred, is failed")
 	require.Equal(t, string(fault.ToolFailed), done.GetErrorCode())
-	require.Equal(t, stepFailed, r.step(held[0].GetId()).GetState())
-	require.Equal(t, stepSkipped, r.step(held[1].GetId()).GetState())
+	require.Equal(t, stepFailed, r.step(deferred[0].GetId()).GetState())
+	require.Equal(t, stepSkipped, r.step(deferred[1].GetId()).GetState())
 	ids, _ := sent.all()
 	require.Len(t, ids, 1)
 }
 
 // What the policy denies by the time that the run is accepted is not made.
-func TestAPolicyThatDeniesWhatIsHeld(t *testing.T) {
+func TestAPolicyThatDeniesADeferredCall(t *testing.T) {
 	t.Parallel()
 	r, sent := newReview(t)
-	task, held, item := r.review()
+	task, deferred, item := r.review()
 	_, err := r.policy("", "rules:\n  - {name: hooks, effect: deny, host: hooks.example.org}\n")
 	require.NoError(t, err)
 	_, err = r.answer(accept(item.GetId()))
 	require.NoError(t, err)
 	r.awaitTask(task.GetId(), taskFailed)
-	require.Equal(t, stepDenied, r.step(held[0].GetId()).GetState())
+	require.Equal(t, stepDenied, r.step(deferred[0].GetId()).GetState())
 	ids, _ := sent.all()
 	require.Empty(t, ids)
 }
 
 // A review waits across restarts; a hub that dies after somebody accepted it
-// leaves what was held to the next one, which makes each once.
+// leaves what was deferred to the next one, which makes each once.
 func TestAReviewOutlivesItsHub(t *testing.T) {
 	t.Parallel()
 	sent := &requests{}
@@ -326,7 +326,7 @@ func TestAReviewOutlivesItsHub(t *testing.T) {
 	cfg := hubtest.Config(t)
 	r = newRig(t, hubtest.Start(t, cfg), sent.run)
 	r.apply("careful", reviewed("careful"))
-	task, held, item := r.review()
+	task, deferred, item := r.review()
 	cfg.Listen, cfg.EdgeListen = strings.TrimPrefix(r.URL(), "http://"), r.EdgeAddress()
 	r.Hub.Stop()
 	r.through(hubtest.Start(t, cfg))
@@ -339,7 +339,7 @@ func TestAReviewOutlivesItsHub(t *testing.T) {
 	r.through(hubtest.Start(t, cfg))
 	r.awaitTask(task.GetId(), taskSucceeded)
 	ids, _ := sent.all()
-	require.Equal(t, []string{held[0].GetId(), held[1].GetId()}, ids)
+	require.Equal(t, []string{deferred[0].GetId(), deferred[1].GetId()}, ids)
 }
 
 // Nothing of a run in review mode goes to another agent, and what a run gives
@@ -363,9 +363,9 @@ func TestWhatARunInReviewModeGivesAway(t *testing.T) {
 	require.Equal(t, "review", child.GetOverride().GetMode())
 	below := r.begin(child.GetId(), 1)
 	r.turn(below, 1)
-	held, err := r.propose(below, 1, 0, "http_post", note)
+	deferred, err := r.propose(below, 1, 0, "http_post", note)
 	require.NoError(t, err)
-	require.Equal(t, stepHeld, held.GetState())
+	require.Equal(t, stepDeferred, deferred.GetState())
 	r.finish(below)
 	require.Equal(t, taskReview, r.task(child.GetId()).GetState())
 }

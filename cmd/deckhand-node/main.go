@@ -1,15 +1,15 @@
 // Command deckhand-node is the daemon that makes a machine a node of a Deckhand
 // fleet: it enrols with a hub and runs agents' commands in jails; see package
-// daemon.
+// node/daemon.
 package main
 
 import (
 	"context"
 	"os"
 
-	"github.com/deckhand-sh/deckhand/node/daemon"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand-node/cli"
 )
 
 func main() {
-	os.Exit(daemon.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

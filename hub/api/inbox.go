@@ -181,8 +181,8 @@ func reviewMessage(i db.InboxItem) *deckhandv1.InboxReview {
 		return nil
 	}
 	m := &deckhandv1.InboxReview{Summary: d.Summary, Files: int32(d.Files), Paths: d.Paths} //nolint:gosec // files of one workspace
-	for _, c := range d.Held {
-		m.Held = append(m.Held, &deckhandv1.HeldCall{StepId: c.StepID, Number: c.Number, Tool: c.Tool, Category: tool.CategoryOf(c.Category), Preview: c.Preview})
+	for _, c := range d.Deferred {
+		m.Deferred = append(m.Deferred, &deckhandv1.DeferredCall{StepId: c.StepID, Number: c.Number, Tool: c.Tool, Category: tool.CategoryOf(c.Category), Preview: c.Preview})
 	}
 	for _, c := range d.Hosts {
 		m.Hosts = append(m.Hosts, &deckhandv1.ReviewedHost{Host: c.Host, Requests: c.Requests, SentBytes: c.SentBytes, ReceivedBytes: c.ReceivedBytes})

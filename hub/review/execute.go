@@ -212,7 +212,7 @@ func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.
 			return err
 		}
 		text := "The work was reviewed and is not accepted as it is. Asked for is: " + a.Reason +
-			"\nCalls that were held are dropped; make those again that are still right."
+			"\nDeferred calls are dropped; make those again that are still right."
 		if _, _, err := message.Say(ctx, tx, t, text, "", a.By); err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.
 		return err
 	}
 	tx.AfterCommit(s.Kick)
-	reason := "accepted by " + who + "; what was held is being made"
+	reason := "accepted by " + who + "; its deferred calls are running"
 	if a.Verdict == inbox.Reject {
 		reason = "rejected by " + who + "; its workspace is being restored as it was"
 	}
@@ -232,7 +232,7 @@ func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.
 }
 
 func dropHeld(ctx context.Context, tx *event.Tx, t db.Task, reason, observation string) error {
-	if err := tx.DropHeldSteps(ctx, db.DropHeldStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: reason, Observation: observation}); err != nil {
+	if err := tx.DropDeferredSteps(ctx, db.DropDeferredStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: reason, Observation: observation}); err != nil {
 		return fmt.Errorf("drop the deferred calls of %s: %w", t.ID, err)
 	}
 	return nil
@@ -324,20 +324,20 @@ func (s *Service) release(ctx context.Context, t db.Task, end *outcome) error {
 		return fmt.Errorf("find the deferred calls of %s: %w", t.ID, err)
 	}
 	for _, one := range steps {
-		if one.State == string(step.Held) || one.State == string(step.Started) {
+		if one.State == string(step.Deferred) || one.State == string(step.Started) {
 			if one, err = s.cfg.Steps.Release(ctx, t, one.ID); err != nil {
 				return fmt.Errorf("execute the deferred step %s: %w", one.ID, err)
 			}
 		}
 		if step.State(one.State) != step.Succeeded {
 			end.code = fault.Code(one.ErrorCode)
-			end.reason = fmt.Sprintf("accepted by %s, but step %d (%s), which was held, is %s; what was held after it was not made", end.by.ID, one.Number, one.Tool, one.State)
+			end.reason = fmt.Sprintf("accepted by %s, but step %d (%s), which was deferred, is %s; those after it did not run", end.by.ID, one.Number, one.Tool, one.State)
 			return nil
 		}
 	}
 	end.state, end.reason = task.Succeeded, "accepted by "+end.by.ID
 	if n := len(steps); n > 0 {
-		end.reason += fmt.Sprintf("; %d calls that were held have been made", n)
+		end.reason += fmt.Sprintf("; %d deferred calls ran", n)
 	}
 	return nil
 }

@@ -83,18 +83,18 @@ func New(cfg Config) *Service {
 
 // Detail is what a review shows, as it is stored with its item. Secrets in it are masked.
 type Detail struct {
-	Summary string   `json:"summary"`
-	Files   int      `json:"files"`
-	Paths   []string `json:"paths,omitempty"`
-	Held    []Held   `json:"held,omitempty"`
-	Hosts   []Host   `json:"hosts,omitempty"`
+	Summary  string     `json:"summary"`
+	Files    int        `json:"files"`
+	Paths    []string   `json:"paths,omitempty"`
+	Deferred []Deferred `json:"deferred,omitempty"`
+	Hosts    []Host     `json:"hosts,omitempty"`
 	// Completed is the payload of the event that records the run's end once it is
 	// accepted.
 	Completed map[string]any `json:"completed,omitempty"`
 }
 
-// Held is a deferred call: it would have left the workspace.
-type Held struct {
+// Deferred is a deferred call: it would have left the workspace.
+type Deferred struct {
 	StepID   string `json:"step_id"`
 	Number   int32  `json:"number"`
 	Tool     string `json:"tool"`
@@ -138,7 +138,7 @@ func (s *Service) Open(ctx context.Context, tx *event.Tx, t db.Task, summary str
 	}
 	tx.AfterCommit(s.Kick)
 	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.ReviewRequested, Payload: map[string]any{
-		"item_id": item.ID, "files": d.Files, "held": len(d.Held), "hosts": len(d.Hosts), "why": item.Why,
+		"item_id": item.ID, "files": d.Files, "deferred": len(d.Deferred), "hosts": len(d.Hosts), "why": item.Why,
 	}})
 }
 
@@ -166,17 +166,17 @@ func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detai
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
 	d.Files, d.Paths = len(paths), paths[:min(len(paths), shownPaths)]
-	held, err := q.HeldSteps(ctx, db.HeldStepsParams{OrgID: t.OrgID, TaskID: t.ID})
+	deferred, err := q.DeferredSteps(ctx, db.DeferredStepsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
 		return d, "", fmt.Errorf("find the deferred calls of %s: %w", t.ID, err)
 	}
-	for _, step := range held {
-		one := Held{StepID: step.ID, Number: step.Number, Tool: step.Tool, Category: step.Category}
+	for _, step := range deferred {
+		one := Deferred{StepID: step.ID, Number: step.Number, Tool: step.Tool, Category: step.Category}
 		var arguments map[string]any
 		if record := s.cfg.Tools.Get(step.Tool); record != nil && json.Unmarshal(step.Arguments, &arguments) == nil {
 			one.Preview = s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))
 		}
-		d.Held = append(d.Held, one)
+		d.Deferred = append(d.Deferred, one)
 		if tool.CategoryOf(step.Category) > tool.CategoryOf(category) {
 			category = step.Category
 		}
@@ -215,8 +215,8 @@ func hosts(ctx context.Context, q *db.Queries, t db.Task) ([]Host, error) {
 
 // preview describes what there is to review in a few lines.
 func (d Detail) preview() string {
-	out := fmt.Sprintf("%d files changed, %d calls held, %d hosts reached", d.Files, len(d.Held), len(d.Hosts))
-	for _, h := range d.Held {
+	out := fmt.Sprintf("%d files changed, %d calls deferred, %d hosts reached", d.Files, len(d.Deferred), len(d.Hosts))
+	for _, h := range d.Deferred {
 		out += fmt.Sprintf("\nstep %d, %s:\n%s", h.Number, h.Tool, h.Preview)
 	}
 	const most = 16 << 10

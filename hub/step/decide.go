@@ -28,8 +28,8 @@ type judgement struct {
 	reason string
 	denied *fault.Error
 	ask    string
-	// held reports that the call is deferred until a person accepts the run.
-	held bool
+	// deferred reports that the call is deferred until a person accepts the run.
+	deferred bool
 	// counted reports that a policy's limit counts the call.
 	counted bool
 	// policy is the decision of the policies.
@@ -149,7 +149,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	case decided.Effect == policy.Deny:
 		out.denied = fault.New(fault.Denied, "the policy denies it: %s", decided.Why).WithCode(fault.PermissionDenied).WithFix("do it another way")
 	case agent.Mode == persona.Review && record.Leaves != nil && record.Leaves(arguments):
-		out.held = true // accepting the run replaces the approval
+		out.deferred = true // accepting the run replaces the approval
 	case server != nil && server.Ask != "":
 		out.ask = server.Ask
 	case record.Asks:

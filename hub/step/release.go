@@ -24,7 +24,7 @@ func (s *Steps) Release(ctx context.Context, t db.Task, stepID string) (db.Step,
 	}
 	record := s.cfg.Tools.Get(step.Tool)
 	if record == nil {
-		return step, fault.New(fault.Internal, "step %s was held for tool %q, which this hub does not have", step.ID, step.Tool)
+		return step, fault.New(fault.Internal, "step %s was deferred for tool %q, which this hub does not have", step.ID, step.Tool)
 	}
 	closed, err := s.widenEgress(ctx, t)
 	if err != nil {

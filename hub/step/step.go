@@ -61,9 +61,9 @@ const (
 	Waiting  State = "waiting"
 	Granted  State = "granted"
 	Started  State = "started"
-	// Held is a call of a run in review mode that would have left the workspace. It is
+	// Deferred is a call of a run in review mode that would have left the workspace. It is
 	// deferred until a person accepts the run (see Release).
-	Held      State = "held"
+	Deferred  State = "deferred"
 	Succeeded State = "succeeded"
 	Failed    State = "failed"
 	Unknown   State = "unknown"
@@ -72,14 +72,14 @@ const (
 )
 
 // transitions maps each state to those that a step may move to from it. No step
-// moves to Held: it is created in that state. The database holds the same table.
+// moves to Deferred: it is created in that state. The database holds the same table.
 var transitions = map[State][]State{
 	Proposed:  {Denied, Waiting, Granted, Cancelled},
 	Waiting:   {Denied, Granted, Skipped, Cancelled},
 	Granted:   {Waiting, Started, Skipped, Cancelled},
 	Started:   {Succeeded, Failed, Unknown, Cancelled},
 	Unknown:   {Granted, Succeeded, Failed, Skipped, Cancelled},
-	Held:      {Denied, Started, Skipped, Cancelled},
+	Deferred:  {Denied, Started, Skipped, Cancelled},
 	Denied:    nil,
 	Succeeded: nil,
 	Failed:    nil,
@@ -89,7 +89,7 @@ var transitions = map[State][]State{
 
 // Ended reports whether the agent's loop does not wait for the step any more: the state
 // is final, or a person settles it later.
-func (s State) Ended() bool { return len(transitions[s]) == 0 || s == Unknown || s == Held }
+func (s State) Ended() bool { return len(transitions[s]) == 0 || s == Unknown || s == Deferred }
 
 // Config holds the dependencies of Steps.
 type Config struct {
@@ -292,10 +292,10 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	}
 	d.params.DecisionReason = decision.reason
 	switch {
-	case decision.held:
-		d.params.State, d.params.Ended = string(Held), true
-		d.params.DecisionReason = "held: the run is in review mode, and this would leave its workspace"
-		d.params.Observation = "held: this call leaves the workspace, so it is made when a person accepts your work, once and as it is. " +
+	case decision.deferred:
+		d.params.State, d.params.Ended = string(Deferred), true
+		d.params.DecisionReason = "deferred: the run is in review mode, and this would leave its workspace"
+		d.params.Observation = "deferred: this call leaves the workspace, so it is made when a person accepts your work, once and as it is. " +
 			"You get no result of it. Go on with the rest as if it were to succeed; say in your summary what it is for."
 	case decision.ask != "":
 		d.params.State, d.params.DecisionReason = string(Waiting), decision.ask
@@ -313,8 +313,8 @@ func (d draft) event(step db.Step) event.Draft {
 	switch State(step.State) {
 	case Denied:
 		kind = eventkind.ToolDenied
-	case Held:
-		kind = eventkind.ToolHeld
+	case Deferred:
+		kind = eventkind.ToolDeferred
 	}
 	return event.Draft{Type: kind, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": brief(d.arguments),

@@ -16,11 +16,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
+// outageTTL is a lease's length where something is away for outageLasts.
+var outageTTL = waittest.Limit(30 * time.Second)
+
 const (
-	// outageTTL is a lease's length where something is away for outageLasts.
-	outageTTL   = 30 * time.Second
 	outageLasts = 10 * time.Second
 	outageSoak  = time.Minute
 	// maxCalls is how many calls a second a worker may make of a hub without its

@@ -15,7 +15,7 @@ import (
 )
 
 // In a real jail a run in review mode changes its workspace and reads what is
-// marked read-only; other hosts are not reached, and a request that sends is held.
+// marked read-only; other hosts are not reached, and a request that sends is deferred.
 // Accepted, it is sent once; rejected, it never is, and the workspace is as it was.
 // That no command sends to what is read-only is node/egress's to test.
 func TestARunInReviewModeLeavesNothingBehindBeforeItIsAccepted(t *testing.T) {
@@ -69,7 +69,7 @@ turns:
 	f.JSON(&steps, "task", "steps", id)
 	require.Contains(t, steps[0].Observation, "HTTP 200 OK", "what is marked read-only is read")
 	require.Contains(t, steps[3].Observation, "error AGENT_016", "nothing else is reached")
-	require.Equal(t, "STEP_STATE_HELD", steps[4].State)
+	require.Equal(t, "STEP_STATE_DEFERRED", steps[4].State)
 	require.EqualValues(t, 1, gets.Load())
 	require.Zero(t, otherPosts.Load())
 	shown := f.CLI(0, "inbox", "show", item).Out

@@ -65,9 +65,9 @@ const (
 	TaskSubmitted       Kind = "task.submitted"
 	Thinking            Kind = "thinking"
 	ToolCompleted       Kind = "tool_completed"
+	ToolDeferred        Kind = "tool_deferred"
 	ToolDenied          Kind = "tool_denied"
 	ToolExecuting       Kind = "tool_executing"
-	ToolHeld            Kind = "tool_held"
 	ToolRejected        Kind = "tool_rejected"
 	ToolSelected        Kind = "tool_selected"
 	WorkspaceRestored   Kind = "workspace_restored"
@@ -134,9 +134,9 @@ var table = []Entry{
 	{TaskSubmitted, false, "the task was created"},
 	{Thinking, true, "a turn of the model is finished"},
 	{ToolCompleted, false, "the outcome of a step was stored"},
+	{ToolDeferred, false, "a call became a step and is deferred until its run is accepted"},
 	{ToolDenied, false, "a call became a step and may not run"},
 	{ToolExecuting, false, "a step is handed to where it runs"},
-	{ToolHeld, false, "a call became a step and is deferred until its run is accepted"},
 	{ToolRejected, true, "a call never became a step: its tool does not exist or its arguments do not fit"},
 	{ToolSelected, false, "a call became a step and may run"},
 	{WorkspaceRestored, false, "a task that continues from a checkpoint got its workspace"},

@@ -24,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/node/doctor"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/jail"
 )
@@ -168,6 +169,18 @@ const (
 	maxLabels = 64
 	maxLabel  = 128
 )
+
+// Checks returns what "deckhand-node doctor" checks of a machine with this
+// configuration.
+func (c Config) Checks() (doctor.Config, error) {
+	if err := c.fill(); err != nil {
+		return doctor.Config{}, err
+	}
+	return doctor.Config{
+		DataDir: c.DataDir, IdentityDir: identityDir, HubURL: c.HubURL, EdgeAddress: c.EdgeAddress,
+		Containerd: c.Containerd, InitPath: c.InitPath, UIDBase: c.UIDBase,
+	}, nil
+}
 
 // fill checks the configuration and fills in its defaults.
 func (c *Config) fill() error {

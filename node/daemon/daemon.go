@@ -257,10 +257,11 @@ func (d *Daemon) close() error {
 	return errors.Join(errs...)
 }
 
-// enrolFailure is an error of the machine's enrolment, and not of the machine.
-type enrolFailure struct{ error }
+// EnrolError is an error of the machine's enrolment, and not of the machine.
+type EnrolError struct{ error }
 
-func (e enrolFailure) Unwrap() error { return e.error }
+// Unwrap returns the cause.
+func (e EnrolError) Unwrap() error { return e.error }
 
 // enrol ensures that the hub knows this machine. One that is enrolled needs no
 // token and looks at none, but to refuse another hub's, and to use it when its
@@ -277,7 +278,7 @@ func (d *Daemon) enrol(ctx context.Context) error {
 		}
 	}
 	if err := d.identity.Enrol(ctx, d.enrolment(text)); err != nil {
-		return enrolFailure{err}
+		return EnrolError{err}
 	}
 	d.cfg.Log.Info("enrolled", "node_id", d.identity.NodeID(), "hub", d.cfg.HubURL)
 	return nil

@@ -111,16 +111,25 @@ func prepare(ctx context.Context, dir string) (env []string, services *lifecycle
 	return env, services, nil
 }
 
-// raceFactor is how many times longer tests take with the race detector.
-const raceFactor = 4
+const (
+	// raceFactor is how many times longer tests take with the race detector.
+	raceFactor = 4
+	// crowdFactor is how many times longer they take beside those of all other packages,
+	// which start only after the machine was measured.
+	crowdFactor = 3
+)
 
 // factor returns the factor of all limits of waits: for this machine, and for what
 // the command runs the tests with.
 func factor() int {
+	f := slowness()
 	if slices.Contains(os.Args, "-race") {
-		return raceFactor * slowness()
+		f *= raceFactor
 	}
-	return slowness()
+	if slices.Contains(os.Args, "./...") {
+		f *= crowdFactor
+	}
+	return f
 }
 
 // usual is how long the work of slowness takes on two processors of a usual

@@ -273,7 +273,7 @@ func final(s deckhandv1.StepState) bool {
 	switch s {
 	case deckhandv1.StepState_STEP_STATE_DENIED, deckhandv1.StepState_STEP_STATE_SUCCEEDED,
 		deckhandv1.StepState_STEP_STATE_FAILED, deckhandv1.StepState_STEP_STATE_SKIPPED,
-		deckhandv1.StepState_STEP_STATE_CANCELLED, deckhandv1.StepState_STEP_STATE_HELD:
+		deckhandv1.StepState_STEP_STATE_CANCELLED, deckhandv1.StepState_STEP_STATE_DEFERRED:
 		return true
 	default:
 		return false
@@ -283,7 +283,7 @@ func final(s deckhandv1.StepState) bool {
 // well reports whether the model may rely on a call's result: the call
 // succeeded, or is deferred until a person accepts the run.
 func well(s deckhandv1.StepState) bool {
-	return s == deckhandv1.StepState_STEP_STATE_SUCCEEDED || s == deckhandv1.StepState_STEP_STATE_HELD
+	return s == deckhandv1.StepState_STEP_STATE_SUCCEEDED || s == deckhandv1.StepState_STEP_STATE_DEFERRED
 }
 
 // waiting reports whether the step continues after somebody else acts: a person

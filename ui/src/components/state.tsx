@@ -45,7 +45,7 @@ const steps: Record<StepState, Look> = {
   [StepState.UNKNOWN]: { word: "outcome unknown", tone: "warn" },
   [StepState.SKIPPED]: { word: "skipped", tone: "neutral" },
   [StepState.CANCELLED]: { word: "cancelled", tone: "neutral" },
-  [StepState.HELD]: { word: "held for review", tone: "warn" },
+  [StepState.DEFERRED]: { word: "deferred", tone: "warn" },
 };
 
 const odd: Look = { word: "unknown (update the console)", tone: "neutral" };

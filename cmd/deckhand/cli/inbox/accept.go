@@ -9,7 +9,7 @@ import (
 
 func acceptCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{Accept: &deckhandv1.AnswerInboxItemRequest_Accept{}}}
-	cmd := plainAnswer(e, "accept ID", "Accept the work of a run in review mode: what was held is made, and the task has succeeded",
+	cmd := plainAnswer(e, "accept ID", "Accept the work of a run in review mode: its deferred calls run, and the task has succeeded",
 		`deckhand inbox accept inbox_9xk`, "why, for the record", request)
 	cmd.Flags().StringVar(&request.ShownDigest, "shown", "", "shown_digest of an earlier inbox show -o json: refuse if the work or its workspace has changed since")
 	return cmd

@@ -36,7 +36,7 @@ func StepStyle(s deckhandv1.StepState) lipgloss.Style {
 		return style.Foreground(lipgloss.Red)
 	case deckhandv1.StepState_STEP_STATE_STARTED:
 		return style.Foreground(lipgloss.Cyan)
-	case deckhandv1.StepState_STEP_STATE_WAITING, deckhandv1.StepState_STEP_STATE_HELD:
+	case deckhandv1.StepState_STEP_STATE_WAITING, deckhandv1.StepState_STEP_STATE_DEFERRED:
 		return style.Foreground(lipgloss.Yellow)
 	}
 	return style

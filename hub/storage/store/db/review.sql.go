@@ -29,71 +29,17 @@ func (q *Queries) BindReview(ctx context.Context, arg BindReviewParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
-const dropHeldSteps = `-- name: DropHeldSteps :exec
-UPDATE steps SET state = 'skipped', decision_reason = $1, observation = $2, finished_at = clock_timestamp()
-WHERE org_id = $3 AND task_id = $4 AND state = 'held'
+const deferredSteps = `-- name: DeferredSteps :many
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 AND state = 'deferred' ORDER BY number
 `
 
-type DropHeldStepsParams struct {
-	Reason      string
-	Observation string
-	OrgID       string
-	TaskID      string
-}
-
-func (q *Queries) DropHeldSteps(ctx context.Context, arg DropHeldStepsParams) error {
-	_, err := q.db.Exec(ctx, dropHeldSteps,
-		arg.Reason,
-		arg.Observation,
-		arg.OrgID,
-		arg.TaskID,
-	)
-	return err
-}
-
-const egressOf = `-- name: EgressOf :many
-SELECT (outcome -> 'egress' -> 'hosts')::jsonb AS hosts FROM steps
-WHERE org_id = $1 AND task_id = $2 AND outcome -> 'egress' -> 'hosts' IS NOT NULL
-ORDER BY number LIMIT 10000
-`
-
-type EgressOfParams struct {
+type DeferredStepsParams struct {
 	OrgID  string
 	TaskID string
 }
 
-// What the commands of a task sent out of its jail.
-func (q *Queries) EgressOf(ctx context.Context, arg EgressOfParams) ([]json.RawMessage, error) {
-	rows, err := q.db.Query(ctx, egressOf, arg.OrgID, arg.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []json.RawMessage{}
-	for rows.Next() {
-		var hosts json.RawMessage
-		if err := rows.Scan(&hosts); err != nil {
-			return nil, err
-		}
-		items = append(items, hosts)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const heldSteps = `-- name: HeldSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 AND state = 'held' ORDER BY number
-`
-
-type HeldStepsParams struct {
-	OrgID  string
-	TaskID string
-}
-
-func (q *Queries) HeldSteps(ctx context.Context, arg HeldStepsParams) ([]Step, error) {
-	rows, err := q.db.Query(ctx, heldSteps, arg.OrgID, arg.TaskID)
+func (q *Queries) DeferredSteps(ctx context.Context, arg DeferredStepsParams) ([]Step, error) {
+	rows, err := q.db.Query(ctx, deferredSteps, arg.OrgID, arg.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +96,63 @@ func (q *Queries) HeldSteps(ctx context.Context, arg HeldStepsParams) ([]Step, e
 	return items, nil
 }
 
+const dropDeferredSteps = `-- name: DropDeferredSteps :exec
+UPDATE steps SET state = 'skipped', decision_reason = $1, observation = $2, finished_at = clock_timestamp()
+WHERE org_id = $3 AND task_id = $4 AND state = 'deferred'
+`
+
+type DropDeferredStepsParams struct {
+	Reason      string
+	Observation string
+	OrgID       string
+	TaskID      string
+}
+
+func (q *Queries) DropDeferredSteps(ctx context.Context, arg DropDeferredStepsParams) error {
+	_, err := q.db.Exec(ctx, dropDeferredSteps,
+		arg.Reason,
+		arg.Observation,
+		arg.OrgID,
+		arg.TaskID,
+	)
+	return err
+}
+
+const egressOf = `-- name: EgressOf :many
+SELECT (outcome -> 'egress' -> 'hosts')::jsonb AS hosts FROM steps
+WHERE org_id = $1 AND task_id = $2 AND outcome -> 'egress' -> 'hosts' IS NOT NULL
+ORDER BY number LIMIT 10000
+`
+
+type EgressOfParams struct {
+	OrgID  string
+	TaskID string
+}
+
+// What the commands of a task sent out of its jail.
+func (q *Queries) EgressOf(ctx context.Context, arg EgressOfParams) ([]json.RawMessage, error) {
+	rows, err := q.db.Query(ctx, egressOf, arg.OrgID, arg.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []json.RawMessage{}
+	for rows.Next() {
+		var hosts json.RawMessage
+		if err := rows.Scan(&hosts); err != nil {
+			return nil, err
+		}
+		items = append(items, hosts)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const releaseStep = `-- name: ReleaseStep :one
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at = NULL, released = true
-WHERE org_id = $1 AND id = $2 AND state = 'held'
+WHERE org_id = $1 AND id = $2 AND state = 'deferred'
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released
 `
 
@@ -208,7 +208,7 @@ func (q *Queries) ReleaseStep(ctx context.Context, arg ReleaseStepParams) (Step,
 }
 
 const releasedSteps = `-- name: ReleasedSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 AND (released OR state = 'held') ORDER BY number
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 AND (released OR state = 'deferred') ORDER BY number
 `
 
 type ReleasedStepsParams struct {

@@ -899,7 +899,7 @@ type InboxReview struct {
 	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Deferred calls: each is made once when the work is accepted, and never
 	// otherwise.
-	Held []*HeldCall `protobuf:"bytes,4,rep,name=held,proto3" json:"held,omitempty"`
+	Deferred []*DeferredCall `protobuf:"bytes,4,rep,name=deferred,proto3" json:"deferred,omitempty"`
 	// Hosts that its commands connected to.
 	Hosts         []*ReviewedHost `protobuf:"bytes,5,rep,name=hosts,proto3" json:"hosts,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -957,9 +957,9 @@ func (x *InboxReview) GetPaths() []string {
 	return nil
 }
 
-func (x *InboxReview) GetHeld() []*HeldCall {
+func (x *InboxReview) GetDeferred() []*DeferredCall {
 	if x != nil {
-		return x.Held
+		return x.Deferred
 	}
 	return nil
 }
@@ -971,8 +971,8 @@ func (x *InboxReview) GetHosts() []*ReviewedHost {
 	return nil
 }
 
-// HeldCall is a call that would have left the workspace.
-type HeldCall struct {
+// DeferredCall is a call that would have left the workspace.
+type DeferredCall struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	StepId   string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Number   int32                  `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
@@ -984,20 +984,20 @@ type HeldCall struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *HeldCall) Reset() {
-	*x = HeldCall{}
+func (x *DeferredCall) Reset() {
+	*x = DeferredCall{}
 	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *HeldCall) String() string {
+func (x *DeferredCall) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*HeldCall) ProtoMessage() {}
+func (*DeferredCall) ProtoMessage() {}
 
-func (x *HeldCall) ProtoReflect() protoreflect.Message {
+func (x *DeferredCall) ProtoReflect() protoreflect.Message {
 	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1009,40 +1009,40 @@ func (x *HeldCall) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use HeldCall.ProtoReflect.Descriptor instead.
-func (*HeldCall) Descriptor() ([]byte, []int) {
+// Deprecated: Use DeferredCall.ProtoReflect.Descriptor instead.
+func (*DeferredCall) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *HeldCall) GetStepId() string {
+func (x *DeferredCall) GetStepId() string {
 	if x != nil {
 		return x.StepId
 	}
 	return ""
 }
 
-func (x *HeldCall) GetNumber() int32 {
+func (x *DeferredCall) GetNumber() int32 {
 	if x != nil {
 		return x.Number
 	}
 	return 0
 }
 
-func (x *HeldCall) GetTool() string {
+func (x *DeferredCall) GetTool() string {
 	if x != nil {
 		return x.Tool
 	}
 	return ""
 }
 
-func (x *HeldCall) GetCategory() ToolCategory {
+func (x *DeferredCall) GetCategory() ToolCategory {
 	if x != nil {
 		return x.Category
 	}
 	return ToolCategory_TOOL_CATEGORY_UNSPECIFIED
 }
 
-func (x *HeldCall) GetPreview() string {
+func (x *DeferredCall) GetPreview() string {
 	if x != nil {
 		return x.Preview
 	}
@@ -2534,14 +2534,14 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\apointer\x18\x01 \x01(\tR\apointer\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12\x14\n" +
-	"\x05lines\x18\x03 \x01(\x03R\x05lines\"\xaf\x01\n" +
+	"\x05lines\x18\x03 \x01(\x03R\x05lines\"\xbb\x01\n" +
 	"\vInboxReview\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x05R\x05files\x12\x14\n" +
-	"\x05paths\x18\x03 \x03(\tR\x05paths\x12)\n" +
-	"\x04held\x18\x04 \x03(\v2\x15.deckhand.v1.HeldCallR\x04held\x12/\n" +
-	"\x05hosts\x18\x05 \x03(\v2\x19.deckhand.v1.ReviewedHostR\x05hosts\"\xa0\x01\n" +
-	"\bHeldCall\x12\x17\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\x125\n" +
+	"\bdeferred\x18\x04 \x03(\v2\x19.deckhand.v1.DeferredCallR\bdeferred\x12/\n" +
+	"\x05hosts\x18\x05 \x03(\v2\x19.deckhand.v1.ReviewedHostR\x05hosts\"\xa4\x01\n" +
+	"\fDeferredCall\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x125\n" +
@@ -2682,7 +2682,7 @@ var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(*CallCommand)(nil),                    // 5: deckhand.v1.CallCommand
 	(*LongArgument)(nil),                   // 6: deckhand.v1.LongArgument
 	(*InboxReview)(nil),                    // 7: deckhand.v1.InboxReview
-	(*HeldCall)(nil),                       // 8: deckhand.v1.HeldCall
+	(*DeferredCall)(nil),                   // 8: deckhand.v1.DeferredCall
 	(*ReviewedHost)(nil),                   // 9: deckhand.v1.ReviewedHost
 	(*AutoApprovalOffer)(nil),              // 10: deckhand.v1.AutoApprovalOffer
 	(*InboxQuestion)(nil),                  // 11: deckhand.v1.InboxQuestion
@@ -2729,9 +2729,9 @@ var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	4,  // 13: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
 	5,  // 14: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
 	6,  // 15: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
-	8,  // 16: deckhand.v1.InboxReview.held:type_name -> deckhand.v1.HeldCall
+	8,  // 16: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
 	9,  // 17: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	32, // 18: deckhand.v1.HeldCall.category:type_name -> deckhand.v1.ToolCategory
+	32, // 18: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
 	1,  // 19: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
 	0,  // 20: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
 	2,  // 21: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem

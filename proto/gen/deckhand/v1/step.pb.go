@@ -41,7 +41,7 @@ const (
 	StepState_STEP_STATE_CANCELLED   StepState = 10
 	// It would have left the workspace of a run in review mode: it is made when a
 	// person accepts the run.
-	StepState_STEP_STATE_HELD StepState = 11
+	StepState_STEP_STATE_DEFERRED StepState = 11
 )
 
 // Enum value maps for StepState.
@@ -58,7 +58,7 @@ var (
 		8:  "STEP_STATE_UNKNOWN",
 		9:  "STEP_STATE_SKIPPED",
 		10: "STEP_STATE_CANCELLED",
-		11: "STEP_STATE_HELD",
+		11: "STEP_STATE_DEFERRED",
 	}
 	StepState_value = map[string]int32{
 		"STEP_STATE_UNSPECIFIED": 0,
@@ -72,7 +72,7 @@ var (
 		"STEP_STATE_UNKNOWN":     8,
 		"STEP_STATE_SKIPPED":     9,
 		"STEP_STATE_CANCELLED":   10,
-		"STEP_STATE_HELD":        11,
+		"STEP_STATE_DEFERRED":    11,
 	}
 )
 
@@ -738,7 +738,7 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\n" +
 	"changed_by\x18\x18 \x01(\tR\tchangedBy\x12*\n" +
 	"\x06images\x18\x19 \x03(\v2\x12.deckhand.v1.ImageR\x06images\x121\n" +
-	"\bdecision\x18\x1a \x01(\v2\x15.deckhand.v1.DecisionR\bdecision*\xaf\x02\n" +
+	"\bdecision\x18\x1a \x01(\v2\x15.deckhand.v1.DecisionR\bdecision*\xb3\x02\n" +
 	"\tStepState\x12\x1a\n" +
 	"\x16STEP_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_STATE_PROPOSED\x10\x01\x12\x15\n" +
@@ -751,8 +751,8 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\x12STEP_STATE_UNKNOWN\x10\b\x12\x16\n" +
 	"\x12STEP_STATE_SKIPPED\x10\t\x12\x18\n" +
 	"\x14STEP_STATE_CANCELLED\x10\n" +
-	"\x12\x13\n" +
-	"\x0fSTEP_STATE_HELD\x10\v*~\n" +
+	"\x12\x17\n" +
+	"\x13STEP_STATE_DEFERRED\x10\v*~\n" +
 	"\fToolCategory\x12\x1d\n" +
 	"\x19TOOL_CATEGORY_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TOOL_CATEGORY_SAFE\x10\x01\x12\x1a\n" +

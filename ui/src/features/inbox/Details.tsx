@@ -45,7 +45,7 @@ const expiry: Record<string, string> = {
 // Review shows the result of a run in review mode: its pending requests, changed
 // files and network connections.
 function Review(props: { item: InboxItem; review: InboxReview }) {
-  const { held, hosts, paths, files, summary } = props.review;
+  const { deferred, hosts, paths, files, summary } = props.review;
   return (
     <div className="space-y-3">
       {summary && (
@@ -54,9 +54,9 @@ function Review(props: { item: InboxItem; review: InboxReview }) {
         </p>
       )}
       <section aria-label="Pending requests" className="space-y-2">
-        <h3 className="font-medium">{held.length === 0 ? "No pending requests" : held.length === 1 ? "1 pending request" : `${held.length} pending requests`}</h3>
-        {held.length > 0 && <p className="text-xs text-dim">Sent once if you accept; never if you reject.</p>}
-        {held.map((h) => (
+        <h3 className="font-medium">{deferred.length === 0 ? "No pending requests" : deferred.length === 1 ? "1 pending request" : `${deferred.length} pending requests`}</h3>
+        {deferred.length > 0 && <p className="text-xs text-dim">Sent once if you accept; never if you reject.</p>}
+        {deferred.map((h) => (
           <section key={h.stepId} aria-label={line(`Step ${h.number}, ${h.tool}`)} className="space-y-1 rounded border p-2">
             <h4 className="text-xs text-dim">
               Step {h.number} · <Literal className="font-mono" text={h.tool} />

@@ -23,7 +23,7 @@ const review = {
     summary: "I wrote it.",
     files: 2,
     paths: ["a.txt", "b.txt"],
-    held: [{ stepId: "step_1", number: 3, tool: "http_post", preview: "POST https://hooks.example.org" }],
+    deferred: [{ stepId: "step_1", number: 3, tool: "http_post", preview: "POST https://hooks.example.org" }],
     hosts: [{ host: "docs.example.org", requests: 2n, sentBytes: 10n, receivedBytes: 20n }],
   },
 };
@@ -73,7 +73,7 @@ async function press(name: string) {
   await userEvent.setup().click(button);
 }
 
-// A review shows what was done and what is held, and takes its three
+// A review shows what was done and what is deferred, and takes its three
 // answers.
 describe("a review", () => {
   it("shows what leaves when it is accepted", async () => {

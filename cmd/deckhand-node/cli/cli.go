@@ -1,4 +1,7 @@
-package daemon
+// Package cli is the command line of deckhand-node: it runs the daemon, installs its
+// systemd unit, and checks the machine. Main returns the exit code; errors are one line
+// on standard error, without secrets.
+package cli
 
 import (
 	"context"
@@ -8,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -18,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/version"
+	"github.com/deckhand-sh/deckhand/node/daemon"
 )
 
 // The exit codes.
@@ -60,7 +63,7 @@ type usageError struct{ error }
 func (u usageError) Unwrap() error { return u.error }
 
 func exitCode(err error) int {
-	enrolling := errors.As(err, new(enrolFailure))
+	enrolling := errors.As(err, new(daemon.EnrolError))
 	switch {
 	case errors.As(err, new(usageError)), fault.Is(err, fault.Invalid):
 		return exitUsage
@@ -110,10 +113,10 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 	flags.StringVar(&path, "config", "", "YAML file with these flags as keys")
 	flags.String("log-level", "info", "trace, debug, info, warn or error")
 	flags.String("log-format", "json", "json or text")
-	Flags(flags)
+	daemon.Flags(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var logs logging.Config
-		var cfg Config
+		var cfg daemon.Config
 		for _, dst := range []any{&logs, &cfg} {
 			if err := config.Load(flags, path, dst); err != nil {
 				return usageError{err}
@@ -126,9 +129,8 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 			return usageError{err}
 		}
 		cfg.Log = log
-		keepSmall()
 		cfg.NotifySocket = os.Getenv("NOTIFY_SOCKET")
-		return run(cmd.Context(), cfg)
+		return daemon.Run(cmd.Context(), cfg)
 	}
 	return cmd
 }
@@ -139,28 +141,4 @@ func noArguments(_ *cobra.Command, args []string) error {
 		return usageError{fmt.Errorf("unexpected argument %q: see deckhand-node --help", args[0])}
 	}
 	return nil
-}
-
-// run runs a node until ctx ends or it does.
-func run(ctx context.Context, cfg Config) error {
-	node, err := cfg.Complete(ctx)
-	if err != nil {
-		return err
-	}
-	defer node.Stop()
-	if err := node.Start(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil // told to stop meanwhile
-		}
-		return err
-	}
-	settling, settled := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { settle(settling) })
-	<-node.Done()
-	settled()
-	wg.Wait()
-	node.Stop()
-	cfg.Log.Info("stopped; commands in jails continue")
-	return node.Err()
 }

@@ -1,4 +1,4 @@
-package daemon
+package cli
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/node/daemon"
 	"github.com/deckhand-sh/deckhand/node/doctor"
 )
 
@@ -28,19 +29,17 @@ Exit codes: 0 nothing is in the way, 1 something is.`,
 	for _, name := range []string{"log-level", "log-format"} {
 		flags.Lookup(name).Hidden = true // keys of the same file
 	}
-	Flags(flags)
+	daemon.Flags(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var cfg Config
+		var cfg daemon.Config
 		if err := config.Load(flags, path, &cfg); err != nil {
 			return usageError{err}
 		}
-		if err := cfg.fill(); err != nil {
+		checks, err := cfg.Checks()
+		if err != nil {
 			return err
 		}
-		return report(cmd.OutOrStdout(), doctor.Run(cmd.Context(), doctor.Config{
-			DataDir: cfg.DataDir, IdentityDir: identityDir, HubURL: cfg.HubURL, EdgeAddress: cfg.EdgeAddress,
-			Containerd: cfg.Containerd, InitPath: cfg.InitPath, UIDBase: cfg.UIDBase,
-		}))
+		return report(cmd.OutOrStdout(), doctor.Run(cmd.Context(), checks))
 	}
 	return cmd
 }
