@@ -82,6 +82,7 @@ func TestInputThatIsNotReadIsNotTaken(t *testing.T) {
 
 // Signals, to the command or to its tree.
 func TestASignalGoesWhereItIsSent(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()

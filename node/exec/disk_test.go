@@ -67,6 +67,7 @@ func TestAFullDiskLeavesRoomForControl(t *testing.T) {
 // runs can be seen, held, killed and stopped, nothing new is begun, and when
 // there is room again all continues.
 func TestAFullFileSystemTakesControlFromNobody(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := prepared(t)
 	data := filepath.Join(n.cfg.DataDir, "data")

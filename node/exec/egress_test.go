@@ -128,6 +128,7 @@ func (n *node) fetch(jailID, url string) (*nodev1.Exec, string) {
 // What a persona allows is reached by the environment alone, and what it does
 // not is refused with the reason, the exec and the rule that would allow it.
 func TestACommandReachesWhatIsAllowed(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n, known := withEgress(t)
 	port := outside(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "hello from "+r.Host) }))
@@ -167,6 +168,7 @@ func TestACommandReachesWhatIsAllowed(t *testing.T) {
 
 // There is no way round the proxy.
 func TestThereIsNoOtherWayOut(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n, known := withEgress(t)
 	port := outside(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "reached") }))
@@ -217,6 +219,7 @@ func certificate(t *testing.T, name string) (tls.Certificate, []byte) {
 
 // Git over https.
 func TestGitClonesOverHTTPS(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n, known := withEgress(t)
 	dir := t.TempDir()
@@ -291,6 +294,7 @@ cat thing_1.0_all.deb`))
 
 // A TCP forward has a port in the jail, and rules change as the jail runs.
 func TestAForwardHasAPortInTheJail(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n, _ := withEgress(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -429,6 +433,7 @@ print(sum(s.recv(12) == b'HTTP/1.1 200' for s in conns))`))
 
 // A daemon that was replaced is the way out of the jails that it finds.
 func TestTheNextDaemonIsTheWayOut(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n, known := withEgress(t)
 	port := outside(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "ok") }))

@@ -15,6 +15,7 @@ import (
 
 // What a command tries against its walls, and what must hold after.
 func TestACommandStaysInItsJail(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()
@@ -104,6 +105,7 @@ func TestAFolderOfTheHostIsShownReadOnly(t *testing.T) {
 
 // What is mounted below a folder that is shown is as read-only as the folder.
 func TestWhatIsMountedBelowAShownFolderIsReadOnly(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	dir, err := os.MkdirTemp("/opt", "deckhand-")
 	require.NoError(t, err)
@@ -129,6 +131,7 @@ func TestWhatIsMountedBelowAShownFolderIsReadOnly(t *testing.T) {
 // A service that begins to listen in a folder after a jail was shown it is not
 // reached from the jail.
 func TestASocketInAShownFolderIsNotReached(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	dir, err := os.MkdirTemp("/opt", "deckhand-")
 	require.NoError(t, err)
@@ -167,6 +170,7 @@ for name, do in {
 // A jail that takes all the inotify that it can leaves the machine and other
 // jails theirs.
 func TestAJailTakesNoInotifyFromOthers(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := newNode(t)
 	greedy, other := n.ensure(), n.ensure()
@@ -189,6 +193,7 @@ time.sleep(float(sys.argv[1]))`
 
 // A jail is held to its memory, and the exec says what happened.
 func TestAHogDiesAndSaysWhy(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure(func(s *nodev1.JailSpec) { s.MemoryBytes = 64 << 20 })
@@ -209,6 +214,7 @@ func TestAHogDiesAndSaysWhy(t *testing.T) {
 
 // A fork storm ends at the jail's limit; init lives, says so, and ends it.
 func TestAForkStormIsHeldAndEnded(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure(func(s *nodev1.JailSpec) { s.Pids = 64 })

@@ -54,6 +54,7 @@ func TestACommandEndsAsItDid(t *testing.T) {
 
 // Binary-safe, no limit on a line's length, streams told apart.
 func TestOutputIsKeptAsItWasWritten(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()
@@ -145,6 +146,7 @@ func TestAnIdSpawnsOnce(t *testing.T) {
 }
 
 func TestBadRequestsAreRefused(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()

@@ -103,6 +103,7 @@ func TestAJailIsFrozenAsLongAsAnybodyHoldsIt(t *testing.T) {
 
 // Neither time-out nor offline grace run while a command can do nothing.
 func TestFrozenTimeCountsForNoTimeOut(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()

@@ -193,6 +193,15 @@ func (n *node) log(id string, follow bool) [3][]byte {
 	return [3][]byte{out[0].Bytes(), out[1].Bytes(), out[2].Bytes()}
 }
 
+// oneCommand skips a test in the run with the race detector: one command follows the
+// other in it, so that it has no race to find, and each takes several times as long there.
+func oneCommand(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("commands run one after the other: there is no race in it")
+	}
+}
+
 func requireFault(tb testing.TB, err error, kind fault.Kind, says string) {
 	tb.Helper()
 	require.Error(tb, err)

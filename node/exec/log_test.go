@@ -217,6 +217,7 @@ func (r *repeated) take(p []byte) bool {
 
 // A line of 1 GB, in the soak, read and searched.
 func TestALineThatDoesNotEnd(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()

@@ -18,6 +18,7 @@ import (
 // What runs in it continues, the other limits stay, and so it is for the daemon
 // after this one.
 func TestAJailGetsMoreMemoryAsItRuns(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := newNode(t)
 	spec := jailtest.Spec(ident.New("jail"))

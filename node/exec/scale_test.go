@@ -58,6 +58,7 @@ func TestManyJailsAtOnce(t *testing.T) {
 // on the monotonic clock. It is the daemon's clock that is set here, and not
 // the machine's, which others use.
 func TestAClockThatJumps(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	var mu sync.Mutex
 	var jump time.Duration

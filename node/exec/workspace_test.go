@@ -87,6 +87,7 @@ func TestACommandsChangesAreKnownAndTakenBack(t *testing.T) {
 // A process that continues in the background stands still while the workspace
 // is looked at, and whose change it was is not claimed to be known.
 func TestAWriterInTheBackground(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := prepared(t)
 	s := recorded(n)
@@ -140,6 +141,7 @@ func TestChangesAreKnownAcrossTheDaemonsDeath(t *testing.T) {
 // While the node's disk has no room for what changes, nothing is run whose
 // changes could not be taken back; what was there stays.
 func TestWithoutRoomACommandIsRefusedBeforeItRuns(t *testing.T) {
+	oneCommand(t)
 	t.Parallel()
 	n := prepared(t)
 	data := filepath.Join(n.cfg.DataDir, "data")
