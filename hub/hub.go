@@ -64,9 +64,6 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// modes are the execution modes that personas may name.
-var modes = []string{string(persona.Autonomous), string(persona.Supervised), string(persona.Review)}
-
 const (
 	admissionSweep = 2 * time.Second
 	claimTimeout   = 5 * time.Second
@@ -177,7 +174,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Tokens: h.tokens, Users: h.users, Idle: c.SessionIdle, Lifetime: c.SessionLifetime, Allow: h.access.Login,
 	})
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
-	h.agents = agent.NewService(h.store, recorder, persona.Vocabulary{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes, Trigger: trigger.CheckDeclared})
+	h.agents = agent.NewService(h.store, recorder, persona.Vocabulary{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: persona.Modes(), Trigger: trigger.CheckDeclared})
 	h.plans = quota.New(quota.Config{Store: h.store, Recorder: recorder})
 	h.assembleModels(recorder)
 	h.admission = admission.New(admission.Config{

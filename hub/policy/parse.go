@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy/danger"
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
@@ -381,8 +382,8 @@ func (d *decoder) rule(n *yaml.Node, i int) *Rule {
 		"args":     func(_, v *yaml.Node) { d.args(v, r) },
 		"time":     func(_, v *yaml.Node) { r.Times = d.times(v) },
 		"mode": func(_, v *yaml.Node) {
-			if r.Mode = v.Value; !slices.Contains(modes, r.Mode) {
-				d.add(v.Line, "%q is no mode: write one of %s", v.Value, strings.Join(modes, ", "))
+			if r.Mode = v.Value; !slices.Contains(persona.Modes(), r.Mode) {
+				d.add(v.Line, "%q is no mode: write one of %s", v.Value, strings.Join(persona.Modes(), ", "))
 			}
 		},
 		"undoable": func(_, v *yaml.Node) {
@@ -420,9 +421,6 @@ func (d *decoder) rule(n *yaml.Node, i int) *Rule {
 	}
 	return r
 }
-
-// modes are those of personas.
-var modes = []string{"autonomous", "supervised", "review"}
 
 func (d *decoder) categoryList(n *yaml.Node) (out []string) {
 	for _, e := range d.list(n, "category") {

@@ -40,6 +40,16 @@ const (
 // modes are all of them, the least careful first.
 var modes = []Mode{Autonomous, Supervised, Review}
 
+// Modes returns the names of the modes, the least careful first. Whatever lists modes
+// takes them from here, or is compared with it by a test.
+func Modes() []string {
+	names := make([]string, len(modes))
+	for i, m := range modes {
+		names[i] = string(m)
+	}
+	return names
+}
+
 // Below reports whether a mode is less careful than another.
 func (m Mode) Below(other Mode) bool { return slices.Index(modes, m) < slices.Index(modes, other) }
 

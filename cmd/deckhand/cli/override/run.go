@@ -2,11 +2,13 @@ package override
 
 import (
 	"math"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -20,7 +22,7 @@ type Run struct {
 
 // Register adds the flags.
 func (o *Run) Register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.mode, "mode", "", "autonomous, supervised or review, for this run; a less careful one than the persona's is for admins")
+	cmd.Flags().StringVar(&o.mode, "mode", "", "the mode of this run: "+strings.Join(persona.Modes(), ", ")+"; a less careful one than the persona's is for admins")
 	cmd.Flags().StringVar(&o.provider, "provider", "", "use this provider's model for this run; --model goes with it")
 	cmd.Flags().StringVar(&o.model, "model", "", "use this model for this run; --provider goes with it")
 	cmd.Flags().Float64Var(&o.budget, "budget", 0, "what this run may cost, in US dollars; more than the persona's is for admins")

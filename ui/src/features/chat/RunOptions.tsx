@@ -1,4 +1,5 @@
 import { Field, Input, Select } from "@/components/Field";
+import { modes } from "@/gen/facts";
 import { overrideOf, problemsOf, type Choices } from "./override";
 
 // RunOptions is the form that overrides the persona's settings for one run.
@@ -24,9 +25,11 @@ export function RunOptions(props: { choices: Choices; change: (c: Choices) => vo
         <Field label="Mode" hint="Only admins can choose a less careful mode.">
           <Select value={choices.mode} onChange={(e) => change({ ...choices, mode: e.target.value })}>
             <option value="">default (set by the persona)</option>
-            <option value="autonomous">autonomous</option>
-            <option value="supervised">supervised</option>
-            <option value="review">review: requests are sent only after you accept the work</option>
+            {modes.map((mode) => (
+              <option key={mode} value={mode}>
+                {mode === "review" ? "review: requests are sent only after you accept the work" : mode}
+              </option>
+            ))}
           </Select>
         </Field>
         {input("provider", "Provider", "Defaults to the persona's.")}
