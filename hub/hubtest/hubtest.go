@@ -37,8 +37,8 @@ type Hub struct {
 // leaseTTL is longer than any test runs.
 const leaseTTL = 10 * time.Minute
 
-// fewConnections makes the pool of a test's hub small: a connection costs PostgreSQL a
-// process that reads the catalogue and plans every statement anew.
+// fewConnections limits the pool of a hub that one test uses. For each connection
+// PostgreSQL starts a process, which has to read the catalogue and plan all statements.
 const fewConnections = "&pool_max_conns=6"
 
 // Config returns a configuration on a fresh database and free ports; change it
@@ -50,7 +50,7 @@ func Config(t testing.TB) hub.Config {
 		// test in which a lease must end sets a short one.
 		LeaseTTL: leaseTTL,
 		Listen:   "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: t.TempDir(),
-		DatabaseURL: config.Secret(storetest.Database(t) + fewConnections), InProcessNATS: true, MaxPerUser: 1000, APIRate: -1, ProviderAllow: "127.0.0.0/8",
+		DatabaseURL: config.Secret(storetest.Database(t)), InProcessNATS: true, MaxPerUser: 1000, APIRate: -1, ProviderAllow: "127.0.0.0/8",
 		Redact: &redact.Redactor{}, Log: Log(t),
 	}
 }
@@ -76,12 +76,20 @@ func Log(t testing.TB) hclog.Logger {
 // Start runs a hub until the test ends.
 func Start(t testing.TB, cfg hub.Config) *Hub {
 	t.Helper()
+	return start(t, cfg, fewConnections)
+}
+
+// start is Start, with parameters for the URL of the hub's database.
+func start(t testing.TB, cfg hub.Config, parameters string) *Hub {
+	t.Helper()
+	database := cfg.DatabaseURL.Reveal()
+	cfg.DatabaseURL = config.Secret(database + parameters)
 	h, err := cfg.Complete(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, h.Start(t.Context()))
 	t.Cleanup(h.Stop)
 	return &Hub{
-		Hub: h, DataDir: cfg.DataDir, DatabaseURL: strings.TrimSuffix(cfg.DatabaseURL.Reveal(), fewConnections), OrgID: auth.Operators,
+		Hub: h, DataDir: cfg.DataDir, DatabaseURL: database, OrgID: auth.Operators,
 		AdminToken: token(t, cfg.DataDir, datadir.AdminTokenFile), WorkerToken: token(t, cfg.DataDir, datadir.WorkerTokenFile),
 	}
 }

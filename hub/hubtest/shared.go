@@ -13,7 +13,6 @@ import (
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -38,9 +37,7 @@ func Shared(t testing.TB) *Hub {
 	defer shared.Unlock()
 	if shared.hub == nil {
 		shared.scope = &scope{TB: t}
-		cfg := Config(shared.scope)
-		cfg.DatabaseURL = config.Secret(strings.TrimSuffix(cfg.DatabaseURL.Reveal(), fewConnections))
-		shared.hub = Start(shared.scope, cfg)
+		shared.hub = start(shared.scope, Config(shared.scope), "")
 	}
 	shared.users++
 	s := shared.scope

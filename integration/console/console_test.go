@@ -21,6 +21,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
@@ -156,34 +157,33 @@ func (s *stories) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// task returns a task, the newest for "", and its steps. Stories ask for it again and
-// again, and each time the command line would take a process.
-func (s *stories) task(ctx context.Context, id string) (string, error) {
-	client := s.fleet.Client()
-	if id == "" {
-		list, err := client.Tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{PageSize: 1}))
+// task returns a task, the newest for "". Stories ask for it again and again, and each
+// time the command line would take a process.
+func (s *stories) task(ctx context.Context, id string) (proto.Message, error) {
+	if id != "" {
+		res, err := s.fleet.Client().Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if len(list.Msg.GetTasks()) == 0 {
-			return "", errors.New("there is no task")
-		}
-		id = list.Msg.GetTasks()[0].GetId()
+		return res.Msg.GetTask(), nil
 	}
-	task, err := client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+	res, err := s.fleet.Client().Tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{PageSize: 1}))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	list, err := client.Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: id}))
+	if len(res.Msg.GetTasks()) == 0 {
+		return nil, errors.New("there is no task")
+	}
+	return res.Msg.GetTasks()[0], nil
+}
+
+// steps returns the steps of a task.
+func (s *stories) steps(ctx context.Context, id string) (proto.Message, error) {
+	res, err := s.fleet.Client().Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: id}))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	one, err := protojson.Marshal(task.Msg.GetTask())
-	if err != nil {
-		return "", err
-	}
-	steps, err := protojson.Marshal(list.Msg)
-	return fmt.Sprintf(`{"task":%s,"list":%s}`, one, steps), err
+	return res.Msg, nil
 }
 
 func (s *stories) do(r *http.Request) (string, error) {
@@ -219,12 +219,21 @@ func (s *stories) do(r *http.Request) (string, error) {
 		}
 		s.fleet.Persona(p.Name, p.Script, p.Keys...)
 		return "", nil
-	case "/task":
+	case "/task", "/steps":
 		var id string
 		if err := json.NewDecoder(r.Body).Decode(&id); err != nil {
 			return "", err
 		}
-		return s.task(r.Context(), id)
+		get := s.task
+		if r.URL.Path == "/steps" {
+			get = s.steps
+		}
+		m, err := get(r.Context(), id)
+		if err != nil {
+			return "", err
+		}
+		out, err := protojson.Marshal(m)
+		return string(out), err
 	case "/cli":
 		var args []string
 		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {

@@ -1,7 +1,6 @@
 package arch_test
 
 import (
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,14 +103,11 @@ func copied(t *testing.T) workCopy {
 	list, err := cmd.Output()
 	require.NoError(t, err)
 	for path := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
-		from, err := os.Open(filepath.Join(root, path))
+		data, err := os.ReadFile(filepath.Join(root, path))
 		if os.IsNotExist(err) {
 			continue // deleted, and not committed yet
 		}
 		require.NoError(t, err)
-		data, err := io.ReadAll(from)
-		require.NoError(t, err)
-		require.NoError(t, from.Close())
 		tr.write(path, string(data))
 	}
 	return tr

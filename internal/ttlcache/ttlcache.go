@@ -2,7 +2,7 @@
 //
 // Cache is safe for use by many goroutines and starts none itself: it needs no Close,
 // so that a cache may belong to a single request or stream. An expired value takes up
-// its place until it is replaced or looked up.
+// its place until another one needs it.
 package ttlcache
 
 import (

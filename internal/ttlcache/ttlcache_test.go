@@ -11,7 +11,7 @@ import (
 )
 
 // A value expires one ttl after it was added, also when it is read in between, and adding
-// it again starts anew. synctest fails if the cache leaves a goroutine behind.
+// it again restarts its lifetime. synctest fails if the cache leaves a goroutine behind.
 func TestAValueExpiresAfterItsTTL(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

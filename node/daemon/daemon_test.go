@@ -3,7 +3,6 @@ package daemon_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,20 +27,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// closedPort returns an address on which nobody listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
-}
-
 func TestAHubInTheSameProcessIsAskedForATokenOnce(t *testing.T) {
 	t.Parallel()
 	jails := jailtest.Config(t)
 	hub := identitytest.New(t)
-	hub.Edge = closedPort(t)
 	made := 0
 	for range 2 {
 		d, err := daemon.Config{

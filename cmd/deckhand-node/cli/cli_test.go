@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,15 +27,6 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	os.Exit(code)
-}
-
-// closedPort returns an address on which nobody listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
 }
 
 // log is standard error: it tells of a line that the test waits for.
@@ -142,7 +132,7 @@ func TestAHubThatDoesNotEnrolThisMachineEndsTheStart(t *testing.T) {
 		says string
 	}{
 		"nobody answers": {
-			func(t *testing.T) (string, string) { return "http://" + closedPort(t), identitytest.New(t).Token() }, 5, "cannot reach the hub",
+			func(t *testing.T) (string, string) { h := identitytest.New(t); return "http://" + h.Edge, h.Token() }, 5, "cannot reach the hub",
 		},
 		"the token has expired": {
 			refusing(fault.New(fault.Denied, "the join token expired")), 4, "the join token expired",
@@ -171,7 +161,6 @@ func TestADaemonRunsUntilItIsToldToStopAndKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	jails := jailtest.Config(t)
 	hub := identitytest.New(t)
-	hub.Edge = closedPort(t)
 	args := []string{
 		"--data-dir", jails.DataDir, "--containerd", jails.Containerd, "--containerd-namespace", jails.Namespace,
 		"--init-path", jails.InitPath, "--hub-url", hub.URL, "--name", "web-1", "--labels", "zone=a",

@@ -87,8 +87,6 @@ func (c *Cluster) writeSettings() error {
 		// A test's database lives for seconds, and there are dozens: the launcher would
 		// start a worker for one after the other.
 		{"autovacuum", onOff[!c.cfg.Fast]},
-		// All statements are short: compiling one takes longer than running it.
-		{"jit", "off"},
 		// Statements and their parameters may hold goals and tool arguments:
 		// the log names errors only.
 		{"log_min_error_statement", "panic"},

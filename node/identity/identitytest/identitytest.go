@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"net/http/httptest"
 	"slices"
 	"sync"
@@ -34,7 +35,7 @@ type Hub struct {
 	URL string
 	// Refuse, if set, is its answer to every enrolment.
 	Refuse error
-	// Edge is the address at which it tells nodes to connect.
+	// Edge is the address at which it tells nodes to connect. Nobody listens there.
 	Edge string
 
 	key  *ecdsa.PrivateKey
@@ -62,6 +63,10 @@ func New(t testing.TB) *Hub {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	h.URL = server.URL
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	h.Edge = listener.Addr().String()
 	return h
 }
 

@@ -12,7 +12,7 @@ import { AllowRules } from "./AllowRules";
 
 const page = (component: () => React.ReactNode) => [createRoute({ path: "/rules", getParentRoute: () => shellRoute, component })];
 
-// What is always allowed is seen, and revoked by whoever may.
+// Always-allow rules are listed, and people with the right to do so revoke them.
 describe("what is always allowed", () => {
   const services = (calls = vi.fn()): Parameters<typeof showPage>[2] => (r) =>
     r.service(PolicyService, {
