@@ -321,6 +321,66 @@ func TestAQuestionIsAnswered(t *testing.T) {
 	require.Equal(t, string(fault.InvalidParameters), bad.GetErrorCode())
 }
 
+// An agent that says it is blocked asks a person, and goes on with the answer.
+func TestABlockedAgentAsks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), nil)
+	r.apply("walker", scripted("walker"))
+	task, step, item := r.park("walker", "complete_task", `{"status":"blocked","summary":"I need the key.","question":"Where is the key?"}`)
+	require.Equal(t, taskNeedsWord, task.GetState())
+	require.Equal(t, "Where is the key?", item.GetQuestion().GetText())
+	require.InDelta(t, 7*24*time.Hour, item.GetExpiresAt().AsTime().Sub(item.GetAskedAt().AsTime()), float64(time.Minute))
+	_, err := r.answer(reply(item.GetId(), "under the mat"))
+	require.NoError(t, err)
+	lease := r.begin(task.GetId(), 2)
+	done, err := r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	require.Equal(t, stepSucceeded, done.GetState())
+	require.Equal(t, "admin answered: under the mat", done.GetObservation())
+}
+
+// Where a person does not approve a call, those after it in the same turn are not made:
+// the model planned them as if it were.
+func TestACallThatIsRejectedTakesThoseAfterItAlong(t *testing.T) {
+	t.Parallel()
+	var node ran
+	r := newRig(t, hubtest.Shared(t), node.run)
+	r.apply("asker", asking("asker", "tools: [shell_exec]"))
+	task := r.submit("asker")
+	lease := r.begin(task.GetId(), 1)
+	r.turn(lease, 1)
+	const plan = `{"items":[{"id":"a","title":"A","status":"pending"}]}`
+	var steps []*deckhandv1.Step
+	for i, call := range [][2]string{
+		{"update_plan", plan}, {"shell_exec", `{"command":"second"}`}, {"shell_exec", `{"command":"third"}`}, {"update_plan", plan},
+	} {
+		step, err := r.propose(lease, 1, int32(i), call[0], call[1])
+		require.NoError(t, err)
+		steps = append(steps, step)
+	}
+	require.NoError(t, r.yield(lease))
+	items := r.items(&deckhandv1.ListInboxRequest{TaskId: task.GetId()})
+	require.Len(t, items, 2)
+	second, third := items[1], items[0]
+	_, err := r.answer(reject(second.GetId(), "not now"))
+	require.NoError(t, err)
+	require.Empty(t, r.items(&deckhandv1.ListInboxRequest{TaskId: task.GetId()}), "nobody is asked about the third any more")
+	_, err = r.answer(approve(third.GetId(), ""))
+	require.Error(t, err)
+
+	lease = r.begin(task.GetId(), 2)
+	require.Equal(t, stepDenied, r.step(steps[1].GetId()).GetState())
+	for _, later := range steps[2:] {
+		got := r.step(later.GetId())
+		require.Equal(t, stepSkipped, got.GetState())
+		require.Contains(t, got.GetObservation(), "call 2 of the same turn (shell_exec) was not approved")
+	}
+	first, err := r.execute(lease, steps[0].GetId())
+	require.NoError(t, err)
+	require.Equal(t, stepSucceeded, first.GetState(), "what came before is made")
+	require.Empty(t, node.all())
+}
+
 // Nobody answers: the default holds, or the model is told AGENT_007.
 func TestAQuestionThatNobodyAnswers(t *testing.T) {
 	t.Parallel()

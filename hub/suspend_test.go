@@ -76,6 +76,25 @@ func TestWhatSuspendsAnAgent(t *testing.T) {
 	require.Len(t, r.audited("agent.suspended"), 4)
 }
 
+// A run that its agent ended with a part done is over, keeps its result, and does not
+// count against the agent.
+func TestAPartlyDoneRunDoesNotSuspend(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), nil)
+	for range 4 {
+		task := r.submit("walker")
+		_, err := r.workers.Workers.FinishTask(t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+			Lease: r.begin(task.GetId(), 1), State: deckhandv1.TaskState_TASK_STATE_FAILED, Reason: "partly done",
+			ErrorCode: string(fault.PartlyDone), ErrorMessage: "a part of it", Summary: "half of it",
+		}))
+		require.NoError(t, err)
+		ended := r.task(task.GetId())
+		require.Equal(t, deckhandv1.TaskState_TASK_STATE_FAILED, ended.GetState())
+		require.Equal(t, "half of it", ended.GetSummary())
+		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent("walker").GetStatus())
+	}
+}
+
 // Three runs that failed in a row suspend it, by default; one that succeeds
 // between them, or a person who looks, begins the count anew.
 func TestFailuresInARowSuspendAnAgent(t *testing.T) {

@@ -23,10 +23,10 @@ import (
 )
 
 // approvalReason returns why a call needs an approval, or "".
-func approvalReason(record *tool.Tool, p *persona.Persona) string {
+func approvalReason(record *tool.Tool, p *persona.Persona, arguments map[string]any) string {
 	category := tool.CategoryName(record.Category)
 	switch {
-	case record.Asks:
+	case record.AsksPerson(arguments):
 		return "the agent asks"
 	case slices.Contains(p.Approvals.Tools, record.Name):
 		return fmt.Sprintf("the persona's approvals.tools lists %s", record.Name)
@@ -73,7 +73,7 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 	}
 	ask.Why, ask.Kind, ask.Timeout, ask.OnExpiry = why, inbox.Approval, p.Approvals.Timeout, string(p.Approvals.OnTimeout)
 	ask.Decision.Why = why
-	if record.Asks {
+	if record.AsksPerson(arguments) {
 		q, err := tool.QuestionOf(arguments)
 		if err != nil {
 			return fmt.Errorf("read the question of step %s: %w", step.ID, err)

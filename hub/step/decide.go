@@ -104,7 +104,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		return arguments, category, deny(fault.Denied, fault.PermissionDenied, "use a tool of the list you were given",
 			"the persona does not allow the tool %s", p.Tool)
 	}
-	if record.Asks {
+	if record.AsksPerson(arguments) {
 		if _, err := tool.QuestionOf(arguments); err != nil {
 			return arguments, category, deny(fault.Invalid, fault.InvalidParameters, "correct the question and ask again", "%v", err)
 		}
@@ -141,7 +141,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		return arguments, category, judgement{denied: fault.New(fault.Internal, "what the policies say cannot be found out").WithCause(err)}
 	}
 	out := judgement{policy: decided, counted: counted}
-	why := approvalReason(record, agent)
+	why := approvalReason(record, agent, arguments)
 	switch {
 	case agent.Mode == persona.Review && p.Tool == tool.Handoff:
 		out.denied = fault.New(fault.Denied, "the run is in review mode: its work may go to nobody before a person has accepted it").
@@ -152,7 +152,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		out.deferred = true // accepting the run replaces the approval
 	case server != nil && server.Ask != "":
 		out.ask = server.Ask
-	case record.Asks:
+	case record.AsksPerson(arguments):
 		out.ask = why
 	case decided.Effect == policy.Ask:
 		out.ask = decided.Why

@@ -19,7 +19,7 @@ import (
 )
 
 // deferFrom is the number of MCP tools up to which a model gets all definitions. Of more
-// tools it gets only the names, and finds their definitions with tool_search.
+// tools it gets only the names; it finds their definitions with tool_search.
 const deferFrom = 20
 
 // servers asks the task's MCP servers for their tools. It returns the records of the
@@ -79,7 +79,9 @@ func (s *Steps) servers(ctx context.Context, t db.Task, p *persona.Persona, call
 		out = append(out, one.Record)
 	}
 	if len(all) > deferFrom {
-		out = append(out, s.cfg.Tools.Record(tool.Search))
+		for _, name := range tool.ToFind() {
+			out = append(out, s.cfg.Tools.Record(name))
+		}
 	}
 	return out, problems, nil
 }

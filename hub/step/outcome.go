@@ -79,12 +79,13 @@ func (s *Steps) endAlone(ctx context.Context, step db.Step, record *tool.Tool, r
 	ended.State, ended.Observation, ended.Outcome, ended.ErrorCode = params.State, params.Observation, params.Outcome, params.ErrorCode
 	ended.LogBytes, ended.WorkspaceRecord, ended.WorkspaceState = params.LogBytes, params.WorkspaceRecord, params.WorkspaceState
 	ended.FinishedAt = ended.StartedAt // the statement computes the duration
-	err = s.cfg.Recorder.AppendWith(step.OrgID, step.TaskID, func(_, payloads []string) (err error) {
-		ended.FinishedAt, err = s.cfg.Store.EndStepAlone(ctx, db.EndStepAloneParams{
+	err = s.cfg.Recorder.AppendWith(step.OrgID, step.TaskID, func(_, payloads []string) error {
+		row, err := s.cfg.Store.EndStepAlone(ctx, db.EndStepAloneParams{
 			TaskID: params.TaskID, OrgID: params.OrgID, State: params.State, Observation: params.Observation, Outcome: params.Outcome,
 			ErrorCode: params.ErrorCode, LogBytes: params.LogBytes, WorkspaceState: params.WorkspaceState,
 			WorkspaceRecord: params.WorkspaceRecord, ID: params.ID, Run: params.Run, Payload: payloads[0],
 		})
+		ended.FinishedAt = row.FinishedAt
 		return err
 	}, completed(ended, r, changed))
 	if store.IsNotFound(err) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
-	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -22,32 +21,12 @@ func (s *Steps) Release(ctx context.Context, t db.Task, stepID string) (db.Step,
 	if err != nil || State(step.State) != Started {
 		return step, err
 	}
-	record := s.cfg.Tools.Get(step.Tool)
-	if record == nil {
-		return step, fault.New(fault.Internal, "step %s was deferred for tool %q, which this hub does not have", step.ID, step.Tool)
-	}
 	closed, err := s.widenEgress(ctx, t)
 	if err != nil {
 		return step, err
 	}
 	defer closed()
-	for {
-		call, err := s.call(ctx, t, step, record)
-		if err != nil {
-			return step, err
-		}
-		result, err := record.Run(ctx, call)
-		if err != nil {
-			return step, err
-		}
-		if result.NotStarted && step.Run < maxRuns {
-			if step, err = s.nextRun(ctx, step); err != nil || State(step.State) != Started {
-				return step, err
-			}
-			continue
-		}
-		return s.end(context.WithoutCancel(ctx), t.OrgID, t, step, record, result)
-	}
+	return s.run(ctx, t, step)
 }
 
 // releaseOne starts one deferred step.
@@ -84,16 +63,8 @@ func (s *Steps) releaseOne(ctx context.Context, t db.Task, stepID string) (step 
 			step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
 			return err
 		}
-		released, err := tx.ReleaseStep(ctx, db.ReleaseStepParams{OrgID: t.OrgID, ID: stepID})
-		if store.IsNotFound(err) {
-			step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
-			return err
-		}
-		if err != nil {
-			return fmt.Errorf("start step %s: %w", stepID, err)
-		}
-		step = released
-		return tx.Append(t.OrgID, t.ID, event.Hub, executing(step))
+		step, _, err = s.begin(ctx, tx, t, stepID, Deferred)
+		return err
 	})
 	return step, err
 }

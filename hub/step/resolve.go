@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/toolargs"
 )
@@ -92,8 +93,34 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 			return effect, err
 		}
 	}
-	_, err = s.move(ctx, tx, step, params)
+	if step, err = s.move(ctx, tx, step, params); err != nil {
+		return effect, err
+	}
+	if State(step.State) == Denied {
+		err = s.skipLater(ctx, tx, t, step)
+	}
 	return effect, err
+}
+
+// skipLater skips the calls of a turn that come after one that was not approved: the model
+// planned them as if it were made.
+func (s *Steps) skipLater(ctx context.Context, tx *event.Tx, t db.Task, denied db.Step) error {
+	reason := fmt.Sprintf("call %d of the same turn (%s) was not approved", denied.CallIndex+1, denied.Tool)
+	skipped, err := tx.SkipLaterSteps(ctx, db.SkipLaterStepsParams{
+		OrgID: t.OrgID, TaskID: t.ID, Turn: denied.Turn, CallIndex: denied.CallIndex, Reason: reason,
+		Observation: "skipped: " + reason + ", so this call was not made. Read why, then make it again if it is still right.",
+	})
+	if err != nil {
+		return fmt.Errorf("skip the calls after step %s: %w", denied.ID, err)
+	}
+	for _, one := range skipped {
+		if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.ToolDenied, Payload: map[string]any{
+			"step_id": one.ID, "number": one.Number, "tool": one.Tool, "arguments": map[string]any{}, "reason": reason, "turn": denied.Turn,
+		}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // always stores the policy rule that comes with an approval.

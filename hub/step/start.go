@@ -27,10 +27,11 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	if err != nil || !s.ready(step) {
 		return s.lookAndStart(ctx, orgID, le, stepID)
 	}
-	err = s.cfg.Recorder.AppendWith(orgID, t.ID, func(_, payloads []string) (err error) {
-		step.StartedAt, err = s.cfg.Store.StartLeasedStep(ctx, db.StartLeasedStepParams{
+	err = s.cfg.Recorder.AppendWith(orgID, t.ID, func(_, payloads []string) error {
+		row, err := s.cfg.Store.StartLeasedStep(ctx, db.StartLeasedStepParams{
 			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID, Payload: payloads[0],
 		})
+		step.StartedAt = row.StartedAt
 		return err
 	}, executing(step))
 	if store.IsNotFound(err) {
@@ -79,6 +80,13 @@ func (s *Steps) ready(step db.Step) bool {
 	return err == nil
 }
 
+func (s *Steps) place(step db.Step) deckhandv1.ToolPlace {
+	if record := s.cfg.Tools.Get(step.Tool); record != nil {
+		return record.Place
+	}
+	return deckhandv1.ToolPlace_TOOL_PLACE_UNSPECIFIED
+}
+
 // lookAndStart is start for a step that may have been started before, is bound to an
 // approval, or has no node.
 func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
@@ -98,8 +106,10 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 		if err != nil {
 			return db.Step{}, db.Task{}, err
 		}
-		if _, err := s.node(ctx, step); err != nil {
-			return step, db.Task{}, s.unlessUnavailable(err)
+		if _, err := s.node(ctx, step); fault.Is(err, fault.Unavailable) {
+			return step, db.Task{}, nil // stays granted
+		} else if err != nil {
+			return step, db.Task{}, err
 		}
 	}
 	if State(step.State) == Granted && step.GrantedBinding != nil && step.AskedState != nil {
@@ -135,15 +145,8 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 // startIn is start in a transaction that has locked the task's row. The caller has
 // verified the grant.
 func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {
-	step, err := tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt})
-	if store.IsNotFound(err) {
-		// Started before, or ended: return its current state.
-		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
-	}
-	if err != nil {
-		return step, fmt.Errorf("start step %s: %w", stepID, err)
-	}
-	if err := tx.Append(t.OrgID, t.ID, event.Hub, executing(step)); err != nil {
+	step, started, err := s.begin(ctx, tx, t, stepID, Granted)
+	if err != nil || !started {
 		return step, err
 	}
 	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks {
@@ -151,4 +154,19 @@ func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID str
 	}
 	// The call only touches the conversation: there is nothing to wait for.
 	return s.conclude(ctx, tx, t, step)
+}
+
+// begin stores that a call is made, with its event, in a transaction that has locked the
+// task's row and verified that it may be made. from is Granted, or Deferred. For a step in
+// another state, because it was started before or has ended, started is false.
+func (s *Steps) begin(ctx context.Context, tx *event.Tx, t db.Task, stepID string, from State) (step db.Step, started bool, err error) {
+	step, err = tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt, Released: from == Deferred})
+	if store.IsNotFound(err) {
+		step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
+		return step, false, err
+	}
+	if err != nil {
+		return step, false, fmt.Errorf("start step %s: %w", stepID, err)
+	}
+	return step, true, tx.Append(t.OrgID, t.ID, event.Hub, executing(step))
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
-	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
@@ -68,13 +67,8 @@ func (s *Steps) createSubtask(ctx context.Context, tx *event.Tx, t db.Task, step
 			State: string(Waiting), DecisionReason: fmt.Sprintf("waits for task %s of agent %s", call.Given.TaskID, call.Given.Agent),
 		})
 	}
-	if step, err = tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt}); err != nil {
-		if store.IsNotFound(err) {
-			return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
-		}
-		return step, fmt.Errorf("start step %s: %w", stepID, err)
-	}
-	if err := tx.Append(t.OrgID, t.ID, event.Hub, executing(step)); err != nil {
+	step, started, err := s.begin(ctx, tx, t, stepID, Granted)
+	if err != nil || !started {
 		return step, err
 	}
 	result := tool.Result{Failed: true}

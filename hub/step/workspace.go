@@ -160,8 +160,10 @@ func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease
 // task was running: its attempt began before the decision.
 func (s *Steps) reaskIfChangedWhileRunning(ctx context.Context, orgID string, le lease.Lease, step db.Step) error {
 	node, err := s.node(ctx, step)
-	if err != nil {
-		return s.unlessUnavailable(err)
+	if fault.Is(err, fault.Unavailable) {
+		return nil
+	} else if err != nil {
+		return err
 	}
 	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: step.TaskID})
 	if err != nil {

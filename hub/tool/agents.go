@@ -101,14 +101,15 @@ func agentTools() []*Tool {
 		hub      = deckhandv1.ToolPlace_TOOL_PLACE_HUB
 		done     = "what the other task does"
 		work     = `"title":{"type":"string","minLength":1,"maxLength":200},
-			"goal":{"type":"string","minLength":1,"maxLength":10000,"description":"What is to be reached, and how one sees that it is. It is all that the other knows: give names, paths and limits"},
-			"context":{"type":"string","maxLength":32000,"description":"What else helps: findings so far, text of files"}`
+			"goal":{"type":"string","minLength":1,"maxLength":10000,"description":"What to achieve, and how to tell that it is achieved. The other task knows only this and the context: give names, paths and limits"},
+			"context":{"type":"string","maxLength":32000,"description":"Further information: findings so far, text of files"}`
 	)
 	return []*Tool{
 		{
 			Name: CreateSubtask,
-			Description: "Have a part of your work done by a run of its own of your own agent, and wait for its result. " +
-				"Parts that do not depend on each other belong into one turn: they are done at the same time.",
+			Description: "Run a part of your work as a task of its own, with your own persona, and wait for its result. " +
+				"Use it for parts that need much reading of which you only need the result. Request independent parts in one turn: they run in parallel. " +
+				`Example: {"goal": "List every caller of parse() in src/ that ignores its error. Return file:line for each."}.`,
 			// One call makes one task: the step names it.
 			Category: moderate, Place: hub, Idempotent: true, Spawns: true, Irreversible: done, Timeout: giveTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["goal"],"properties":{` + work + `}}`,
@@ -116,8 +117,9 @@ func agentTools() []*Tool {
 		},
 		{
 			Name: Delegate,
-			Description: "Give a part of your work to another agent and wait for its result. " +
-				"Parts that do not depend on each other belong into one turn: they are done at the same time.",
+			Description: "Give a part of your work to another agent and wait for its result. Request independent parts in one turn: they run in parallel. " +
+				"To give the whole rest of your work away, use handoff_to_agent. " +
+				`Example: {"agent": "log-triage", "goal": "Find out why checkout failed between 10:00 and 10:20 UTC. Return the first error with its time."}.`,
 			Category: moderate, Place: hub, Idempotent: true, Spawns: true, Irreversible: done, Timeout: giveTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["agent","goal"],"properties":{
 				"agent":{"type":"string","minLength":1,"maxLength":63,"description":"The other agent's name"},` + work + `}}`,
@@ -125,20 +127,21 @@ func agentTools() []*Tool {
 		},
 		{
 			Name: Handoff,
-			Description: "Hand your work over to another agent for good. It ends your run, so it is the last thing you do. " +
-				"The manifest is all that the other gets to know.",
+			Description: "Hand the rest of your work over to another agent. This ends your run, so it is the last thing you do. " +
+				"The other agent knows only what you pass here. To get a result back, use delegate. " +
+				`Example: {"target_agent": "deployer", "status": "done", "artifacts": {"files_shared": ["dist/app.tar.gz"]}, "summary_for_target": "The build passed all tests. Deploy dist/app.tar.gz to staging."}.`,
 			Category: moderate, Place: hub, Idempotent: true, Ends: true, Irreversible: done, Timeout: workTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["target_agent","status","artifacts","summary_for_target"],"properties":{
 				"target_agent":{"type":"string","minLength":1,"maxLength":63,"description":"The other agent's name"},
-				"status":{"enum":["done","partial","blocked"],"description":"How far your own part got"},
+				"status":{"enum":["done","partial","blocked"],"description":"How far you got"},
 				"artifacts":{"type":"object","additionalProperties":false,"properties":{
-					"working_dir":{"type":"string","maxLength":4096,"description":"The folder of your workspace that it is about"},
+					"working_dir":{"type":"string","maxLength":4096,"description":"The folder of your workspace that this is about"},
 					"files_changed":{"type":"array","maxItems":1000,"items":{"type":"string","minLength":1,"maxLength":4096},
-						"description":"Files and folders that the other gets a copy of, to work on"},
+						"description":"Files and folders that the other agent gets a copy of, to change"},
 					"files_shared":{"type":"array","maxItems":1000,"items":{"type":"string","minLength":1,"maxLength":4096},
-						"description":"Files and folders that the other gets for reading only, as they are now"},
-					"cli_entrypoint":{"type":"string","maxLength":2000,"description":"The command that runs or tests it"}}},
-				"summary_for_target":{"type":"string","minLength":1,"maxLength":9000,"description":"What was done, what you found, and what the other is to do now"}}}`,
+						"description":"Files and folders that the other agent gets to read only, as they are now"},
+					"cli_entrypoint":{"type":"string","maxLength":2000,"description":"The command that runs or tests the result"}}},
+				"summary_for_target":{"type":"string","minLength":1,"maxLength":9000,"description":"What was done, what you found, and what the other agent is to do now"}}}`,
 			run: func(_ context.Context, c Call) (Result, error) {
 				return Result{
 					Observation: fmt.Sprintf("handed over to %s as task %s", c.Given.Agent, c.Given.TaskID),

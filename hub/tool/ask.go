@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,6 +28,9 @@ const (
 	askConfirmation = "confirmation"
 )
 
+// blockedTimeout is how long a run that cannot go on waits for a person.
+const blockedTimeout = 7 * 24 * time.Hour
+
 // Question is what a call of a tool that asks wants to know.
 type Question struct {
 	Text string
@@ -44,6 +48,10 @@ func QuestionOf(arguments map[string]any) (Question, error) {
 	q := Question{
 		Text: text(arguments, "question"), Kind: text(arguments, "kind"), Default: text(arguments, "default"),
 		Timeout: time.Duration(number(arguments, "timeout_seconds")) * time.Second,
+	}
+	if blocked(arguments) {
+		// The run has nothing else to do, and costs nothing while it waits.
+		q.Text, q.Timeout = cmp.Or(q.Text, text(arguments, "summary")), blockedTimeout
 	}
 	choices, _ := arguments["choices"].([]any)
 	for _, c := range choices {
@@ -97,17 +105,18 @@ func (q Question) Check(reply string) (string, error) {
 func askTools() []*Tool {
 	return []*Tool{{
 		Name: toolname.RequestInput,
-		Description: "Ask a person and wait for the answer. Ask only what you cannot find out yourself, and give a default " +
-			"where one is safe: the answer may take long, or never come.",
+		Description: "Ask a person a question and wait for the reply. Ask only what you cannot find out yourself, and give a default if there is a safe one: " +
+			"a reply may take long, or never come. If you cannot do anything without the reply, end with complete_task and status blocked instead. " +
+			`Example: {"question": "Which region should the bucket be in?", "kind": "choice", "choices": ["eu-west-1", "us-east-1"], "default": "eu-west-1"}.`,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE,
 		Place:    deckhandv1.ToolPlace_TOOL_PLACE_HUB,
 		// It is asked once: its step is.
 		Idempotent: true, Asks: true, Irreversible: "a person has seen the question", Timeout: 7 * 24 * time.Hour,
 		schema: `{"type":"object","additionalProperties":false,"required":["question"],"properties":{
-			"question":{"type":"string","minLength":1,"maxLength":4000,"description":"What you need to know, with all that the person needs to answer"},
+			"question":{"type":"string","minLength":1,"maxLength":4000,"description":"The question, with everything that the person needs to answer it"},
 			"kind":{"enum":["text","choice","confirmation"],"description":"text by default; a confirmation is answered with yes or no"},
-			"choices":{"type":"array","minItems":2,"maxItems":20,"uniqueItems":true,"items":{"type":"string","minLength":1,"maxLength":200},"description":"With kind choice: the answers to choose from"},
-			"default":{"type":"string","minLength":1,"maxLength":4000,"description":"The answer to take when nobody gives one in time"},
+			"choices":{"type":"array","minItems":2,"maxItems":20,"uniqueItems":true,"items":{"type":"string","minLength":1,"maxLength":200},"description":"With kind choice: the possible replies"},
+			"default":{"type":"string","minLength":1,"maxLength":4000,"description":"The reply to assume if nobody replies in time"},
 			"timeout_seconds":{"type":"integer","minimum":1,"maximum":604800,"description":"How long to wait"}}}`,
 		run:     runAsk,
 		preview: previewAsk,

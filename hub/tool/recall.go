@@ -41,8 +41,9 @@ func recallTools() []*Tool {
 	return []*Tool{
 		{
 			Name: toolname.PinFact,
-			Description: "Keep a fact in front of you, word for word, also after your oldest turns give way to a summary: an exact name, " +
-				"id, path or value that you will need later. A new fact takes the place of an old one with its key; without a fact the key is unpinned.",
+			Description: "Keep a fact in your context word for word, also after your oldest turns are replaced by a summary. " +
+				"Use it for exact names, ids, paths and values that you will need later. A new fact replaces the one with the same key; without a fact, the key is removed. " +
+				`Example: {"key": "release branch", "fact": "release/2.4"}.`,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_WORKER,
 			Idempotent: true, Reversible: true, Timeout: workTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["key"],"properties":{
@@ -57,12 +58,13 @@ func recallTools() []*Tool {
 		},
 		{
 			Name: toolname.ContextSearch,
-			Description: "Find exact words in everything you did and saw in this task, also in what you no longer see: " +
-				"the steps whose arguments or results have all the words, newest first, each with the lines around them.",
+			Description: "Search everything that you did and saw in this task, including what is no longer in your context. " +
+				"Returns the steps whose arguments or results contain all the words, newest first, with the surrounding lines. " +
+				`Example: {"query": "connection refused 5432"}.`,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_HUB,
 			Idempotent: true, ReadOnly: true, Timeout: searchTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{
-				"query":{"type":"string","minLength":2,"maxLength":300,"description":"Words, such as a name, a path or a part of an error; case does not matter"}}}`,
+				"query":{"type":"string","minLength":2,"maxLength":300,"description":"Words to find, such as a name, a path or a part of an error; case is ignored"}}}`,
 			run: runContextSearch,
 		},
 	}

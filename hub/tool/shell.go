@@ -35,17 +35,19 @@ const (
 func shellTools() []*Tool {
 	return []*Tool{{
 		Name: shellExec,
-		Description: "Run a command with bash in the workspace's jail and wait for it to end. " +
-			"The working folder is /workspace; there is no network but what you are told of. Standard output and error come back together; " +
-			"of long output you see the head and the tail.",
+		Description: "Run a bash command in the workspace and wait for it to end. Use it to build, test, use git, and inspect the system; " +
+			"to read, edit or search files, use the file tools. Returns the exit status, and standard output and standard error together; " +
+			"long output is shortened in the middle. Each call is a new shell in /workspace: folder and variables do not carry over. " +
+			"There is no terminal and no input, so pass flags such as --yes. " +
+			`Example: {"command": "go test ./... 2>&1 | tail -n 40", "timeout_seconds": 600}.`,
 		Category:     deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
 		Place:        deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Irreversible: "effects outside /workspace (network, processes, /tmp)",
 		Timeout:      shellMaxTimeout, runs: true,
 		schema: `{"type":"object","additionalProperties":false,"required":["command"],"properties":{
-			"command":{"type":"string","minLength":1,"maxLength":131072,"description":"What bash -c runs"},
-			"timeout_seconds":{"type":"integer","minimum":1,"maximum":3600,"description":"Time before the whole command is killed; 120 by default"},
-			"cwd":{"type":"string","maxLength":4096,"description":"Folder to start in, /workspace by default"}}}`,
+			"command":{"type":"string","minLength":1,"maxLength":131072,"description":"The command line, for bash -c"},
+			"timeout_seconds":{"type":"integer","minimum":1,"maximum":3600,"description":"The command and all its processes are killed after this time; 120 by default"},
+			"cwd":{"type":"string","maxLength":4096,"description":"Folder to run in; /workspace by default"}}}`,
 		run: runShell, preview: previewShell,
 	}}
 }

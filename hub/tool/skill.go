@@ -31,46 +31,53 @@ func skillTools() []*Tool {
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 			Idempotent: true, ReadOnly: true, Timeout: skillTimeout, runs: true,
 			schema: `{"type":"object","additionalProperties":false,"required":[` + required + `],"properties":{` + properties + `,
-				"max_bytes":{"type":"integer","minimum":512,"maximum":65536,"description":"How long the answer may be"}}}`,
+				"max_bytes":{"type":"integer","minimum":512,"maximum":65536,"description":"Maximum size of the result"}}}`,
 			run: func(ctx context.Context, c Call) (Result, error) { return runSkill(ctx, name, c) },
 		}
 	}
 	return []*Tool{
 		skill(toolname.LogDigest,
-			"Digest a log of any size without reading it yourself: the kinds of lines with counts, first and last time, errors first, "+
-				"what is new, rare, or came in bursts, each with file, line and a sample. Reads rotated and gzip files too.",
+			"Summarize a log of any size: its kinds of lines with counts, first and last time, errors first, and what is new, rare or came in bursts, "+
+				"each with file, line and a sample. Reads rotated and gzip files too. Use it before you read a log. "+
+				`Example: {"path": "/var/log/nginx/*.log", "since": "2026-01-02T15:00:00Z"}.`,
 			`"path"`, `"path":{"type":"string","minLength":1,"maxLength":4096,"description":"A log file (with those it was rotated into), a folder of logs, or a pattern such as /var/log/nginx/*.log"},
 			"since":{"type":"string","maxLength":40,"description":"Only lines from this time on, like 2026-01-02T15:04:05Z"},
 			"until":{"type":"string","maxLength":40,"description":"Only lines up to this time"},
 			"contains":{"type":"string","maxLength":1000,"description":"Only lines with this text, for example a request id"}`),
 		skill(toolname.SemanticGrep,
-			"Find where in a source tree something is, asked in words: a few places with file:line, best first. Matches words inside "+
-				"identifiers and by their stems, ranks definitions first, skips binary, generated and ignored files.",
-			`"query"`, `"query":{"type":"string","minLength":1,"maxLength":1000,"description":"What you look for, in words or identifiers: where are expired leases requeued"},
+			"Find code by a description in words. Returns the best places as file:line. Matches the words inside identifiers and their stems, "+
+				"ranks definitions first, and skips binary, generated and ignored files. For an exact string, use file_search. "+
+				`Example: {"query": "where are expired leases requeued"}.`,
+			`"query"`, `"query":{"type":"string","minLength":1,"maxLength":1000,"description":"What to find, in words or identifiers"},
 			"path":{"type":"string","maxLength":4096,"description":"Folder or file; the workspace by default"},
 			"include":{"type":"string","maxLength":200,"description":"Only files with names like this, such as *.go"},
-			"results":{"type":"integer","minimum":1,"maximum":40,"description":"How many places; 8 by default"}`),
+			"results":{"type":"integer","minimum":1,"maximum":40,"description":"Maximum number of places; 8 by default"}`),
 		skill(toolname.FileOutline,
-			"List what a file defines (functions, types, sections, tables), each with its line, so that you can read a part of it.",
+			"List what a file defines (functions, types, sections, tables), each with its line number. Use it before you read a part of a long file. "+
+				`Example: {"path": "hub/server.go"}.`,
 			`"path"`, skillPath),
 		skill(toolname.JSONQuery,
-			"Run a jq query over a JSON or JSON Lines file of any length. Each result cites the line it comes from.",
+			"Run a jq query over a JSON or JSON Lines file of any length. Each result has the line that it comes from. "+
+				`Example: {"path": "events.jsonl", "query": "select(.level == \"error\") | .message"}.`,
 			`"path","query"`, skillPath+`,
-			"query":{"type":"string","minLength":1,"maxLength":10000,"description":"In the language of jq: .items[] | select(.status >= 500) | .id"}`),
+			"query":{"type":"string","minLength":1,"maxLength":10000,"description":"A jq program"}`),
 		skill(toolname.CSVProfile,
-			"Profile a CSV or TSV file of any length: columns, kinds of values, empty and different ones, least, greatest, most common, and rows that do not fit.",
+			"Profile a CSV or TSV file of any length: its columns with types, empty, distinct, smallest, largest and most common values, and malformed rows. "+
+				`Example: {"path": "orders.csv"}.`,
 			`"path"`, skillPath+`,
-			"delimiter":{"type":"string","maxLength":4,"description":"One character; found out by default"},
+			"delimiter":{"type":"string","maxLength":4,"description":"One character; detected by default"},
 			"no_header":{"type":"boolean","description":"The first line is data"}`),
 		skill(toolname.TreeDigest,
-			"Summarise a folder of any size: how much of what kind, which folders hold most, the largest and newest files.",
+			"Summarize a folder of any size: kinds of files, the largest folders, and the largest and newest files. "+
+				`Use it first in a project that you do not know. Example: {"path": "."}.`,
 			``, `"path":{"type":"string","maxLength":4096,"description":"The folder; the workspace by default"},
-			"all":{"type":"boolean","description":"Count what .gitignore names too"}`),
+			"all":{"type":"boolean","description":"Include what .gitignore excludes"}`),
 		skill(toolname.TailStats,
-			"Look at the end of a log: how fast it grows, levels, the last errors and the last lines, with byte offsets.",
+			"Show the end of a log: how fast it grows, counts by level, the last errors and the last lines, with byte offsets. "+
+				`For the whole log, use log_digest. Example: {"path": "app.log", "lines": 50}.`,
 			`"path"`, skillPath+`,
-			"lines":{"type":"integer","minimum":1,"maximum":1000,"description":"How many of the last lines to show; 20 by default"},
-			"bytes":{"type":"integer","minimum":1024,"maximum":268435456,"description":"How much of the end to look at; 4 MiB by default"}`),
+			"lines":{"type":"integer","minimum":1,"maximum":1000,"description":"Number of last lines to show; 20 by default"},
+			"bytes":{"type":"integer","minimum":1024,"maximum":268435456,"description":"How much of the end to analyze; 4 MiB by default"}`),
 	}
 }
 

@@ -37,8 +37,9 @@ type SyncResult struct {
 func syncTools() []*Tool {
 	return []*Tool{{
 		Name: toolname.WorkspaceSync,
-		Description: "Copy files between your workspace and the one that you have on another of your nodes, with their paths kept. " +
-			"What is there already is not sent again. Where a file there has another content, nothing is copied, unless it is what you copied there last.",
+		Description: "Copy files between your workspace and your workspace on another of your nodes, under the same paths. " +
+			"Unchanged files are not sent again. If a file there has changed since you last copied it, nothing is copied and the conflict is reported. " +
+			`Example: {"node": "builder-2", "direction": "to", "paths": ["src/**/*.go"]}.`,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Idempotent: true, Reversible: true, Timeout: syncTimeout,
 		Leaves: func(arguments map[string]any) bool { return text(arguments, "direction") != "from" },
@@ -46,7 +47,7 @@ func syncTools() []*Tool {
 			"node":{"type":"string","minLength":1,"maxLength":128,"description":"The name of the other node"},
 			"direction":{"enum":["to","from"],"description":"to: from here to that node; from: from that node to here"},
 			"paths":{"type":"array","minItems":1,"maxItems":100,"items":{"type":"string","minLength":1,"maxLength":4096},
-				"description":"Paths below /workspace, or patterns as src/**/*.go; a folder goes with all that is in it"},
+				"description":"Paths, relative to the workspace, or patterns such as src/**/*.go; a folder includes everything in it"},
 			"overwrite":{"type":"boolean","description":"Replace files that have another content"}}}`,
 		run: runSync,
 	}}

@@ -114,8 +114,10 @@ type Tool struct {
 	// Leaves reports whether a call has an effect outside of the workspace; nil where
 	// none has. Commands and servers are kept in by the jail and its egress.
 	Leaves func(arguments map[string]any) bool
-	// Asks: it asks a person, and runs when the answer is there.
-	Asks bool
+	// Asks: it asks a person, and runs when the answer is there. asksWhen reports which
+	// calls of a tool without Asks do; nil for none.
+	Asks     bool
+	asksWhen func(arguments map[string]any) bool
 	// Spawns: it has another task made, and runs when that one has ended.
 	Spawns bool
 	// Ends: it ends the run.
@@ -207,7 +209,7 @@ func (r *Registry) Names() []string {
 
 // Listable returns the names of the tools that a persona may list, in order.
 func (r *Registry) Listable() []string {
-	return slices.DeleteFunc(r.Names(), func(name string) bool { return name == Search })
+	return slices.DeleteFunc(r.Names(), func(name string) bool { return slices.Contains(toFind, name) })
 }
 
 // Irreversible returns the names of the tools whose effects cannot be undone completely.
@@ -225,7 +227,7 @@ var always = []string{toolname.CompleteTask}
 
 // Allowed reports whether a persona may use a tool of this release.
 func Allowed(p *persona.Persona, name string) bool {
-	return slices.Contains(p.Tools, name) || slices.Contains(always, name) || name == Search && len(p.MCP) > 0
+	return slices.Contains(p.Tools, name) || slices.Contains(always, name) || slices.Contains(toFind, name) && len(p.MCP) > 0
 }
 
 // For returns the records of the tools that a persona lists, in order. Those of
@@ -233,7 +235,7 @@ func Allowed(p *persona.Persona, name string) bool {
 func (r *Registry) For(p *persona.Persona) []*deckhandv1.Tool {
 	var out []*deckhandv1.Tool
 	for _, name := range r.Names() {
-		if name != Search && Allowed(p, name) {
+		if !slices.Contains(toFind, name) && Allowed(p, name) {
 			out = append(out, r.protos[name])
 		}
 	}
@@ -265,6 +267,11 @@ func failure(err error) (Result, error) {
 		return Result{}, e
 	}
 	return refusal(e), nil
+}
+
+// AsksPerson reports whether a call asks a person, and runs when the answer is there.
+func (t *Tool) AsksPerson(arguments map[string]any) bool {
+	return t.Asks || t.asksWhen != nil && t.asksWhen(arguments)
 }
 
 // refusal returns an error as a result that the model can act on.

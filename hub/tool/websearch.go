@@ -32,13 +32,13 @@ const (
 func webSearchTools() []*Tool {
 	return []*Tool{{
 		Name: toolname.WebSearch,
-		Description: "Search the web: titles, addresses and a few quoted words of what fits best. To read a page, its host must be one " +
-			"that http_get reaches.",
+		Description: "Search the web. Returns titles, URLs and short excerpts. To read a page, use http_get, which reaches only the hosts that your " +
+			`system prompt lists. Example: {"query": "postgres 17 release notes"}.`,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Idempotent: true, ReadOnly: true, Timeout: webSearchTimeout,
 		schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{
 			"query":{"type":"string","minLength":1,"maxLength":400,"description":"What to search for"},
-			"results":{"type":"integer","minimum":1,"maximum":20,"description":"How many at most; 5 by default"}}}`,
+			"results":{"type":"integer","minimum":1,"maximum":20,"description":"Maximum number of results; 5 by default"}}}`,
 		run: runWebSearch,
 	}}
 }

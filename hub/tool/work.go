@@ -21,8 +21,9 @@ func workTools() []*Tool {
 	return []*Tool{
 		{
 			Name: toolname.UpdatePlan,
-			Description: "Set your plan: its items as a tree with dependencies, each with a status. Send the whole plan each time; " +
-				"people follow your progress by it.",
+			Description: "Set your plan: a list of items, each with a status and, if needed, a parent and dependencies. Send the complete plan each time. " +
+				"Use it for work with several parts, and update it as soon as an item is done: people follow your progress by it. " +
+				`Example: {"items": [{"id": "1", "title": "Reproduce the bug", "status": "done"}, {"id": "2", "title": "Fix it", "status": "in_progress", "depends_on": ["1"]}]}.`,
 			Category: safe, Place: worker, Idempotent: true, Reversible: true, Timeout: workTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["items"],"properties":{
 				"items":{"type":"array","minItems":1,"maxItems":100,"items":{
@@ -30,13 +31,13 @@ func workTools() []*Tool {
 						"id":{"type":"string","minLength":1,"maxLength":64},
 						"title":{"type":"string","minLength":1,"maxLength":500},
 						"status":{"enum":["pending","in_progress","done","skipped"]},
-						"parent":{"type":"string","maxLength":64,"description":"The id of the item that this one is part of"},
-						"depends_on":{"type":"array","maxItems":50,"items":{"type":"string","maxLength":64},"description":"Ids of items that must be done first"}}}},
-				"next":{"type":"object","additionalProperties":false,"required":["action"],"description":"What you do next, and why that","properties":{
+						"parent":{"type":"string","maxLength":64,"description":"Id of the item that this one is part of"},
+						"depends_on":{"type":"array","maxItems":50,"items":{"type":"string","maxLength":64},"description":"Ids of the items that must be done first"}}}},
+				"next":{"type":"object","additionalProperties":false,"required":["action"],"description":"What you do next","properties":{
 					"action":{"type":"string","minLength":1,"maxLength":500},
-					"confidence":{"type":"number","minimum":0,"maximum":1,"description":"How sure you are that it is right"},
-					"alternative":{"type":"string","maxLength":500,"description":"What else you considered"}}},
-				"estimate":{"type":"object","additionalProperties":false,"description":"What is left to do, as far as you can tell","properties":{
+					"confidence":{"type":"number","minimum":0,"maximum":1,"description":"How sure you are that this is right"},
+					"alternative":{"type":"string","maxLength":500,"description":"What you considered instead"}}},
+				"estimate":{"type":"object","additionalProperties":false,"description":"Your estimate of what is left","properties":{
 					"iterations":{"type":"integer","minimum":0,"maximum":1000},
 					"minutes":{"type":"number","minimum":0,"maximum":10080}}},
 				"success_criteria":{"type":"array","maxItems":20,"items":{"type":"string","maxLength":1000}},
@@ -50,15 +51,39 @@ func workTools() []*Tool {
 			},
 		},
 		{
-			Name:        toolname.CompleteTask,
-			Description: "End the run: the goal is reached, or cannot be. Say what was done, which files changed, and what is left over.",
-			Category:    safe, Place: worker, Idempotent: true, Reversible: true, Ends: true, Timeout: workTimeout,
+			Name: toolname.CompleteTask,
+			Description: "End the run. Use it once, as the last thing you do, when the goal is reached or you are sure that you cannot go on. " +
+				"Do not use it to report progress. Say truthfully how far you got: people and other agents act on the status. " +
+				`Example: {"status": "partial", "summary": "Fixed 3 of 4 failing tests; TestUpload still fails.", "files_changed": ["upload.go"], "left_over": ["TestUpload needs a server that this jail cannot reach"]}.`,
+			Category: safe, Place: worker, Idempotent: true, Reversible: true, Ends: true, Timeout: workTimeout, asksWhen: blocked,
 			schema: `{"type":"object","additionalProperties":false,"required":["summary"],"properties":{
+				"status":{"enum":["done","partial","blocked","failed"],"description":"done (default): the goal is reached and checked. partial: a useful part of it is. blocked: you can go on once a person has answered or done something; you then get their answer and continue. failed: it cannot be reached"},
 				"summary":{"type":"string","minLength":1,"maxLength":20000,"description":"What was done and found, for a person"},
+				"question":{"type":"string","minLength":1,"maxLength":4000,"description":"With blocked: what a person is to answer or do"},
 				"files_changed":{"type":"array","maxItems":1000,"items":{"type":"string","maxLength":4096}},
-				"next_run_in_seconds":{"type":"integer","minimum":0,"maximum":2592000,"description":"When a loop woke you: how long it is until your next run"},
+				"next_run_in_seconds":{"type":"integer","minimum":0,"maximum":2592000,"description":"If a loop started this run: the time until the next run"},
 				"left_over":{"type":"array","maxItems":100,"items":{"type":"string","maxLength":2000}}}}`,
-			run: func(context.Context, Call) (Result, error) { return Result{Observation: "recorded"}, nil },
+			preview: previewEnd,
+			run:     runEnd,
 		},
 	}
+}
+
+// statusBlocked is the status of a run that can go on once a person has answered.
+const statusBlocked = "blocked"
+
+func blocked(arguments map[string]any) bool { return text(arguments, "status") == statusBlocked }
+
+func previewEnd(arguments map[string]any) string {
+	if blocked(arguments) {
+		return previewAsk(arguments)
+	}
+	return text(arguments, "summary")
+}
+
+func runEnd(ctx context.Context, c Call) (Result, error) {
+	if blocked(c.Arguments) {
+		return runAsk(ctx, c)
+	}
+	return Result{Observation: "recorded"}, nil
 }

@@ -80,7 +80,7 @@ func offered(v any) []string {
 }
 
 // In every wire format: of many tools of an MCP server a model gets the names, finds one,
-// and gets that one alone. An image in a result reaches the models that accept images,
+// learns about that one alone, and calls it. An image in a result reaches the models that accept images,
 // and the others learn that there was one.
 func TestAModelFindsAToolAmongMany(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,7 @@ func TestAModelFindsAToolAmongMany(t *testing.T) {
 			t.Parallel()
 			srv := modeltest.New(t, modeltest.List(
 				answer(block{Tool: "tool_search", ID: "call_1", Input: `{"query": "knob of circle 17", "limit": 1}`}),
-				answer(block{Tool: "mcp__gadget__knob_17", ID: "call_2", Input: `{"degrees_17": 90}`}),
+				answer(block{Tool: "call_tool", ID: "call_2", Input: `{"tool": "mcp__gadget__knob_17", "arguments": {"degrees_17": 90}}`}),
 				answer(done)))
 			r := newRig(t)
 			run, picture := gadget(t, 30)
@@ -104,14 +104,16 @@ func TestAModelFindsAToolAmongMany(t *testing.T) {
 
 			requests := srv.Requests()
 			require.Len(t, requests, 3)
-			first, second, third := offered(requests[0].Body["tools"]), offered(requests[1].Body["tools"]), offered(requests[2].Body["tools"])
+			first := offered(requests[0].Body["tools"])
 			require.Contains(t, first, "tool_search")
+			require.Contains(t, first, "call_tool")
 			require.False(t, slices.ContainsFunc(first, func(n string) bool { return strings.HasPrefix(n, "mcp__") }), "%v", first)
 			require.Contains(t, requests[0].Text, "mcp__gadget__knob_29", "it is told the names")
 			require.NotContains(t, requests[0].Text, "Turns the knob of circle")
-			require.Contains(t, second, "mcp__gadget__knob_17")
-			require.NotContains(t, second, "mcp__gadget__knob_16")
-			require.Equal(t, second, third)
+			for _, later := range requests[1:] {
+				require.Equal(t, first, offered(later.Body["tools"]), "the tools never change, or nothing behind them would stay cached")
+			}
+			require.Contains(t, requests[2].Text, "degrees_17", "the call goes back as it was made")
 			require.Contains(t, requests[1].Text, "Turns the knob of circle 17")
 			require.NotContains(t, requests[1].Text, "Turns the knob of circle 16")
 

@@ -25,6 +25,7 @@ const (
 	ArtifactsDelivered  Kind = "artifacts_delivered"
 	ArtifactsPromised   Kind = "artifacts_promised"
 	BudgetWarning       Kind = "budget_warning"
+	CacheMissed         Kind = "cache_missed"
 	CheckpointCreated   Kind = "checkpoint_created"
 	ContextSummarized   Kind = "context_summarized"
 	EgressRefused       Kind = "egress_refused"
@@ -94,6 +95,7 @@ var table = []Entry{
 	{ArtifactsDelivered, false, "promised files arrived in the workspace"},
 	{ArtifactsPromised, false, "the task will get files from another workspace before it starts"},
 	{BudgetWarning, false, "a call brought a budget to 80 % of its limit"},
+	{CacheMissed, true, "after six turns the provider has read nothing from its prompt cache"},
 	{CheckpointCreated, true, "a checkpoint is stored"},
 	{ContextSummarized, true, "old turns were replaced by a summary"},
 	{EgressRefused, false, "a command wanted to reach a host that its egress rules do not allow"},

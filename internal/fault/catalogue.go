@@ -174,6 +174,16 @@ var catalogue = []Entry{
 		Fix:  "Read who killed or held it and why. Release the hold, then run the task again.",
 	},
 	{
+		Code: GivenUp, Kinds: []Kind{Precondition}, Title: "Goal not reached",
+		What: "The agent ended its run and says that the goal cannot be reached, or it answered nothing twice in a row.",
+		Fix:  "Read its summary. Change the goal or what the agent can use, then run the task again.",
+	},
+	{
+		Code: PartlyDone, Kinds: []Kind{Precondition}, Title: "Partly done",
+		What: "The agent ended its run with a part of the goal reached. Its files and its summary are kept; the run is not tried again, and does not count as a failure of the agent.",
+		Fix:  "Read in the summary what is left, and give that as a new goal, or go on from the last checkpoint (`deckhand task resume-from TASK`).",
+	},
+	{
 		Code: WatchSlow, Kinds: []Kind{Aborted}, Title: "Watch too slow",
 		What: "A watch ended because its caller did not read the events fast enough. No event is lost.",
 		Fix:  "Watch again from the last cursor. The SDK and the console do so by themselves.", Retry: true,

@@ -64,6 +64,8 @@ const (
 	NoCredentials      Code = "AGENT_025"
 	FileConflict       Code = "AGENT_026"
 	Killed             Code = "AGENT_027"
+	GivenUp            Code = "AGENT_028"
+	PartlyDone         Code = "AGENT_029"
 
 	// WatchSlow ends a watch whose caller does not read: it may continue from
 	// its cursor.

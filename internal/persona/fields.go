@@ -47,6 +47,11 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		{"fallbacks", func(n *yaml.Node) { p.Fallbacks = d.fallbacks(n) }},
 		{"max_tokens", func(n *yaml.Node) { p.MaxTokens = int(d.integer(n, "max_tokens", 256, 200_000)) }},
 		{"thinking", func(n *yaml.Node) { p.Thinking = d.thinking(n) }},
+		{"cache_ttl", func(n *yaml.Node) {
+			if d.choice(n, "cache_ttl", []string{"5m", "1h"}) == "1h" {
+				p.CacheTTL = time.Hour
+			}
+		}},
 		{"context", func(n *yaml.Node) {
 			d.mapping(n, "context", []field{
 				{"summarize_at", func(n *yaml.Node) {

@@ -82,7 +82,9 @@ type Persona struct {
 	// MaxTokens caps the output of one model call.
 	MaxTokens int
 	Thinking  Thinking
-	Context   Context
+	// CacheTTL is for how long a provider caches the prompt: 5 minutes or 1 hour.
+	CacheTTL time.Duration
+	Context  Context
 	// Tools are the names of the tools that the agent may use, in order.
 	Tools []string
 	// MCP are servers that offer it tools besides.
@@ -246,6 +248,7 @@ type Vocabulary struct {
 func defaults() *Persona {
 	return &Persona{
 		MaxTokens: 8192,
+		CacheTTL:  5 * time.Minute,
 		Trust:     Trusted,
 		Mode:      Autonomous,
 		Approvals: Approvals{Timeout: 5 * time.Minute, OnTimeout: RejectCall},

@@ -28,6 +28,7 @@ fallbacks:
   - provider: anthropic
     model: claude-haiku-4-5
 max_tokens: 4096
+cache_ttl: 1h
 thinking: 2048
 tools: [shell_exec, file_read]
 trust: untrusted
@@ -82,7 +83,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 	require.Equal(t, &persona.Persona{
 		Name: "log-triage", Description: "Reads logs", Provider: "anthropic", Model: "claude-sonnet-5-5",
 		Fallbacks: []persona.Fallback{{Provider: "openai", Model: "gpt-5"}, {Provider: "anthropic", Model: "claude-haiku-4-5"}},
-		MaxTokens: 4096, Thinking: persona.Thinking{Tokens: 2048}, Tools: []string{"shell_exec", "file_read"},
+		MaxTokens: 4096, Thinking: persona.Thinking{Tokens: 2048}, CacheTTL: time.Hour, Tools: []string{"shell_exec", "file_read"},
 		Trust: persona.Untrusted, Mode: persona.Autonomous,
 		Approvals: persona.Approvals{
 			Tools: []string{"shell_exec"}, Categories: []string{"moderate", "dangerous"}, Timeout: 2 * time.Hour, OnTimeout: persona.StopTask,
@@ -171,7 +172,7 @@ bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the m
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:15: jail.pids must be a whole number from 8 to 4000000
 bad.md:16: jail.max_memory is less than jail.memory (4096 MiB): give at least as much, or leave it out
-bad.md:17: unknown key "colour": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, triggers, offline_grace, output_limit
+bad.md:17: unknown key "colour": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, triggers, offline_grace, output_limit
 bad.md:18: name is given twice (first in line 2): keep one
 bad.md:19: offline_grace is 3s: it must be at least 15s, since a node hears of its hub every few seconds only
 bad.md:21: the body is empty: below the second --- line write the agent's instructions in Markdown
@@ -235,6 +236,7 @@ func TestFilesThatCannotBeReadSayWhy(t *testing.T) {
 		"a fallback twice":                {"---\nfallbacks: [{provider: openai, model: m}, {provider: openai, model: m}]\n---\nx", "twice: keep one"},
 		"fallbacks of a script":           {"---\nname: a\nprovider: script\nscript: s.yaml\nfallbacks: [{provider: openai, model: m}]\n---\nx", "f.md:5: fallbacks does nothing"},
 		"limits without iterations":       {"---\nlimits: {tokens: 5}\n---\nx", "f.md:2: limits.iterations is missing"},
+		"a cache of another time":         {"---\ncache_ttl: 2h\n---\nx", "f.md:2: cache_ttl is \"2h\": write \"1h\""},
 		"more thinking than output":       {"---\nthinking: 9000\n---\nx", "f.md:2: thinking is 9000: it must be less than max_tokens (8192)"},
 		"thinking in words":               {"---\nthinking: hard\n---\nx", "f.md:2: thinking must be adaptive, or a number"},
 		"a key that YAML makes a mapping": {"---\n{a: b}: c\n---\nx", "f.md:2:"},

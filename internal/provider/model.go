@@ -7,6 +7,9 @@ type Model struct {
 	// ContextTokens is how much it can read, and OutputTokens how much it can
 	// write in one call; 0 for unknown.
 	ContextTokens, OutputTokens int64
+	// CacheTokens is the length of a prompt, in tokens, from which the provider caches it;
+	// 0 if it is not known to.
+	CacheTokens int64
 	// Thinks says that it may think out of sight, in tokens that are paid for.
 	Thinks bool
 	// Images says that it can see.
@@ -19,23 +22,25 @@ type Model struct {
 // that fits counts. Sources: the providers' model pages.
 var known = map[string]map[string]Model{
 	"anthropic": {
-		"claude-":           {ContextTokens: 200_000, OutputTokens: 64_000, Thinks: true, Images: true, ResultImages: true},
-		"claude-opus-4-1":   {ContextTokens: 200_000, OutputTokens: 32_000, Thinks: true, Images: true, ResultImages: true},
-		"claude-opus-4-0":   {ContextTokens: 200_000, OutputTokens: 32_000, Thinks: true, Images: true, ResultImages: true},
-		"claude-3-5-haiku":  {ContextTokens: 200_000, OutputTokens: 8_192, Images: true, ResultImages: true},
-		"claude-sonnet-5-5": {ContextTokens: 1_000_000, OutputTokens: 128_000, Thinks: true, Images: true, ResultImages: true},
+		"claude-":           {ContextTokens: 200_000, OutputTokens: 64_000, CacheTokens: 1024, Thinks: true, Images: true, ResultImages: true},
+		"claude-opus-4-5":   {ContextTokens: 200_000, OutputTokens: 64_000, CacheTokens: 4096, Thinks: true, Images: true, ResultImages: true},
+		"claude-haiku-4-5":  {ContextTokens: 200_000, OutputTokens: 64_000, CacheTokens: 4096, Thinks: true, Images: true, ResultImages: true},
+		"claude-opus-4-1":   {ContextTokens: 200_000, OutputTokens: 32_000, CacheTokens: 1024, Thinks: true, Images: true, ResultImages: true},
+		"claude-opus-4-0":   {ContextTokens: 200_000, OutputTokens: 32_000, CacheTokens: 1024, Thinks: true, Images: true, ResultImages: true},
+		"claude-3-5-haiku":  {ContextTokens: 200_000, OutputTokens: 8_192, CacheTokens: 2048, Images: true, ResultImages: true},
+		"claude-sonnet-5-5": {ContextTokens: 1_000_000, OutputTokens: 128_000, CacheTokens: 1024, Thinks: true, Images: true, ResultImages: true},
 	},
 	"openai": {
-		"gpt-5":   {ContextTokens: 400_000, OutputTokens: 128_000, Thinks: true, Images: true, ResultImages: true},
+		"gpt-5":   {ContextTokens: 400_000, OutputTokens: 128_000, CacheTokens: 1024, Thinks: true, Images: true, ResultImages: true},
 		"gpt-3.5": {ContextTokens: 16_385, OutputTokens: 4_096},
 		"gpt-4":   {ContextTokens: 128_000, OutputTokens: 4_096},
-		"gpt-4.1": {ContextTokens: 1_047_576, OutputTokens: 32_768, Images: true, ResultImages: true},
-		"gpt-4o":  {ContextTokens: 128_000, OutputTokens: 16_384, Images: true, ResultImages: true},
-		"o3":      {ContextTokens: 200_000, OutputTokens: 100_000, Thinks: true, Images: true, ResultImages: true},
-		"o4-mini": {ContextTokens: 200_000, OutputTokens: 100_000, Thinks: true, Images: true, ResultImages: true},
+		"gpt-4.1": {ContextTokens: 1_047_576, OutputTokens: 32_768, CacheTokens: 1024, Images: true, ResultImages: true},
+		"gpt-4o":  {ContextTokens: 128_000, OutputTokens: 16_384, CacheTokens: 1024, Images: true, ResultImages: true},
+		"o3":      {ContextTokens: 200_000, OutputTokens: 100_000, CacheTokens: 1024, Thinks: true, Images: true, ResultImages: true},
+		"o4-mini": {ContextTokens: 200_000, OutputTokens: 100_000, CacheTokens: 1024, Thinks: true, Images: true, ResultImages: true},
 	},
 	"gemini": {
-		"gemini-2.5": {ContextTokens: 1_048_576, OutputTokens: 65_536, Thinks: true, Images: true},
+		"gemini-2.5": {ContextTokens: 1_048_576, OutputTokens: 65_536, CacheTokens: 4096, Thinks: true, Images: true},
 		"gemini-2.0": {ContextTokens: 1_048_576, OutputTokens: 8_192, Images: true},
 	},
 	"mistral": {

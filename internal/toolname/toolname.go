@@ -5,6 +5,7 @@ package toolname
 
 // The names of the tools, in order.
 const (
+	CallTool         = "call_tool"
 	CompleteTask     = "complete_task"
 	ContextSearch    = "context_search"
 	CreateSubtask    = "create_subtask"

@@ -13,6 +13,7 @@ type result map[string]any
 var benchmarks = map[string]func(context.Context) (result, error){
 	"audit":            audits,
 	"budget":           budgets,
+	"cache":            promptCache,
 	"context":          contextHolds,
 	"cron":             cronLateness,
 	"dispatch":         dispatch,

@@ -58,6 +58,8 @@ type model struct {
 	answer func(a asked) anthropictest.Block
 	// answered, if set, is told when the answer to a request is out.
 	answered func(a asked, at time.Time)
+	// usage, if set, is what is reported of a request.
+	usage func(body []byte) anthropictest.Usage
 	// reads says that prompts are read and counted, which takes its time: that of
 	// the process which is measured.
 	reads bool
@@ -98,7 +100,11 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	block := m.answer(a)
 	w.Header().Set("Content-Type", "text/event-stream")
-	answer := anthropictest.Answer{Blocks: []anthropictest.Block{block}, Usage: anthropictest.Usage{Input: int64(a.tokens), Output: 20}, Piece: 500}
+	usage := anthropictest.Usage{Input: int64(a.tokens), Output: 20}
+	if m.usage != nil {
+		usage = m.usage(body)
+	}
+	answer := anthropictest.Answer{Blocks: []anthropictest.Block{block}, Usage: usage, Piece: 500}
 	for _, e := range anthropictest.Events("claude-sonnet-4-5", a.turn, answer) {
 		data, _ := json.Marshal(e) //nolint:errchkjson // of JSON
 		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e["type"], data)

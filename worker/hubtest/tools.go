@@ -29,6 +29,7 @@ func Tools(t testing.TB) []*deckhandv1.Tool {
 		worker = deckhandv1.ToolPlace_TOOL_PLACE_WORKER
 	)
 	complete := tool(toolname.CompleteTask, worker, false, []any{"summary"}, map[string]any{
+		"status": map[string]any{"enum": []any{"done", "partial", "blocked", "failed"}}, "question": text,
 		"summary": text, "files_changed": map[string]any{"type": "array", "items": text},
 		"left_over": map[string]any{"type": "array", "items": text},
 	})

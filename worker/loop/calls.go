@@ -36,6 +36,7 @@ const (
 // that differ.
 func normalise(turn *deckhandv1.Turn, number, attempt int32) {
 	turn.Turn, turn.Attempt = number, attempt
+	unwrap(turn)
 	seen := map[string]bool{}
 	for i, call := range model.Calls(turn) {
 		if call.GetId() == "" || seen[call.GetId()] {
@@ -52,6 +53,13 @@ func (r *run) reject(turn *deckhandv1.Turn, index int) *fault.Error {
 	if index >= maxCalls {
 		return fault.New(fault.Invalid, "call %d of the turn was not made: at most %d are made in one turn", index+1, maxCalls).
 			WithCode(fault.InvalidParameters).WithFix("make it in your next turn")
+	}
+	switch turn.GetStopReason() {
+	case model.StopRefusal:
+		return fault.New(fault.Precondition, "the call was not made: the provider refused the turn that it is part of").WithCode(fault.ModelUnavailable)
+	case model.StopMaxTokens:
+		return fault.New(fault.Invalid, "the call was not made: your output was cut off at %d tokens, and a call of it may be incomplete", r.cfg.Persona.MaxTokens).
+			WithCode(fault.InvalidParameters).WithFix("write smaller pieces: make fewer calls in a turn, and write long files in parts")
 	}
 	tool := r.tools[call.GetName()]
 	if tool == nil {
@@ -98,6 +106,11 @@ func (r *run) refuseCompletion(turn *deckhandv1.Turn, index int) *fault.Error {
 			return fault.New(fault.Precondition, "the task was not completed, because the call of %s in the same turn did not succeed", call.GetName()).
 				WithCode(fault.ToolFailed).WithFix("look at its result first")
 		}
+	}
+	if open := r.openItems(turn, index); len(open) > 0 {
+		return fault.New(fault.Precondition, "the task was not completed, because your plan has open items: %s", strings.Join(open, "; ")).
+			WithCode(fault.InvalidParameters).
+			WithFix("do them; or call complete_task again, with status partial if they are still to be done, or with done if they are done or not needed")
 	}
 	return nil
 }
@@ -292,17 +305,62 @@ func waiting(s deckhandv1.StepState) bool {
 	return s == deckhandv1.StepState_STEP_STATE_WAITING || s == deckhandv1.StepState_STEP_STATE_UNKNOWN
 }
 
-// completed returns the summary, and why it ended, when a call of the turn ended the run.
-func (r *run) completed(turn *deckhandv1.Turn) (summary, reason string, ok bool) {
+// completed returns how a call of the turn ended the run; nil if none did. A call that
+// says that the run is blocked asks a person, and the run goes on with the answer.
+func (r *run) completed(turn *deckhandv1.Turn) *Outcome {
 	for i, call := range model.Calls(turn) {
 		step := r.steps[callKey{turn.GetTurn(), int32(i)}]
 		if !r.ends(call.GetName()) || step.GetState() != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
 			continue
 		}
 		if call.GetName() == toolHandoff {
-			return handoffSummary(call.GetArgumentsJson(), step), "the agent has " + step.GetObservation(), true
+			return &Outcome{
+				State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Reason: "the agent has " + step.GetObservation(),
+				Summary: handoffSummary(call.GetArgumentsJson(), step),
+			}
 		}
-		return completionSummary(call.GetArgumentsJson()), "completed by the agent", true
+		said := completionOf(call.GetArgumentsJson())
+		out := &Outcome{State: deckhandv1.TaskState_TASK_STATE_FAILED, Summary: said.text()}
+		switch said.Status {
+		case statusBlocked:
+			continue
+		case statusPartial:
+			out.Code, out.Message = fault.PartlyDone, "the agent did a part of it: "+firstLine(said.Summary)
+			out.Reason = "partly done: read what is left in the summary"
+		case statusFailed:
+			out.Code, out.Message = fault.GivenUp, "the agent says that the goal cannot be reached: "+firstLine(said.Summary)
+			out.Reason = out.Message
+		default:
+			out.State, out.Reason = deckhandv1.TaskState_TASK_STATE_SUCCEEDED, "completed by the agent"
+		}
+		return out
 	}
-	return "", "", false
+	return nil
+}
+
+// openItems returns the titles of plan items that are open while a call says that all is
+// done. It is asked about once: after that the agent is believed.
+func (r *run) openItems(turn *deckhandv1.Turn, index int) []string {
+	done := func(call *deckhandv1.Block_ToolCall) bool {
+		return call.GetName() == toolComplete && completionOf(call.GetArgumentsJson()).Status == statusDone
+	}
+	if !done(model.Calls(turn)[index]) {
+		return nil
+	}
+	for _, earlier := range r.turns[:min(int(turn.GetTurn())-1, len(r.turns))] {
+		if slices.ContainsFunc(model.Calls(earlier), done) {
+			return nil
+		}
+	}
+	p, _ := r.planUpTo(min(turn.GetTurn(), int32(len(r.turns)))) //nolint:gosec // at most 1 000
+	if p == nil {
+		return nil
+	}
+	var open []string
+	for _, item := range p.Items {
+		if item.Status == "pending" || item.Status == "in_progress" {
+			open = append(open, item.Title)
+		}
+	}
+	return open
 }

@@ -153,7 +153,7 @@ type run struct {
 	state state
 	// window is what the model sees of them.
 	window window
-	// offered are the tools that the model can see.
+	// offered are the tools that the model can see; always the same.
 	offered []*deckhandv1.Tool
 	// planned is the plan in force after some turns.
 	planned planState
@@ -204,6 +204,8 @@ func newRun(cfg Config) (*run, error) {
 	if r.state.Opening == "" {
 		r.state.Opening = opening(r.task, cfg.Project, cfg.Scratchpad)
 	}
+	// This attempt sees where it is: behind what earlier ones sent, which stays as it was.
+	r.state.Environments[int32(len(r.turns))] = environment(cfg.Now(), cfg.Persona, claim.GetLease().GetAttempt()) //nolint:gosec // at most 1 000
 	if int(r.state.Summary.UpTo) > len(r.turns) {
 		return nil, fault.New(fault.Internal, "the summary of task %s covers %d turns, and there are %d",
 			r.task.GetId(), r.state.Summary.UpTo, len(r.turns)).WithCode(fault.ResumeFailed)
@@ -369,7 +371,9 @@ func (r *run) recordTurn(ctx context.Context, turn *deckhandv1.Turn) error {
 	for _, step := range stored.GetSteps() {
 		r.steps[callKey{step.GetTurn(), step.GetCallIndex()}] = step
 	}
+	turn.CreatedAt = stored.GetTurn().GetCreatedAt()
 	r.turns = append(r.turns, turn)
+	r.checkCache(turn)
 	return nil
 }
 
@@ -437,8 +441,8 @@ func (r *run) tidy(ctx context.Context, turn *deckhandv1.Turn) {
 
 // decide returns how the run ends with this turn, or nil when it continues.
 func (r *run) decide(turn *deckhandv1.Turn) *Outcome {
-	if summary, reason, ok := r.completed(turn); ok {
-		return &Outcome{State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Reason: reason, Summary: summary}
+	if out := r.completed(turn); out != nil {
+		return out
 	}
 	if turn.GetStopReason() == model.StopRefusal {
 		return r.modelFailed(&model.Error{Kind: model.Refused, Provider: r.provider(), Message: "the model refused to go on"})
@@ -456,7 +460,11 @@ func (r *run) decide(turn *deckhandv1.Turn) *Outcome {
 	}
 	summary := turnText(turn)
 	if summary == "" {
-		summary = "(The agent ended without a summary.)"
+		return &Outcome{
+			State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: fault.GivenUp,
+			Message: "the model answered nothing twice in a row",
+			Reason:  "the model answered nothing twice in a row: change the goal or the model, then run the task again",
+		}
 	}
 	return &Outcome{
 		State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Summary: summary,
@@ -487,6 +495,9 @@ func (r *run) finish(out *Outcome) *Outcome {
 		r.out.add(eventkind.ExecutionPaused, payload)
 	default:
 		payload["error_code"], payload["message"], payload["recoverable"] = string(out.Code), out.Message, out.Transient
+		if out.Summary != "" {
+			payload["summary"] = out.Summary
+		}
 		r.out.add(eventkind.ExecutionFailed, payload)
 	}
 	out.Events = r.out.take()

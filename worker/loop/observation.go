@@ -26,7 +26,7 @@ func (r *run) results(turn *deckhandv1.Turn) []model.Result {
 	// Many results at once share what one turn may take of the window.
 	share := max(leastShare, min(observationHead+observationTail, r.window.limit*perToken/3/max(1, len(calls))))
 	for i, call := range calls {
-		out[i] = model.Result{CallID: call.GetId(), Tool: call.GetName()}
+		out[i] = model.Result{CallID: call.GetId(), Tool: call.GetName(), Via: call.GetVia()}
 		step := r.steps[callKey{turn.GetTurn(), int32(i)}]
 		reject := r.reject(turn, i)
 		if reject == nil && step == nil && r.ends(call.GetName()) {

@@ -15,6 +15,6 @@ func TestTheOpeningHasContextAndConversation(t *testing.T) {
 		Goal: "Mend it", Context: "rack 4", Conversation: []*deckhandv1.ConversationMessage{{Role: "user", Text: "the disk is loud"}},
 	}, Project{}, "")
 	require.Contains(t, text, "# Context\n\nrack 4")
-	require.Contains(t, text, "# What was said before\n\nuser: the disk is loud\n")
+	require.Contains(t, text, "# Earlier messages\n\nuser: the disk is loud\n")
 	require.NotContains(t, opening(&deckhandv1.Task{Goal: "Mend it"}, Project{}, ""), "# Context")
 }

@@ -9,14 +9,16 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
+	"github.com/deckhand-sh/deckhand/worker/model/wire"
 )
 
-// Tools that are deferred are known to the model by their names, which the
-// system prompt lists, until it finds them with tool_search. What was found is
-// among the tools of all later requests; it follows from the stored turns.
+// Deferred tools are known to the model by their names, which the system prompt lists. It
+// finds their schemas with tool_search and calls them with call_tool: so the tools of a
+// request never change, and what the provider has cached behind them stays valid.
 
 const (
 	toolFind = toolname.ToolSearch
+	toolVia  = toolname.CallTool
 	// foundByDefault is the default maximum number of tools that a search
 	// returns.
 	foundByDefault = 5
@@ -74,7 +76,7 @@ func describe(found []*deckhandv1.Tool) string {
 		return "no tool fits: use words of its name, or other ones of what it does"
 	}
 	var out strings.Builder
-	out.WriteString("These are among your tools from now on:\n")
+	fmt.Fprintf(&out, "Call them with %s: the name as its tool, and the arguments as its arguments.\n", toolVia)
 	for _, tool := range found {
 		schema, _ := json.Marshal(tool.GetInputSchema().AsMap()) //nolint:errchkjson // of JSON, so JSON
 		fmt.Fprintf(&out, "\n%s: %s\narguments: %s\n", tool.GetName(), tool.GetDescription(), schema)
@@ -82,18 +84,17 @@ func describe(found []*deckhandv1.Tool) string {
 	return out.String()
 }
 
-// load takes up what a turn's searches found.
-func (r *run) load(turn *deckhandv1.Turn) {
-	for i, call := range model.Calls(turn) {
-		if call.GetName() != toolFind || !r.succeeded(turn, i) {
+// unwrap turns the calls that a model made through call_tool into calls of the tools that
+// it named. A call whose arguments are not those of call_tool stays as it is, and is
+// rejected.
+func unwrap(turn *deckhandv1.Turn) {
+	for _, call := range model.Calls(turn) {
+		var via wire.Via
+		if call.GetName() != toolVia || json.Unmarshal([]byte(call.GetArgumentsJson()), &via) != nil || via.Tool == "" || via.Tool == toolVia {
 			continue
 		}
-		for _, tool := range r.find(call.GetArgumentsJson()) {
-			if !slices.Contains(r.offered, tool) {
-				// Behind the others, so that what a provider has cached of them holds.
-				r.offered = append(r.offered, tool)
-				r.window.measure(r.system, r.offered)
-			}
+		if call.Name, call.Via, call.ArgumentsJson = via.Tool, toolVia, string(via.Arguments); len(via.Arguments) == 0 {
+			call.ArgumentsJson = "{}"
 		}
 	}
 }

@@ -79,7 +79,7 @@ const perBlock = 12
 const perImage = 1500
 
 func countMessage(m model.Message) int {
-	n := perBlock/2 + tokencount.Count(m.Text)
+	n := perBlock/2 + tokencount.Count(m.Text) + tokencount.Count(m.Environment)
 	for _, result := range m.Results {
 		n += perBlock + tokencount.Count(result.Text) + perImage*len(result.Images)
 	}
@@ -120,7 +120,7 @@ func (w *window) keep(turns, cut, budget int) int {
 func (r *run) catchUp() {
 	fresh := len(r.window.all) == 0
 	if fresh {
-		r.window.add(model.Message{Text: join(r.state.Opening, r.heard(0))})
+		r.window.add(model.Message{Text: join(r.state.Opening, r.heard(0)), Environment: r.state.Environments[0]})
 	}
 	defer func() {
 		if last := len(r.turns); fresh && last > 0 && int(r.state.Summary.At) < last {
@@ -130,7 +130,6 @@ func (r *run) catchUp() {
 	for n := (len(r.window.all) - 1) / 2; n < len(r.turns); n++ {
 		r.window.add(model.Message{Turn: r.turns[n]})
 		r.window.add(r.reply(r.turns[n]))
-		r.load(r.turns[n])
 	}
 }
 
@@ -144,7 +143,7 @@ func (r *run) relearn(last *deckhandv1.Turn) {
 
 // reply is what is said to the model after a turn.
 func (r *run) reply(turn *deckhandv1.Turn) model.Message {
-	return model.Message{Results: r.results(turn), Text: r.replyText(turn)}
+	return model.Message{Results: r.results(turn), Text: r.replyText(turn), Environment: r.state.Environments[turn.GetTurn()]}
 }
 
 // replyText is the text that follows a turn's results.
@@ -200,7 +199,7 @@ func (r *run) request() *model.Request {
 	messages = append(append(messages, opening), r.window.all[1+2*cut:]...)
 	request := &model.Request{
 		System: r.system, Messages: messages, Tools: slices.Clone(r.offered),
-		MaxTokens: r.cfg.Persona.MaxTokens, Thinking: r.cfg.Persona.Thinking,
+		MaxTokens: r.cfg.Persona.MaxTokens, Thinking: r.cfg.Persona.Thinking, CacheTTL: r.cfg.Persona.CacheTTL,
 	}
 	if cut > 0 && r.provider() == persona.ProviderScript {
 		request.Before = r.window.all[:1+2*cut]
@@ -211,8 +210,7 @@ func (r *run) request() *model.Request {
 
 // reported takes what the provider said of a request.
 func (r *run) reported(turn *deckhandv1.Turn) {
-	u := turn.GetUsage()
-	r.window.meter.Report(r.window.asked, u.GetInputTokens()+u.GetCacheReadTokens()+u.GetCacheWriteTokens())
+	r.window.meter.Report(r.window.asked, promptTokens(turn))
 }
 
 // memory is the first message to the model: the opening, and the text that
@@ -237,7 +235,7 @@ func (r *run) recall() *memory {
 	if upTo := r.state.Summary.UpTo; upTo > 0 {
 		pins := r.pins(upTo)
 		m.text = join(opening, r.remembered(pins))
-		m.counted, m.pinned = tokencount.Count(m.text), len(pins)
+		m.counted, m.pinned = tokencount.Count(m.text)+tokencount.Count(r.window.all[0].Environment), len(pins)
 	}
 	r.memory = m
 	return m

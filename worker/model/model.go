@@ -9,7 +9,9 @@
 package model
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -39,7 +41,10 @@ type Request struct {
 	Tools []*deckhandv1.Tool
 	// MaxTokens caps the output of this turn, thinking included.
 	MaxTokens int
-	Thinking  persona.Thinking
+	// CacheTTL is for how long the provider is asked to cache the prompt; 0 for its
+	// default.
+	CacheTTL time.Duration
+	Thinking persona.Thinking
 	// FailedOver, if set, is called when another model continues with the
 	// request.
 	FailedOver func(Failover)
@@ -63,17 +68,36 @@ type Message struct {
 	Results []Result
 	// Text follows the results.
 	Text string
+	// Environment follows the text, as a part of its own: what an attempt that begins
+	// here finds. Text stays as earlier attempts sent it.
+	Environment string
+}
+
+// Texts returns what is said to the model besides results, part by part.
+func (m Message) Texts() []string {
+	var out []string
+	for _, text := range [...]string{m.Text, m.Environment} {
+		if text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 // Result is what came of one tool call.
 type Result struct {
-	CallID  string
-	Tool    string
+	CallID string
+	Tool   string
+	// Via is the tool through which the model called Tool; empty for none.
+	Via     string
 	Text    string
 	IsError bool
 	// Images belong to it. A model without vision is told that there were some.
 	Images []*deckhandv1.Image
 }
+
+// Calls returns the name of the tool that the model called itself.
+func (r Result) Calls() string { return cmp.Or(r.Via, r.Tool) }
 
 // Delta is a piece of a streamed response.
 type Delta struct {

@@ -3,6 +3,7 @@ package relay
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 
 	"github.com/deckhand-sh/deckhand/internal/provider"
 )
@@ -44,8 +45,13 @@ func (anthropic) read(method, rest string, _ provider.Provider, body []byte) (*r
 	}
 	out.thinks = thinking.Type != "" && thinking.Type != "disabled"
 	out.body = object(m)
+	out.cachesHour = hourMark.Match(body)
 	return out, nil
 }
+
+// hourMark finds a cache breakpoint that lasts an hour. Text of a prompt in which it finds
+// one only makes the reservation larger.
+var hourMark = regexp.MustCompile(`"ttl"\s*:\s*"1h"`)
 
 // anthropicUsage is the API's usage; output_tokens of a stream's opening is not
 // the final one.
@@ -54,13 +60,17 @@ type anthropicUsage struct {
 	Output     *int64 `json:"output_tokens"`
 	CacheRead  *int64 `json:"cache_read_input_tokens"`
 	CacheWrite *int64 `json:"cache_creation_input_tokens"`
+	// Creation divides CacheWrite by how long it is kept.
+	Creation struct {
+		Hour *int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
 }
 
 func (u *anthropicUsage) reading(closing bool) reading {
 	if u == nil {
 		return nothing()
 	}
-	return reading{input: pick(u.Input), output: pick(u.Output), cacheRead: pick(u.CacheRead), cacheWrite: pick(u.CacheWrite), closing: closing}
+	return reading{input: pick(u.Input), output: pick(u.Output), cacheRead: pick(u.CacheRead), cacheWrite: pick(u.CacheWrite), cacheHour: pick(u.Creation.Hour), closing: closing}
 }
 
 func (anthropic) usage(string) func([]byte, bool) reading {

@@ -47,6 +47,8 @@ type request struct {
 	maxTokens int64
 	// thinks reports that the model may reason without sending the text.
 	thinks bool
+	// cachesHour reports that parts of the prompt may be cached for an hour.
+	cachesHour bool
 	// body is the request written again.
 	body []byte
 }

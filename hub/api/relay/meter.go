@@ -19,6 +19,8 @@ const maxEvent = 16 << 20
 // of the call so far; -1 if not reported.
 type reading struct {
 	input, output, cacheRead, cacheWrite int64
+	// cacheHour is the part of cacheWrite that is cached for an hour.
+	cacheHour int64
 	// closing reports that its figures are final.
 	closing bool
 	// said is how many bytes of output the event carries.
@@ -27,7 +29,9 @@ type reading struct {
 	done bool
 }
 
-func nothing() reading { return reading{input: -1, output: -1, cacheRead: -1, cacheWrite: -1} }
+func nothing() reading {
+	return reading{input: -1, output: -1, cacheRead: -1, cacheWrite: -1, cacheHour: -1}
+}
 
 // meter reads the use of a call off its answer. It is used by one goroutine.
 type meter struct {
@@ -123,7 +127,7 @@ func (m *meter) add(r reading) {
 	for _, f := range []struct {
 		from int64
 		into *int64
-	}{{r.input, &m.seen.input}, {r.output, &m.seen.output}, {r.cacheRead, &m.seen.cacheRead}, {r.cacheWrite, &m.seen.cacheWrite}} {
+	}{{r.input, &m.seen.input}, {r.output, &m.seen.output}, {r.cacheRead, &m.seen.cacheRead}, {r.cacheWrite, &m.seen.cacheWrite}, {r.cacheHour, &m.seen.cacheHour}} {
 		if f.from >= 0 {
 			*f.into = f.from
 		}
@@ -145,12 +149,13 @@ func (m *meter) cost(p price.Model, worst price.Usage) budget.Cost {
 	defer m.mu.Unlock()
 	u := price.Usage{
 		Input: max(m.seen.input, 0), Output: max(m.seen.output, 0), CacheRead: max(m.seen.cacheRead, 0), CacheWrite: max(m.seen.cacheWrite, 0),
+		CacheWriteHour: min(max(m.seen.cacheHour, 0), max(m.seen.cacheWrite, 0)),
 	}
 	if m.final && m.seen.input >= 0 {
 		return budget.Cost{Basis: budget.Reported, Usage: u, Micros: p.Micros(u)}
 	}
 	if m.seen.input < 0 {
-		u = p.Worst(price.Usage{Input: worst.Input, Output: u.Output})
+		u = p.Worst(price.Usage{Input: worst.Input, Output: u.Output, CacheWriteHour: worst.CacheWriteHour})
 	}
 	if !m.final {
 		u.Output = max(u.Output, min(m.said, worst.Output))

@@ -358,6 +358,9 @@ func worst(asked *request, m provider.Model, size int) price.Usage {
 	if m.ContextTokens > 0 {
 		u.Input = min(u.Input, m.ContextTokens)
 	}
+	if asked.cachesHour {
+		u.CacheWriteHour = u.Input
+	}
 	return u
 }
 

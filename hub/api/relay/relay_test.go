@@ -141,6 +141,7 @@ func data(events ...string) string {
 const (
 	messages    = "/relay/anthropic/v1/messages"
 	askMessages = `{"model":"claude-sonnet-4-5","max_tokens":1000,"stream":true,"messages":[]}`
+	askHour     = `{"model":"claude-sonnet-4-5","max_tokens":1000,"stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral","ttl":"1h"}}]}]}`
 	askChat     = `{"model":"gpt-4o","max_completion_tokens":1000,"stream":true,"messages":[]}`
 	askReply    = `{"model":"gpt-5","max_output_tokens":1000,"stream":true,"input":[]}`
 	askGemini   = `{"contents":[],"generationConfig":{"maxOutputTokens":1000}}`
@@ -176,6 +177,8 @@ func TestWhatACallUsedIsReadOffTheWire(t *testing.T) {
 		"messages, cut":         {path: messages, ask: askMessages, answer: stream(anthropicStream[:3]...), cut: true, basis: budget.Bounded, usage: price.Usage{Input: 100, Output: 12, CacheRead: 300, CacheWrite: 20}},
 		"messages, cut, hidden": {path: messages, ask: strings.Replace(askMessages, `"stream"`, `"thinking":{"type":"adaptive"},"stream"`, 1), answer: stream(anthropicStream[:3]...), cut: true, basis: budget.Bounded, usage: price.Usage{Input: 100, Output: 1000, CacheRead: 300, CacheWrite: 20}},
 		"messages, no usage":    {path: messages, ask: askMessages, answer: data(`{"type":"message_start","message":{}}`, `{"type":"content_block_delta","delta":{"text":"abc"}}`, `{"type":"message_delta"}`, `{"type":"message_stop"}`), basis: budget.Bounded, usage: price.Usage{CacheWrite: size, Output: 3}},
+		"messages, for an hour": {path: messages, ask: askMessages, answer: strings.Replace(stream(anthropicStream...), `"cache_read`, `"cache_creation":{"ephemeral_5m_input_tokens":5,"ephemeral_1h_input_tokens":15},"cache_read`, 1), basis: budget.Reported, usage: price.Usage{Input: 100, Output: 50, CacheRead: 300, CacheWrite: 20, CacheWriteHour: 15}},
+		"messages, hour, cut":   {path: messages, ask: askHour, cut: true, basis: budget.Bounded, usage: price.Usage{CacheWrite: int64(len(askHour)), CacheWriteHour: int64(len(askHour))}},
 		"messages, cut at once": {path: messages, ask: askMessages, cut: true, basis: budget.Bounded, usage: price.Usage{CacheWrite: size}},
 		"chat":                  {path: "/relay/openai/chat/completions", ask: askChat, answer: data(`{"choices":[{"delta":{"content":"hi"}}]}`, chatEnd, "[DONE]"), basis: budget.Reported, usage: reported},
 		"chat, whole":           {path: "/relay/openai/chat/completions", ask: askChat, kind: "application/json", answer: chatEnd, basis: budget.Reported, usage: reported},

@@ -72,7 +72,13 @@ func FromMicros(input, output, cacheRead, cacheWrite int64) Model {
 // or written to the provider's cache.
 type Usage struct {
 	Input, Output, CacheRead, CacheWrite int64
+	// CacheWriteHour is the part of CacheWrite that is kept for an hour.
+	CacheWriteHour int64
 }
+
+// hourWrite is what writing to a cache for an hour costs, relative to input.
+// https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+const hourWrite = 2
 
 // Of returns a model's price. A dated name such as claude-sonnet-4-5-20250929 has the
 // price of the name without its date.
@@ -88,13 +94,14 @@ func (t Table) Of(name, model string) (Model, bool) {
 // Dollars for a million tokens are micro-dollars for one.
 func (m Model) Micros(u Usage) int64 {
 	return int64(math.Ceil(float64(u.Input)*m.Input + float64(u.Output)*m.Output +
-		float64(u.CacheRead)*m.CacheRead + float64(u.CacheWrite)*m.CacheWrite))
+		float64(u.CacheRead)*m.CacheRead + float64(u.CacheWrite-u.CacheWriteHour)*m.CacheWrite + float64(u.CacheWriteHour)*hourWrite*m.Input))
 }
 
 // Worst turns a bound of what a call uses into the dearest way to use it: input
-// that is written to a cache may cost more than input that is only read.
+// that is written to a cache may cost more than input that is only read. u.CacheWriteHour
+// is the part of the input that may be cached for an hour.
 func (m Model) Worst(u Usage) Usage {
-	if m.CacheWrite > m.Input {
+	if m.CacheWrite > m.Input || u.CacheWriteHour > 0 {
 		u.CacheWrite, u.Input = u.CacheWrite+u.Input, 0
 	}
 	return u

@@ -22,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/message"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -326,6 +327,11 @@ type Outcome struct {
 	Limit string
 }
 
+// declared reports that the agent ended the run itself.
+func (o Outcome) declared() bool {
+	return o.State == task.Succeeded || o.ErrorCode == string(fault.GivenUp) || o.ErrorCode == string(fault.PartlyDone)
+}
+
 // continueRun requeues a task whose agent has ended its run, because a message arrived
 // before: the next attempt receives it.
 func (r *Reports) continueRun(ctx context.Context, tx *event.Tx, t db.Task, end Outcome, by event.Actor) error {
@@ -341,8 +347,11 @@ func (r *Reports) continueRun(ctx context.Context, tx *event.Tx, t db.Task, end 
 // withoutEnd returns the events without that of the run's end, and that event's payload.
 func withoutEnd(events []event.Draft) (rest []event.Draft, completed map[string]any) {
 	for _, d := range events {
-		if d.Type == "execution_completed" {
+		switch d.Type {
+		case eventkind.ExecutionCompleted:
 			completed = d.Payload
+			continue
+		case eventkind.ExecutionFailed:
 			continue
 		}
 		rest = append(rest, d)
@@ -368,7 +377,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		end.Reason = "the agent ended its run"
 	}
 	return r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
-		goesOn := end.State == task.Succeeded && t.MessagesWaiting > 0
+		goesOn := end.declared() && t.MessagesWaiting > 0
 		result := task.Result{
 			Summary: r.cfg.Redact.Org(orgID).String(end.Summary), ErrorCode: end.ErrorCode,
 			ErrorMessage: r.cfg.Redact.Org(orgID).String(end.ErrorMessage), Done: end.State == task.Succeeded,

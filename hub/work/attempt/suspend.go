@@ -33,7 +33,7 @@ func (r *Reports) judge(ctx context.Context, tx *event.Tx, t db.Task, end Outcom
 	case end.ErrorCode == string(fault.Stuck):
 		why = "went round in circles"
 	}
-	if why == "" && end.State == task.Failed {
+	if why == "" && end.State == task.Failed && end.ErrorCode != string(fault.PartlyDone) {
 		a, err := tx.CountAgentFailure(ctx, db.CountAgentFailureParams{OrgID: t.OrgID, ID: t.AgentID})
 		if err != nil {
 			return fmt.Errorf("count a failure of agent %s: %w", t.AgentID, err)

@@ -1,6 +1,7 @@
 import { AgentStatus } from "@/gen/deckhand/v1/agent_pb";
 import { StepState } from "@/gen/deckhand/v1/step_pb";
-import { TaskState } from "@/gen/deckhand/v1/task_pb";
+import { type Task, TaskState } from "@/gen/deckhand/v1/task_pb";
+import { partlyDone } from "@/gen/facts";
 import { Badge, type Tone } from "./Badge";
 
 type Look = { word: string; tone: Tone; live?: boolean };
@@ -65,6 +66,11 @@ function badge(look: Look, title?: string) {
   );
 }
 
-export const TaskBadge = (p: { state: TaskState; reason?: string }) => badge(tasks[p.state] ?? odd, p.reason);
+
+// A task whose agent did a part of the goal has failed, and its result can be used.
+const partly: Look = { word: "partly done", tone: "warn" };
+
+export const TaskBadge = (p: { task: Pick<Task, "state" | "reason" | "errorCode"> }) =>
+  badge(p.task.state === TaskState.FAILED && p.task.errorCode === partlyDone ? partly : (tasks[p.task.state] ?? odd), p.task.reason);
 export const AgentBadge = (p: { status: AgentStatus; reason?: string }) => badge(agents[p.status] ?? odd, p.reason);
 export const StepBadge = (p: { state: StepState }) => badge(steps[p.state] ?? odd);

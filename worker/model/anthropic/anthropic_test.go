@@ -132,7 +132,7 @@ func TestTheRequestIsWhatTheAPIAsksFor(t *testing.T) {
 			}},
 			map[string]any{"role": "user", "content": []any{
 				result("toolu_1", "content", false), result("toolu_2", "not JSON", true), result("toolu_3", "(no output)", false),
-				map[string]any{"type": "text", "text": "Note: hurry."},
+				map[string]any{"type": "text", "text": "Note: hurry.", "cache_control": cached},
 			}},
 			map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "text", "text": "(no answer)"}}},
 			map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": "Go on.", "cache_control": cached}}},

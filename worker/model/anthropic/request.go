@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"slices"
+	"time"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
@@ -13,17 +14,15 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model/wire"
 )
 
-// params makes the API's request, without the messages, and request all of it.
-// Two prompt caching markers are set: behind
-// the system prompt, which also covers the tools before it, and behind the last
-// message, so that the next turn finds everything up to here in the cache.
+// params makes the API's request, without the messages, and request all of it. For the
+// same request it makes the same bytes, or the provider's cache would not find them.
 func (m *Model) params(req *model.Request) sdk.MessageNewParams {
 	out := sdk.MessageNewParams{
 		Model:     m.cfg.Model,
 		MaxTokens: int64(req.MaxTokens),
 	}
 	if req.System != "" {
-		out.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
+		out.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: mark(req)}}
 	}
 	switch {
 	case foreign(req.Messages):
@@ -43,19 +42,40 @@ func (m *Model) params(req *model.Request) sdk.MessageNewParams {
 		out.Tools = append(out.Tools, sdk.ToolUnionParam{OfTool: &sdk.ToolParam{
 			Name:        tool.GetName(),
 			Description: param.NewOpt(tool.GetDescription()),
-			InputSchema: inputSchema(tool),
+			InputSchema: param.Override[sdk.ToolInputSchemaParam](wire.Schema(tool)),
 		}})
 	}
 	return out
 }
+
+// lookBack is the number of content blocks before a mark in which the API finds an earlier
+// one; it looks at 20.
+const lookBack = 18
+
+// mark is a cache breakpoint. A request has at most four: behind the system prompt, which
+// also covers the tools before it; behind the newest message, so that the next request
+// finds everything up to there; behind the message where the last request had that one,
+// so that this request finds what the last one wrote; and between these two if more than
+// lookBack blocks lie between them.
+func mark(req *model.Request) sdk.CacheControlEphemeralParam {
+	out := sdk.NewCacheControlEphemeralParam()
+	if req.CacheTTL > 5*time.Minute {
+		out.TTL = sdk.CacheControlEphemeralTTLTTL1h
+	}
+	return out
+}
+
+// marked is the number of messages at the end that can have a mark: two to the model, and
+// the turn between them.
+const marked = 3
 
 func (m *Model) request(req *model.Request) (sdk.MessageNewParams, []byte, error) {
 	params := m.params(req)
 	if len(req.Messages) == 0 {
 		return params, nil, errors.New("the transcript is empty")
 	}
-	before := len(req.Messages) - 1
-	messages, err := m.transcript.Encode(req.Messages[:before], func(message model.Message) ([]byte, error) {
+	before := max(0, len(req.Messages)-marked)
+	items, err := m.transcript.Encode(req.Messages[:before], func(message model.Message) ([]byte, error) {
 		converted, err := m.convert(message)
 		if err != nil {
 			return nil, err
@@ -65,19 +85,47 @@ func (m *Model) request(req *model.Request) (sdk.MessageNewParams, []byte, error
 	if err != nil {
 		return params, nil, err
 	}
-	last, err := m.convert(req.Messages[before])
-	if err != nil {
-		return params, nil, err
+	newest := make([]sdk.MessageParam, 0, marked)
+	for _, message := range req.Messages[before:] {
+		converted, err := m.convert(message)
+		if err != nil {
+			return params, nil, err
+		}
+		newest = append(newest, converted)
 	}
-	if marker := last.Content[len(last.Content)-1].GetCacheControl(); marker != nil {
-		*marker = sdk.NewCacheControlEphemeralParam()
+	markNewest(newest, mark(req))
+	for _, message := range newest {
+		item, err := wire.Items(message)
+		if err != nil {
+			return params, nil, err
+		}
+		items = append(items, item)
 	}
-	newest, err := wire.Items(last)
-	if err != nil {
-		return params, nil, err
-	}
-	body, err := wire.Body(params, "messages", append(messages, newest))
+	body, err := wire.Body(params, "messages", items)
 	return params, body, err
+}
+
+// markNewest sets the marks on the newest messages of a request.
+func markNewest(newest []sdk.MessageParam, as sdk.CacheControlEphemeralParam) {
+	// places are what can be marked: thoughts cannot.
+	var places []*sdk.CacheControlEphemeralParam
+	last := 0 // the place at the end of the last request
+	for i, message := range newest {
+		for _, block := range message.Content {
+			if place := block.GetCacheControl(); place != nil {
+				places = append(places, place)
+			}
+		}
+		if i == len(newest)-marked {
+			last = len(places) - 1
+			*places[last] = as
+		}
+	}
+	end := len(places) - 1
+	*places[end] = as
+	if end-last > lookBack {
+		*places[end-lookBack] = as
+	}
 }
 
 // foreign reports whether the newest turn is another provider's.
@@ -90,23 +138,6 @@ func foreign(messages []model.Message) bool {
 	return false
 }
 
-func inputSchema(tool *deckhandv1.Tool) sdk.ToolInputSchemaParam {
-	out := sdk.ToolInputSchemaParam{ExtraFields: map[string]any{}}
-	for key, value := range tool.GetInputSchema().AsMap() {
-		switch key {
-		case "type":
-		case "properties":
-			out.Properties = value
-		default:
-			out.ExtraFields[key] = value
-		}
-	}
-	if out.Properties == nil {
-		out.Properties = map[string]any{}
-	}
-	return out
-}
-
 func (m *Model) convert(message model.Message) (sdk.MessageParam, error) {
 	var blocks []sdk.ContentBlockParamUnion
 	if message.Turn != nil {
@@ -115,8 +146,8 @@ func (m *Model) convert(message model.Message) (sdk.MessageParam, error) {
 				blocks = append(blocks, converted)
 			}
 		}
-		if len(blocks) == 0 {
-			// The API refuses an empty turn; this one said nothing.
+		if !slices.ContainsFunc(blocks, func(b sdk.ContentBlockParamUnion) bool { return b.OfText != nil || b.OfToolUse != nil }) {
+			// The API refuses a turn without an answer; this one only thought, or said nothing.
 			blocks = append(blocks, sdk.NewTextBlock(wire.NoAnswer))
 		}
 		return sdk.NewAssistantMessage(blocks...), nil
@@ -131,8 +162,8 @@ func (m *Model) convert(message model.Message) (sdk.MessageParam, error) {
 		}
 		blocks = append(blocks, block)
 	}
-	if message.Text != "" {
-		blocks = append(blocks, sdk.NewTextBlock(message.Text))
+	for _, text := range message.Texts() {
+		blocks = append(blocks, sdk.NewTextBlock(text))
 	}
 	if len(blocks) == 0 {
 		return sdk.MessageParam{}, errors.New("a message of the transcript has neither results nor text")
@@ -158,7 +189,8 @@ func convertBlock(turn *deckhandv1.Turn, block *deckhandv1.Block) (sdk.ContentBl
 			return sdk.NewThinkingBlock(r.GetSignature(), r.GetText()), r.GetSignature() != ""
 		}
 	case *deckhandv1.Block_ToolCall_:
-		return sdk.NewToolUseBlock(wire.CallID(kind.ToolCall.GetId()), wire.CallInput(kind.ToolCall.GetArgumentsJson()), kind.ToolCall.GetName()), true
+		name, input := wire.Called(kind.ToolCall)
+		return sdk.NewToolUseBlock(wire.CallID(kind.ToolCall.GetId()), input, name), true
 	default:
 		return sdk.ContentBlockParamUnion{}, false
 	}

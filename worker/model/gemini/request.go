@@ -38,7 +38,7 @@ func (m *Model) contents(req *model.Request) ([]*sdk.Content, error) {
 				key = "error"
 			}
 			parts = append(parts, &sdk.Part{FunctionResponse: &sdk.FunctionResponse{
-				ID: theirs(result.CallID), Name: result.Tool, Response: map[string]any{key: wire.ResultText(result, m.sees)},
+				ID: theirs(result.CallID), Name: result.Calls(), Response: map[string]any{key: wire.ResultText(result, m.sees)},
 			}})
 			if m.sees && len(result.Images) > 0 {
 				pictures = append(pictures, &sdk.Part{Text: wire.ShownWith(result)})
@@ -48,8 +48,8 @@ func (m *Model) contents(req *model.Request) ([]*sdk.Content, error) {
 			}
 		}
 		parts = append(parts, pictures...)
-		if message.Text != "" {
-			parts = append(parts, &sdk.Part{Text: message.Text})
+		for _, text := range message.Texts() {
+			parts = append(parts, &sdk.Part{Text: text})
 		}
 		if len(parts) == 0 {
 			return nil, fmt.Errorf("message %d of the transcript has neither results nor text", i+1)
@@ -92,12 +92,13 @@ func said(turn *deckhandv1.Turn) ([]*sdk.Part, error) {
 				}
 			}
 		case *deckhandv1.Block_ToolCall_:
+			name, input := wire.Called(kind.ToolCall)
 			var args map[string]any
-			if err := numbers(wire.CallInput(kind.ToolCall.GetArgumentsJson()), &args); err != nil {
-				return nil, fmt.Errorf("read the arguments of %s: %w", kind.ToolCall.GetName(), err)
+			if err := numbers(input, &args); err != nil {
+				return nil, fmt.Errorf("read the arguments of %s: %w", name, err)
 			}
 			withMarks(args)
-			add(&sdk.Part{FunctionCall: &sdk.FunctionCall{ID: theirs(kind.ToolCall.GetId()), Name: kind.ToolCall.GetName(), Args: args}})
+			add(&sdk.Part{FunctionCall: &sdk.FunctionCall{ID: theirs(kind.ToolCall.GetId()), Name: name, Args: args}})
 		}
 	}
 	if len(parts) == 0 {

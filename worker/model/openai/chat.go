@@ -80,8 +80,8 @@ func (m *Model) chatMessages(message model.Message) []sdk.ChatCompletionMessageP
 	if len(pictures) > 0 {
 		out = append(out, sdk.UserMessage(pictures))
 	}
-	if message.Text != "" {
-		out = append(out, sdk.UserMessage(message.Text))
+	for _, text := range message.Texts() {
+		out = append(out, sdk.UserMessage(text))
 	}
 	return out
 }
@@ -104,11 +104,12 @@ func (m *Model) said(turn *deckhandv1.Turn) sdk.ChatCompletionMessageParamUnion 
 		case *deckhandv1.Block_Text_:
 			text += kind.Text.GetText()
 		case *deckhandv1.Block_ToolCall_:
+			name, input := wire.Called(kind.ToolCall)
 			out.ToolCalls = append(out.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
 				OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
 					ID: m.callID(kind.ToolCall.GetId()),
 					Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
-						Name: kind.ToolCall.GetName(), Arguments: string(wire.CallInput(kind.ToolCall.GetArgumentsJson())),
+						Name: name, Arguments: string(input),
 					},
 				},
 			})

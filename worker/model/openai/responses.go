@@ -84,8 +84,8 @@ func (m *Model) inputItems(message model.Message) []responses.ResponseInputItemU
 		output.OfFunctionCallOutput.CallID = param.NewOpt(wire.CallID(result.CallID))
 		out = append(out, output)
 	}
-	if message.Text != "" {
-		out = append(out, responses.ResponseInputItemParamOfMessage(message.Text, responses.EasyInputMessageRoleUser))
+	for _, text := range message.Texts() {
+		out = append(out, responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleUser))
 	}
 	return out
 }
@@ -142,11 +142,12 @@ func (m *Model) items(turn *deckhandv1.Turn) []responses.ResponseInputItemUnionP
 				out = append(out, responses.ResponseInputItemUnionParam{OfReasoning: item})
 			}
 		case *deckhandv1.Block_ToolCall_:
-			out = append(out, responses.ResponseInputItemParamOfFunctionCall(
-				string(wire.CallInput(kind.ToolCall.GetArgumentsJson())), wire.CallID(kind.ToolCall.GetId()), kind.ToolCall.GetName()))
+			name, input := wire.Called(kind.ToolCall)
+			out = append(out, responses.ResponseInputItemParamOfFunctionCall(string(input), wire.CallID(kind.ToolCall.GetId()), name))
 		}
 	}
-	if len(out) == 0 {
+	if !slices.ContainsFunc(out, func(i responses.ResponseInputItemUnionParam) bool { return i.OfReasoning == nil }) {
+		// The API takes no thought back without what it led to.
 		out = append(out, responses.ResponseInputItemParamOfMessage(wire.NoAnswer, responses.EasyInputMessageRoleAssistant))
 	}
 	return out

@@ -124,6 +124,34 @@ func CallInput(arguments string) json.RawMessage {
 	return quoted
 }
 
+// Called returns the tool that the model called itself and its arguments, as the API
+// wants them back. A call through another tool is written as that tool's.
+func Called(call *deckhandv1.Block_ToolCall) (name string, input json.RawMessage) {
+	input = CallInput(call.GetArgumentsJson())
+	if call.GetVia() == "" {
+		return call.GetName(), input
+	}
+	wrapped, _ := json.Marshal(Via{Tool: call.GetName(), Arguments: input}) // JSON always marshals
+	return call.GetVia(), wrapped
+}
+
+// Via is the arguments of a tool through which another one is called.
+type Via struct {
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// Schema returns a tool's schema, the same bytes each time.
+func Schema(tool *deckhandv1.Tool) json.RawMessage {
+	schema := tool.GetInputSchema().AsMap()
+	if schema["properties"] == nil {
+		schema["properties"] = map[string]any{}
+	}
+	schema["type"] = "object"
+	data, _ := json.Marshal(schema) // of JSON, so JSON
+	return data
+}
+
 // NoOutput and NoAnswer replace empty text, which some APIs reject.
 const (
 	NoOutput = "(no output)"

@@ -3,11 +3,33 @@ package output
 import (
 	"charm.land/lipgloss/v2"
 
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // Dim is the style of what matters less.
 var Dim = lipgloss.NewStyle().Foreground(lipgloss.BrightBlack)
+
+// TaskState returns a task's state as people write it; "partly done" for a failed task whose
+// agent did a part of the goal.
+func TaskState(t *deckhandv1.Task) string {
+	if partlyDone(t) {
+		return "partly done"
+	}
+	return EnumName(t.GetState())
+}
+
+// TaskStyle returns the style of a task's state.
+func TaskStyle(t *deckhandv1.Task) lipgloss.Style {
+	if partlyDone(t) {
+		return lipgloss.NewStyle().Foreground(lipgloss.Yellow)
+	}
+	return StateStyle(t.GetState())
+}
+
+func partlyDone(t *deckhandv1.Task) bool {
+	return t.GetState() == deckhandv1.TaskState_TASK_STATE_FAILED && t.GetErrorCode() == string(fault.PartlyDone)
+}
 
 // StateStyle returns the style of a task's state.
 func StateStyle(s deckhandv1.TaskState) lipgloss.Style {

@@ -17,7 +17,7 @@ import (
 
 // Facts returns how a task ended, on one line.
 func Facts(t *deckhandv1.Task) string {
-	parts := []string{output.StateStyle(t.GetState()).Render(output.EnumName(t.GetState()))}
+	parts := []string{output.TaskStyle(t).Render(output.TaskState(t))}
 	if t.GetStartedAt() != nil && t.GetFinishedAt() != nil {
 		parts = append(parts, "in "+output.Duration(t.GetFinishedAt().AsTime().Sub(t.GetStartedAt().AsTime())))
 	}
@@ -54,7 +54,7 @@ func Outcome(t *deckhandv1.Task) error {
 	if why == "" {
 		why = t.GetReason()
 	}
-	message := fmt.Sprintf("task %s %s", t.GetId(), ended(t.GetState()))
+	message := fmt.Sprintf("task %s %s", t.GetId(), ended(t))
 	if why = termsafe.Line(why); why != "" {
 		message += ": " + why
 	}
@@ -62,12 +62,12 @@ func Outcome(t *deckhandv1.Task) error {
 		WithFix("see `deckhand task steps %s`", t.GetId()))
 }
 
-func ended(s deckhandv1.TaskState) string {
-	switch s {
+func ended(t *deckhandv1.Task) string {
+	switch t.GetState() {
 	case deckhandv1.TaskState_TASK_STATE_TIMED_OUT:
 		return "timed out"
 	case deckhandv1.TaskState_TASK_STATE_CANCELLED:
 		return "was cancelled"
 	}
-	return output.EnumName(s)
+	return output.TaskState(t)
 }

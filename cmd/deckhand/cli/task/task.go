@@ -51,13 +51,13 @@ func changeEach(e *env.Env, cmd *cobra.Command, ids []string, change func(ctx co
 
 // Noun shows tasks.
 func Noun(e *env.Env) output.Noun[*deckhandv1.Task] {
-	state := func(x *deckhandv1.Task) lipgloss.Style { return output.StateStyle(x.GetState()) }
+	state := func(x *deckhandv1.Task) lipgloss.Style { return output.TaskStyle(x) }
 	return output.Noun[*deckhandv1.Task]{
 		Name: (*deckhandv1.Task).GetId,
 		Columns: []output.Column[*deckhandv1.Task]{
 			{Header: "id", Value: (*deckhandv1.Task).GetId},
 			{Header: "agent", Value: (*deckhandv1.Task).GetAgentName},
-			{Header: "state", Value: func(x *deckhandv1.Task) string { return output.EnumName(x.GetState()) }, Style: state},
+			{Header: "state", Value: output.TaskState, Style: state},
 			{Header: "progress", Value: func(x *deckhandv1.Task) string { return fmt.Sprintf("%.0f%%", 100*x.GetProgress()) }},
 			{Header: "cost", Value: func(x *deckhandv1.Task) string { return output.Cost(x.GetUsage()) }},
 			{Header: "age", Value: func(x *deckhandv1.Task) string { return e.Age(x.GetCreatedAt()) }},

@@ -12,84 +12,61 @@ import (
 )
 
 const appendEvents = `-- name: AppendEvents :one
-WITH task AS (
-    SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t WHERE t.id = $1 AND (t.org_id = $2) IS TRUE
-), head AS (
-    INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT task.id, task.org_id, cardinality($3::text[]), pg_current_xact_id() FROM task
-    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
-    RETURNING event_heads.seq - cardinality($3::text[]) AS before, event_heads.xid
-), stored AS (
-    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, task.org_id, task.id, head.before + e.n, e.type, e.actor_kind, e.actor_id, task.attempt,
-           task.correlation_id, e.payload::jsonb
-    FROM task, head, (SELECT generate_subscripts($3::text[], 1) AS n, unnest($3::text[]) AS type,
-                       unnest($4::text[]) AS actor_kind, unnest($5::text[]) AS actor_id,
-                       unnest($6::text[]) AS payload) AS e
-    RETURNING seq
-)
-SELECT coalesce(max(seq), 0)::bigint FROM stored
+SELECT append_events(t.id, t.org_id, t.attempt, t.correlation_id, $1::text[], $2::text[], $3::text[],
+                     $4::text[], '{}')::bigint AS seq
+FROM tasks t WHERE t.id = $5 AND (t.org_id = $6) IS TRUE
 `
 
 type AppendEventsParams struct {
-	TaskID     string
-	OrgID      string
 	Types      []string
 	ActorKinds []string
 	ActorIds   []string
 	Payloads   []string
+	TaskID     string
+	OrgID      string
 }
 
-// Numbers and stores a task's next events in one round trip; the lock on the
-// head's row orders concurrent writers. Returns the last number.
+// Appends to a task's events in one round trip; see append_events. Returns the last
+// number.
 func (q *Queries) AppendEvents(ctx context.Context, arg AppendEventsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, appendEvents,
-		arg.TaskID,
-		arg.OrgID,
 		arg.Types,
 		arg.ActorKinds,
 		arg.ActorIds,
 		arg.Payloads,
+		arg.TaskID,
+		arg.OrgID,
 	)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
+	var seq int64
+	err := row.Scan(&seq)
+	return seq, err
 }
 
 const appendLeasedEvents = `-- name: AppendLeasedEvents :one
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.worker_id FROM tasks t
-    WHERE t.id = $1 AND (t.org_id = $2) IS TRUE AND t.attempt = $3 AND t.lease_hash = $4
+    WHERE t.id = $3 AND (t.org_id = $4) IS TRUE AND t.attempt = $5 AND t.lease_hash = $6
       AND t.lease_expires_at > clock_timestamp()
     FOR UPDATE
 ), fresh AS (
-    UPDATE attempts a SET batch = greatest(a.batch, $5::bigint) FROM held
-    WHERE a.task_id = held.id AND a.attempt = held.attempt AND ($5::bigint = 0 OR a.batch < $5::bigint)
+    UPDATE attempts a SET batch = greatest(a.batch, $7::bigint) FROM held
+    WHERE a.task_id = held.id AND a.attempt = held.attempt AND ($7::bigint = 0 OR a.batch < $7::bigint)
     RETURNING a.task_id
-), head AS (
-    INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT held.id, held.org_id, cardinality($6::text[]), pg_current_xact_id() FROM held JOIN fresh ON fresh.task_id = held.id
-    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
-    RETURNING event_heads.seq - cardinality($6::text[]) AS before, event_heads.xid
-), stored AS (
-    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, held.org_id, held.id, head.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
-           held.correlation_id, e.payload::jsonb
-    FROM held, head, (SELECT generate_subscripts($6::text[], 1) AS n, unnest($6::text[]) AS type,
-                             unnest($7::text[]) AS payload) AS e
-    RETURNING seq
 )
-SELECT coalesce((SELECT max(seq) FROM stored), 0)::bigint AS seq FROM held
+SELECT CASE WHEN fresh.task_id IS NULL THEN 0
+            ELSE append_events_of(held.id, held.org_id, held.attempt, held.correlation_id, 'worker', held.worker_id,
+                                  $1::text[], $2::text[], '{}') END::bigint AS seq
+FROM held LEFT JOIN fresh ON fresh.task_id = held.id
 `
 
 type AppendLeasedEventsParams struct {
+	Types     []string
+	Payloads  []string
 	TaskID    string
 	OrgID     string
 	Attempt   int32
 	LeaseHash []byte
 	Batch     int64
-	Types     []string
-	Payloads  []string
 }
 
 // As AppendEvents, for the holder of the lease, in its own transaction: no row
@@ -97,13 +74,13 @@ type AppendLeasedEventsParams struct {
 // is returned.
 func (q *Queries) AppendLeasedEvents(ctx context.Context, arg AppendLeasedEventsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, appendLeasedEvents,
+		arg.Types,
+		arg.Payloads,
 		arg.TaskID,
 		arg.OrgID,
 		arg.Attempt,
 		arg.LeaseHash,
 		arg.Batch,
-		arg.Types,
-		arg.Payloads,
 	)
 	var seq int64
 	err := row.Scan(&seq)

@@ -150,63 +150,6 @@ func (q *Queries) EgressOf(ctx context.Context, arg EgressOfParams) ([]json.RawM
 	return items, nil
 }
 
-const releaseStep = `-- name: ReleaseStep :one
-UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at = NULL, released = true
-WHERE org_id = $1 AND id = $2 AND state = 'deferred'
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released
-`
-
-type ReleaseStepParams struct {
-	OrgID string
-	ID    string
-}
-
-// A deferred call is executed now.
-func (q *Queries) ReleaseStep(ctx context.Context, arg ReleaseStepParams) (Step, error) {
-	row := q.db.QueryRow(ctx, releaseStep, arg.OrgID, arg.ID)
-	var i Step
-	err := row.Scan(
-		&i.ID,
-		&i.OrgID,
-		&i.TaskID,
-		&i.Number,
-		&i.Turn,
-		&i.CallIndex,
-		&i.CallID,
-		&i.Attempt,
-		&i.Tool,
-		&i.Category,
-		&i.Arguments,
-		&i.ArgumentsSealed,
-		&i.ArgumentsDigest,
-		&i.Reasoning,
-		&i.State,
-		&i.DecisionReason,
-		&i.Observation,
-		&i.Outcome,
-		&i.ErrorCode,
-		&i.NodeID,
-		&i.JailID,
-		&i.LogBytes,
-		&i.ProposedAt,
-		&i.StartedAt,
-		&i.FinishedAt,
-		&i.Run,
-		&i.ExecID,
-		&i.GrantedBinding,
-		&i.ChangedArguments,
-		&i.ChangedSealed,
-		&i.ChangedBy,
-		&i.WorkspaceState,
-		&i.WorkspaceRecord,
-		&i.AskedState,
-		&i.AskedRecord,
-		&i.Decision,
-		&i.Released,
-	)
-	return i, err
-}
-
 const releasedSteps = `-- name: ReleasedSteps :many
 SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 AND (released OR state = 'deferred') ORDER BY number
 `

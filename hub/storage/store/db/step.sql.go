@@ -278,29 +278,23 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 const endStepAlone = `-- name: EndStepAlone :one
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t
-    WHERE t.id = $1 AND (t.org_id = $2) IS TRUE FOR UPDATE
+    WHERE t.id = $2 AND (t.org_id = $3) IS TRUE FOR UPDATE
 ), ended AS (
-    UPDATE steps SET state = $3, observation = $4, outcome = $5, error_code = $6,
-        log_bytes = $7, workspace_state = $8, workspace_record = $9,
+    UPDATE steps SET state = $4, observation = $5, outcome = $6, error_code = $7,
+        log_bytes = $8, workspace_state = $9, workspace_record = $10,
         finished_at = clock_timestamp()
     FROM held
-    WHERE steps.id = $10 AND steps.task_id = held.id AND steps.state = 'started' AND steps.run = $11
+    WHERE steps.id = $11 AND steps.task_id = held.id AND steps.state = 'started' AND steps.run = $12
     RETURNING steps.started_at, steps.finished_at
-), head AS (
-    INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT held.id, held.org_id, 1, pg_current_xact_id() FROM held, ended
-    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + 1, xid = greatest(event_heads.xid, excluded.xid)
-    RETURNING event_heads.seq, event_heads.xid
-), stored AS (
-    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, held.org_id, held.id, head.seq, 'tool_completed', 'hub', 'hub', held.attempt, held.correlation_id,
-           CAST($12::text AS jsonb) || jsonb_build_object('duration_ms', round(extract(epoch FROM ended.finished_at - ended.started_at) * 1000)::bigint)
-    FROM held, ended, head
 )
-SELECT ended.finished_at FROM ended
+SELECT ended.finished_at,
+       append_events_of(held.id, held.org_id, held.attempt, held.correlation_id, 'hub', 'hub', ARRAY['tool_completed'], ARRAY[$1::text],
+                        jsonb_build_object('duration_ms', round(extract(epoch FROM ended.finished_at - ended.started_at) * 1000)::bigint)) AS seq
+FROM held, ended
 `
 
 type EndStepAloneParams struct {
+	Payload         string
 	TaskID          string
 	OrgID           string
 	State           string
@@ -312,13 +306,18 @@ type EndStepAloneParams struct {
 	WorkspaceRecord string
 	ID              string
 	Run             int32
-	Payload         string
+}
+
+type EndStepAloneRow struct {
+	FinishedAt *time.Time
+	Seq        int64
 }
 
 // As EndStep, with its event, in its own transaction. The event's duration is
 // computed with the database's clock.
-func (q *Queries) EndStepAlone(ctx context.Context, arg EndStepAloneParams) (*time.Time, error) {
+func (q *Queries) EndStepAlone(ctx context.Context, arg EndStepAloneParams) (EndStepAloneRow, error) {
 	row := q.db.QueryRow(ctx, endStepAlone,
+		arg.Payload,
 		arg.TaskID,
 		arg.OrgID,
 		arg.State,
@@ -330,11 +329,10 @@ func (q *Queries) EndStepAlone(ctx context.Context, arg EndStepAloneParams) (*ti
 		arg.WorkspaceRecord,
 		arg.ID,
 		arg.Run,
-		arg.Payload,
 	)
-	var finished_at *time.Time
-	err := row.Scan(&finished_at)
-	return finished_at, err
+	var i EndStepAloneRow
+	err := row.Scan(&i.FinishedAt, &i.Seq)
+	return i, err
 }
 
 const findSteps = `-- name: FindSteps :many
@@ -453,36 +451,29 @@ func (q *Queries) GetStep(ctx context.Context, arg GetStepParams) (Step, error) 
 const grantLeasedStep = `-- name: GrantLeasedStep :one
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.node_id, t.jail_id FROM tasks t
-    WHERE t.id = $1 AND (t.org_id = $2) IS TRUE AND t.attempt = $3 AND t.lease_hash = $4
+    WHERE t.id = $3 AND (t.org_id = $4) IS TRUE AND t.attempt = $5 AND t.lease_hash = $6
       AND t.lease_expires_at > clock_timestamp() AND t.pause_next = ''
     FOR UPDATE
 ), created AS (
     INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                        arguments_sealed, arguments_digest, reasoning, state, decision_reason, decision, node_id, jail_id,
                        started_at)
-    SELECT $5, held.org_id, held.id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $1), $6, $7, $8, held.attempt, $9, $10, $11,
-           $12, $13, $14, $15, $16, $17, held.node_id, held.jail_id,
-           CASE WHEN $15 = 'started' THEN clock_timestamp() END
+    SELECT $7, held.org_id, held.id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $3), $8, $9, $10, held.attempt, $11, $12, $13,
+           $14, $15, $16, $17, $18, $19, held.node_id, held.jail_id,
+           CASE WHEN $17 = 'started' THEN clock_timestamp() END
     FROM held
     ON CONFLICT DO NOTHING
     RETURNING steps.number, steps.proposed_at, steps.started_at
-), head AS (
-    INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT held.id, held.org_id, cardinality($18::text[]), pg_current_xact_id() FROM held, created
-    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
-    RETURNING event_heads.seq, event_heads.xid
-), stored AS (
-    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, held.org_id, held.id, head.seq - cardinality($18::text[]) + e.n, e.type, 'hub', 'hub', held.attempt, held.correlation_id,
-           CAST(e.payload AS jsonb) || jsonb_build_object('number', created.number)
-    FROM held, created, head, (SELECT generate_subscripts($18::text[], 1) AS n, unnest($18::text[]) AS type,
-                                      unnest($19::text[]) AS payload) AS e
-    ORDER BY e.n
 )
-SELECT created.number, created.proposed_at, created.started_at FROM created
+SELECT created.number, created.proposed_at, created.started_at,
+       append_events_of(held.id, held.org_id, held.attempt, held.correlation_id, 'hub', 'hub', $1::text[], $2::text[],
+                        jsonb_build_object('number', created.number)) AS seq
+FROM held, created
 `
 
 type GrantLeasedStepParams struct {
+	Types           []string
+	Payloads        []string
 	TaskID          string
 	OrgID           string
 	Attempt         int32
@@ -500,14 +491,13 @@ type GrantLeasedStepParams struct {
 	State           string
 	DecisionReason  string
 	Decision        json.RawMessage
-	Types           []string
-	Payloads        []string
 }
 
 type GrantLeasedStepRow struct {
 	Number     int32
 	ProposedAt time.Time
 	StartedAt  *time.Time
+	Seq        int64
 }
 
 // Stores a step that is granted without conditions, and starts it if the call
@@ -517,6 +507,8 @@ type GrantLeasedStepRow struct {
 // has ended.
 func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams) (GrantLeasedStepRow, error) {
 	row := q.db.QueryRow(ctx, grantLeasedStep,
+		arg.Types,
+		arg.Payloads,
 		arg.TaskID,
 		arg.OrgID,
 		arg.Attempt,
@@ -534,11 +526,14 @@ func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams
 		arg.State,
 		arg.DecisionReason,
 		arg.Decision,
-		arg.Types,
-		arg.Payloads,
 	)
 	var i GrantLeasedStepRow
-	err := row.Scan(&i.Number, &i.ProposedAt, &i.StartedAt)
+	err := row.Scan(
+		&i.Number,
+		&i.ProposedAt,
+		&i.StartedAt,
+		&i.Seq,
+	)
 	return i, err
 }
 
@@ -1170,73 +1165,131 @@ func (q *Queries) SetLookedAt(ctx context.Context, arg SetLookedAtParams) error 
 	return err
 }
 
+const skipLaterSteps = `-- name: SkipLaterSteps :many
+WITH skipped AS (
+    UPDATE steps s SET state = 'skipped', decision_reason = $1, observation = $2, finished_at = clock_timestamp()
+    WHERE s.org_id = $3 AND s.task_id = $4 AND s.turn = $5 AND s.call_index > $6 AND s.state IN ('waiting', 'granted')
+    RETURNING s.id, s.org_id, s.number, s.tool
+), withdrawn AS (
+    UPDATE inbox_items i SET state = 'withdrawn', answered_at = clock_timestamp()
+    FROM skipped WHERE i.org_id = skipped.org_id AND i.step_id = skipped.id AND i.state = 'open'
+)
+SELECT skipped.id, skipped.number, skipped.tool FROM skipped ORDER BY skipped.number
+`
+
+type SkipLaterStepsParams struct {
+	Reason      string
+	Observation string
+	OrgID       string
+	TaskID      string
+	Turn        int32
+	CallIndex   int32
+}
+
+type SkipLaterStepsRow struct {
+	ID     string
+	Number int32
+	Tool   string
+}
+
+// Skips the calls of a turn that come after one and have not begun, and withdraws
+// what waits for a person about them.
+func (q *Queries) SkipLaterSteps(ctx context.Context, arg SkipLaterStepsParams) ([]SkipLaterStepsRow, error) {
+	rows, err := q.db.Query(ctx, skipLaterSteps,
+		arg.Reason,
+		arg.Observation,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Turn,
+		arg.CallIndex,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SkipLaterStepsRow{}
+	for rows.Next() {
+		var i SkipLaterStepsRow
+		if err := rows.Scan(&i.ID, &i.Number, &i.Tool); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const startLeasedStep = `-- name: StartLeasedStep :one
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t
-    WHERE t.id = $1 AND (t.org_id = $2) IS TRUE AND t.attempt = $3 AND t.lease_hash = $4
+    WHERE t.id = $2 AND (t.org_id = $3) IS TRUE AND t.attempt = $4 AND t.lease_hash = $5
       AND t.lease_expires_at > clock_timestamp()
     FOR UPDATE
 ), started AS (
     UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = held.attempt FROM held
-    WHERE steps.org_id = held.org_id AND steps.id = $5 AND steps.task_id = held.id AND steps.state = 'granted'
+    WHERE steps.org_id = held.org_id AND steps.id = $6 AND steps.task_id = held.id AND steps.state = 'granted'
       AND steps.granted_binding IS NULL
     RETURNING steps.started_at
-), head AS (
-    INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT held.id, held.org_id, 1, pg_current_xact_id() FROM held, started
-    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + 1, xid = greatest(event_heads.xid, excluded.xid)
-    RETURNING event_heads.seq, event_heads.xid
-), stored AS (
-    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, held.org_id, held.id, head.seq, 'tool_executing', 'hub', 'hub', held.attempt, held.correlation_id,
-           CAST($6::text AS jsonb)
-    FROM held, started, head
 )
-SELECT started.started_at FROM started
+SELECT started.started_at,
+       append_events_of(held.id, held.org_id, held.attempt, held.correlation_id, 'hub', 'hub', ARRAY['tool_executing'], ARRAY[$1::text], '{}') AS seq
+FROM held, started
 `
 
 type StartLeasedStepParams struct {
+	Payload   string
 	TaskID    string
 	OrgID     string
 	Attempt   int32
 	LeaseHash []byte
 	ID        string
-	Payload   string
+}
+
+type StartLeasedStepRow struct {
+	StartedAt *time.Time
+	Seq       int64
 }
 
 // Starts a step that is granted without conditions, and stores its event, in
 // its own transaction. Returns no row if it cannot be started, or the lease has
 // ended.
-func (q *Queries) StartLeasedStep(ctx context.Context, arg StartLeasedStepParams) (*time.Time, error) {
+func (q *Queries) StartLeasedStep(ctx context.Context, arg StartLeasedStepParams) (StartLeasedStepRow, error) {
 	row := q.db.QueryRow(ctx, startLeasedStep,
+		arg.Payload,
 		arg.TaskID,
 		arg.OrgID,
 		arg.Attempt,
 		arg.LeaseHash,
 		arg.ID,
-		arg.Payload,
 	)
-	var started_at *time.Time
-	err := row.Scan(&started_at)
-	return started_at, err
+	var i StartLeasedStepRow
+	err := row.Scan(&i.StartedAt, &i.Seq)
+	return i, err
 }
 
 const startStep = `-- name: StartStep :one
-UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = $1
-WHERE org_id = $2 AND id = $3 AND task_id = $4 AND state = 'granted'
+UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at = NULL,
+    attempt = CASE WHEN $1::boolean THEN attempt ELSE $2 END, released = released OR $1
+WHERE org_id = $3 AND id = $4 AND task_id = $5
+  AND state = CASE WHEN $1 THEN 'deferred' ELSE 'granted' END
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released
 `
 
 type StartStepParams struct {
-	Attempt int32
-	OrgID   string
-	ID      string
-	TaskID  string
+	Released bool
+	Attempt  int32
+	OrgID    string
+	ID       string
+	TaskID   string
 }
 
-// The caller has verified the grant's binding.
+// Starts a granted step, or with released a deferred one. The caller has
+// verified that it may: by the grant's binding, or by the review's verdict.
 func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, startStep,
+		arg.Released,
 		arg.Attempt,
 		arg.OrgID,
 		arg.ID,

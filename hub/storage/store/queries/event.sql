@@ -1,23 +1,9 @@
 -- name: AppendEvents :one
--- Numbers and stores a task's next events in one round trip; the lock on the
--- head's row orders concurrent writers. Returns the last number.
-WITH task AS (
-    SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE
-), head AS (
-    INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT task.id, task.org_id, cardinality(@types::text[]), pg_current_xact_id() FROM task
-    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
-    RETURNING event_heads.seq - cardinality(@types::text[]) AS before, event_heads.xid
-), stored AS (
-    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, task.org_id, task.id, head.before + e.n, e.type, e.actor_kind, e.actor_id, task.attempt,
-           task.correlation_id, e.payload::jsonb
-    FROM task, head, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
-                       unnest(@actor_kinds::text[]) AS actor_kind, unnest(@actor_ids::text[]) AS actor_id,
-                       unnest(@payloads::text[]) AS payload) AS e
-    RETURNING seq
-)
-SELECT coalesce(max(seq), 0)::bigint FROM stored;
+-- Appends to a task's events in one round trip; see append_events. Returns the last
+-- number.
+SELECT append_events(t.id, t.org_id, t.attempt, t.correlation_id, @types::text[], @actor_kinds::text[], @actor_ids::text[],
+                     @payloads::text[], '{}')::bigint AS seq
+FROM tasks t WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE;
 
 -- name: AppendLeasedEvents :one
 -- As AppendEvents, for the holder of the lease, in its own transaction: no row
@@ -32,20 +18,11 @@ WITH held AS (
     UPDATE attempts a SET batch = greatest(a.batch, @batch::bigint) FROM held
     WHERE a.task_id = held.id AND a.attempt = held.attempt AND (@batch::bigint = 0 OR a.batch < @batch::bigint)
     RETURNING a.task_id
-), head AS (
-    INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT held.id, held.org_id, cardinality(@types::text[]), pg_current_xact_id() FROM held JOIN fresh ON fresh.task_id = held.id
-    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
-    RETURNING event_heads.seq - cardinality(@types::text[]) AS before, event_heads.xid
-), stored AS (
-    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, held.org_id, held.id, head.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
-           held.correlation_id, e.payload::jsonb
-    FROM held, head, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
-                             unnest(@payloads::text[]) AS payload) AS e
-    RETURNING seq
 )
-SELECT coalesce((SELECT max(seq) FROM stored), 0)::bigint AS seq FROM held;
+SELECT CASE WHEN fresh.task_id IS NULL THEN 0
+            ELSE append_events_of(held.id, held.org_id, held.attempt, held.correlation_id, 'worker', held.worker_id,
+                                  @types::text[], @payloads::text[], '{}') END::bigint AS seq
+FROM held LEFT JOIN fresh ON fresh.task_id = held.id;
 
 -- name: EventHorizon :one
 -- No transaction of this database that is invisible to a statement that begins

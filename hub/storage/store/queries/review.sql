@@ -5,12 +5,6 @@ SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND state = 'd
 UPDATE steps SET state = 'skipped', decision_reason = @reason, observation = @observation, finished_at = clock_timestamp()
 WHERE org_id = @org_id AND task_id = @task_id AND state = 'deferred';
 
--- name: ReleaseStep :one
--- A deferred call is executed now.
-UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at = NULL, released = true
-WHERE org_id = @org_id AND id = @id AND state = 'deferred'
-RETURNING *;
-
 -- name: ReleasedSteps :many
 -- The calls of a task that were deferred until it was accepted, whatever their
 -- state since.

@@ -44,9 +44,12 @@ WHERE page.before < @max_bytes::bigint
 ORDER BY s.number;
 
 -- name: StartStep :one
--- The caller has verified the grant's binding.
-UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = @attempt
-WHERE org_id = @org_id AND id = @id AND task_id = @task_id AND state = 'granted'
+-- Starts a granted step, or with released a deferred one. The caller has
+-- verified that it may: by the grant's binding, or by the review's verdict.
+UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at = NULL,
+    attempt = CASE WHEN @released::boolean THEN attempt ELSE @attempt END, released = released OR @released
+WHERE org_id = @org_id AND id = @id AND task_id = @task_id
+  AND state = CASE WHEN @released THEN 'deferred' ELSE 'granted' END
 RETURNING *;
 
 -- name: EndStep :one
@@ -83,20 +86,11 @@ WITH held AS (
     FROM held
     ON CONFLICT DO NOTHING
     RETURNING steps.number, steps.proposed_at, steps.started_at
-), head AS (
-    INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT held.id, held.org_id, cardinality(@types::text[]), pg_current_xact_id() FROM held, created
-    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
-    RETURNING event_heads.seq, event_heads.xid
-), stored AS (
-    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, held.org_id, held.id, head.seq - cardinality(@types::text[]) + e.n, e.type, 'hub', 'hub', held.attempt, held.correlation_id,
-           CAST(e.payload AS jsonb) || jsonb_build_object('number', created.number)
-    FROM held, created, head, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
-                                      unnest(@payloads::text[]) AS payload) AS e
-    ORDER BY e.n
 )
-SELECT created.number, created.proposed_at, created.started_at FROM created;
+SELECT created.number, created.proposed_at, created.started_at,
+       append_events_of(held.id, held.org_id, held.attempt, held.correlation_id, 'hub', 'hub', @types::text[], @payloads::text[],
+                        jsonb_build_object('number', created.number)) AS seq
+FROM held, created;
 
 -- name: StartLeasedStep :one
 -- Starts a step that is granted without conditions, and stores its event, in
@@ -112,18 +106,10 @@ WITH held AS (
     WHERE steps.org_id = held.org_id AND steps.id = @id AND steps.task_id = held.id AND steps.state = 'granted'
       AND steps.granted_binding IS NULL
     RETURNING steps.started_at
-), head AS (
-    INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT held.id, held.org_id, 1, pg_current_xact_id() FROM held, started
-    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + 1, xid = greatest(event_heads.xid, excluded.xid)
-    RETURNING event_heads.seq, event_heads.xid
-), stored AS (
-    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, held.org_id, held.id, head.seq, 'tool_executing', 'hub', 'hub', held.attempt, held.correlation_id,
-           CAST(@payload::text AS jsonb)
-    FROM held, started, head
 )
-SELECT started.started_at FROM started;
+SELECT started.started_at,
+       append_events_of(held.id, held.org_id, held.attempt, held.correlation_id, 'hub', 'hub', ARRAY['tool_executing'], ARRAY[@payload::text], '{}') AS seq
+FROM held, started;
 
 -- name: EndStepAlone :one
 -- As EndStep, with its event, in its own transaction. The event's duration is
@@ -138,18 +124,11 @@ WITH held AS (
     FROM held
     WHERE steps.id = @id AND steps.task_id = held.id AND steps.state = 'started' AND steps.run = @run
     RETURNING steps.started_at, steps.finished_at
-), head AS (
-    INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT held.id, held.org_id, 1, pg_current_xact_id() FROM held, ended
-    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + 1, xid = greatest(event_heads.xid, excluded.xid)
-    RETURNING event_heads.seq, event_heads.xid
-), stored AS (
-    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, held.org_id, held.id, head.seq, 'tool_completed', 'hub', 'hub', held.attempt, held.correlation_id,
-           CAST(@payload::text AS jsonb) || jsonb_build_object('duration_ms', round(extract(epoch FROM ended.finished_at - ended.started_at) * 1000)::bigint)
-    FROM held, ended, head
 )
-SELECT ended.finished_at FROM ended;
+SELECT ended.finished_at,
+       append_events_of(held.id, held.org_id, held.attempt, held.correlation_id, 'hub', 'hub', ARRAY['tool_completed'], ARRAY[@payload::text],
+                        jsonb_build_object('duration_ms', round(extract(epoch FROM ended.finished_at - ended.started_at) * 1000)::bigint)) AS seq
+FROM held, ended;
 
 -- name: LeasedStep :one
 -- A step with its task, if the task's lease is live.
@@ -185,6 +164,19 @@ UPDATE steps SET state = @state, decision_reason = @decision_reason, observation
     finished_at = CASE WHEN @state::text IN ('granted', 'waiting') THEN NULL ELSE clock_timestamp() END
 WHERE org_id = @org_id AND id = @id AND state = @from_state
 RETURNING *;
+
+-- name: SkipLaterSteps :many
+-- Skips the calls of a turn that come after one and have not begun, and withdraws
+-- what waits for a person about them.
+WITH skipped AS (
+    UPDATE steps s SET state = 'skipped', decision_reason = @reason, observation = @observation, finished_at = clock_timestamp()
+    WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.turn = @turn AND s.call_index > @call_index AND s.state IN ('waiting', 'granted')
+    RETURNING s.id, s.org_id, s.number, s.tool
+), withdrawn AS (
+    UPDATE inbox_items i SET state = 'withdrawn', answered_at = clock_timestamp()
+    FROM skipped WHERE i.org_id = skipped.org_id AND i.step_id = skipped.id AND i.state = 'open'
+)
+SELECT skipped.id, skipped.number, skipped.tool FROM skipped ORDER BY skipped.number;
 
 -- name: RestartStep :one
 -- The node never started the command and never will under that exec id.

@@ -2192,6 +2192,9 @@ type Block_ToolCall struct {
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The arguments as the model wrote them: JSON, or what failed to be.
 	ArgumentsJson string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	// The tool through which the model made the call, "call_tool"; empty for a call
+	// that it made itself. name and arguments_json are those of the tool that is called.
+	Via           string `protobuf:"bytes,4,opt,name=via,proto3" json:"via,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2243,6 +2246,13 @@ func (x *Block_ToolCall) GetName() string {
 func (x *Block_ToolCall) GetArgumentsJson() string {
 	if x != nil {
 		return x.ArgumentsJson
+	}
+	return ""
+}
+
+func (x *Block_ToolCall) GetVia() string {
+	if x != nil {
+		return x.Via
 	}
 	return ""
 }
@@ -2488,7 +2498,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12!\n" +
 	"\aattempt\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\x12 \n" +
 	"\x05token\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\x05token\"\x86\x03\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x05token\"\x98\x03\n" +
 	"\x05Block\x12-\n" +
 	"\x04text\x18\x01 \x01(\v2\x17.deckhand.v1.Block.TextH\x00R\x04text\x12<\n" +
 	"\treasoning\x18\x02 \x01(\v2\x1c.deckhand.v1.Block.ReasoningH\x00R\treasoning\x12:\n" +
@@ -2498,11 +2508,12 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\tReasoning\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\tR\tsignature\x12\x1a\n" +
-	"\bredacted\x18\x03 \x01(\tR\bredacted\x1aU\n" +
+	"\bredacted\x18\x03 \x01(\tR\bredacted\x1ag\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
-	"\x0earguments_json\x18\x03 \x01(\tR\rargumentsJsonB\x06\n" +
+	"\x0earguments_json\x18\x03 \x01(\tR\rargumentsJson\x12\x10\n" +
+	"\x03via\x18\x04 \x01(\tR\x03viaB\x06\n" +
 	"\x04kind\"\x98\x02\n" +
 	"\x04Turn\x12\x12\n" +
 	"\x04turn\x18\x01 \x01(\x05R\x04turn\x12\x18\n" +

@@ -69,7 +69,7 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
         <span className="flex min-w-0 items-center gap-2">
           {agent.name}
           <AgentBadge status={agent.status} reason={agent.statusReason} />
-          {task && <TaskBadge state={task.state} reason={task.reason} />}
+          {task && <TaskBadge task={task} />}
         </span>
       }
       actions={

@@ -222,7 +222,7 @@ function Said(props: { chat: Task; allowed: boolean }) {
         ))}
         {!final(chat.state) && (
           <li role="status" className="flex items-center gap-2 text-dim">
-            <TaskBadge state={chat.state} reason={chat.reason} /> <Literal text={chat.reason} />
+            <TaskBadge task={chat} /> <Literal text={chat.reason} />
           </li>
         )}
         {final(chat.state) && chat.state !== TaskState.SUCCEEDED && (
@@ -255,7 +255,7 @@ function Run(props: { taskId: string }) {
   return (
     <>
       <p className="flex flex-wrap items-center gap-2 border-b px-4 py-2">
-        {task && <TaskBadge state={task.state} reason={task.reason} />}
+        {task && <TaskBadge task={task} />}
         <Literal className="min-w-0 flex-1 truncate" text={task?.title ?? ""} />
         {task && (
           <Link to="/agents/$agent" params={{ agent: task.agentName }} search={{ task: task.id }} className="underline">

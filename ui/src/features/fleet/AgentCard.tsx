@@ -75,7 +75,7 @@ export const AgentCard = memo(function AgentCard(props: {
             <Link to="/tasks/$task" params={{ task: task.id }} className="min-w-0 flex-1 truncate hover:underline">
               <Literal text={task.title || task.goal || task.id} />
             </Link>
-            <TaskBadge state={task.state} reason={task.reason} />
+            <TaskBadge task={task} />
           </p>
           <div className="flex items-center gap-3 text-xs text-dim">
             <Going task={task} pace={props.pace} />

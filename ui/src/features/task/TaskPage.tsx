@@ -10,6 +10,7 @@ import { count, dollars } from "@/components/money";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
+import { partlyDone } from "@/gen/facts";
 import { final, TaskBadge } from "@/components/state";
 import { duration, millis, Time, useNow } from "@/components/Time";
 import { Export } from "@/features/history/Export";
@@ -60,7 +61,7 @@ function Loaded({ task }: { task: Task }) {
       heading={
         <span className="flex min-w-0 items-center gap-2">
           <Literal className="truncate" text={title} />
-          <TaskBadge state={task.state} reason={task.reason} />
+          <TaskBadge task={task} />
           {task.provider === "script" && <Badge tone="info">script</Badge>}
           {task.pauseNext && <Badge tone="warn">pausing before next tool call</Badge>}
         </span>
@@ -140,7 +141,7 @@ function Summary({ task, phase }: { task: Task; phase: string | undefined }) {
       {task.agentId && !final(task.state) && <Likely taskId={task.id} />}
       {task.reason && !final(task.state) && <p className="text-warn"><Literal text={task.reason} /></p>}
       {task.errorCode && (
-        <p className="text-bad">
+        <p className={task.errorCode === partlyDone ? "text-warn" : "text-bad"}>
           <Id value={task.errorCode} whole /> <Literal text={task.errorMessage} />
         </p>
       )}
@@ -197,7 +198,7 @@ function Details({ task }: { task: Task }) {
           <ul className="space-y-1">
             {children.data.tasks.map((t) => (
               <li key={t.id} className="flex items-center gap-3">
-                <TaskBadge state={t.state} />
+                <TaskBadge task={t} />
                 <Link to="/tasks/$task" params={{ task: t.id }} className="min-w-0 truncate hover:underline">
                   <Literal text={t.title || t.goal} />
                 </Link>

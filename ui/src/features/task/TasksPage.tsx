@@ -47,7 +47,7 @@ const columns = helper.columns([
   helper.display({
     id: "state",
     header: "State",
-    cell: ({ row }) => <TaskBadge state={row.original.state} reason={row.original.reason} />,
+    cell: ({ row }) => <TaskBadge task={row.original} />,
   }),
   helper.display({ id: "agent", header: "Agent", cell: ({ row }) => row.original.agentName || row.original.assignee }),
   helper.display({ id: "cost", header: "Cost", cell: ({ row }) => dollars(row.original.usage?.costMicros ?? 0) }),

@@ -245,6 +245,9 @@ export class Threads {
       case "limit_warning":
         this.note(e, `${words(p.kind)}: ${text(p.current)} of ${text(p.limit)} used`, "warn");
         break;
+      case "cache_missed":
+        this.note(e, `The provider's prompt cache was not used, so each turn costs more than it need: ${text(p.reason)}`, "warn");
+        break;
       case "limit_reached":
         this.note(e, `Limit reached: ${words(p.kind)} ${text(p.limit)}`, "bad");
         break;
