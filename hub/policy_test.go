@@ -385,7 +385,7 @@ func TestWhatEarlierCallsWroteIsLookedIntoWhenItRuns(t *testing.T) {
 	require.NoError(t, err)
 
 	require.Equal(t, stepGranted, propose("shell_exec", command("sh b.sh")).GetState(), "a script that was there before")
-	propose("file_edit", `{"path":"b.sh","edits":[{"old":"true","new":"rm -rf /"}]}`)
+	propose("file_edit", `{"path":"b.sh","old_string":"true","new_string":"rm -rf /"}`)
 	require.Equal(t, stepWaiting, propose("shell_exec", command("sh b.sh")).GetState())
 	require.Equal(t, stepGranted, propose("shell_exec", command("./gen > c.sh")).GetState())
 	opaque := propose("shell_exec", command("sh c.sh"))

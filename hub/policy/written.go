@@ -60,27 +60,20 @@ func (c Call) After() shell.Record {
 	return out
 }
 
-// edited returns what a file holds after its edits; of one that is not known, the
-// texts that were put into it.
+// edited returns what a file holds after its edit; of one that is not known, the text that
+// was put into it.
 func (c Call) edited(r shell.Record, name string) string {
-	edits, _ := c.Arguments["edits"].([]any)
 	before, known := r.Get(name)
-	content, added := before.Text, []string(nil)
-	for _, one := range edits {
-		e, _ := one.(map[string]any)
-		was, is := text(e, "old"), text(e, "new")
-		added = append(added, is)
-		if was == "" {
-			continue
-		}
-		n := 1
-		if e["all"] == true {
-			n = -1
-		}
-		content = strings.Replace(content, was, is, n)
+	was, is := text(c.Arguments, "old_string"), text(c.Arguments, "new_string")
+	if !known || !before.Known {
+		return is + "\n" + before.Text
 	}
-	if known && before.Known {
-		return content
+	n := 1
+	if c.Arguments["replace_all"] == true {
+		n = -1
 	}
-	return strings.Join(append(added, before.Text), "\n")
+	if was == "" {
+		n = 0
+	}
+	return strings.Replace(before.Text, was, is, n)
 }

@@ -15,8 +15,9 @@ import (
 
 const (
 	fileTimeout = time.Minute
-	readBytes   = 64 << 10
-	maxRead     = 256 << 10
+	// readBytes is how many bytes one call reads: less than the loop shows of a result.
+	readBytes   = 20 << 10
+	readLines   = 2000
 	listEntries = 500
 	scratchpad  = ".deckhand/scratchpad.md"
 )
@@ -29,78 +30,121 @@ func fileTools() []*Tool {
 	)
 	return []*Tool{
 		{
-			Name:        toolname.FileRead,
-			Description: "Read a file of the workspace, or a range of it in bytes.",
-			Category:    safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
+			Name: toolname.FileRead,
+			Description: "Read a text file. Returns its lines with their numbers, and how many there are; the numbers are not part of the file. " +
+				"For a long file, first find the place with file_search or file_outline, then read from there. " +
+				`Example: {"path": "cmd/main.go", "offset": 120, "limit": 60}.`,
+			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
-				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path below /workspace"},
-				"offset":{"type":"integer","minimum":0,"description":"First byte to read"},
-				"limit":{"type":"integer","minimum":1,"maximum":262144,"description":"At most this many bytes; 65536 by default"}}}`,
+				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path, relative to the workspace"},
+				"offset":{"type":"integer","minimum":1,"description":"Number of the first line to read; 1 by default"},
+				"limit":{"type":"integer","minimum":1,"maximum":10000,"description":"At most this many lines; 2000 by default"}}}`,
 			run: runFileRead,
 		},
 		{
 			Name: toolname.FileWrite,
-			Description: "Write a whole file of the workspace, making its folders. With expect_digest the write happens only if the file " +
-				"still has that SHA-256, so that nobody else's change is lost.",
+			Description: "Create a file, or replace its whole content. Creates missing folders. To change a part of a file, use file_edit; " +
+				"to add to its end, use file_append. With expect_digest, the file is written only if nobody else has changed it. " +
+				`Example: {"path": "docs/notes.md", "content": "# Notes\n"}.`,
 			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{
-				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path below /workspace"},
-				"content":{"type":"string","maxLength":4000000,"description":"The whole new content"},
-				"expect_digest":{"type":"string","maxLength":64,"description":"SHA-256 in hex that the file must have now; \"absent\" if it must not exist"}}}`,
+				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path, relative to the workspace"},
+				"content":{"type":"string","maxLength":4000000,"description":"The complete new content"},
+				"expect_digest":{"type":"string","maxLength":64,"description":"SHA-256, in hex, that the file must have now, as file_read showed it; \"absent\" if it must not exist"}}}`,
 			run: runFileWrite, preview: previewFileWrite,
 		},
 		{
-			Name:        toolname.FileList,
-			Description: "List a folder of the workspace.",
-			Category:    safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
+			Name: toolname.FileList,
+			Description: "List the files and folders in a folder, with type, size and time of change. For a summary of a large tree, use tree_digest; " +
+				`to find text, use file_search. Example: {"path": "src", "recursive": true}.`,
+			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"properties":{
-				"path":{"type":"string","maxLength":4096,"description":"Folder below /workspace; the workspace itself by default"},
-				"recursive":{"type":"boolean","description":"List the folders inside too"}}}`,
+				"path":{"type":"string","maxLength":4096,"description":"Folder, relative to the workspace; the workspace itself by default"},
+				"recursive":{"type":"boolean","description":"Include all folders below it"}}}`,
 			run: runFileList,
 		},
 		{
 			Name: toolname.ManageScratchpad,
-			Description: "Your notes to yourself, kept in the workspace between wake-ups. Append a note, read them all, or both " +
-				"(the note is appended first).",
+			Description: "Read your notes from earlier runs, or append a note for later ones. Read them when you start, and note what you finished " +
+				`and learned before you end. With both, the note is appended first. Example: {"append": "Migrated users; orders are left."}.`,
 			Category: safe, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"minProperties":1,"properties":{
-				"append":{"type":"string","minLength":1,"maxLength":65536,"description":"A note to add at the end"},
-				"read":{"type":"boolean","description":"Answer all notes"}}}`,
+				"append":{"type":"string","minLength":1,"maxLength":65536,"description":"The note to append"},
+				"read":{"type":"boolean","description":"Return all notes"}}}`,
 			run: runScratchpad,
 		},
 	}
 }
 
 func runFileRead(ctx context.Context, c Call) (Result, error) {
-	limit := int64(readBytes)
-	if n := number(c.Arguments, "limit"); n > 0 {
-		limit = min(n, maxRead)
+	first, most := max(number(c.Arguments, "offset"), 1), number(c.Arguments, "limit")
+	if most == 0 {
+		most = readLines
 	}
 	var res *nodev1.ReadFileResponse
 	err := inJail(ctx, c, func() (err error) {
 		res, err = c.Node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{
-			JailId: c.Jail.GetJailId(), Path: text(c.Arguments, "path"), Offset: number(c.Arguments, "offset"), Limit: limit,
+			JailId: c.Jail.GetJailId(), Path: text(c.Arguments, "path"), FirstLine: first, MaxLines: most, Limit: readBytes,
 		})
 		return err
 	})
 	if err != nil {
 		return failure(err)
 	}
-	from := number(c.Arguments, "offset")
-	to := from + int64(len(res.GetContent()))
-	header := fmt.Sprintf("%s: %d bytes, sha256 %s", text(c.Arguments, "path"), res.GetSize(), res.GetDigest())
-	if to < res.GetSize() || from > 0 {
-		header += fmt.Sprintf("; bytes %d to %d follow", from, to)
+	path := text(c.Arguments, "path")
+	size := fmt.Sprintf("%d bytes", res.GetSize())
+	if res.GetTotalLines() > 0 {
+		size = fmt.Sprintf("%d lines, %s", res.GetTotalLines(), size)
+	}
+	header := path + ": " + size
+	if res.GetDigest() != "" {
+		header += ", sha256 " + res.GetDigest()
 	}
 	content := string(res.GetContent())
 	if !utf8.ValidString(content) {
 		header += "; it is not text: invalid bytes are shown as \uFFFD"
 		content = strings.ToValidUTF8(content, "\uFFFD")
 	}
+	numbered, shown := numberLines(content, first, readBytes)
+	last := first + shown - 1
+	switch {
+	case res.GetSize() == 0:
+		header += " (empty)"
+	case shown == 0:
+		header += fmt.Sprintf("; line %d is after its end", first)
+	case first > 1 || last < res.GetTotalLines() || shown < res.GetLines() || res.GetTotalLines() == 0:
+		header += fmt.Sprintf("; lines %d to %d follow", first, last)
+		if res.GetTotalLines() == 0 || last < res.GetTotalLines() {
+			header += fmt.Sprintf("; continue with offset %d", last+1)
+		}
+	}
 	return Result{
-		Observation: header + "\n" + content,
-		Outcome:     map[string]any{"path": text(c.Arguments, "path"), "size": res.GetSize(), "digest": res.GetDigest(), "bytes": len(res.GetContent())},
+		Observation: header + "\n" + numbered,
+		Outcome:     map[string]any{"path": path, "size": res.GetSize(), "digest": res.GetDigest(), "first_line": first, "lines": shown, "total_lines": res.GetTotalLines()},
 	}, nil
+}
+
+// maxLine is how many bytes of a line are shown.
+const maxLine = 2000
+
+// numberLines writes each line behind its number, as cat -n does, at most about most bytes of
+// them, and returns how many lines it wrote.
+func numberLines(content string, first, most int64) (string, int64) {
+	var out strings.Builder
+	shown := int64(0)
+	for line := range strings.Lines(content) {
+		line = strings.TrimSuffix(line, "\n")
+		if len(line) > maxLine {
+			kept := strings.ToValidUTF8(line[:maxLine], "")
+			line = fmt.Sprintf("%s [%d more bytes of this line; read them with a command, such as cut -c]", kept, len(line)-len(kept))
+		}
+		if shown > 0 && int64(out.Len()+len(line)) > most {
+			break
+		}
+		fmt.Fprintf(&out, "%6d\t%s\n", first+shown, line)
+		shown++
+	}
+	return out.String(), shown
 }
 
 func runFileWrite(ctx context.Context, c Call) (Result, error) {

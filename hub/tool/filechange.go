@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	pathSchema   = `{"type":"string","minLength":1,"maxLength":4096,"description":"Path below /workspace"}`
-	expectSchema = `{"type":"string","maxLength":64,"description":"SHA-256 in hex that the file must have now, so that nobody else's change is lost"}`
+	pathSchema   = `{"type":"string","minLength":1,"maxLength":4096,"description":"Path, relative to the workspace"}`
+	expectSchema = `{"type":"string","maxLength":64,"description":"SHA-256, in hex, that the file must have now: the call is refused if somebody else has changed it"}`
 )
 
 // fileChangeTools change single files of the workspace, and find what is in
@@ -26,9 +26,10 @@ func fileChangeTools() []*Tool {
 	)
 	return []*Tool{
 		{
-			Name:        toolname.FileAppend,
-			Description: "Add to the end of a file of the workspace, making it and its folders when they are not there.",
-			Category:    moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
+			Name: toolname.FileAppend,
+			Description: "Add text to the end of a file. Creates the file and its folders if they are missing. Use it to write a long file in parts. " +
+				`Example: {"path": "report.md", "content": "\n## Results\n"}.`,
+			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{
 				"path":` + pathSchema + `,
 				"content":{"type":"string","minLength":1,"maxLength":4000000},
@@ -37,50 +38,54 @@ func fileChangeTools() []*Tool {
 		},
 		{
 			Name: toolname.FileEdit,
-			Description: "Replace texts in a file of the workspace, all of them or none. Each old text must be in the file exactly once, " +
-				"with all its spaces and line ends, or give all.",
+			Description: "Replace a text in a file. old_string must be in the file exactly as it is there, with its indentation and line ends, " +
+				"and without the line numbers that file_read shows. It must occur once, or set replace_all. Read the file first. " +
+				"Returns the changed lines. To replace most of a file, use file_write. " +
+				`Example: {"path": "config.yaml", "old_string": "retries: 3", "new_string": "retries: 5"}.`,
 			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
-			schema: `{"type":"object","additionalProperties":false,"required":["path","edits"],"properties":{
+			schema: `{"type":"object","additionalProperties":false,"required":["path","old_string","new_string"],"properties":{
 				"path":` + pathSchema + `,
-				"edits":{"type":"array","minItems":1,"maxItems":100,"items":{
-					"type":"object","additionalProperties":false,"required":["old","new"],"properties":{
-						"old":{"type":"string","minLength":1,"maxLength":1000000},
-						"new":{"type":"string","maxLength":1000000},
-						"all":{"type":"boolean","description":"Replace every place"}}}},
+				"old_string":{"type":"string","minLength":1,"maxLength":1000000,"description":"The text to replace"},
+				"new_string":{"type":"string","maxLength":1000000,"description":"The text to put there; empty to delete it"},
+				"replace_all":{"type":"boolean","description":"Replace every occurrence"},
 				"expect_digest":` + expectSchema + `}}`,
 			run: runFileEdit,
 		},
 		{
-			Name:        toolname.FileMove,
-			Description: "Give a file or folder of the workspace another path, making the folders above it.",
-			Category:    moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
+			Name: toolname.FileMove,
+			Description: "Move or rename a file or folder. Creates missing folders above the new path. Refused if a file is there, unless overwrite is set. " +
+				`Example: {"from": "a.txt", "to": "old/a.txt"}.`,
+			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["from","to"],"properties":{
 				"from":` + pathSchema + `,
 				"to":` + pathSchema + `,
-				"overwrite":{"type":"boolean","description":"Replace a file that is there"},
+				"overwrite":{"type":"boolean","description":"Replace an existing file"},
 				"expect_digest":` + expectSchema + `}}`,
 			run: runFileMove,
 		},
 		{
-			Name:        toolname.FileDelete,
-			Description: "Delete a file, a link or a folder of the workspace.",
-			Category:    dangerous, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
+			Name: toolname.FileDelete,
+			Description: "Delete a file, a symbolic link or a folder. A folder that is not empty needs recursive. " +
+				`Example: {"path": "build", "recursive": true}.`,
+			Category: dangerous, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
 				"path":` + pathSchema + `,
-				"recursive":{"type":"boolean","description":"A folder with all that is in it"},
+				"recursive":{"type":"boolean","description":"Delete a folder with everything in it"},
 				"expect_digest":` + expectSchema + `}}`,
 			run: runFileDelete,
 		},
 		{
-			Name:        toolname.FileSearch,
-			Description: "Find lines in the files of the workspace. Binary files are left out.",
-			Category:    safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
+			Name: toolname.FileSearch,
+			Description: "Find the lines that contain a text or match a regular expression. Returns path:line: text. Skips binary files. " +
+				"Use it for exact names and strings; if you do not know the words, use semantic_grep. " +
+				`Example: {"pattern": "func New", "path": "internal", "name": "*.go"}.`,
+			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["pattern"],"properties":{
 				"pattern":{"type":"string","minLength":1,"maxLength":4096},
-				"regexp":{"type":"boolean","description":"The pattern is an expression in RE2 syntax"},
+				"regexp":{"type":"boolean","description":"The pattern is a regular expression (RE2)"},
 				"ignore_case":{"type":"boolean"},
-				"path":{"type":"string","maxLength":4096,"description":"Where to begin; the workspace by default"},
-				"name":{"type":"string","maxLength":256,"description":"Only files whose name fits, for example *.go"},
+				"path":{"type":"string","maxLength":4096,"description":"Folder to search; the workspace by default"},
+				"name":{"type":"string","maxLength":256,"description":"Only files whose name matches, such as *.go"},
 				"max_matches":{"type":"integer","minimum":1,"maximum":1000}}}`,
 			run: runFileSearch,
 		},
@@ -109,11 +114,9 @@ func runFileAppend(ctx context.Context, c Call) (Result, error) {
 func runFileEdit(ctx context.Context, c Call) (Result, error) {
 	req := &nodev1.EditFileRequest{
 		JailId: c.Jail.GetJailId(), Path: text(c.Arguments, "path"), ExpectDigest: text(c.Arguments, "expect_digest"), OperationId: c.StepID,
-	}
-	edits, _ := c.Arguments["edits"].([]any)
-	for _, one := range edits {
-		e, _ := one.(map[string]any)
-		req.Edits = append(req.Edits, &nodev1.Edit{Old: []byte(text(e, "old")), New: []byte(text(e, "new")), All: flag(e, "all")})
+		Edit: &nodev1.Edit{
+			Old: []byte(text(c.Arguments, "old_string")), New: []byte(text(c.Arguments, "new_string")), All: flag(c.Arguments, "replace_all"),
+		},
 	}
 	var res *nodev1.EditFileResponse
 	err := inJail(ctx, c, func() (err error) {
@@ -123,10 +126,22 @@ func runFileEdit(ctx context.Context, c Call) (Result, error) {
 	if err != nil {
 		return failure(err)
 	}
+	where, lines := fmt.Sprintf("%d places", res.GetReplacements()), " (lines "
+	if res.GetReplacements() == 1 {
+		where, lines = "1 place", " (line "
+	}
+	if len(res.GetLines()) > 0 {
+		where += lines + strings.ReplaceAll(strings.Trim(fmt.Sprint(res.GetLines()), "[]"), " ", ", ") + ")"
+	}
+	done := fmt.Sprintf("edited %s in %s: now %d bytes, sha256 %s", req.GetPath(), where, res.GetSize(), res.GetDigest())
+	if len(res.GetExcerpt()) > 0 {
+		numbered, _ := numberLines(strings.ToValidUTF8(string(res.GetExcerpt()), "\uFFFD"), res.GetExcerptLine(), readBytes)
+		done += "\n" + numbered
+	}
 	return Result{
-		Observation: fmt.Sprintf("edited %s in %d places: now %d bytes, sha256 %s", req.GetPath(), res.GetReplacements(), res.GetSize(), res.GetDigest()),
+		Observation: done,
 		Outcome: map[string]any{
-			"path": req.GetPath(), "size": res.GetSize(), "digest": res.GetDigest(), "replacements": res.GetReplacements(),
+			"path": req.GetPath(), "size": res.GetSize(), "digest": res.GetDigest(), "replacements": res.GetReplacements(), "lines": res.GetLines(),
 		},
 		Workspace: res.GetWorkspace(),
 	}, nil

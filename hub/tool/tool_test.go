@@ -9,7 +9,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/toolargs"
 )
+
+// Each tool says when to use it and shows a call, which its own schema accepts.
+func TestEachToolShowsACallThatFits(t *testing.T) {
+	t.Parallel()
+	tools, err := tool.NewRegistry()
+	require.NoError(t, err)
+	for _, name := range tools.Names() {
+		record := tools.Record(name)
+		_, example, found := strings.Cut(record.GetDescription(), "Example: ")
+		require.True(t, found, name)
+		_, err := toolargs.Check(record, strings.TrimSuffix(example, "."))
+		require.NoError(t, err, "%s: %s", name, example)
+	}
+}
 
 // Of every tool it is known whether it can be undone, and what cannot.
 func TestEveryToolSaysWhatCannotBeUndone(t *testing.T) {

@@ -275,7 +275,7 @@ turns:
     text: I add it.
     calls:
       - tool: file_edit
-        arguments: {path: shared.md, edits: [{old: "first\n", new: "first\nsecond\n"}]}
+        arguments: {path: shared.md, old_string: "first\n", new_string: "first\nsecond\n"}
     next: done
   - text: I begin.
     calls:
@@ -291,7 +291,7 @@ turns:
       - tool: file_write
         arguments: {path: shared.md, content: "first\nthird\n", expect_digest: "${digest}"}
       - tool: file_edit
-        arguments: {path: shared.md, edits: [{old: "first\n", new: "mine\n"}], expect_digest: "${digest}"}
+        arguments: {path: shared.md, old_string: "first\n", new_string: "mine\n", expect_digest: "${digest}"}
       - tool: file_append
         arguments: {path: shared.md, content: "mine\n", expect_digest: "${digest}"}
   - when: AGENT_026
@@ -319,5 +319,5 @@ turns:
 		require.Contains(t, step.Observation, "AGENT_026", step.Tool)
 		require.Contains(t, step.Observation, "it was changed in the meantime", step.Tool)
 	}
-	require.Contains(t, steps[5].Observation, "first\nsecond\n")
+	require.Contains(t, steps[5].Observation, "     1\tfirst\n     2\tsecond\n")
 }

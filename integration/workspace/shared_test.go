@@ -30,7 +30,7 @@ turns:
     capture: {dir: '(?m)^/workspace/(\S+)$'}
   - calls: [{tool: shell_exec, arguments: {command: "cd ${dir}; echo x > a; rm -rf deep; mv run away; touch new; chmod u+w a; cat a deep/b; ls"}}]
   - calls: [{tool: file_write, arguments: {path: "${dir}/a", content: x}}]
-  - calls: [{tool: file_edit, arguments: {path: "${dir}/deep/b", edits: [{old: two, new: x}]}}]
+  - calls: [{tool: file_edit, arguments: {path: "${dir}/deep/b", old_string: two, new_string: x}}]
   - calls: [{tool: file_move, arguments: {from: "${dir}/deep", to: away}}]
   - calls: [{tool: file_read, arguments: {path: "${dir}/a"}}]
   - calls: [{tool: shell_exec, arguments: {command: "cp -r ${dir} mine && chmod -R u+w mine && echo x > mine/a && cat mine/a"}}]

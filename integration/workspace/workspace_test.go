@@ -34,7 +34,7 @@ turns:
   - text: By another tool.
     calls:
       - tool: file_edit
-        arguments: {path: numbers, edits: [{old: "3\n", new: "three\n"}]}
+        arguments: {path: numbers, old_string: "3\n", new_string: "three\n"}
   - text: And again.
     calls:
       - tool: shell_exec

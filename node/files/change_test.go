@@ -16,40 +16,40 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// An edit happens whole or not at all, and only to the file it expects.
+// An edit happens once, and only to the file it expects.
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	s, dir := service(t)
 	path := filepath.Join(dir, "a")
-	require.NoError(t, os.WriteFile(path, []byte("one two two three"), 0o640))
-	edit := func(operation, expect string, pairs ...string) (*nodev1.EditFileResponse, error) {
-		req := &nodev1.EditFileRequest{JailId: jailID, Path: "a", OperationId: operation, ExpectDigest: expect}
-		for i := 0; i < len(pairs); i += 2 {
-			old, all := strings.CutPrefix(pairs[i], "all:")
-			req.Edits = append(req.Edits, &nodev1.Edit{Old: []byte(old), New: []byte(pairs[i+1]), All: all})
-		}
-		return s.EditFile(t.Context(), req)
+	const before = "one\ntwo\n\ttwo, three\nfour\n"
+	require.NoError(t, os.WriteFile(path, []byte(before), 0o640))
+	edit := func(operation, expect, old, made string) (*nodev1.EditFileResponse, error) {
+		old, all := strings.CutPrefix(old, "all:")
+		return s.EditFile(t.Context(), &nodev1.EditFileRequest{
+			JailId: jailID, Path: "a", OperationId: operation, ExpectDigest: expect,
+			Edit: &nodev1.Edit{Old: []byte(old), New: []byte(made), All: all},
+		})
 	}
-	for name, c := range map[string]struct {
-		expect string
-		pairs  []string
-		says   string
-	}{
-		"not there":           {"", []string{"one", "1", "four", "4"}, "edit 2 is not in"},
-		"not the only one":    {"", []string{"two", "2"}, "2 times"},
-		"of another's change": {digest("what it was before"), []string{"one", "1"}, "it was changed in the meantime"},
+	for name, c := range map[string]struct{ expect, old, says string }{
+		"not there":           {"", "two,three", `the old text is not in "a"; what is most like it begins on line 3: "two, three"`},
+		"nothing like it":     {"", "completely different", `the old text is not in "a"`},
+		"not the only one":    {"", "two", "2 times in \"a\", on lines 2, 3"},
+		"of another's change": {digest("what it was before"), "one", "it was changed in the meantime"},
 	} {
-		_, err := edit("", c.expect, c.pairs...)
+		_, err := edit("", c.expect, c.old, "x")
 		require.ErrorContains(t, err, c.says, name)
 		content, rerr := os.ReadFile(path)
 		require.NoError(t, rerr)
-		require.Equal(t, "one two two three", string(content), name)
+		require.Equal(t, before, string(content), name)
 	}
 	for range 2 { // asked again it happens once
-		got, err := edit("step_1", digest("one two two three"), "one", "1", "all:two", "2", "1 2", "1 and 2")
+		got, err := edit("step_1", digest(before), "all:two", "2\nand")
 		require.NoError(t, err)
-		require.EqualValues(t, 4, got.GetReplacements())
-		require.Equal(t, digest("1 and 2 2 three"), got.GetDigest())
+		require.EqualValues(t, 2, got.GetReplacements())
+		require.Equal(t, digest("one\n2\nand\n\t2\nand, three\nfour\n"), got.GetDigest())
+		require.Equal(t, []int64{2, 4}, got.GetLines())
+		require.EqualValues(t, 1, got.GetExcerptLine())
+		require.Equal(t, "one\n2\nand\n\t2\nand, three\nfour\n", string(got.GetExcerpt()), "three lines before and after")
 	}
 	info, err := os.Stat(path)
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestChangesThatWereInterrupted(t *testing.T) {
 		put("deleted", "d")
 		ask := func(s *files.Service) (errs []error) {
 			_, err := s.EditFile(t.Context(), &nodev1.EditFileRequest{
-				JailId: jailID, Path: "edited", OperationId: "step_1", Edits: []*nodev1.Edit{{Old: []byte("aa"), New: []byte("aaa")}},
+				JailId: jailID, Path: "edited", OperationId: "step_1", Edit: &nodev1.Edit{Old: []byte("aa"), New: []byte("aaa")},
 			})
 			errs = append(errs, err)
 			_, err = s.MoveFile(t.Context(), &nodev1.MoveFileRequest{JailId: jailID, From: "moved", To: "d/to", OperationId: "step_2"})

@@ -144,6 +144,36 @@ func TestReadAnswersTheRangeThatWasAskedFor(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Invalid))
 }
 
+// Lines are read whole, with the number of all, and a line that is too long is cut between
+// two characters.
+func TestReadReturnsWholeLines(t *testing.T) {
+	t.Parallel()
+	s, dir := service(t)
+	for name, c := range map[string]struct {
+		content            string
+		first, most, limit int64
+		want               string
+		lines, total       int64
+		cut                bool
+	}{
+		"all":                      {"a\nb\nc\n", 1, 0, 0, "a\nb\nc\n", 3, 3, false},
+		"without an end":           {"a\nb", 1, 0, 0, "a\nb", 2, 2, false},
+		"some":                     {"a\nb\nc\n", 2, 1, 0, "b\n", 1, 3, false},
+		"as many as fit":           {"aaa\nbbb\nccc\n", 1, 0, 9, "aaa\nbbb\n", 2, 3, false},
+		"one that is too long":     {"x\näöü\n", 2, 0, 3, "ä", 1, 2, true},
+		"after the end":            {"a\n", 5, 0, 0, "", 0, 1, false},
+		"nothing":                  {"", 1, 0, 0, "", 0, 0, false},
+		"longer than what is kept": {strings.Repeat("x", 200_000) + "\nnext\n", 2, 0, 0, "next\n", 1, 2, false},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte(c.content), 0o600))
+		got, err := s.ReadFile(t.Context(), &nodev1.ReadFileRequest{JailId: jailID, Path: "f", FirstLine: c.first, MaxLines: c.most, Limit: c.limit})
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, string(got.GetContent()), name)
+		require.Equal(t, []any{c.lines, c.total, c.cut}, []any{got.GetLines(), got.GetTotalLines(), got.GetCut()}, name)
+		require.Equal(t, digest(c.content), got.GetDigest(), "of the whole file")
+	}
+}
+
 // What the file API refuses is a sandbox violation with the path, and no
 // byte is read or changed.
 func TestPathThatLeavesTheWorkspaceIsRefused(t *testing.T) {

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -33,6 +35,10 @@ func (s *Service) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nod
 	if limit == 0 {
 		limit = defaultRead
 	}
+	if req.GetFirstLine() > 0 {
+		out, err := readLines(f, info.Size(), req.GetFirstLine(), req.GetMaxLines(), min(limit, maxRead))
+		return out, explain(req.GetPath(), err)
+	}
 	content := make([]byte, min(limit, maxRead, max(info.Size()-req.GetOffset(), 0)))
 	n, err := f.ReadAt(content, req.GetOffset())
 	if err != nil && !errors.Is(err, io.EOF) { // shorter now than it was
@@ -43,6 +49,85 @@ func (s *Service) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nod
 		return nil, explain(req.GetPath(), err)
 	}
 	return &nodev1.ReadFileResponse{Content: content[:n], Size: info.Size(), Digest: digest}, nil
+}
+
+// readLines reads whole lines of a file from one on, at most as many as fit into limit
+// bytes. If the first one alone does not fit, it is cut between two characters.
+func readLines(f io.ReaderAt, size, first, most, limit int64) (*nodev1.ReadFileResponse, error) {
+	counted := size <= maxDigest
+	hash := sha256.New()
+	var source io.Reader = io.NewSectionReader(f, 0, size)
+	if counted {
+		source = io.TeeReader(source, hash)
+	}
+	in := bufio.NewReaderSize(source, 64<<10)
+	out := &nodev1.ReadFileResponse{Size: size}
+	full := false
+	for n := int64(1); ; n++ {
+		wanted := n >= first && !full && (most == 0 || out.GetLines() < most)
+		if !wanted && n >= first && !counted {
+			return out, nil
+		}
+		room := int64(0)
+		if wanted {
+			room = limit - int64(len(out.GetContent()))
+		}
+		line, length, err := nextLine(in, room)
+		if err != nil {
+			return nil, err
+		}
+		if length == 0 {
+			break
+		}
+		out.TotalLines = n
+		switch {
+		case !wanted:
+		case length <= room:
+			out.Content, out.Lines = append(out.Content, line...), out.GetLines()+1
+		case out.GetLines() == 0:
+			out.Content, out.Lines, out.Cut, full = wholeRunes(line), 1, true, true
+		default:
+			full = true
+		}
+	}
+	if !counted {
+		out.TotalLines = 0
+		return out, nil
+	}
+	out.Digest = hex.EncodeToString(hash.Sum(nil))
+	return out, nil
+}
+
+// nextLine reads a line with its end, and returns at most keep bytes of it and its length;
+// 0 at the end of the file.
+func nextLine(in *bufio.Reader, keep int64) (line []byte, length int64, err error) {
+	for {
+		piece, err := in.ReadSlice('\n')
+		if room := keep - int64(len(line)); room > 0 {
+			line = append(line, piece[:min(int64(len(piece)), room)]...)
+		}
+		length += int64(len(piece))
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err == nil, errors.Is(err, io.EOF):
+			return line, length, nil
+		default:
+			return nil, 0, err
+		}
+	}
+}
+
+// wholeRunes cuts off the beginning of a character at the end of a text.
+func wholeRunes(text []byte) []byte {
+	for i := len(text) - 1; i >= 0 && i >= len(text)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(text[i]) {
+			if !utf8.FullRune(text[i:]) {
+				return text[:i]
+			}
+			break
+		}
+	}
+	return text
 }
 
 // openRegular opens a regular file and nothing else: opening a fifo would

@@ -95,7 +95,7 @@ func TestWhatIsSharedIsForReadingOnly(t *testing.T) {
 		"append":      func() error { return add("") },
 		"append once": func() error { return add("step_1") },
 		"edit": func() error {
-			_, err := s.EditFile(t.Context(), &nodev1.EditFileRequest{JailId: jailID, Path: name("deep/er/file"), Edits: []*nodev1.Edit{{Old: []byte("sec")}}})
+			_, err := s.EditFile(t.Context(), &nodev1.EditFileRequest{JailId: jailID, Path: name("deep/er/file"), Edit: &nodev1.Edit{Old: []byte("sec")}})
 			return err
 		},
 		"move out": func() error {

@@ -5,6 +5,7 @@
 package nodetest
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -335,7 +336,11 @@ func (n *Node) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nodev1
 	if !ok {
 		return nil, fault.ToGRPC(fault.New(fault.NotFound, "there is no file %q", req.GetPath()))
 	}
-	return &nodev1.ReadFileResponse{Content: data, Size: int64(len(data))}, nil
+	lines := int64(bytes.Count(data, []byte("\n")))
+	if len(data) > 0 && data[len(data)-1] != '\n' {
+		lines++
+	}
+	return &nodev1.ReadFileResponse{Content: data, Size: int64(len(data)), Lines: lines, TotalLines: lines}, nil
 }
 
 // DescribeFiles finds nothing: what is in memory cannot be copied.

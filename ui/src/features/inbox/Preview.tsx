@@ -54,7 +54,7 @@ function FileChange(props: { item: InboxItem; args: ActObject; path: string }) {
       <Suspense fallback={<Loading />}>
         <Comparison before={made.before} after={made.content} label={line(`Proposed change to ${path}`)} />
       </Suspense>
-      <Arguments of={args} without={["path", "content", "edits"]} />
+      <Arguments of={args} without={["path", "content", "old_string", "new_string"]} />
     </div>
   );
 }

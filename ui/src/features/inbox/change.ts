@@ -10,16 +10,11 @@ export const changing: ReadonlySet<string> = new Set(["file_write", "file_append
 export function after(tool: string, args: ActObject, before: string): string | undefined {
   if (tool === "file_write") return text(args.content);
   if (tool === "file_append") return before + text(args.content);
-  if (tool !== "file_edit" || !Array.isArray(args.edits)) return undefined;
-  let content = before;
-  for (const one of args.edits) {
-    if (typeof one !== "object" || one === null || Array.isArray(one)) return undefined;
-    const [old, made] = [text(one.old), text(one.new)];
-    const at = old === "" ? -1 : content.indexOf(old);
-    if (at < 0) return undefined;
-    if (one.all === true) content = content.split(old).join(made);
-    else if (content.indexOf(old, at + 1) >= 0) return undefined;
-    else content = content.slice(0, at) + made + content.slice(at + old.length);
-  }
-  return content;
+  if (tool !== "file_edit") return undefined;
+  const [old, made] = [text(args.old_string), text(args.new_string)];
+  const at = old === "" ? -1 : before.indexOf(old);
+  if (at < 0) return undefined;
+  if (args.replace_all === true) return before.split(old).join(made);
+  if (before.indexOf(old, at + 1) >= 0) return undefined;
+  return before.slice(0, at) + made + before.slice(at + old.length);
 }

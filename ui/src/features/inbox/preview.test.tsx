@@ -15,12 +15,12 @@ describe("what a call makes of a file", () => {
   it("is what it writes, what it adds, and what it replaces", () => {
     expect(after("file_write", argumentsOf({ content: "new" }), "old")).toBe("new");
     expect(after("file_append", argumentsOf({ content: "b" }), "a")).toBe("ab");
-    expect(after("file_edit", argumentsOf({ edits: [{ old: "$1", new: "$&" }] }), "a $1 b")).toBe("a $& b");
-    expect(after("file_edit", argumentsOf({ edits: [{ old: "a", new: "b", all: true }] }), "aa")).toBe("bb");
+    expect(after("file_edit", argumentsOf({ old_string: "$1", new_string: "$&" }), "a $1 b")).toBe("a $& b");
+    expect(after("file_edit", argumentsOf({ old_string: "a", new_string: "b", replace_all: true }), "aa")).toBe("bb");
   });
   it("is not made up where an edit has no one place", () => {
-    expect(after("file_edit", argumentsOf({ edits: [{ old: "x", new: "y" }] }), "a")).toBeUndefined();
-    expect(after("file_edit", argumentsOf({ edits: [{ old: "a", new: "y" }] }), "aa")).toBeUndefined();
+    expect(after("file_edit", argumentsOf({ old_string: "x", new_string: "y" }), "a")).toBeUndefined();
+    expect(after("file_edit", argumentsOf({ old_string: "a", new_string: "y" }), "aa")).toBeUndefined();
     expect(after("shell_exec", argumentsOf({}), "")).toBeUndefined();
   });
 });
@@ -60,9 +60,9 @@ describe("the preview of an approval", () => {
     const first = show("file_write", { path: "bin", content }, "\u0000");
     expect((await screen.findByLabelText("Content")).textContent).toBe(content);
     first.unmount();
-    show("file_edit", { path: "a", edits: [{ old: "nowhere", new: "x\u202ey" }] }, "text");
-    expect((await screen.findByLabelText("Old")).textContent).toBe("nowhere");
-    expect(screen.getByLabelText("New").textContent).toBe("x\u202ey");
+    show("file_edit", { path: "a", old_string: "nowhere", new_string: "x\u202ey" }, "text");
+    expect((await screen.findByLabelText("Old string")).textContent).toBe("nowhere");
+    expect(screen.getByLabelText("New string").textContent).toBe("x\u202ey");
   });
 
   it("shows every argument of a call, whatever the tool", async () => {

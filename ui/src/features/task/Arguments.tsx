@@ -3,7 +3,7 @@ import { Literal, LiteralBlock } from "@/components/Literal";
 import { json, line, type Act, type ActObject, type ActValue } from "@/components/marks";
 
 // What is long comes last, and what is replaced before what replaces it.
-const last = ["edits", "command", "content", "old", "new", "body"];
+const last = ["command", "content", "old_string", "new_string", "body"];
 
 // Texts that have a box of their own, however short.
 const blocks = new Set(last);

@@ -4,15 +4,14 @@ import { after } from "@/features/inbox/change";
 import fields from "./fields.json";
 import { titles } from "./tools";
 
-// recording are arguments that remember which of them are read. Each of them is
-// text, and edits are a list.
-function recording(read: Set<string>, within = ""): ActObject {
+// recording are arguments that remember which of them are read. Each of them is text.
+function recording(read: Set<string>): ActObject {
   return new Proxy(
     {},
     {
       get(_, name) {
-        read.add(within + String(name));
-        return name === "edits" ? [recording(read, "edits.")] : name === "all" ? true : "x";
+        read.add(String(name));
+        return "x";
       },
     },
   );

@@ -119,7 +119,11 @@ type ReadFileRequest struct {
 	Path   string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Offset int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	// At most this many bytes; 0 for 1 MiB, at most 4 MiB.
-	Limit         int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Read whole lines: from this one on, counted from 1. offset is ignored then.
+	FirstLine int64 `protobuf:"varint,5,opt,name=first_line,json=firstLine,proto3" json:"first_line,omitempty"`
+	// With first_line: at most this many lines; 0 for no limit.
+	MaxLines      int64 `protobuf:"varint,6,opt,name=max_lines,json=maxLines,proto3" json:"max_lines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -182,13 +186,33 @@ func (x *ReadFileRequest) GetLimit() int64 {
 	return 0
 }
 
+func (x *ReadFileRequest) GetFirstLine() int64 {
+	if x != nil {
+		return x.FirstLine
+	}
+	return 0
+}
+
+func (x *ReadFileRequest) GetMaxLines() int64 {
+	if x != nil {
+		return x.MaxLines
+	}
+	return 0
+}
+
 type ReadFileResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Content []byte                 `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
 	// The file's whole size.
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	// SHA-256 of the whole file in hex; empty for files over 64 MiB.
-	Digest        string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	// With first_line: the lines in content, and those of the whole file, or 0 for files
+	// over 64 MiB.
+	Lines      int64 `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"`
+	TotalLines int64 `protobuf:"varint,5,opt,name=total_lines,json=totalLines,proto3" json:"total_lines,omitempty"`
+	// The only line in content is longer than limit, and was cut between two characters.
+	Cut           bool `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -242,6 +266,27 @@ func (x *ReadFileResponse) GetDigest() string {
 		return x.Digest
 	}
 	return ""
+}
+
+func (x *ReadFileResponse) GetLines() int64 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *ReadFileResponse) GetTotalLines() int64 {
+	if x != nil {
+		return x.TotalLines
+	}
+	return 0
+}
+
+func (x *ReadFileResponse) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
 }
 
 type WriteFileRequest struct {
@@ -598,8 +643,7 @@ type EditFileRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
 	Path   string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Made one after another.
-	Edits []*Edit `protobuf:"bytes,3,rep,name=edits,proto3" json:"edits,omitempty"`
+	Edit   *Edit                  `protobuf:"bytes,3,opt,name=edit,proto3" json:"edit,omitempty"`
 	// As in WriteFileRequest.
 	ExpectDigest  string `protobuf:"bytes,4,opt,name=expect_digest,json=expectDigest,proto3" json:"expect_digest,omitempty"`
 	OperationId   string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
@@ -651,9 +695,9 @@ func (x *EditFileRequest) GetPath() string {
 	return ""
 }
 
-func (x *EditFileRequest) GetEdits() []*Edit {
+func (x *EditFileRequest) GetEdit() *Edit {
 	if x != nil {
-		return x.Edits
+		return x.Edit
 	}
 	return nil
 }
@@ -677,8 +721,14 @@ type EditFileResponse struct {
 	Size   int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
 	Digest string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Number of places that were changed.
-	Replacements  int32            `protobuf:"varint,3,opt,name=replacements,proto3" json:"replacements,omitempty"`
-	Workspace     *WorkspaceChange `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Replacements int32            `protobuf:"varint,3,opt,name=replacements,proto3" json:"replacements,omitempty"`
+	Workspace    *WorkspaceChange `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The lines that the first 100 places begin on, counted from 1, in the new content.
+	Lines []int64 `protobuf:"varint,5,rep,packed,name=lines,proto3" json:"lines,omitempty"`
+	// The first place with the lines around it, at most 4 KiB, and the number of its first
+	// line.
+	Excerpt       []byte `protobuf:"bytes,6,opt,name=excerpt,proto3" json:"excerpt,omitempty"`
+	ExcerptLine   int64  `protobuf:"varint,7,opt,name=excerpt_line,json=excerptLine,proto3" json:"excerpt_line,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -739,6 +789,27 @@ func (x *EditFileResponse) GetWorkspace() *WorkspaceChange {
 		return x.Workspace
 	}
 	return nil
+}
+
+func (x *EditFileResponse) GetLines() []int64 {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *EditFileResponse) GetExcerpt() []byte {
+	if x != nil {
+		return x.Excerpt
+	}
+	return nil
+}
+
+func (x *EditFileResponse) GetExcerptLine() int64 {
+	if x != nil {
+		return x.ExcerptLine
+	}
+	return 0
 }
 
 type MoveFileRequest struct {
@@ -2259,16 +2330,23 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12;\n" +
 	"\vmodified_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"modifiedAt\x12\x16\n" +
-	"\x06quoted\x18\x06 \x01(\bR\x06quoted\"\x95\x01\n" +
+	"\x06quoted\x18\x06 \x01(\bR\x06quoted\"\xe3\x01\n" +
 	"\x0fReadFileRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1b\n" +
 	"\x04path\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04path\x12\x1f\n" +
 	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\"\n" +
-	"\x05limit\x18\x04 \x01(\x03B\f\xbaH\t\"\a\x18\x80\x80\x80\x02(\x00R\x05limit\"X\n" +
+	"\x05limit\x18\x04 \x01(\x03B\f\xbaH\t\"\a\x18\x80\x80\x80\x02(\x00R\x05limit\x12&\n" +
+	"\n" +
+	"first_line\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\tfirstLine\x12$\n" +
+	"\tmax_lines\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bmaxLines\"\xa1\x01\n" +
 	"\x10ReadFileResponse\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\fR\acontent\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\tR\x06digest\"\xbf\x01\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x14\n" +
+	"\x05lines\x18\x04 \x01(\x03R\x05lines\x12\x1f\n" +
+	"\vtotal_lines\x18\x05 \x01(\x03R\n" +
+	"totalLines\x12\x10\n" +
+	"\x03cut\x18\x06 \x01(\bR\x03cut\"\xbf\x01\n" +
 	"\x10WriteFileRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1b\n" +
 	"\x04path\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04path\x12$\n" +
@@ -2296,19 +2374,21 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\x03old\x18\x01 \x01(\fB\f\xbaH\tz\a\x10\x01\x18\x80\x80\x80\x02R\x03old\x12\x1c\n" +
 	"\x03new\x18\x02 \x01(\fB\n" +
 	"\xbaH\az\x05\x18\x80\x80\x80\x02R\x03new\x12\x10\n" +
-	"\x03all\x18\x03 \x01(\bR\x03all\"\xd2\x01\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\"\xcc\x01\n" +
 	"\x0fEditFileRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1b\n" +
-	"\x04path\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04path\x128\n" +
-	"\x05edits\x18\x03 \x03(\v2\x16.deckhand.node.v1.EditB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x10dR\x05edits\x12#\n" +
+	"\x04path\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04path\x122\n" +
+	"\x04edit\x18\x03 \x01(\v2\x16.deckhand.node.v1.EditB\x06\xbaH\x03\xc8\x01\x01R\x04edit\x12#\n" +
 	"\rexpect_digest\x18\x04 \x01(\tR\fexpectDigest\x12!\n" +
-	"\foperation_id\x18\x05 \x01(\tR\voperationId\"\xa3\x01\n" +
+	"\foperation_id\x18\x05 \x01(\tR\voperationId\"\xf6\x01\n" +
 	"\x10EditFileResponse\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\"\n" +
 	"\freplacements\x18\x03 \x01(\x05R\freplacements\x12?\n" +
-	"\tworkspace\x18\x04 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xcf\x01\n" +
+	"\tworkspace\x18\x04 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\x12\x14\n" +
+	"\x05lines\x18\x05 \x03(\x03R\x05lines\x12\x18\n" +
+	"\aexcerpt\x18\x06 \x01(\fR\aexcerpt\x12!\n" +
+	"\fexcerpt_line\x18\a \x01(\x03R\vexcerptLine\"\xcf\x01\n" +
 	"\x0fMoveFileRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1b\n" +
 	"\x04from\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04from\x12\x17\n" +
@@ -2485,7 +2565,7 @@ var file_deckhand_node_v1_file_proto_depIdxs = []int32{
 	32, // 0: deckhand.node.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
 	33, // 1: deckhand.node.v1.WriteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
 	33, // 2: deckhand.node.v1.AppendFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	7,  // 3: deckhand.node.v1.EditFileRequest.edits:type_name -> deckhand.node.v1.Edit
+	7,  // 3: deckhand.node.v1.EditFileRequest.edit:type_name -> deckhand.node.v1.Edit
 	33, // 4: deckhand.node.v1.EditFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
 	33, // 5: deckhand.node.v1.MoveFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
 	33, // 6: deckhand.node.v1.DeleteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange

@@ -1,0 +1,58 @@
+package tool
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/integration/harness"
+)
+
+// What an agent reads of a file has the numbers of its lines and says where to continue.
+// An edit shows what it changed, and one that does not fit says what would.
+func TestAnAgentReadsAndEditsByLines(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	f.StartNode()
+	f.StartWorker()
+	f.Persona("editor", `
+turns:
+  - text: I look.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "seq -f 'entry %g' 3000 > long; printf 'func a() {\n\treturn 1\n}\n\nfunc b() {\n\treturn 1\n}\n' > f.go"}
+      - {tool: file_read, arguments: {path: long}}
+      - {tool: file_read, arguments: {path: long, offset: 2999}}
+      - {tool: file_read, arguments: {path: f.go}}
+  - text: I edit.
+    calls:
+      - {tool: file_edit, arguments: {path: f.go, old_string: "return 1", new_string: "return 2"}}
+      - {tool: file_edit, arguments: {path: f.go, old_string: "func b()  {", new_string: "func c() {"}}
+      - {tool: file_edit, arguments: {path: f.go, old_string: "func b() {\n\treturn 1", new_string: "func b() {\n\treturn 2"}}
+      - {tool: file_edit, arguments: {path: f.go, old_string: "return", new_string: "return 10 *", replace_all: true}}
+      - {tool: shell_exec, arguments: {command: cat f.go}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "edited"}}
+`)
+	id := f.Submit("editor")
+	f.Ended(id)
+	var steps []struct{ State, Observation string }
+	f.JSON(&steps, "task", "steps", id)
+	require.Len(t, steps, 10)
+	long, end, code := steps[1].Observation, steps[2].Observation, steps[3].Observation
+	require.Regexp(t, `^long: 3000 lines, 31893 bytes, sha256 [0-9a-f]{64}; lines 1 to \d+ follow; continue with offset \d+\n     1\tentry 1\n     2\tentry 2\n`, long)
+	require.Less(t, len(long), 22<<10, "it is shown whole")
+	require.True(t, strings.HasSuffix(end, "; lines 2999 to 3000 follow\n  2999\tentry 2999\n  3000\tentry 3000\n"), end)
+	require.Contains(t, code, "     1\tfunc a() {\n     2\t\treturn 1\n     3\t}\n")
+
+	require.Equal(t, "STEP_STATE_FAILED", steps[4].State)
+	require.Contains(t, steps[4].Observation, `the old text is 2 times in "f.go", on lines 2, 6: include more of the surrounding text, or replace all`)
+	require.Equal(t, "STEP_STATE_FAILED", steps[5].State)
+	require.Contains(t, steps[5].Observation, `what is most like it begins on line 5: "func b() {"`)
+	require.Contains(t, steps[6].Observation, "edited f.go in 1 place (line 5): now 47 bytes")
+	require.Contains(t, steps[6].Observation, "     5\tfunc b() {\n     6\t\treturn 2\n")
+	require.Contains(t, steps[7].Observation, "edited f.go in 2 places (lines 2, 6): now")
+	require.Contains(t, steps[8].Observation, "func a() {\n\treturn 10 * 1\n}\n\nfunc b() {\n\treturn 10 * 2\n}\n")
+}
