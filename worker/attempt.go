@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/provider"
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/loop"
@@ -117,7 +118,21 @@ func (w *Worker) runAttempt(ctx context.Context, claim *deckhandv1.ClaimTaskResp
 	}
 	return loop.Run(ctx, loop.Config{
 		Hub: w.client.Workers, Model: m, Summarizer: summarizer, Persona: p, Claim: claim, Scratchpad: started.GetScratchpad(), Project: project, Log: log,
+		ContextTokens: contextTokens(p, claim.GetTask()),
 	})
+}
+
+// contextTokens returns how many tokens all models that a task may use can read; 0 if that is
+// not known.
+func contextTokens(p *persona.Persona, task *deckhandv1.Task) int {
+	models := append([]persona.Fallback{{Provider: cmp.Or(task.GetProvider(), p.Provider), Model: cmp.Or(task.GetModel(), p.Model)}}, p.Fallbacks...)
+	least := int64(0)
+	for _, m := range models {
+		if known := provider.ModelInfo(m.Provider, m.Model).ContextTokens; known > 0 && (least == 0 || known < least) {
+			least = known
+		}
+	}
+	return int(least)
 }
 
 // lifted returns a persona's limits with those that an admin lets this run have.

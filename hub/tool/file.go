@@ -60,7 +60,8 @@ func fileTools() []*Tool {
 			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"properties":{
 				"path":{"type":"string","maxLength":4096,"description":"Folder, relative to the workspace; the workspace itself by default"},
-				"recursive":{"type":"boolean","description":"Include all folders below it"}}}`,
+				"recursive":{"type":"boolean","description":"Include all folders below it"},
+				"all":{"type":"boolean","description":"Include .git and what .gitignore excludes"}}}`,
 			run: runFileList,
 		},
 		{
@@ -177,6 +178,7 @@ func runFileList(ctx context.Context, c Call) (Result, error) {
 	err := inJail(ctx, c, func() (err error) {
 		res, err = c.Node.Files().ListFiles(ctx, &nodev1.ListFilesRequest{
 			JailId: c.Jail.GetJailId(), Path: text(c.Arguments, "path"), Recursive: flag(c.Arguments, "recursive"), Limit: listEntries,
+			SkipIgnored: !flag(c.Arguments, "all"),
 		})
 		return err
 	})
@@ -190,6 +192,7 @@ func runFileList(ctx context.Context, c Call) (Result, error) {
 	if len(res.GetFiles()) == 0 {
 		b.WriteString("(empty)\n")
 	}
+	b.WriteString(leftOut(res.GetIgnored()))
 	if res.GetTruncated() {
 		fmt.Fprintf(&b, "[only the first %d entries are shown; list a folder further down]\n", listEntries)
 	}
@@ -197,6 +200,14 @@ func runFileList(ctx context.Context, c Call) (Result, error) {
 		Observation: b.String(),
 		Outcome:     map[string]any{"entries": len(res.GetFiles()), "truncated": res.GetTruncated()},
 	}, nil
+}
+
+// leftOut says that ignored files were left out; "" for none.
+func leftOut(ignored int32) string {
+	if ignored == 0 {
+		return ""
+	}
+	return fmt.Sprintf("[%d files and folders that Git ignores are left out; set all to see them]\n", ignored)
 }
 
 func runScratchpad(ctx context.Context, c Call) (Result, error) {

@@ -86,7 +86,8 @@ func fileChangeTools() []*Tool {
 				"ignore_case":{"type":"boolean"},
 				"path":{"type":"string","maxLength":4096,"description":"Folder to search; the workspace by default"},
 				"name":{"type":"string","maxLength":256,"description":"Only files whose name matches, such as *.go"},
-				"max_matches":{"type":"integer","minimum":1,"maximum":1000}}}`,
+				"max_matches":{"type":"integer","minimum":1,"maximum":1000,"description":"100 by default"},
+				"all":{"type":"boolean","description":"Include .git and what .gitignore excludes"}}}`,
 			run: runFileSearch,
 		},
 	}
@@ -187,7 +188,7 @@ func runFileSearch(ctx context.Context, c Call) (Result, error) {
 		res, err = c.Node.Files().SearchFiles(ctx, &nodev1.SearchFilesRequest{
 			JailId: c.Jail.GetJailId(), Path: text(c.Arguments, "path"), Pattern: text(c.Arguments, "pattern"),
 			Regexp: flag(c.Arguments, "regexp"), IgnoreCase: flag(c.Arguments, "ignore_case"), Name: text(c.Arguments, "name"),
-			MaxMatches: int32(number(c.Arguments, "max_matches")), Caller: c.Jail.GetJailId(),
+			MaxMatches: int32(number(c.Arguments, "max_matches")), Caller: c.Jail.GetJailId(), SkipIgnored: !flag(c.Arguments, "all"),
 		})
 		return err
 	})
@@ -200,6 +201,7 @@ func runFileSearch(ctx context.Context, c Call) (Result, error) {
 	}
 	if len(res.GetMatches()) == 0 {
 		fmt.Fprintf(&b, "(no line of %d files matches)\n", res.GetFiles())
+		b.WriteString(leftOut(res.GetIgnored()))
 	}
 	if res.GetTruncated() {
 		b.WriteString("[there is more, or not everything was searched: narrow it by path or name]\n")

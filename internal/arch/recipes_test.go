@@ -58,7 +58,7 @@ func addTool(tr workCopy) {
 `, `	return []*Tool{
 		{
 			Name:        toolname.CoinFlip,
-			Description: "Flip a coin.",
+			Description: "Flip a coin. Example: {}.",
 			Category:    safe, Place: worker, Idempotent: true, Reversible: true, Timeout: workTimeout,
 			schema: `+"`{\"type\":\"object\",\"additionalProperties\":false}`"+`,
 			run:    func(context.Context, Call) (Result, error) { return Result{Observation: "heads"}, nil },

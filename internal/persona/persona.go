@@ -167,8 +167,8 @@ type Context struct {
 	// itself.
 	SummaryModel Fallback
 	// SummarizeAt is the size of the prompt, in tokens, from which on the oldest
-	// turns give way to a summary; 0 for 80 000. Never more than 60 % of what the
-	// model takes.
+	// turns give way to a summary; 0 for 80 % of what the model takes. Never more than
+	// 90 % of that.
 	SummarizeAt int
 }
 

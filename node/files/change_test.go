@@ -173,6 +173,49 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// A listing and a search can leave out what Git ignores; whoever names an ignored folder sees
+// what is in it.
+func TestWhatGitIgnoresIsLeftOut(t *testing.T) {
+	t.Parallel()
+	s, dir := service(t)
+	for name, content := range map[string]string{
+		".gitignore": "*.log\n/build/\n", ".git/config": "needle", "a.go": "needle", "a.log": "needle", "build/out": "needle",
+		"sub/.gitignore": "!keep.log\n", "sub/keep.log": "needle", "sub/other.log": "needle",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	list := func(path string, skip bool) (got []string, ignored int32) {
+		out, err := s.ListFiles(t.Context(), &nodev1.ListFilesRequest{JailId: jailID, Path: path, Recursive: true, SkipIgnored: skip})
+		require.NoError(t, err)
+		for _, f := range out.GetFiles() {
+			got = append(got, f.GetPath())
+		}
+		return got, out.GetIgnored()
+	}
+	find := func(path string, skip bool) (got []string) {
+		out, err := s.SearchFiles(t.Context(), &nodev1.SearchFilesRequest{JailId: jailID, Path: path, Pattern: "needle", SkipIgnored: skip})
+		require.NoError(t, err)
+		for _, m := range out.GetMatches() {
+			got = append(got, m.GetPath())
+		}
+		return got
+	}
+	all, ignored := list("", false)
+	require.Len(t, all, 11)
+	require.Zero(t, ignored)
+	some, ignored := list("", true)
+	require.Equal(t, []string{".gitignore", "a.go", "sub", "sub/.gitignore", "sub/keep.log"}, some)
+	require.EqualValues(t, 4, ignored)
+	below, _ := list("sub", true)
+	require.Equal(t, []string{"sub/.gitignore", "sub/keep.log"}, below, "by the rules above it too")
+	named, _ := list("build", true)
+	require.Equal(t, []string{"build/out"}, named)
+	require.Equal(t, []string{"a.go", "sub/keep.log"}, find("", true))
+	require.Len(t, find("", false), 6)
+	require.Equal(t, []string{".git/config"}, find(".git", true))
+}
+
 func TestASearchEndsWithItsContextWithinAFile(t *testing.T) {
 	t.Parallel()
 	s, dir := service(t)

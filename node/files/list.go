@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/gitignore"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -31,7 +32,7 @@ func (s *Service) ListFiles(ctx context.Context, req *nodev1.ListFilesRequest) (
 	if limit == 0 {
 		limit = defaultList
 	}
-	l := &listing{w: w, limit: min(limit, maxList), recursive: req.GetRecursive()}
+	l := &listing{w: w, limit: min(limit, maxList), recursive: req.GetRecursive(), skip: req.GetSkipIgnored()}
 	info, err := w.root.Stat(name)
 	if err != nil {
 		return nil, explain(req.GetPath(), err)
@@ -40,7 +41,11 @@ func (s *Service) ListFiles(ctx context.Context, req *nodev1.ListFilesRequest) (
 		l.add(name, info)
 		return &l.out, nil
 	}
-	if err := l.folder(ctx, name, 0); err != nil {
+	rules := gitignore.Rules{}
+	if l.skip {
+		rules, l.skip = w.ignoreRules(name)
+	}
+	if err := l.folder(ctx, name, rules, 0); err != nil {
 		return nil, explain(req.GetPath(), err)
 	}
 	return &l.out, nil
@@ -50,6 +55,7 @@ type listing struct {
 	w         *workspace
 	limit     int
 	recursive bool
+	skip      bool // what Git ignores
 	full      bool
 	out       nodev1.ListFilesResponse
 }
@@ -84,7 +90,7 @@ func typeOf(mode fs.FileMode) string {
 // the top.
 const maxDepth = 100
 
-func (l *listing) folder(ctx context.Context, dir string, depth int) error {
+func (l *listing) folder(ctx context.Context, dir string, rules gitignore.Rules, depth int) error {
 	if depth > maxDepth {
 		l.out.Truncated = true
 		return nil
@@ -105,13 +111,21 @@ func (l *listing) folder(ctx context.Context, dir string, depth int) error {
 		if err != nil {
 			return err
 		}
+		if l.skip && rules.Ignored(name, info.IsDir()) {
+			l.out.Ignored++
+			continue
+		}
 		if !l.add(name, info) {
 			return nil
 		}
 		if !l.recursive || !info.IsDir() {
 			continue
 		}
-		err = l.folder(ctx, name, depth+1)
+		below := rules
+		if l.skip {
+			below = l.w.ignoreRulesIn(name, rules)
+		}
+		err = l.folder(ctx, name, below, depth+1)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !escapes(err) {
 			return err // anything but a folder that was replaced meanwhile
 		}
@@ -131,6 +145,9 @@ func (l *listing) names(dir string) ([]string, error) {
 	}
 	defer f.Close()
 	keep := l.limit - len(l.out.Files) + 1
+	if l.skip {
+		keep += maxList // some are left out
+	}
 	var names []string
 	for {
 		more, err := f.Readdirnames(1024)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/grep"
+	"github.com/deckhand-sh/deckhand/node/gitignore"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -37,6 +38,7 @@ type search struct {
 	w       *workspace
 	match   func(ctx context.Context, line []byte) (bool, error)
 	name    string
+	skip    bool // what Git ignores
 	limit   int
 	read    int64
 	out     nodev1.SearchFilesResponse
@@ -62,7 +64,7 @@ func (s *Service) SearchFiles(ctx context.Context, req *nodev1.SearchFilesReques
 	if limit <= 0 {
 		limit = defaultMatches
 	}
-	one := &search{w: w, match: match, name: req.GetName(), limit: min(limit, maxMatches)}
+	one := &search{w: w, match: match, skip: req.GetSkipIgnored(), name: req.GetName(), limit: min(limit, maxMatches)}
 	release, err := s.searches.Take(ctx, req.GetCaller())
 	if errors.Is(err, grep.ErrBusy) {
 		return nil, fault.New(fault.Exhausted, "%v", err).WithFix("wait for one to end")
@@ -78,7 +80,11 @@ func (s *Service) SearchFiles(ctx context.Context, req *nodev1.SearchFilesReques
 	limited, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
 	if info.IsDir() {
-		err = one.folder(limited, name, 0)
+		rules := gitignore.Rules{}
+		if one.skip {
+			rules, one.skip = w.ignoreRules(name)
+		}
+		err = one.folder(limited, name, rules, 0)
 	} else {
 		err = one.file(limited, name)
 	}
@@ -112,7 +118,7 @@ func matcher(req *nodev1.SearchFilesRequest) (func(context.Context, []byte) (boo
 	return expression.Match, nil
 }
 
-func (s *search) folder(ctx context.Context, dir string, depth int) error {
+func (s *search) folder(ctx context.Context, dir string, rules gitignore.Rules, depth int) error {
 	if depth > maxDepth {
 		s.out.Truncated = true
 		return nil
@@ -135,8 +141,14 @@ func (s *search) folder(ctx context.Context, dir string, depth int) error {
 		info, err := s.w.root.Lstat(name)
 		switch {
 		case err != nil:
+		case s.skip && rules.Ignored(name, info.IsDir()):
+			s.out.Ignored++
 		case info.IsDir():
-			err = s.folder(ctx, name, depth+1)
+			below := rules
+			if s.skip {
+				below = s.w.ignoreRulesIn(name, rules)
+			}
+			err = s.folder(ctx, name, below, depth+1)
 		case info.Mode().IsRegular():
 			err = s.file(ctx, name)
 		}

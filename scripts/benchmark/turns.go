@@ -31,6 +31,7 @@ name: runner
 description: Works for long.
 provider: anthropic
 model: claude-sonnet-4-5
+context: {summarize_at: 80000}
 limits: {iterations: 1000, active_time: 168h, tokens: 1000000000, calls: 100000, cost_usd: 1000000}
 workspace: {scope: task}
 tools: [shell_exec, pin_fact, context_search, request_input, complete_task]

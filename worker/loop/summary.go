@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
@@ -25,8 +27,6 @@ const (
 	// maxSummary bounds a summary, and maxIndex the list of calls in it, in bytes.
 	maxSummary = 12 << 10
 	maxIndex   = 4 << 10
-	// shownResult is how many bytes of a result the summarising model sees.
-	shownResult = 3 << 10
 	// summaryTokens caps what a summary may cost in output.
 	summaryTokens = 4096
 )
@@ -103,25 +103,58 @@ func (r *run) forgotten(cut int32) string {
 		out.WriteString("\n\n# Summary so far\n\n" + r.state.Summary.Text)
 	}
 	pieces := r.window.all[1+2*r.state.Summary.UpTo : 1+2*cut]
-	// All of it together stays well under the limit.
-	room := r.window.limit * perToken / 2 / max(1, len(pieces))
-	shown := max(256, min(shownResult, room))
+	// Results are shown whole if all of it together stays well under the limit; otherwise the
+	// longest are cut first.
+	shown := share(lengths(pieces), r.window.limit*perToken/2)
 	for _, m := range pieces {
 		if m.Turn != nil {
 			fmt.Fprintf(&out, "\n\n# Turn %d\n\n%s", m.Turn.GetTurn(), bounded(reasoning(m.Turn), shown))
 			for _, call := range model.Calls(m.Turn) {
-				fmt.Fprintf(&out, "\n%s %s", call.GetName(), bounded(call.GetArgumentsJson(), shown/2))
+				fmt.Fprintf(&out, "\n%s %s", call.GetName(), bounded(call.GetArgumentsJson(), shown))
 			}
 			continue
 		}
 		for _, result := range m.Results {
-			out.WriteString("\n" + middleOut(result.Text, max(256, shown/max(1, len(m.Results)))))
+			out.WriteString("\n" + middleOut(result.Text, shown))
 		}
 		if m.Text != "" {
 			out.WriteString("\n" + bounded(m.Text, shown))
 		}
 	}
 	return out.String()
+}
+
+// lengths returns the sizes of the texts in messages, in bytes.
+func lengths(messages []model.Message) (out []int) {
+	for _, m := range messages {
+		for _, call := range model.Calls(m.Turn) {
+			out = append(out, len(call.GetArgumentsJson()))
+		}
+		if m.Turn != nil {
+			out = append(out, len(reasoning(m.Turn)))
+		}
+		for _, result := range m.Results {
+			out = append(out, len(result.Text))
+		}
+		out = append(out, len(m.Text))
+	}
+	return out
+}
+
+// least is what is shown of a text at the least, in bytes.
+const least = 256
+
+// share returns the size to which texts must be cut so that together they have at most room
+// bytes.
+func share(sizes []int, room int) int {
+	slices.Sort(sizes)
+	for i, size := range sizes {
+		if left := len(sizes) - i; size*left > room {
+			return max(least, room/left)
+		}
+		room -= size
+	}
+	return math.MaxInt
 }
 
 // middleOut leaves the middle of a long text out.

@@ -16,10 +16,10 @@ import (
 const (
 	// defaultWindow is how many tokens a model takes that says nothing of it.
 	defaultWindow = 200_000
-	// summarizeAt and summarizeShare are when the oldest turns give way to a
-	// summary: at so many tokens, or at that share of what the model takes.
-	summarizeAt    = 80_000
-	summarizeShare = 0.6
+	// summarizeShare is the share of what the model takes at which the oldest turns give way
+	// to a summary, and maxSummarizeShare the most that a persona can set.
+	summarizeShare    = 0.8
+	maxSummarizeShare = 0.9
 	// keepShare is how much of that the newest turns keep.
 	keepShare = 0.35
 	// perToken is roughly how many bytes a token has.
@@ -50,9 +50,9 @@ func newWindow(limit, context int) window {
 		context = defaultWindow
 	}
 	if limit <= 0 {
-		limit = summarizeAt
+		limit = int(summarizeShare * float64(context))
 	}
-	return window{limit: min(limit, int(summarizeShare*float64(context)))}
+	return window{limit: min(limit, int(maxSummarizeShare*float64(context)))}
 }
 
 // full is the estimate from which on a prompt may be over the limit: a provider

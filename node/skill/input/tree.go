@@ -8,9 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
-	ignore "github.com/sabhiram/go-gitignore"
+	"github.com/deckhand-sh/deckhand/node/gitignore"
 )
 
 // Entry is a file of a tree.
@@ -42,12 +41,6 @@ const (
 	maxUnread    = 100
 )
 
-// rules are the .gitignore of a folder.
-type rules struct {
-	dir  string // relative, "" for the root
-	file *ignore.GitIgnore
-}
-
 // neverDirs are folders that tools maintain, and no person writes.
 var neverDirs = map[string]bool{".git": true, ".hg": true, ".svn": true, "node_modules": true, "__pycache__": true, ".venv": true, ".tox": true}
 
@@ -64,10 +57,10 @@ func (t *Tree) Walk(ctx context.Context) error {
 		t.Files = 1
 		return t.Each(Entry{Path: t.Root, Rel: filepath.Base(t.Root), Info: info})
 	}
-	return t.folder(ctx, "", nil, 0)
+	return t.folder(ctx, "", gitignore.Rules{}, 0)
 }
 
-func (t *Tree) folder(ctx context.Context, rel string, above []rules, depth int) error {
+func (t *Tree) folder(ctx context.Context, rel string, above gitignore.Rules, depth int) error {
 	if err := ctx.Err(); err != nil {
 		t.Stopped = "the time of the call was over before all folders were seen"
 		return nil //nolint:nilerr // what was seen is answered
@@ -83,8 +76,8 @@ func (t *Tree) folder(ctx context.Context, rel string, above []rules, depth int)
 		}
 	}
 	if !t.All {
-		if raw, err := readSmall(filepath.Join(dir, ".gitignore")); err == nil {
-			above = append(above[:len(above):len(above)], rules{rel, ignore.CompileIgnoreLines(strings.Split(string(raw), "\n")...)})
+		if raw, err := readSmall(filepath.Join(dir, gitignore.FileName)); err == nil {
+			above = above.With(rel, raw)
 		}
 	}
 	for _, e := range entries {
@@ -96,7 +89,7 @@ func (t *Tree) folder(ctx context.Context, rel string, above []rules, depth int)
 		case e.Type()&fs.ModeSymlink != 0:
 			t.Links++
 		case e.IsDir():
-			if neverDirs[e.Name()] || ignored(above, at+"/") {
+			if neverDirs[e.Name()] || above.Ignored(at, true) {
 				t.Ignored++
 				continue
 			}
@@ -108,7 +101,7 @@ func (t *Tree) folder(ctx context.Context, rel string, above []rules, depth int)
 				return err
 			}
 		case e.Type().IsRegular():
-			if ignored(above, at) {
+			if above.Ignored(at, false) {
 				t.Ignored++
 				continue
 			}
@@ -128,26 +121,14 @@ func (t *Tree) folder(ctx context.Context, rel string, above []rules, depth int)
 	return nil
 }
 
-// ignored reports whether a path is named by a .gitignore above it. The nearest
-// that says anything decides.
-func ignored(above []rules, rel string) bool {
-	for i := len(above) - 1; i >= 0; i-- {
-		at := strings.TrimPrefix(strings.TrimPrefix(rel, above[i].dir), "/")
-		if matches, how := above[i].file.MatchesPathHow(at); how != nil {
-			return matches
-		}
-	}
-	return false
-}
-
-// readSmall reads a file of at most 256 kB.
+// readSmall reads the beginning of a file.
 func readSmall(path string) ([]byte, error) {
-	f, err := Open(context.Background(), path, 256<<10)
+	f, err := Open(context.Background(), path, gitignore.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, 256<<10))
+	return io.ReadAll(io.LimitReader(f, gitignore.MaxBytes))
 }
 
 // Binary reports whether the beginning of a file is not text.

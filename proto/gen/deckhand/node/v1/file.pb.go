@@ -1078,7 +1078,9 @@ type SearchFilesRequest struct {
 	// At most this many matches; 0 for 100.
 	MaxMatches int32 `protobuf:"varint,7,opt,name=max_matches,json=maxMatches,proto3" json:"max_matches,omitempty"`
 	// The user that searches: searches of one caller run one at a time.
-	Caller        string `protobuf:"bytes,8,opt,name=caller,proto3" json:"caller,omitempty"`
+	Caller string `protobuf:"bytes,8,opt,name=caller,proto3" json:"caller,omitempty"`
+	// As in ListFilesRequest.
+	SkipIgnored   bool `protobuf:"varint,9,opt,name=skip_ignored,json=skipIgnored,proto3" json:"skip_ignored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1169,6 +1171,13 @@ func (x *SearchFilesRequest) GetCaller() string {
 	return ""
 }
 
+func (x *SearchFilesRequest) GetSkipIgnored() bool {
+	if x != nil {
+		return x.SkipIgnored
+	}
+	return false
+}
+
 // FileMatch is one line that matches.
 type FileMatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1238,7 +1247,9 @@ type SearchFilesResponse struct {
 	// Not everything was searched, or there is more: narrow the search.
 	Truncated bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	// Files that were looked into.
-	Files         int32 `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"`
+	Files int32 `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"`
+	// As in ListFilesResponse.
+	Ignored       int32 `protobuf:"varint,4,opt,name=ignored,proto3" json:"ignored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1294,6 +1305,13 @@ func (x *SearchFilesResponse) GetFiles() int32 {
 	return 0
 }
 
+func (x *SearchFilesResponse) GetIgnored() int32 {
+	if x != nil {
+		return x.Ignored
+	}
+	return 0
+}
+
 type ListFilesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
@@ -1301,7 +1319,9 @@ type ListFilesRequest struct {
 	Path      string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Recursive bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	// At most this many entries; 0 for 1 000, at most 10 000.
-	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Leave out .git and what .gitignore files exclude.
+	SkipIgnored   bool `protobuf:"varint,5,opt,name=skip_ignored,json=skipIgnored,proto3" json:"skip_ignored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1364,11 +1384,21 @@ func (x *ListFilesRequest) GetLimit() int32 {
 	return 0
 }
 
+func (x *ListFilesRequest) GetSkipIgnored() bool {
+	if x != nil {
+		return x.SkipIgnored
+	}
+	return false
+}
+
 type ListFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Files []*FileInfo            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
 	// There are more than the limit.
-	Truncated     bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Truncated bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// Number of files and folders that were left out; what is in such a folder is not
+	// counted.
+	Ignored       int32 `protobuf:"varint,3,opt,name=ignored,proto3" json:"ignored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1415,6 +1445,13 @@ func (x *ListFilesResponse) GetTruncated() bool {
 		return x.Truncated
 	}
 	return false
+}
+
+func (x *ListFilesResponse) GetIgnored() int32 {
+	if x != nil {
+		return x.Ignored
+	}
+	return 0
 }
 
 // UploadEntry is one name of a tree that is uploaded.
@@ -2405,7 +2442,7 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\rexpect_digest\x18\x04 \x01(\tR\fexpectDigest\x12!\n" +
 	"\foperation_id\x18\x05 \x01(\tR\voperationId\"U\n" +
 	"\x12DeleteFileResponse\x12?\n" +
-	"\tworkspace\x18\x01 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\x96\x02\n" +
+	"\tworkspace\x18\x01 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xb9\x02\n" +
 	"\x12SearchFilesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12$\n" +
@@ -2418,24 +2455,28 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\vmax_matches\x18\a \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\n" +
 	"maxMatches\x12 \n" +
-	"\x06caller\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06caller\"G\n" +
+	"\x06caller\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06caller\x12!\n" +
+	"\fskip_ignored\x18\t \x01(\bR\vskipIgnored\"G\n" +
 	"\tFileMatch\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\fR\x04text\"\x80\x01\n" +
+	"\x04text\x18\x03 \x01(\fR\x04text\"\x9a\x01\n" +
 	"\x13SearchFilesResponse\x125\n" +
 	"\amatches\x18\x01 \x03(\v2\x1b.deckhand.node.v1.FileMatchR\amatches\x12\x1c\n" +
 	"\ttruncated\x18\x02 \x01(\bR\ttruncated\x12\x14\n" +
-	"\x05files\x18\x03 \x01(\x05R\x05files\"\x88\x01\n" +
+	"\x05files\x18\x03 \x01(\x05R\x05files\x12\x18\n" +
+	"\aignored\x18\x04 \x01(\x05R\aignored\"\xab\x01\n" +
 	"\x10ListFilesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\x12 \n" +
 	"\x05limit\x18\x04 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\"c\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12!\n" +
+	"\fskip_ignored\x18\x05 \x01(\bR\vskipIgnored\"}\n" +
 	"\x11ListFilesResponse\x120\n" +
 	"\x05files\x18\x01 \x03(\v2\x1a.deckhand.node.v1.FileInfoR\x05files\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xe6\x02\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\x12\x18\n" +
+	"\aignored\x18\x03 \x01(\x05R\aignored\"\xe6\x02\n" +
 	"\vUploadEntry\x12\x1e\n" +
 	"\x04path\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\x12-\n" +

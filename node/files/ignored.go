@@ -1,0 +1,42 @@
+package files
+
+import (
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/node/gitignore"
+)
+
+// ignoreRules returns the rules that apply in a folder: those of its own .gitignore and of
+// the folders above it. ok is false for a folder that is ignored itself: whoever names it
+// wants to see what is in it.
+func (w *workspace) ignoreRules(dir string) (rules gitignore.Rules, ok bool) {
+	rules = w.ignoreRulesIn(".", rules)
+	at := ""
+	for part := range strings.SplitSeq(dir, "/") {
+		if part == "" || part == "." {
+			continue
+		}
+		if at = path.Join(at, part); rules.Ignored(at, true) {
+			return rules, false
+		}
+		rules = w.ignoreRulesIn(at, rules)
+	}
+	return rules, true
+}
+
+// ignoreRulesIn adds the rules of a folder's own .gitignore, if it has one that can be read.
+func (w *workspace) ignoreRulesIn(dir string, above gitignore.Rules) gitignore.Rules {
+	f, _, err := w.openRegular(path.Join(dir, gitignore.FileName), os.O_RDONLY)
+	if err != nil {
+		return above
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, gitignore.MaxBytes))
+	if err != nil {
+		return above
+	}
+	return above.With(dir, content)
+}
