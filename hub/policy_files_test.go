@@ -69,6 +69,35 @@ func TestAFileThatCannotBeReadAnyMoreIsNotTakenForItsOldText(t *testing.T) {
 	}
 }
 
+// A script that a program has written, and that the node cannot show in time, is not run
+// unseen: a person is asked.
+func TestAScriptThatCannotBeReadInTimeIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	slow := make(chan struct{})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{
+		Looked: func(_, path string) {
+			if path == "slow.sh" {
+				<-slow
+			}
+		},
+		Run: changing(map[string][]*nodev1.FileChange{"./gen": {changedTo("slow.sh", "rm -rf /\n")}}),
+	})
+	defer close(slow)
+	r.apply("asker", strings.Replace(scripted("asker"), "limits:", "workspace: {scope: task}\nlimits:", 1))
+	lease, jail := r.beginIn(r.submit("asker").GetId(), 1)
+	_, err := r.node.WriteFile(t.Context(), &nodev1.WriteFileRequest{JailId: jail, Path: "slow.sh", Content: []byte("rm -rf /\n")})
+	require.NoError(t, err)
+	r.turn(lease, 1)
+	gen, err := r.propose(lease, 1, 0, "shell_exec", command("./gen"))
+	require.NoError(t, err)
+	_, err = r.execute(lease, gen.GetId())
+	require.NoError(t, err)
+	step, err := r.propose(lease, 1, 1, "shell_exec", command("sh slow.sh"))
+	require.NoError(t, err)
+	require.Equal(t, stepWaiting, step.GetState(), step.GetDecisionReason())
+	require.Contains(t, step.GetDecision().GetWhy(), "whose content cannot be known")
+}
+
 // While a decision is made the node is asked only before the task is locked: a
 // node that is slow holds up nobody else.
 func TestANodeIsNotAskedWhileATaskIsLocked(t *testing.T) {

@@ -112,7 +112,7 @@ func (w *Worker) runAttempt(ctx context.Context, claim *deckhandv1.ClaimTaskResp
 		}
 	}
 	claim.Tools = append(claim.GetTools(), started.GetTools()...)
-	project := loop.Project{Instructions: started.GetInstructions(), Problems: started.GetProblems()}
+	project := loop.Project{Instructions: started.GetInstructions(), Problems: started.GetProblems(), Branch: started.GetGitBranch()}
 	for _, s := range started.GetSkills() {
 		project.Skills = append(project.Skills, loop.Skill{Name: s.GetName(), Description: s.GetDescription(), Path: s.GetPath()})
 	}

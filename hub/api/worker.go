@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -141,6 +142,9 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	if err := h.shorten(ctx, t, runs, res.GetTask()); err != nil {
 		return nil, err
 	}
+	if res.Tools, err = h.nameTargets(ctx, t.OrgID, runs, res.GetTools()); err != nil {
+		return nil, err
+	}
 	if t.Attempt == 1 && t.ResumedAt == 0 && t.MessagesWaiting == 0 {
 		return res, nil // nothing is left of earlier attempts
 	}
@@ -163,6 +167,26 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		res.Checkpoint = &deckhandv1.Checkpoint{Iteration: c.Iteration, State: object(c.State), CreatedAt: timestamppb.New(c.CreatedAt)}
 	}
 	return res, nil
+}
+
+// nameTargets lists in the schemas of delegate and handoff_to_agent which agents they take,
+// with what each is for.
+func (h *Workers) nameTargets(ctx context.Context, orgID string, p *persona.Persona, tools []*deckhandv1.Tool) ([]*deckhandv1.Tool, error) {
+	if len(p.Agents.Delegate)+len(p.Agents.Handoff) == 0 {
+		return tools, nil
+	}
+	rows, err := h.Store.AgentDescriptions(ctx, db.AgentDescriptionsParams{OrgID: orgID, Names: slices.Concat(p.Agents.Delegate, p.Agents.Handoff)})
+	if err != nil {
+		return nil, fmt.Errorf("read the descriptions of agents: %w", err)
+	}
+	about := map[string]string{}
+	for _, row := range rows {
+		about[row.Name] = row.Description
+	}
+	for i, one := range tools {
+		tools[i] = tool.WithTargets(one, p, about)
+	}
+	return tools, nil
 }
 
 // shorten limits a run's working time to that of its organisation's plan.
@@ -211,6 +235,7 @@ func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1
 	}
 	res := &deckhandv1.StartTaskResponse{
 		NodeId: p.NodeID, JailId: p.JailID, Scratchpad: p.Project.Scratchpad, Instructions: p.Project.Instructions,
+		GitBranch: maskOf(ctx, h.Redact).String(p.Project.Branch),
 	}
 	for _, skill := range p.Project.Skills {
 		res.Skills = append(res.Skills, &deckhandv1.StartTaskResponse_Skill{

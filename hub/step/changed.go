@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -87,10 +88,10 @@ func (c *changed) Text(name string) (text string, known, ok bool) {
 	c.names[name] = true
 	now, asked := c.looks.text(c, below, digest)
 	c.missed = c.missed || !asked
-	if now != nil {
-		return *now, true, true
+	if now.text != nil {
+		return *now.text, true, true
 	}
-	return "", false, recorded || !asked
+	return "", false, recorded || !asked || now.unread && told
 }
 
 // open loads the changed files, once.
@@ -183,17 +184,23 @@ func (f *changedFiles) add(row db.ChangedFilesRow) {
 	}
 }
 
-// read reads a file of the workspace from the node. It returns nil for a file that is not
-// text, is too large, does not exist, or cannot be read now.
-func (c *changed) read(ctx context.Context, name string) *string {
+// read reads a file of the workspace from the node.
+func (c *changed) read(ctx context.Context, name string) content {
 	node, err := c.steps.cfg.Node(*c.task.NodeID)
 	if err != nil {
-		return nil
+		return content{unread: true}
 	}
 	res, err := node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{JailId: c.task.JailID, Path: name, Limit: maxLook})
-	if err != nil || res.GetSize() > maxLook || !utf8.Valid(res.GetContent()) || bytes.IndexByte(res.GetContent(), 0) >= 0 {
-		return nil
+	if err != nil {
+		switch fault.As(fault.FromGRPC(err)).Kind {
+		case fault.NotFound, fault.Precondition, fault.Denied, fault.Invalid:
+			return content{} // it is gone, or nothing that could be read
+		}
+		return content{unread: true}
+	}
+	if res.GetSize() > maxLook || !utf8.Valid(res.GetContent()) || bytes.IndexByte(res.GetContent(), 0) >= 0 {
+		return content{}
 	}
 	text := string(res.GetContent())
-	return &text
+	return content{text: &text}
 }

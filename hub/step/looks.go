@@ -23,8 +23,8 @@ const (
 type looks struct {
 	// ask reports that no lock is held: the node may be asked.
 	ask bool
-	// texts are the current contents of files; nil for a file without a readable one.
-	texts map[lookedAt]*string
+	// texts are the current contents of files.
+	texts map[lookedAt]content
 	// undoable is what calls would delete, by jail and path.
 	undoable map[lookedAt]undone
 	rounds   int
@@ -34,6 +34,14 @@ type looks struct {
 // lookedAt identifies a file of a jail, with its digest in the snapshots of its
 // workspace.
 type lookedAt struct{ jail, path, digest string }
+
+// content is what a node reported about the content of a file.
+type content struct {
+	// text is nil for a file that is no text, is too large or does not exist.
+	text *string
+	// unread reports that the node did not answer in time, or could not.
+	unread bool
+}
 
 // undone is what a node reported about a deletion.
 type undone struct {
@@ -78,20 +86,20 @@ func (l *looks) later(fn func(ctx context.Context)) error {
 	}}
 }
 
-// text returns the current content of a changed file, nil if it cannot be read. asked is
-// false if the node would have to be asked and may not be asked now.
-func (l *looks) text(c *changed, name, digest string) (text *string, asked bool) {
+// text returns the current content of a changed file. asked is false if the node would have
+// to be asked and may not be asked now.
+func (l *looks) text(c *changed, name, digest string) (text content, asked bool) {
 	at := lookedAt{c.task.JailID, name, digest}
 	text, ok := l.texts[at]
 	switch {
 	case ok:
 		return text, true
 	case !l.ask:
-		return nil, false
+		return content{}, false
 	}
 	l.within(c.ctx, func(ctx context.Context) { text = c.read(ctx, name) })
 	if l.texts == nil {
-		l.texts = map[lookedAt]*string{}
+		l.texts = map[lookedAt]content{}
 	}
 	l.texts[at] = text
 	return text, true

@@ -7,7 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -150,6 +154,35 @@ func agentTools() []*Tool {
 			},
 		},
 	}
+}
+
+// WithTargets returns the record of a tool that gives work to other agents with the names
+// that the persona allows, and what each is for; other records are returned as they are.
+func WithTargets(record *deckhandv1.Tool, p *persona.Persona, about map[string]string) *deckhandv1.Tool {
+	key, names := "agent", p.Agents.Delegate
+	switch record.GetName() {
+	case Delegate:
+	case Handoff:
+		key, names = "target_agent", p.Agents.Handoff
+	default:
+		return record
+	}
+	if len(names) == 0 {
+		return record
+	}
+	record = proto.CloneOf(record)
+	list, described := &structpb.ListValue{}, "One of:"
+	for _, name := range names {
+		list.Values = append(list.Values, structpb.NewStringValue(name))
+		described += "\n- " + name
+		if about[name] != "" {
+			described += ": " + about[name]
+		}
+	}
+	target := record.GetInputSchema().GetFields()["properties"].GetStructValue().GetFields()[key].GetStructValue().GetFields()
+	target["enum"] = structpb.NewListValue(list)
+	target["description"] = structpb.NewStringValue(described)
+	return record
 }
 
 // runSubtask returns how the other task ended.

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"path"
+	"regexp"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -25,6 +26,8 @@ type Project struct {
 	Scratchpad   string
 	Instructions string
 	Skills       []Skill
+	// Branch is the Git branch that is checked out, or "detached at COMMIT".
+	Branch string
 }
 
 // Skill is a folder in the Agent Skills format: a SKILL.md whose front matter says when
@@ -47,7 +50,30 @@ func ReadProject(ctx context.Context, c Call) (Project, error) {
 		p.Skills, err = readSkills(ctx, c)
 		return err
 	})
+	group.Go(func() error {
+		head, err := readHead(ctx, c, ".git/HEAD", maxHead)
+		p.Branch = branchOf(head)
+		return err
+	})
 	return p, group.Wait()
+}
+
+// maxHead is the size of a .git/HEAD that is read, in bytes.
+const maxHead = 1 << 10
+
+var commit = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
+
+// branchOf reads a .git/HEAD.
+func branchOf(head string) string {
+	head = strings.TrimSpace(head)
+	if branch, ok := strings.CutPrefix(head, "ref: refs/heads/"); ok && !strings.ContainsAny(branch, "\n\r") {
+		return branch
+	}
+	if commit.MatchString(head) {
+		const short = 12
+		return "detached at " + head[:short]
+	}
+	return ""
 }
 
 // readHead returns a file's first bytes as text; "" for one that cannot be read

@@ -9,8 +9,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolargs"
 )
+
+// An agent sees which agents it can give work to, and what each is for.
+func TestTheTargetsOfDelegationAreNamed(t *testing.T) {
+	t.Parallel()
+	tools, err := tool.NewRegistry()
+	require.NoError(t, err)
+	p := &persona.Persona{Agents: persona.Agents{Delegate: []string{"qa", "ops"}}}
+	named := tool.WithTargets(tools.Record("delegate"), p, map[string]string{"qa": "Tests releases."})
+	schema, err := json.Marshal(named.GetInputSchema().AsMap()["properties"].(map[string]any)["agent"])
+	require.NoError(t, err)
+	require.JSONEq(t, `{"type":"string","minLength":1,"maxLength":63,"enum":["qa","ops"],"description":"One of:\n- qa: Tests releases.\n- ops"}`, string(schema))
+	require.NotContains(t, tools.Record("delegate").GetInputSchema().String(), "Tests releases", "the shared record stays as it is")
+	require.Same(t, tools.Record("file_read"), tool.WithTargets(tools.Record("file_read"), p, nil))
+}
 
 // Each tool says when to use it and shows a call, which its own schema accepts.
 func TestEachToolShowsACallThatFits(t *testing.T) {

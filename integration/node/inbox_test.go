@@ -159,7 +159,8 @@ turns:
 var changing = regexp.MustCompile(`(step|task)_[a-z0-9]{20}|\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
 // messages returns a request's messages as text, without what differs from run
-// to run: ids, times, and where the provider is to cache.
+// to run: ids, times, where the provider is to cache, and what each attempt is told about
+// where it is.
 func messages(t testing.TB, req anthropictest.Request) (out []string) {
 	t.Helper()
 	for _, m := range req.Messages() {
@@ -180,7 +181,11 @@ func uncached(v any) any {
 		}
 		return v
 	case []any:
-		v = slices.Clone(v)
+		v = slices.DeleteFunc(slices.Clone(v), func(item any) bool {
+			block, _ := item.(map[string]any)
+			text, _ := block["text"].(string)
+			return strings.HasPrefix(text, "# Where you are")
+		})
 		for i := range v {
 			v[i] = uncached(v[i])
 		}

@@ -98,9 +98,10 @@ func (r retention) tooMany(records []*nodev1.ExecRecord, trusted bool) []*nodev1
 	}
 	for total > r.bytes {
 		var most *logsOf
-		for _, logs := range owners {
-			if len(logs.loose) > 0 && (most == nil || logs.bytes > most.bytes) {
-				most = logs
+		var whose owner
+		for of, logs := range owners {
+			if len(logs.loose) > 0 && (most == nil || logs.bytes > most.bytes || logs.bytes == most.bytes && of.before(whose)) {
+				most, whose = logs, of
 			}
 		}
 		last := len(most.loose) - 1
@@ -117,6 +118,15 @@ func (r retention) tooMany(records []*nodev1.ExecRecord, trusted bool) []*nodev1
 type owner struct {
 	jail   string
 	people bool
+}
+
+// before reports whether an owner loses a log before another with as many bytes: people's
+// logs go last.
+func (o owner) before(other owner) bool {
+	if o.people != other.people {
+		return other.people
+	}
+	return o.jail < other.jail
 }
 
 func ownerOf(spec *nodev1.ExecSpec) owner {

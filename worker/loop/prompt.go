@@ -96,6 +96,8 @@ type Project struct {
 	Skills       []Skill
 	// Problems describe which of the agent's own resources are unavailable.
 	Problems []string
+	// Branch is the Git branch that is checked out; empty if the workspace is no repository.
+	Branch string
 }
 
 // Skill is a folder of instructions. The prompt contains its description; the
@@ -184,15 +186,18 @@ func opening(task *deckhandv1.Task, project Project, scratchpad string) string {
 
 // environment describes where an attempt begins. It is a message, and not part of the system
 // prompt, which must stay the same over all attempts.
-func environment(now time.Time, p *persona.Persona, attempt int32) string {
+func environment(now time.Time, p *persona.Persona, project Project, attempt int32) string {
 	var out strings.Builder
 	out.WriteString("# Where you are\n\n")
 	if attempt > 1 {
 		out.WriteString("You were interrupted and go on here. Time has passed: what you saw before may have changed.\n\n")
 	}
 	fmt.Fprintf(&out, "- Date and time: %s\n", now.UTC().Format("Monday, 2 January 2006, 15:04 MST"))
-	out.WriteString("- Working folder: /workspace\n")
-	fmt.Fprintf(&out, "- Your commands have together: %s of CPU, %s of memory, %d processes, %s in /tmp\n",
+	out.WriteString("- Working folder: /workspace, on Linux; your commands run as an ordinary user without root\n")
+	if project.Branch != "" {
+		fmt.Fprintf(&out, "- Git branch: %s\n", fenceMark.ReplaceAllString(firstLine(project.Branch), `<\$1`))
+	}
+	fmt.Fprintf(&out, "- Limits of all your commands together: %s, %s of memory, %d processes, %s in /tmp\n",
 		cores(p.Jail.CPUMillis), bytesize.Format(p.Jail.MemoryBytes), p.Jail.PIDs, bytesize.Format(p.Jail.TmpBytes))
 	return strings.TrimSpace(out.String())
 }

@@ -19,9 +19,6 @@ type state struct {
 	// Opening is the first message, kept so that the transcript stays the same
 	// over all attempts.
 	Opening string `json:"opening"`
-	// Environments are what the attempts found when they began, by the turn after which
-	// they did.
-	Environments map[int32]string `json:"environments,omitempty"`
 	// Active is the time that workers have spent on the task.
 	Active time.Duration `json:"active_ns"`
 	// Progress of the last reflection.
@@ -39,7 +36,7 @@ type state struct {
 }
 
 func decodeState(checkpoint *deckhandv1.Checkpoint) (state, error) {
-	out := state{Notes: map[int32]string{}, Environments: map[int32]string{}}
+	out := state{Notes: map[int32]string{}}
 	if checkpoint == nil {
 		return out, nil
 	}
@@ -52,9 +49,6 @@ func decodeState(checkpoint *deckhandv1.Checkpoint) (state, error) {
 	}
 	if out.Notes == nil {
 		out.Notes = map[int32]string{}
-	}
-	if out.Environments == nil {
-		out.Environments = map[int32]string{}
 	}
 	out.Iteration = checkpoint.GetIteration()
 	return out, nil

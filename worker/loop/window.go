@@ -120,7 +120,7 @@ func (w *window) keep(turns, cut, budget int) int {
 func (r *run) catchUp() {
 	fresh := len(r.window.all) == 0
 	if fresh {
-		r.window.add(model.Message{Text: join(r.state.Opening, r.heard(0)), Environment: r.state.Environments[0]})
+		r.window.add(model.Message{Text: join(r.state.Opening, r.heard(0)), Environment: r.environments[0]})
 	}
 	defer func() {
 		if last := len(r.turns); fresh && last > 0 && int(r.state.Summary.At) < last {
@@ -143,7 +143,7 @@ func (r *run) relearn(last *deckhandv1.Turn) {
 
 // reply is what is said to the model after a turn.
 func (r *run) reply(turn *deckhandv1.Turn) model.Message {
-	return model.Message{Results: r.results(turn), Text: r.replyText(turn), Environment: r.state.Environments[turn.GetTurn()]}
+	return model.Message{Results: r.results(turn), Text: r.replyText(turn), Environment: r.environments[turn.GetTurn()]}
 }
 
 // replyText is the text that follows a turn's results.

@@ -90,6 +90,12 @@ func (s *Service) answer(ctx context.Context, p parent) error {
 		if err != nil {
 			return fmt.Errorf("lock task %s: %w", p.taskID, err)
 		}
+		// Read first: a subtask that ends after this has its call among those that are read
+		// next, so no parent is queued whose call still waits.
+		why, err := WaitReason(ctx, tx.Queries, t.OrgID, t.ID)
+		if err != nil {
+			return err
+		}
 		steps, err := tx.AnsweredSteps(ctx, db.AnsweredStepsParams{OrgID: t.OrgID, TaskID: t.ID})
 		if err != nil {
 			return fmt.Errorf("find the calls of %s whose subtasks have ended: %w", t.ID, err)
@@ -103,9 +109,8 @@ func (s *Service) answer(ctx context.Context, p parent) error {
 		if task.State(t.State) != task.Waiting || t.NotBefore != nil {
 			return nil
 		}
-		why, err := WaitReason(ctx, tx.Queries, t.OrgID, t.ID)
-		if err != nil || why == t.Reason {
-			return err
+		if why == t.Reason {
+			return nil
 		}
 		if why != "" {
 			return tx.SetWaitingReason(ctx, db.SetWaitingReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: why})

@@ -38,6 +38,41 @@ func (q *Queries) AgentByName(ctx context.Context, arg AgentByNameParams) (Agent
 	return i, err
 }
 
+const agentDescriptions = `-- name: AgentDescriptions :many
+SELECT a.name, v.description FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
+WHERE a.org_id = $1 AND a.name = ANY ($2::text[]) ORDER BY a.name
+`
+
+type AgentDescriptionsParams struct {
+	OrgID string
+	Names []string
+}
+
+type AgentDescriptionsRow struct {
+	Name        string
+	Description string
+}
+
+func (q *Queries) AgentDescriptions(ctx context.Context, arg AgentDescriptionsParams) ([]AgentDescriptionsRow, error) {
+	rows, err := q.db.Query(ctx, agentDescriptions, arg.OrgID, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AgentDescriptionsRow{}
+	for rows.Next() {
+		var i AgentDescriptionsRow
+		if err := rows.Scan(&i.Name, &i.Description); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const agentNames = `-- name: AgentNames :many
 SELECT name FROM agents WHERE org_id = $1 ORDER BY name
 `

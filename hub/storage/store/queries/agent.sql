@@ -58,5 +58,9 @@ ORDER BY a.name LIMIT @max_rows;
 -- name: AgentNames :many
 SELECT name FROM agents WHERE org_id = @org_id ORDER BY name;
 
+-- name: AgentDescriptions :many
+SELECT a.name, v.description FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
+WHERE a.org_id = @org_id AND a.name = ANY (@names::text[]) ORDER BY a.name;
+
 -- name: AgentByName :one
 SELECT * FROM agents WHERE org_id = @org_id AND name = @name;

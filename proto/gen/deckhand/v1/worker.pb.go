@@ -193,11 +193,14 @@ type Turn struct {
 	Attempt int32    `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Blocks  []*Block `protobuf:"bytes,3,rep,name=blocks,proto3" json:"blocks,omitempty"`
 	// "end_turn", "tool_use", "max_tokens" or "refusal".
-	StopReason    string                 `protobuf:"bytes,4,opt,name=stop_reason,json=stopReason,proto3" json:"stop_reason,omitempty"`
-	Provider      string                 `protobuf:"bytes,5,opt,name=provider,proto3" json:"provider,omitempty"`
-	Model         string                 `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
-	Usage         *Usage                 `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	StopReason string                 `protobuf:"bytes,4,opt,name=stop_reason,json=stopReason,proto3" json:"stop_reason,omitempty"`
+	Provider   string                 `protobuf:"bytes,5,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model      string                 `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
+	Usage      *Usage                 `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
+	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// What the attempt that made the turn told the model about where it is, if it is the
+	// attempt's first turn.
+	Environment   string `protobuf:"bytes,9,opt,name=environment,proto3" json:"environment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -286,6 +289,13 @@ func (x *Turn) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *Turn) GetEnvironment() string {
+	if x != nil {
+		return x.Environment
+	}
+	return ""
 }
 
 // Checkpoint is the loop's state at an iteration boundary.
@@ -936,7 +946,10 @@ type StartTaskResponse struct {
 	// The tools of the agent's MCP servers.
 	Tools []*Tool `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Problems of its MCP servers, for the model.
-	Problems      []string `protobuf:"bytes,7,rep,name=problems,proto3" json:"problems,omitempty"`
+	Problems []string `protobuf:"bytes,7,rep,name=problems,proto3" json:"problems,omitempty"`
+	// The Git branch that is checked out in the workspace, or "detached at COMMIT"; empty if
+	// it is no repository.
+	GitBranch     string `protobuf:"bytes,8,opt,name=git_branch,json=gitBranch,proto3" json:"git_branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1018,6 +1031,13 @@ func (x *StartTaskResponse) GetProblems() []string {
 		return x.Problems
 	}
 	return nil
+}
+
+func (x *StartTaskResponse) GetGitBranch() string {
+	if x != nil {
+		return x.GitBranch
+	}
+	return ""
 }
 
 type RecordEventsRequest struct {
@@ -2514,7 +2534,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
 	"\x0earguments_json\x18\x03 \x01(\tR\rargumentsJson\x12\x10\n" +
 	"\x03via\x18\x04 \x01(\tR\x03viaB\x06\n" +
-	"\x04kind\"\x98\x02\n" +
+	"\x04kind\"\xba\x02\n" +
 	"\x04Turn\x12\x12\n" +
 	"\x04turn\x18\x01 \x01(\x05R\x04turn\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12*\n" +
@@ -2525,7 +2545,8 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x05model\x18\x06 \x01(\tR\x05model\x12(\n" +
 	"\x05usage\x18\a \x01(\v2\x12.deckhand.v1.UsageR\x05usage\x129\n" +
 	"\n" +
-	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x94\x01\n" +
+	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12 \n" +
+	"\venvironment\x18\t \x01(\tR\venvironment\"\x94\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x1c\n" +
 	"\titeration\x18\x01 \x01(\x05R\titeration\x12-\n" +
@@ -2592,7 +2613,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x04held\x18\x02 \x01(\bR\x04held\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"D\n" +
 	"\x10StartTaskRequest\x120\n" +
-	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"\xdf\x02\n" +
+	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"\xfe\x02\n" +
 	"\x11StartTaskResponse\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x12\x1e\n" +
@@ -2602,7 +2623,9 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\finstructions\x18\x04 \x01(\tR\finstructions\x12<\n" +
 	"\x06skills\x18\x05 \x03(\v2$.deckhand.v1.StartTaskResponse.SkillR\x06skills\x12'\n" +
 	"\x05tools\x18\x06 \x03(\v2\x11.deckhand.v1.ToolR\x05tools\x12\x1a\n" +
-	"\bproblems\x18\a \x03(\tR\bproblems\x1aQ\n" +
+	"\bproblems\x18\a \x03(\tR\bproblems\x12\x1d\n" +
+	"\n" +
+	"git_branch\x18\b \x01(\tR\tgitBranch\x1aQ\n" +
 	"\x05Skill\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
