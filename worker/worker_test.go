@@ -308,7 +308,7 @@ func TestLeasesOutliveManyRenewals(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	hub := hubtest.New(t, hubtest.Config{
-		LeaseTTL: 600 * time.Millisecond, Hold: 50 * time.Millisecond,
+		LeaseTTL: waittest.Limit(600 * time.Millisecond), Hold: 50 * time.Millisecond,
 		Exec: func(c hubtest.Call) hubtest.Result {
 			if c.Tool == "shell_exec" {
 				<-release

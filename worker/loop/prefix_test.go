@@ -52,6 +52,9 @@ func modelOf(t *testing.T, f modeltest.Format, url string) model.Model {
 func TestEveryRequestBeginsWithTheLastOne(t *testing.T) {
 	t.Parallel()
 	for name, f := range modeltest.Formats {
+		if testing.Short() && f != modeltest.Messages {
+			continue // with the race detector; nothing of the others is concurrent
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var cache modeltest.Cache
