@@ -26,6 +26,23 @@ func changing(changes map[string][]*nodev1.FileChange) func(context.Context, *no
 	}
 }
 
+// generated begins a task whose first call, ./gen, has changed files; they have these
+// contents on the node.
+func (r *rig) generated(agent string, contents map[string]string) *deckhandv1.Lease {
+	r.t.Helper()
+	lease, jail := r.beginIn(r.submit(agent).GetId(), 1)
+	for name, content := range contents {
+		_, err := r.node.WriteFile(r.t.Context(), &nodev1.WriteFileRequest{JailId: jail, Path: name, Content: []byte(content)})
+		require.NoError(r.t, err)
+	}
+	r.turn(lease, 1)
+	gen, err := r.propose(lease, 1, 0, "shell_exec", command("./gen"))
+	require.NoError(r.t, err)
+	_, err = r.execute(lease, gen.GetId())
+	require.NoError(r.t, err)
+	return lease
+}
+
 // A file whose text is known from the call that wrote it, that a program has
 // changed since and that cannot be read now has a text that nobody knows: not its
 // old one.
@@ -84,14 +101,7 @@ func TestAScriptThatCannotBeReadInTimeIsAskedAbout(t *testing.T) {
 	})
 	defer close(slow)
 	r.apply("asker", strings.Replace(scripted("asker"), "limits:", "workspace: {scope: task}\nlimits:", 1))
-	lease, jail := r.beginIn(r.submit("asker").GetId(), 1)
-	_, err := r.node.WriteFile(t.Context(), &nodev1.WriteFileRequest{JailId: jail, Path: "slow.sh", Content: []byte("rm -rf /\n")})
-	require.NoError(t, err)
-	r.turn(lease, 1)
-	gen, err := r.propose(lease, 1, 0, "shell_exec", command("./gen"))
-	require.NoError(t, err)
-	_, err = r.execute(lease, gen.GetId())
-	require.NoError(t, err)
+	lease := r.generated("asker", map[string]string{"slow.sh": "rm -rf /\n"})
 	step, err := r.propose(lease, 1, 1, "shell_exec", command("sh slow.sh"))
 	require.NoError(t, err)
 	require.Equal(t, stepWaiting, step.GetState(), step.GetDecisionReason())
@@ -141,17 +151,7 @@ func TestANodeIsNotAskedWhileATaskIsLocked(t *testing.T) {
 	r.apply("asker", strings.Replace(persona, "[shell_exec,", "[file_delete, shell_exec,", 1))
 	// A task of which a program has changed files.
 	begin := func() *deckhandv1.Lease {
-		lease, jail := r.beginIn(r.submit("asker").GetId(), 1)
-		for name, content := range map[string]string{"fine.sh": "ls\n", "tidy.sh": "rm -rf /\n", "turn.sh": "rm -rf /\n", "old/a": "", "old/b": ""} {
-			_, err := r.node.WriteFile(t.Context(), &nodev1.WriteFileRequest{JailId: jail, Path: name, Content: []byte(content)})
-			require.NoError(t, err)
-		}
-		r.turn(lease, 1)
-		gen, err := r.propose(lease, 1, 0, "shell_exec", command("./gen"))
-		require.NoError(t, err)
-		_, err = r.execute(lease, gen.GetId())
-		require.NoError(t, err)
-		return lease
+		return r.generated("asker", map[string]string{"fine.sh": "ls\n", "tidy.sh": "rm -rf /\n", "turn.sh": "rm -rf /\n", "old/a": "", "old/b": ""})
 	}
 	propose := func(lease *deckhandv1.Lease, tool, arguments string) *deckhandv1.Step {
 		step, err := r.propose(lease, 1, 1, tool, arguments)

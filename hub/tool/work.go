@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/internal/toolargs"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -57,7 +58,7 @@ func workTools() []*Tool {
 				`Example: {"status": "partial", "summary": "Fixed 3 of 4 failing tests; TestUpload still fails.", "files_changed": ["upload.go"], "left_over": ["TestUpload needs a server that this jail cannot reach"]}.`,
 			Category: safe, Place: worker, Idempotent: true, Reversible: true, Ends: true, Timeout: workTimeout, asksWhen: blocked,
 			schema: `{"type":"object","additionalProperties":false,"required":["summary"],"properties":{
-				"status":{"enum":["done","partial","blocked","failed"],"description":"done (default): the goal is reached and checked. partial: a useful part of it is. blocked: you can go on once a person has answered or done something; you then get their answer and continue. failed: it cannot be reached"},
+				"status":{"enum":["` + toolargs.StatusDone + `","` + toolargs.StatusPartial + `","` + toolargs.StatusBlocked + `","` + toolargs.StatusFailed + `"],"description":"done (default): the goal is reached and checked. partial: a useful part of it is. blocked: you can go on once a person has answered or done something; you then get their answer and continue. failed: it cannot be reached"},
 				"summary":{"type":"string","minLength":1,"maxLength":20000,"description":"What was done and found, for a person"},
 				"question":{"type":"string","minLength":1,"maxLength":4000,"description":"With blocked: what a person is to answer or do"},
 				"files_changed":{"type":"array","maxItems":1000,"items":{"type":"string","maxLength":4096}},
@@ -69,10 +70,11 @@ func workTools() []*Tool {
 	}
 }
 
-// statusBlocked is the status of a run that can go on once a person has answered.
-const statusBlocked = "blocked"
-
-func blocked(arguments map[string]any) bool { return text(arguments, "status") == statusBlocked }
+// blocked reports whether a call of complete_task says that the run can go on once a person
+// has answered.
+func blocked(arguments map[string]any) bool {
+	return text(arguments, "status") == toolargs.StatusBlocked
+}
 
 func previewEnd(arguments map[string]any) string {
 	if blocked(arguments) {

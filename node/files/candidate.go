@@ -33,18 +33,25 @@ func candidates(content, text []byte) string {
 	if len(content) > comparedBytes {
 		return ""
 	}
-	wanted := pairsOf(bytes.Split(bytes.Trim(text, "\n"), []byte("\n")), comparedLines)
+	wanted := make([]map[[2]byte]int, 0, comparedLines)
+	for _, line := range bytes.SplitN(bytes.Trim(text, "\n"), []byte("\n"), comparedLines+1) {
+		if len(wanted) < comparedLines {
+			wanted = append(wanted, pairsOf(line))
+		}
+	}
 	lines := bytes.Split(content, []byte("\n"))
-	have := pairsOf(lines, len(lines))
-	var found []candidate
-	for i := range have {
-		var sum float64
+	scores := make([]float64, len(lines)) // of a place that begins on that line
+	for i, line := range lines {
+		have := pairsOf(line)
 		for j, w := range wanted {
-			if i+j < len(have) {
-				sum += likeness(w, have[i+j])
+			if i-j >= 0 {
+				scores[i-j] += likeness(w, have) / float64(len(wanted))
 			}
 		}
-		if score := sum / float64(len(wanted)); score >= alike {
+	}
+	var found []candidate
+	for i, score := range scores {
+		if score >= alike {
 			found = append(found, candidate{line: i + 1, text: string(lines[i]), score: score})
 		}
 	}
@@ -62,20 +69,15 @@ func candidates(content, text []byte) string {
 	return "; what is most like it begins on " + out.String()
 }
 
-// pairsOf returns the pairs of neighbouring characters of each line, without its
-// indentation.
-func pairsOf(lines [][]byte, most int) []map[[2]byte]int {
-	out := make([]map[[2]byte]int, min(len(lines), most))
-	for i := range out {
-		line := bytes.TrimSpace(lines[i])
-		line = line[:min(len(line), comparedLine)]
-		pairs := make(map[[2]byte]int, len(line))
-		for j := 1; j < len(line); j++ {
-			pairs[[2]byte{line[j-1], line[j]}]++
-		}
-		out[i] = pairs
+// pairsOf returns the pairs of neighbouring characters of a line, without its indentation.
+func pairsOf(line []byte) map[[2]byte]int {
+	line = bytes.TrimSpace(line)
+	line = line[:min(len(line), comparedLine)]
+	pairs := make(map[[2]byte]int, len(line))
+	for j := 1; j < len(line); j++ {
+		pairs[[2]byte{line[j-1], line[j]}]++
 	}
-	return out
+	return pairs
 }
 
 // likeness is the Sørensen-Dice coefficient of two lines: 1 for the same, 0 for nothing in

@@ -173,7 +173,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// A listing and a search can leave out what Git ignores; whoever names an ignored folder sees
+// Listing and search can leave out what Git ignores. Listing an ignored folder itself shows
 // what is in it.
 func TestWhatGitIgnoresIsLeftOut(t *testing.T) {
 	t.Parallel()

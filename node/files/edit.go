@@ -165,7 +165,8 @@ const (
 	contextLines = 3
 )
 
-// describe adds to an answer what the edit changed. size is the length of the new text.
+// describe sets in a response which lines an edit changed. size is the length of the new
+// text.
 func describe(after []byte, places []int, size int, out *nodev1.EditFileResponse) {
 	line, from := int64(1), 0
 	for _, at := range places[:min(len(places), maxPlaces)] {

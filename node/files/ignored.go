@@ -10,8 +10,8 @@ import (
 )
 
 // ignoreRules returns the rules that apply in a folder: those of its own .gitignore and of
-// the folders above it. ok is false for a folder that is ignored itself: whoever names it
-// wants to see what is in it.
+// the folders above it. ok is false if Git ignores the folder itself: then nothing in it is
+// left out, because the caller has named it.
 func (w *workspace) ignoreRules(dir string) (rules gitignore.Rules, ok bool) {
 	rules = w.ignoreRulesIn(".", rules)
 	at := ""

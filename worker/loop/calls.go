@@ -322,12 +322,12 @@ func (r *run) completed(turn *deckhandv1.Turn) *Outcome {
 		said := completionOf(call.GetArgumentsJson())
 		out := &Outcome{State: deckhandv1.TaskState_TASK_STATE_FAILED, Summary: said.text()}
 		switch said.Status {
-		case statusBlocked:
+		case toolargs.StatusBlocked:
 			continue
-		case statusPartial:
+		case toolargs.StatusPartial:
 			out.Code, out.Message = fault.PartlyDone, "the agent did a part of it: "+firstLine(said.Summary)
 			out.Reason = "partly done: read what is left in the summary"
-		case statusFailed:
+		case toolargs.StatusFailed:
 			out.Code, out.Message = fault.GivenUp, "the agent says that the goal cannot be reached: "+firstLine(said.Summary)
 			out.Reason = out.Message
 		default:
@@ -342,7 +342,7 @@ func (r *run) completed(turn *deckhandv1.Turn) *Outcome {
 // done. It is asked about once: after that the agent is believed.
 func (r *run) openItems(turn *deckhandv1.Turn, index int) []string {
 	done := func(call *deckhandv1.Block_ToolCall) bool {
-		return call.GetName() == toolComplete && completionOf(call.GetArgumentsJson()).Status == statusDone
+		return call.GetName() == toolComplete && completionOf(call.GetArgumentsJson()).Status == toolargs.StatusDone
 	}
 	if !done(model.Calls(turn)[index]) {
 		return nil

@@ -150,10 +150,11 @@ type run struct {
 	// told contains people's messages, by the turn after which the model
 	// receives them.
 	told map[int32][]*deckhandv1.TaskMessage
-	// environments are what the attempts found when they began, by the turn after which they
-	// did; a turn is stored with the one before it.
-	environments map[int32]string
-	state        state
+	// began is the turn after which this attempt begins, and environment tells the model where
+	// it is then.
+	began       int32
+	environment string
+	state       state
 	// window is what the model sees of them.
 	window window
 	// offered are the tools that the model can see; always the same.
@@ -179,7 +180,7 @@ func newRun(cfg Config) (*run, error) {
 		cfg: cfg, task: claim.GetTask(),
 		hub:   &caller{hub: cfg.Hub, lease: claim.GetLease(), backoff: cfg.Backoff, log: cfg.Log},
 		tools: map[string]*deckhandv1.Tool{}, steps: map[callKey]*deckhandv1.Step{},
-		told: map[int32][]*deckhandv1.TaskMessage{}, environments: map[int32]string{},
+		told:  map[int32][]*deckhandv1.TaskMessage{},
 		turns: claim.GetTurns(), since: cfg.Now(),
 	}
 	r.out = &outbox{hub: r.hub, delay: cfg.FlushDelay}
@@ -207,11 +208,8 @@ func newRun(cfg Config) (*run, error) {
 	if r.state.Opening == "" {
 		r.state.Opening = opening(r.task, cfg.Project, cfg.Scratchpad)
 	}
-	for _, turn := range r.turns {
-		r.environments[turn.GetTurn()-1] = turn.GetEnvironment()
-	}
-	// This attempt sees where it is: behind what earlier ones sent, which stays as it was.
-	r.environments[int32(len(r.turns))] = environment(cfg.Now(), cfg.Persona, cfg.Project, claim.GetLease().GetAttempt()) //nolint:gosec // at most 1 000
+	r.began = int32(len(r.turns)) //nolint:gosec // at most 1 000
+	r.environment = environment(cfg.Now(), cfg.Persona, cfg.Project, claim.GetLease().GetAttempt())
 	if int(r.state.Summary.UpTo) > len(r.turns) {
 		return nil, fault.New(fault.Internal, "the summary of task %s covers %d turns, and there are %d",
 			r.task.GetId(), r.state.Summary.UpTo, len(r.turns)).WithCode(fault.ResumeFailed)
@@ -329,7 +327,7 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 	}
 	r.reported(turn)
 	normalise(turn, iteration, r.cfg.Claim.GetLease().GetAttempt())
-	turn.Environment = r.environments[iteration-1]
+	turn.Environment = r.environmentAfter(iteration - 1)
 	r.out.add(eventkind.Thinking, thinkingPayload(turn))
 	r.phase.enter("select_tool", map[string]any{"calls": len(model.Calls(turn))})
 	for i, call := range model.Calls(turn) {

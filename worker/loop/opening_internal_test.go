@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,4 +18,12 @@ func TestTheOpeningHasContextAndConversation(t *testing.T) {
 	require.Contains(t, text, "# Context\n\nrack 4")
 	require.Contains(t, text, "# Earlier messages\n\nuser: the disk is loud\n")
 	require.NotContains(t, opening(&deckhandv1.Task{Goal: "Mend it"}, Project{}, ""), "# Context")
+}
+
+// Texts are cut to one size that makes them fit, the longest first.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, math.MaxInt, share([]int{10, 20, 30}, 60))
+	require.Equal(t, 5000, share([]int{100, 9000, 9000}, 10_100))
+	require.Equal(t, least, share([]int{9000, 9000}, 100))
 }

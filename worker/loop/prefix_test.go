@@ -2,7 +2,6 @@ package loop_test
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -10,41 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/provider"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/hubtest"
-	"github.com/deckhand-sh/deckhand/worker/model"
-	"github.com/deckhand-sh/deckhand/worker/model/anthropic"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic/anthropictest"
-	"github.com/deckhand-sh/deckhand/worker/model/gemini"
 	"github.com/deckhand-sh/deckhand/worker/model/modeltest"
-	"github.com/deckhand-sh/deckhand/worker/model/openai"
 )
 
 const prefixTurns = 60
-
-// modelOf returns a new model of a format, as each attempt has its own.
-func modelOf(t *testing.T, f modeltest.Format, url string) model.Model {
-	t.Helper()
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	client := &http.Client{Transport: transport}
-	var m model.Model
-	var err error
-	switch f {
-	case modeltest.Messages:
-		m, err = anthropic.New(anthropic.Config{BaseURL: url, Key: "key", Model: "claude-sonnet-5-5", HTTPClient: client})
-	case modeltest.Gemini:
-		m, err = gemini.New(gemini.Config{BaseURL: url, Key: "key", Model: "gemini-2.5-pro", HTTPClient: client})
-	default:
-		name := map[modeltest.Format]string{modeltest.Chat: "vllm", modeltest.Responses: "openai"}[f]
-		p, ok := provider.Of(name)
-		require.True(t, ok)
-		m, err = openai.New(openai.Config{Provider: p, BaseURL: url + "/v1", Key: "key", Model: "gpt-5", HTTPClient: client})
-	}
-	require.NoError(t, err)
-	return m
-}
 
 // Each request of a task repeats the one before byte for byte and goes on from there, also
 // where another worker takes the task over: so a provider reads from its cache all that it
@@ -93,7 +64,7 @@ func TestEveryRequestBeginsWithTheLastOne(t *testing.T) {
 			b.p.Context.SummarizeAt = 500_000
 			for attempts := 1; ; attempts++ {
 				require.LessOrEqual(t, attempts, 6)
-				out, err := b.attempt(t.Context(), modelOf(t, f, srv.URL))
+				out, err := b.attempt(t.Context(), modeltest.NewModel(t, f, srv.URL, 0))
 				switch {
 				case err != nil:
 					b.hub.Steal(taskID)

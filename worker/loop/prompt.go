@@ -11,6 +11,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/toolargs"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
@@ -219,19 +220,12 @@ type completion struct {
 	LeftOver     []string `json:"left_over"`
 }
 
-const (
-	statusDone    = "done"
-	statusPartial = "partial"
-	statusBlocked = "blocked"
-	statusFailed  = "failed"
-)
-
 func completionOf(arguments string) completion {
 	var a completion
 	if json.Unmarshal([]byte(arguments), &a) != nil {
 		return completion{} // the hub checked them
 	}
-	a.Status = cmp.Or(a.Status, statusDone)
+	a.Status = cmp.Or(a.Status, toolargs.StatusDone)
 	return a
 }
 

@@ -78,8 +78,7 @@ func describe(found []*deckhandv1.Tool) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Call them with %s: the name as its tool, and the arguments as its arguments.\n", toolVia)
 	for _, tool := range found {
-		schema, _ := json.Marshal(tool.GetInputSchema().AsMap()) //nolint:errchkjson // of JSON, so JSON
-		fmt.Fprintf(&out, "\n%s: %s\narguments: %s\n", tool.GetName(), tool.GetDescription(), schema)
+		fmt.Fprintf(&out, "\n%s: %s\narguments: %s\n", tool.GetName(), tool.GetDescription(), wire.Schema(tool))
 	}
 	return out.String()
 }

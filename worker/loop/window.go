@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
+	"github.com/deckhand-sh/deckhand/worker/model/wire"
 	"github.com/deckhand-sh/deckhand/worker/tokencount"
 )
 
@@ -63,8 +64,7 @@ func (w *window) full() int { return w.limit - w.limit/20 }
 func (w *window) measure(system string, tools []*deckhandv1.Tool) {
 	w.fixed = tokencount.Fixed(system)
 	for _, tool := range tools {
-		schema, _ := json.Marshal(tool.GetInputSchema().AsMap()) //nolint:errchkjson // of JSON, so JSON
-		w.fixed += tokencount.Fixed(tool.GetName() + tool.GetDescription() + string(schema))
+		w.fixed += tokencount.Fixed(tool.GetName() + tool.GetDescription() + string(wire.Schema(tool)))
 	}
 }
 
@@ -120,7 +120,7 @@ func (w *window) keep(turns, cut, budget int) int {
 func (r *run) catchUp() {
 	fresh := len(r.window.all) == 0
 	if fresh {
-		r.window.add(model.Message{Text: join(r.state.Opening, r.heard(0)), Environment: r.environments[0]})
+		r.window.add(model.Message{Text: join(r.state.Opening, r.heard(0)), Environment: r.environmentAfter(0)})
 	}
 	defer func() {
 		if last := len(r.turns); fresh && last > 0 && int(r.state.Summary.At) < last {
@@ -143,7 +143,19 @@ func (r *run) relearn(last *deckhandv1.Turn) {
 
 // reply is what is said to the model after a turn.
 func (r *run) reply(turn *deckhandv1.Turn) model.Message {
-	return model.Message{Results: r.results(turn), Text: r.replyText(turn), Environment: r.environments[turn.GetTurn()]}
+	return model.Message{Results: r.results(turn), Text: r.replyText(turn), Environment: r.environmentAfter(turn.GetTurn())}
+}
+
+// environmentAfter returns what the attempt that begins after a turn tells the model; "" if
+// none does. The attempt's first turn is stored with it, so later attempts repeat it.
+func (r *run) environmentAfter(turn int32) string {
+	switch {
+	case int(turn) < len(r.turns):
+		return r.turns[turn].GetEnvironment()
+	case turn == r.began:
+		return r.environment
+	}
+	return ""
 }
 
 // replyText is the text that follows a turn's results.

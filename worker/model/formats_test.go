@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -17,46 +16,13 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
-	"github.com/deckhand-sh/deckhand/internal/provider"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
-	"github.com/deckhand-sh/deckhand/worker/model/anthropic"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic/anthropictest"
-	"github.com/deckhand-sh/deckhand/worker/model/gemini"
 	"github.com/deckhand-sh/deckhand/worker/model/modeltest"
-	"github.com/deckhand-sh/deckhand/worker/model/openai"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// names are a provider and a model of each format.
-var names = map[modeltest.Format][2]string{
-	modeltest.Messages: {"anthropic", "claude-sonnet-5-5"}, modeltest.Chat: {"vllm", "qwen3"},
-	modeltest.Responses: {"openai", "gpt-5"}, modeltest.Gemini: {"gemini", "gemini-2.5-pro"},
-}
-
-func newModel(t *testing.T, f modeltest.Format, url string, stall time.Duration) model.Model {
-	t.Helper()
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	client := &http.Client{Transport: transport}
-	const key = "key-of-the-test"
-	name := names[f][1]
-	var m model.Model
-	var err error
-	switch f {
-	case modeltest.Messages:
-		m, err = anthropic.New(anthropic.Config{BaseURL: url, Key: key, Model: name, HTTPClient: client, StallTimeout: stall})
-	case modeltest.Gemini:
-		m, err = gemini.New(gemini.Config{BaseURL: url, Key: key, Model: name, HTTPClient: client, StallTimeout: stall})
-	default:
-		p, ok := provider.Of(names[f][0])
-		require.True(t, ok)
-		m, err = openai.New(openai.Config{Provider: p, BaseURL: url + "/v1", Key: key, Model: name, HTTPClient: client, StallTimeout: stall})
-	}
-	require.NoError(t, err)
-	return m
-}
 
 func quick(m model.Model) model.Model {
 	return model.WithRetries(m, model.RetryConfig{Backoff: backoff.Policy{Base: time.Millisecond, Max: time.Millisecond}})
@@ -106,10 +72,10 @@ func TestAStreamedTurnArrivesWhole(t *testing.T) {
 	each(t, func(t *testing.T, f modeltest.Format) {
 		srv := modeltest.New(t, modeltest.List(everything()))
 		var streamed strings.Builder
-		turn, err := newModel(t, f, srv.URL, 0).Generate(t.Context(), request(t), func(d model.Delta) { streamed.WriteString(d.Text) })
+		turn, err := modeltest.NewModel(t, f, srv.URL, 0).Generate(t.Context(), request(t), func(d model.Delta) { streamed.WriteString(d.Text) })
 		require.NoError(t, err)
 		require.Equal(t, "Let me thínk.I read, ünd so on.", streamed.String())
-		require.Equal(t, names[f][0], turn.GetProvider())
+		require.Equal(t, modeltest.Served[f][0], turn.GetProvider())
 		require.Equal(t, model.StopToolUse, turn.GetStopReason())
 		require.True(t, proto.Equal(&deckhandv1.Usage{InputTokens: 1234, OutputTokens: 567, CacheReadTokens: 89}, turn.GetUsage()), "%v", turn.GetUsage())
 		var text, thought string
@@ -161,7 +127,7 @@ var schema = object{
 func second(t *testing.T, f modeltest.Format, first modeltest.Answer) object {
 	t.Helper()
 	srv := modeltest.New(t, modeltest.List(first, answer(anthropictest.Block{Text: "ok"})))
-	m := newModel(t, f, srv.URL, 0)
+	m := modeltest.NewModel(t, f, srv.URL, 0)
 	turn, err := m.Generate(t.Context(), request(t), nil)
 	require.NoError(t, err)
 	_, err = m.Generate(t.Context(), conversation(t, turn), nil)
@@ -283,7 +249,7 @@ func TestLargeIntegersStayExact(t *testing.T) {
 	each(t, func(t *testing.T, f modeltest.Format) {
 		const arguments = `{"path":"9007199254740993","id":9007199254740993,"list":[-12345678901234567890,1.5,7],"of":{"n":36028797018963969}}`
 		srv := modeltest.New(t, modeltest.List(answer(anthropictest.Block{Tool: "file_read", ID: "a", Input: arguments}), answer(anthropictest.Block{Text: "ok"})))
-		m := newModel(t, f, srv.URL, 0)
+		m := modeltest.NewModel(t, f, srv.URL, 0)
 		turn, err := m.Generate(t.Context(), request(t), nil)
 		require.NoError(t, err)
 		got := model.Calls(turn)[0].GetArgumentsJson()
@@ -311,7 +277,7 @@ func TestAStreamThatDiesAnywhereIsAskedForAgain(t *testing.T) {
 			broken.Break = after
 			srv := modeltest.New(t, modeltest.List(broken, everything()))
 			text, restarts := "", 0
-			turn, err := quick(newModel(t, f, srv.URL, 0)).Generate(t.Context(), request(t), func(d model.Delta) {
+			turn, err := quick(modeltest.NewModel(t, f, srv.URL, 0)).Generate(t.Context(), request(t), func(d model.Delta) {
 				if d.Restart {
 					text, restarts = "", restarts+1
 				}
@@ -336,7 +302,7 @@ func TestAStreamThatStallsIsGivenUp(t *testing.T) {
 		stalled := everything()
 		stalled.Break, stalled.Stall = 4, true
 		srv := modeltest.New(t, modeltest.List(stalled))
-		_, err := newModel(t, f, srv.URL, 100*time.Millisecond).Generate(t.Context(), request(t), nil)
+		_, err := modeltest.NewModel(t, f, srv.URL, 100*time.Millisecond).Generate(t.Context(), request(t), nil)
 		e := model.AsError(err)
 		require.NotNil(t, e, "%v", err)
 		require.Equal(t, model.Unavailable, e.Kind)
@@ -352,7 +318,7 @@ func TestACancelledCallAnswersItsCause(t *testing.T) {
 		srv := modeltest.New(t, modeltest.List(stalled))
 		cause := errors.New("the lease is gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		_, err := quick(newModel(t, f, srv.URL, 0)).Generate(ctx, request(t), func(model.Delta) { cancel(cause) })
+		_, err := quick(modeltest.NewModel(t, f, srv.URL, 0)).Generate(ctx, request(t), func(model.Delta) { cancel(cause) })
 		require.ErrorIs(t, err, cause)
 		require.Len(t, srv.Requests(), 1)
 	})
@@ -430,14 +396,14 @@ func TestErrorsAreTyped(t *testing.T) {
 			t.Run(name+string(f), func(t *testing.T) {
 				t.Parallel()
 				srv := modeltest.New(t, modeltest.List(tc.answer))
-				turn, err := newModel(t, f, srv.URL, 0).Generate(t.Context(), request(t), nil)
+				turn, err := modeltest.NewModel(t, f, srv.URL, 0).Generate(t.Context(), request(t), nil)
 				require.Nil(t, turn)
 				e := model.AsError(err)
 				require.NotNil(t, e, "%v", err)
 				require.Equal(t, tc.kind, e.Kind, e.Error())
 				require.Equal(t, tc.after, e.RetryAfter)
 				require.Equal(t, tc.code, e.Fault().Code)
-				require.Equal(t, names[f][0], e.Provider)
+				require.Equal(t, modeltest.Served[f][0], e.Provider)
 				require.NotContains(t, e.Error()+e.Fault().Error(), "key-of-the-test")
 				require.Len(t, srv.Requests(), 1, "the SDK itself does not try again")
 			})
@@ -455,7 +421,7 @@ func TestGoogleSaysInDetailsWhenToComeBack(t *testing.T) {
 			`{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"` + id + `"}]},` +
 			`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37s"}]}}` + "\n\n"
 		srv := modeltest.New(t, modeltest.List(modeltest.Answer{Raw: raw}))
-		_, err := newModel(t, modeltest.Gemini, srv.URL, 0).Generate(t.Context(), request(t), nil)
+		_, err := modeltest.NewModel(t, modeltest.Gemini, srv.URL, 0).Generate(t.Context(), request(t), nil)
 		e := model.AsError(err)
 		require.NotNil(t, e, "%v", err)
 		require.Equal(t, want, e.Kind)
@@ -471,7 +437,7 @@ func TestStopReasonsAreNeutral(t *testing.T) {
 			a := answer(anthropictest.Block{Text: "x"})
 			a.StopReason = reason
 			srv := modeltest.New(t, modeltest.List(a))
-			turn, err := newModel(t, f, srv.URL, 0).Generate(t.Context(), request(t), nil)
+			turn, err := modeltest.NewModel(t, f, srv.URL, 0).Generate(t.Context(), request(t), nil)
 			require.NoError(t, err)
 			require.Equal(t, reason, turn.GetStopReason())
 		}
@@ -484,7 +450,7 @@ func TestTurnsOfAnySizeUpToTheBound(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f modeltest.Format) {
 		generate := func(a modeltest.Answer) (*deckhandv1.Turn, error) {
-			return newModel(t, f, modeltest.New(t, modeltest.List(a)).URL, 0).Generate(t.Context(), request(t), nil)
+			return modeltest.NewModel(t, f, modeltest.New(t, modeltest.List(a)).URL, 0).Generate(t.Context(), request(t), nil)
 		}
 		turn, err := generate(answer())
 		require.NoError(t, err)
@@ -535,7 +501,7 @@ func TestServersThatSpeakAlmostLikeOpenAI(t *testing.T) {
 		`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}`,
 		`data: [DONE]`,
 	}, "\n\n") + "\n\n"}))
-	turn, err := newModel(t, modeltest.Chat, srv.URL, 0).Generate(t.Context(), request(t), nil)
+	turn, err := modeltest.NewModel(t, modeltest.Chat, srv.URL, 0).Generate(t.Context(), request(t), nil)
 	require.NoError(t, err)
 	calls := model.Calls(turn)
 	require.Len(t, calls, 3)

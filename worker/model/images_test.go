@@ -45,7 +45,7 @@ func TestImagesInResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := modeltest.New(t, ok)
-			messages := ask(t, f, newModel(t, f, srv.URL, 0), srv)
+			messages := ask(t, f, modeltest.NewModel(t, f, srv.URL, 0), srv)
 			switch f {
 			case modeltest.Messages:
 				result := messages[2].(object)["content"].(list)[0].(object)
