@@ -16,12 +16,13 @@ import (
 )
 
 // sleepers is a task that has four processes: one that its shell waits for, one
-// in the background, and two that have left its session and its parents.
+// in the background, and two that have left its session and its parents. Its time
+// limit is one that fifty jails do not reach while they start on a busy machine.
 const sleepers = `turns:
   - text: I stay.
     calls:
       - tool: shell_exec
-        arguments: {command: "sleep %[1]s & for i in 1 2; do (setsid sleep %[1]s &) ; done; sleep %[1]s"}
+        arguments: {command: "sleep %[1]s & for i in 1 2; do (setsid sleep %[1]s &) ; done; sleep %[1]s", timeout_seconds: 3600}
 `
 
 // alive returns how many processes of this machine have an argument, as the
