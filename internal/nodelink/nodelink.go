@@ -6,7 +6,10 @@
 // serves gRPC on that connection; the hub is the gRPC client.
 package nodelink
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 const (
 	// ALPN is the protocol that both ends offer in the TLS handshake. A change
@@ -64,6 +67,13 @@ const (
 // OfflineGrace is on whose behalf a node kills a command when it was cut off
 // from its hub for longer than the command may be.
 const OfflineGrace = "offline grace"
+
+// JobID returns the id of the job that an exec becomes when it goes on in the
+// background. The changes that a job makes to its workspace are recorded under it.
+func JobID(execID string) string {
+	_, rest, _ := strings.Cut(execID, "_")
+	return "job_" + rest
+}
 
 // ReplicaServerName returns the name in a replica's certificate, which a client
 // that dials the replica verifies.

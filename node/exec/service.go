@@ -503,7 +503,7 @@ func (s *Service) wait(ctx context.Context, req *nodev1.WaitExecRequest) (*nodev
 	}
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := w.await(waiting, w.done); err != nil {
+	if err := w.await(waiting, w.settled(req.GetUntilEnd())); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

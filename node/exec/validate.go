@@ -71,6 +71,11 @@ func validate(s *nodev1.ExecSpec) error {
 			return bad("timeout", "%s is out of range", t).WithFix("use more than 0 and at most 7 days")
 		}
 	}
+	if s.BackgroundAfter != nil {
+		if after := s.GetBackgroundAfter().AsDuration(); after < 0 || after > maxTimeout {
+			return bad("background_after", "%s is out of range", after).WithFix("use at most 7 days, or 0 for a job from its start")
+		}
+	}
 	if s.OfflineGrace != nil {
 		if g := s.GetOfflineGrace().AsDuration(); g <= 0 || g > maxTimeout {
 			return bad("offline_grace", "%s is out of range", g).WithFix("use more than 0 and at most 7 days")

@@ -29,7 +29,11 @@ type watch struct {
 	s     *Service
 	rec   *nodev1.ExecRecord
 	known chan struct{} // closed when it is known how the exec stands
+	job   chan struct{} // closed when it has become a job, or has ended
 	done  chan struct{} // closed when it has ended
+
+	// started is when the command was started, by the monotonic clock; used by run.
+	started time.Time
 
 	once sync.Once // closes known
 
@@ -58,11 +62,15 @@ func (s *Service) watch(rec *nodev1.ExecRecord, conn *jail.Init) *watch {
 		return w
 	}
 	w := &watch{
-		s: s, rec: rec, known: make(chan struct{}), done: make(chan struct{}),
+		s: s, rec: rec, known: make(chan struct{}), job: make(chan struct{}), done: make(chan struct{}),
 		now: &nodev1.Exec{
 			ExecId: id, JailId: rec.GetSpec().GetJailId(),
 			State: nodev1.ExecState_EXEC_STATE_PENDING, CreatedAt: rec.GetCreatedAt(),
 		},
+	}
+	if rec.GetJobSince() != nil {
+		w.now = asJob(w.now, rec)
+		close(w.job)
 	}
 	s.live[id] = w
 	if s.egress != nil {
@@ -75,8 +83,9 @@ func (s *Service) watch(rec *nodev1.ExecRecord, conn *jail.Init) *watch {
 
 // ended returns a watch that has nothing left to do.
 func ended(rec *nodev1.ExecRecord) *watch {
-	w := &watch{rec: rec, now: rec.GetResult(), known: make(chan struct{}), done: make(chan struct{})}
+	w := &watch{rec: rec, now: rec.GetResult(), known: make(chan struct{}), job: make(chan struct{}), done: make(chan struct{})}
 	close(w.known)
+	close(w.job)
 	close(w.done)
 	return w
 }
@@ -126,6 +135,9 @@ func (w *watch) await(ctx context.Context, ch <-chan struct{}) error {
 func (w *watch) set(now *nodev1.Exec, conn *jail.Init) {
 	w.mu.Lock()
 	if w.now.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
+		if w.now.GetJobSince() != nil {
+			now.JobSince, now.Workspace = w.now.GetJobSince(), w.now.GetWorkspace()
+		}
 		w.now = now
 		if conn != nil {
 			w.conn = conn
@@ -164,6 +176,9 @@ func (w *watch) run(ctx context.Context, conn *jail.Init) {
 		case <-time.After(pause):
 		}
 	}
+	if now := w.exec(); now.GetJobSince() != nil {
+		final.JobSince, final.Workspace = now.GetJobSince(), now.GetWorkspace()
+	}
 	w.recordAfter(ctx, final)
 	if ctx.Err() != nil {
 		return // the next daemon looks at the workspace
@@ -175,6 +190,9 @@ func (w *watch) run(ctx context.Context, conn *jail.Init) {
 	// id, is on disk already. Then the ledger is written, and only then is the
 	// watch removed.
 	w.set(final, nil)
+	if final.GetJobSince() == nil {
+		close(w.job)
+	}
 	close(w.done)
 	w.s.ended(final)
 	w.logEnd(final)
@@ -209,7 +227,14 @@ func (w *watch) begin(ctx context.Context, conn *jail.Init) (*nodev1.Exec, error
 func (w *watch) follow(ctx context.Context, conn *jail.Init, st *initv1.Status) (*nodev1.Exec, error) {
 	for !st.GetEnded() {
 		w.set(fromStatus(w.rec, st), conn)
-		resp, err := conn.Wait(ctx, &initv1.WaitRequest{ExecId: w.rec.GetSpec().GetExecId()})
+		timeout, becomes := w.untilJob(st)
+		if becomes && timeout == 0 {
+			if err := w.becomeJob(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		resp, err := conn.Wait(ctx, &initv1.WaitRequest{ExecId: w.rec.GetSpec().GetExecId(), TimeoutMs: inMillis(timeout)})
 		if err != nil {
 			return nil, nil
 		}

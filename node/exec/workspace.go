@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -14,6 +15,12 @@ type Workspaces interface {
 	Begin(ctx context.Context, jailID, execID string, keep bool) error
 	// Resume is called for a command that an earlier daemon started.
 	Resume(ctx context.Context, jailID, execID string) error
+	// Detach is called when a command becomes a job, under which id the changes that it
+	// makes from then on are recorded. If keep is set, it returns the changes until then.
+	Detach(ctx context.Context, jailID, execID, jobID string, keep bool) *nodev1.WorkspaceChange
+	// ResumeJob and EndJob are Resume and End for jobs.
+	ResumeJob(ctx context.Context, jailID, jobID string) error
+	EndJob(ctx context.Context, jailID, jobID string, keep bool) *nodev1.WorkspaceChange
 	// End is called after the last process of a command has exited and before
 	// its result is published. If keep is set, it returns the changes.
 	End(ctx context.Context, jailID, execID string, keep bool) *nodev1.WorkspaceChange
@@ -28,6 +35,10 @@ func (w *watch) recordBefore(ctx context.Context) (refusal *nodev1.Exec, err err
 		return nil, nil
 	}
 	err = w.s.spaces.Begin(ctx, spec.GetJailId(), spec.GetExecId(), spec.GetSnapshot())
+	if err == nil && jobFromStart(spec) {
+		// Before it is started, so that all that it changes is the job's.
+		w.s.spaces.Detach(ctx, spec.GetJailId(), spec.GetExecId(), nodelink.JobID(spec.GetExecId()), false)
+	}
 	if err == nil || ctx.Err() != nil {
 		return nil, err
 	}
@@ -49,7 +60,13 @@ func (s *Service) resume(ctx context.Context, records []*nodev1.ExecRecord) {
 	}
 	for _, rec := range records {
 		spec := rec.GetSpec()
-		if err := s.spaces.Resume(ctx, spec.GetJailId(), spec.GetExecId()); err != nil && !fault.Is(err, fault.NotFound) {
+		var err error
+		if rec.GetJobSince() != nil || jobFromStart(spec) {
+			err = s.spaces.ResumeJob(ctx, spec.GetJailId(), nodelink.JobID(spec.GetExecId()))
+		} else {
+			err = s.spaces.Resume(ctx, spec.GetJailId(), spec.GetExecId())
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
 			s.log.Error("resume recording a command's workspace", "exec_id", spec.GetExecId(), "error", err)
 		}
 	}
@@ -61,6 +78,10 @@ func (w *watch) recordAfter(ctx context.Context, final *nodev1.Exec) {
 		return
 	}
 	spec := w.rec.GetSpec()
+	if final.GetJobSince() != nil || jobFromStart(spec) {
+		final.JobWorkspace = w.s.spaces.EndJob(ctx, spec.GetJailId(), nodelink.JobID(spec.GetExecId()), spec.GetSnapshot() && ran(final))
+		return
+	}
 	final.Workspace = w.s.spaces.End(ctx, spec.GetJailId(), spec.GetExecId(), spec.GetSnapshot() && ran(final))
 }
 

@@ -159,6 +159,31 @@ func (l *Ledger) FinishExecs(ctx context.Context, results []*nodev1.Exec) error 
 	})
 }
 
+// BecameJob records that an exec became a job, with its changes to the workspace
+// until then. The first record stays, and is returned.
+func (l *Ledger) BecameJob(ctx context.Context, id string, change *nodev1.WorkspaceChange) (*nodev1.ExecRecord, error) {
+	rec := &nodev1.ExecRecord{}
+	err := l.update(ctx, func(tx *bbolt.Tx) error {
+		execs := tx.Bucket(bucketExecs)
+		ok, err := get(execs, id, rec)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("exec %s became a job: it is not in the ledger", id)
+		}
+		if rec.GetResult() != nil {
+			return fmt.Errorf("exec %s became a job: it has ended", id)
+		}
+		if rec.GetJobSince() != nil {
+			return nil
+		}
+		rec.JobSince, rec.Workspace = timestamppb.New(l.now()), change
+		return put(execs, id, rec)
+	})
+	return rec, err
+}
+
 // LogsDeleted records that the logs of finished execs are deleted.
 func (l *Ledger) LogsDeleted(ctx context.Context, ids []string, at *timestamppb.Timestamp) error {
 	return l.update(ctx, func(tx *bbolt.Tx) error {

@@ -31,8 +31,12 @@ type state struct {
 	// unkept are the files without content.
 	unkept map[string]tree.Unkept
 	// live are the ids of what may be changing the workspace now, and window of
-	// what may have since it was looked at last.
+	// what may have since it was looked at last; true for those whose changes are
+	// recorded.
 	live, window map[string]bool
+	// jobs are the jobs that run now, and jobWindow those that ran since it was looked
+	// at last. They are the authors of what changed while no recorded command ran.
+	jobs, jobWindow map[string]bool
 	// recovered: no undo of an earlier daemon is left.
 	recovered bool
 	// clean: nothing can have changed since.
@@ -40,7 +44,23 @@ type state struct {
 }
 
 func (st *state) reset() {
-	*st = state{live: map[string]bool{}, window: map[string]bool{}, unkept: map[string]tree.Unkept{}}
+	*st = state{
+		live: map[string]bool{}, window: map[string]bool{}, jobs: map[string]bool{}, jobWindow: map[string]bool{},
+		unkept: map[string]tree.Unkept{},
+	}
+}
+
+// running returns how many commands and jobs may be changing the workspace.
+func (st *state) running() int { return len(st.live) + len(st.jobs) }
+
+// authors returns the ids of what may have changed the workspace since it was
+// looked at last.
+func (st *state) authors() []string {
+	by := maps.Clone(st.window)
+	if !slices.Contains(slices.Collect(maps.Values(st.window)), true) {
+		maps.Copy(by, st.jobWindow)
+	}
+	return slices.Sorted(maps.Keys(by))
 }
 
 // load reads the record.
@@ -66,8 +86,13 @@ func (sp *space) load() (err error) {
 	return nil
 }
 
-func (sp *space) began(id string) {
-	sp.state.live[id], sp.state.window[id] = true, true
+func (sp *space) jobBegan(id string) {
+	sp.state.jobs[id], sp.state.jobWindow[id] = true, true
+	sp.state.clean = false
+}
+
+func (sp *space) began(id string, recorded bool) {
+	sp.state.live[id], sp.state.window[id] = recorded, recorded
 	sp.state.clean = false
 }
 
@@ -192,7 +217,7 @@ func (l *lookup) run(ctx context.Context, next history.Next, undo *tree.Delta) (
 // freeze freezes the jail if anything runs in it. If that is not possible,
 // files that change while they are read are detected.
 func (sp *space) freeze(ctx context.Context) (thaw func()) {
-	if len(sp.state.live) == 0 {
+	if sp.state.running() == 0 {
 		return func() {}
 	}
 	let, err := sp.s.cfg.Jails.Freeze(ctx, sp.jailID)
@@ -445,7 +470,7 @@ func (l *lookup) commit(res *scan.Result, entries []*tree.Entry, next history.Ne
 	next.Bytes = st.bytes + l.grew
 	if len(changes) > 0 || undo != nil {
 		d := &tree.Delta{
-			Seq: st.seq + 1, By: slices.Sorted(maps.Keys(st.window)), Time: sp.s.cfg.Now().UnixNano(), Changes: changes,
+			Seq: st.seq + 1, By: st.authors(), Time: sp.s.cfg.Now().UnixNano(), Changes: changes,
 		}
 		if undo != nil {
 			d.By, d.Undoes = undo.By, undo.Undoes
@@ -469,8 +494,8 @@ func (l *lookup) commit(res *scan.Result, entries []*tree.Entry, next history.Ne
 	if err := sp.adopt(next); err != nil {
 		return false, err
 	}
-	st.window = maps.Clone(st.live)
-	st.clean = len(st.live) == 0
+	st.window, st.jobWindow = maps.Clone(st.live), maps.Clone(st.jobs)
+	st.clean = st.running() == 0
 	return len(changes) > 0, nil
 }
 

@@ -297,7 +297,7 @@ func (s *Service) forgetIdle() {
 		default:
 			continue
 		}
-		if len(sp.state.live) == 0 {
+		if sp.state.running() == 0 {
 			sp.close()
 			sp.gone = true
 			delete(s.spaces, id)
@@ -335,7 +335,7 @@ func (s *Service) Begin(ctx context.Context, jailID, id string, keep bool) error
 				return err
 			}
 		}
-		sp.began(id)
+		sp.began(id, keep)
 		return nil
 	})
 }
@@ -347,9 +347,68 @@ func (s *Service) Resume(ctx context.Context, jailID, id string) error {
 		return nil
 	}
 	return s.with(ctx, jailID, func(sp *space) error {
-		sp.began(id)
+		sp.began(id, true)
 		return nil
 	})
+}
+
+// Detach is called when a command becomes a job: it goes on, but is not waited for.
+// It returns what the command changed until then; nil without keep, for one that
+// was a job from its start. From then on jobID is the author of what changes while
+// no other command runs; what changes while one does counts as that command's.
+func (s *Service) Detach(ctx context.Context, jailID, id, jobID string, keep bool) *nodev1.WorkspaceChange {
+	if noWorkspace(jailID) {
+		return nil
+	}
+	var out *nodev1.WorkspaceChange
+	err := s.with(ctx, jailID, func(sp *space) error {
+		sp.jobBegan(jobID)
+		defer func() {
+			delete(sp.state.live, id)
+			delete(sp.state.window, id)
+		}()
+		if !keep {
+			return nil
+		}
+		var err error
+		out, err = sp.changeNow(ctx, id)
+		return err
+	})
+	return s.changeOr(err, jailID, id, keep, out)
+}
+
+// ResumeJob is called for a job that began under an earlier daemon and has not
+// ended.
+func (s *Service) ResumeJob(ctx context.Context, jailID, jobID string) error {
+	if noWorkspace(jailID) {
+		return nil
+	}
+	return s.with(ctx, jailID, func(sp *space) error {
+		sp.jobBegan(jobID)
+		return nil
+	})
+}
+
+// EndJob is End for a job.
+func (s *Service) EndJob(ctx context.Context, jailID, jobID string, keep bool) *nodev1.WorkspaceChange {
+	if noWorkspace(jailID) {
+		return nil
+	}
+	var out *nodev1.WorkspaceChange
+	err := s.with(ctx, jailID, func(sp *space) error {
+		delete(sp.state.jobs, jobID)
+		if !keep {
+			return nil
+		}
+		sp.state.jobWindow[jobID] = true // also when an earlier daemon began it
+		if _, err := sp.look(ctx, false); err != nil {
+			return err
+		}
+		var err error
+		out, err = sp.changeOf(jobID)
+		return err
+	})
+	return s.changeOr(err, jailID, jobID, keep, out)
 }
 
 // End must be called when the command of a Begin has ended, and returns what
@@ -365,14 +424,25 @@ func (s *Service) End(ctx context.Context, jailID, id string, keep bool) *nodev1
 		if !keep {
 			return nil
 		}
-		sp.state.window[id] = true // also when an earlier daemon began it
-		if _, err := sp.look(ctx, false); err != nil {
-			return err
-		}
 		var err error
-		out, err = sp.changeOf(id)
+		out, err = sp.changeNow(ctx, id)
 		return err
 	})
+	return s.changeOr(err, jailID, id, keep, out)
+}
+
+// changeNow looks at the workspace and returns what a command has changed.
+func (sp *space) changeNow(ctx context.Context, id string) (*nodev1.WorkspaceChange, error) {
+	sp.state.window[id] = true // also when an earlier daemon began it
+	if _, err := sp.look(ctx, false); err != nil {
+		return nil, err
+	}
+	return sp.changeOf(id)
+}
+
+// changeOr returns a change, or what is said in its place if the workspace could
+// not be looked at.
+func (s *Service) changeOr(err error, jailID, id string, keep bool, out *nodev1.WorkspaceChange) *nodev1.WorkspaceChange {
 	switch {
 	case err == nil || !keep:
 		return out

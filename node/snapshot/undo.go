@@ -107,7 +107,7 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 	overwrite := req.GetOnConflict() == nodev1.OnConflict_ON_CONFLICT_OVERWRITE
 	plan := tree.Undo(sp.state.tree, chosen.deltas, chosen.wanted, overwrite)
 	out := describePlan(plan)
-	out.Snapshot, out.Running, out.By = sp.state.seq, int32(len(sp.state.live)), undone(chosen)
+	out.Snapshot, out.Running, out.By = sp.state.seq, int32(sp.state.running()), undone(chosen)
 	out.SharedWith = slices.DeleteFunc(plan.Shared, func(id string) bool { return slices.Contains(chosen.ids, id) })
 	refuse := len(plan.Conflicts) > 0 && !overwrite && req.GetOnConflict() != nodev1.OnConflict_ON_CONFLICT_SKIP
 	if req.GetPreview() || refuse {
@@ -175,7 +175,7 @@ func (sp *space) apply(ctx context.Context, d tree.Delta) error {
 		return err
 	}
 	defer w.Close()
-	if len(sp.state.live) > 0 {
+	if sp.state.running() > 0 {
 		thaw, err := sp.s.cfg.Jails.Freeze(ctx, sp.jailID)
 		if err != nil {
 			return fault.New(fault.Precondition, "commands run in the jail, and it cannot be made to stand still while files are restored").

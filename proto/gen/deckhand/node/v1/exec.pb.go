@@ -302,9 +302,12 @@ type ExecSpec struct {
 	HostLock *HostLock `protobuf:"bytes,14,opt,name=host_lock,json=hostLock,proto3" json:"host_lock,omitempty"`
 	// A person runs it. Its log is kept for at least a day, as long as people's
 	// logs take no more than half of the room for logs.
-	ByPerson      bool `protobuf:"varint,15,opt,name=by_person,json=byPerson,proto3" json:"by_person,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ByPerson bool `protobuf:"varint,15,opt,name=by_person,json=byPerson,proto3" json:"by_person,omitempty"`
+	// Wall time after which it becomes a job: StartExec and WaitExec return then,
+	// and it goes on in the background. 0 means from its start; unset means never.
+	BackgroundAfter *durationpb.Duration `protobuf:"bytes,16,opt,name=background_after,json=backgroundAfter,proto3" json:"background_after,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ExecSpec) Reset() {
@@ -440,6 +443,13 @@ func (x *ExecSpec) GetByPerson() bool {
 		return x.ByPerson
 	}
 	return false
+}
+
+func (x *ExecSpec) GetBackgroundAfter() *durationpb.Duration {
+	if x != nil {
+		return x.BackgroundAfter
+	}
+	return nil
 }
 
 // HostLock is the lock that a user holds on a node to work on the machine
@@ -581,7 +591,13 @@ type Exec struct {
 	// Its changes to the workspace; set at its end if ExecSpec.snapshot is set.
 	Workspace *WorkspaceChange `protobuf:"bytes,18,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// What it sent out of its jail; set at its end, unless it sent nothing.
-	Egress        *EgressUse `protobuf:"bytes,19,opt,name=egress,proto3" json:"egress,omitempty"`
+	Egress *EgressUse `protobuf:"bytes,19,opt,name=egress,proto3" json:"egress,omitempty"`
+	// When it became a job; unset while it is none. workspace has its changes until
+	// then, and is set from then on.
+	JobSince *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=job_since,json=jobSince,proto3" json:"job_since,omitempty"`
+	// What was found changed while the job ran and no other command did; set at its
+	// end.
+	JobWorkspace  *WorkspaceChange `protobuf:"bytes,21,opt,name=job_workspace,json=jobWorkspace,proto3" json:"job_workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -745,6 +761,20 @@ func (x *Exec) GetWorkspace() *WorkspaceChange {
 func (x *Exec) GetEgress() *EgressUse {
 	if x != nil {
 		return x.Egress
+	}
+	return nil
+}
+
+func (x *Exec) GetJobSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.JobSince
+	}
+	return nil
+}
+
+func (x *Exec) GetJobWorkspace() *WorkspaceChange {
+	if x != nil {
+		return x.JobWorkspace
 	}
 	return nil
 }
@@ -948,7 +978,9 @@ type WaitExecRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
 	// How long to wait; unset means 20 s.
-	Timeout       *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Wait for the end also of a job.
+	UntilEnd      bool `protobuf:"varint,3,opt,name=until_end,json=untilEnd,proto3" json:"until_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -995,6 +1027,13 @@ func (x *WaitExecRequest) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *WaitExecRequest) GetUntilEnd() bool {
+	if x != nil {
+		return x.UntilEnd
+	}
+	return false
 }
 
 type WaitExecResponse struct {
@@ -2082,7 +2121,7 @@ var File_deckhand_node_v1_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x04\n" +
+	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x05\n" +
 	"\bExecSpec\x125\n" +
 	"\aexec_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17(@2\x13^[a-z][a-z0-9_.-]+$R\x06execId\x12 \n" +
 	"\ajail_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1c\n" +
@@ -2100,14 +2139,15 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"stdin_open\x18\f \x01(\bR\tstdinOpen\x12\x1a\n" +
 	"\bsnapshot\x18\r \x01(\bR\bsnapshot\x127\n" +
 	"\thost_lock\x18\x0e \x01(\v2\x1a.deckhand.node.v1.HostLockR\bhostLock\x12\x1b\n" +
-	"\tby_person\x18\x0f \x01(\bR\bbyPerson\"R\n" +
+	"\tby_person\x18\x0f \x01(\bR\bbyPerson\x12D\n" +
+	"\x10background_after\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0fbackgroundAfter\"R\n" +
 	"\bHostLock\x12\"\n" +
 	"\alock_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(@R\x06lockId\x12\"\n" +
 	"\x06holder\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x02R\x06holder\"G\n" +
 	"\x03Pty\x12\x1f\n" +
 	"\x04rows\x18\x01 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04rows\x12\x1f\n" +
-	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xb1\x06\n" +
+	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xb2\a\n" +
 	"\x04Exec\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x121\n" +
@@ -2133,7 +2173,9 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"stdinBytes\x12@\n" +
 	"\x0elog_deleted_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\flogDeletedAt\x12?\n" +
 	"\tworkspace\x18\x12 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\x123\n" +
-	"\x06egress\x18\x13 \x01(\v2\x1b.deckhand.node.v1.EgressUseR\x06egress\"y\n" +
+	"\x06egress\x18\x13 \x01(\v2\x1b.deckhand.node.v1.EgressUseR\x06egress\x127\n" +
+	"\tjob_since\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\bjobSince\x12F\n" +
+	"\rjob_workspace\x18\x15 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\fjobWorkspace\"y\n" +
 	"\x10StartExecRequest\x126\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.ExecSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"Y\n" +
@@ -2143,10 +2185,11 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x0eGetExecRequest\x12 \n" +
 	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\"=\n" +
 	"\x0fGetExecResponse\x12*\n" +
-	"\x04exec\x18\x01 \x01(\v2\x16.deckhand.node.v1.ExecR\x04exec\"h\n" +
+	"\x04exec\x18\x01 \x01(\v2\x16.deckhand.node.v1.ExecR\x04exec\"\x85\x01\n" +
 	"\x0fWaitExecRequest\x12 \n" +
 	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x123\n" +
-	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\">\n" +
+	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1b\n" +
+	"\tuntil_end\x18\x03 \x01(\bR\buntilEnd\">\n" +
 	"\x10WaitExecResponse\x12*\n" +
 	"\x04exec\x18\x01 \x01(\v2\x16.deckhand.node.v1.ExecR\x04exec\"H\n" +
 	"\x10ListExecsRequest\x12\x17\n" +
@@ -2322,59 +2365,62 @@ var file_deckhand_node_v1_exec_proto_depIdxs = []int32{
 	6,  // 1: deckhand.node.v1.ExecSpec.pty:type_name -> deckhand.node.v1.Pty
 	30, // 2: deckhand.node.v1.ExecSpec.offline_grace:type_name -> google.protobuf.Duration
 	5,  // 3: deckhand.node.v1.ExecSpec.host_lock:type_name -> deckhand.node.v1.HostLock
-	0,  // 4: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
-	1,  // 5: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
-	31, // 6: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
-	31, // 7: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	31, // 8: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	31, // 9: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
-	32, // 10: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	33, // 11: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
-	4,  // 12: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
-	30, // 13: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
-	7,  // 14: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	7,  // 15: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	30, // 16: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	7,  // 17: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	7,  // 18: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
-	7,  // 19: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	30, // 20: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
-	6,  // 21: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
-	31, // 22: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	31, // 23: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
-	3,  // 24: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
-	31, // 25: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	26, // 26: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
-	6,  // 27: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
-	2,  // 28: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
-	29, // 29: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
-	3,  // 30: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
-	31, // 31: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
-	8,  // 32: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
-	10, // 33: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
-	12, // 34: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
-	14, // 35: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
-	16, // 36: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
-	18, // 37: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
-	20, // 38: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
-	22, // 39: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
-	24, // 40: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
-	27, // 41: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
-	9,  // 42: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
-	11, // 43: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
-	13, // 44: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
-	15, // 45: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
-	17, // 46: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
-	19, // 47: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
-	21, // 48: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
-	23, // 49: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
-	25, // 50: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
-	28, // 51: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
-	42, // [42:52] is the sub-list for method output_type
-	32, // [32:42] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	30, // 4: deckhand.node.v1.ExecSpec.background_after:type_name -> google.protobuf.Duration
+	0,  // 5: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
+	1,  // 6: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
+	31, // 7: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
+	31, // 8: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	31, // 9: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	31, // 10: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
+	32, // 11: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	33, // 12: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
+	31, // 13: deckhand.node.v1.Exec.job_since:type_name -> google.protobuf.Timestamp
+	32, // 14: deckhand.node.v1.Exec.job_workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	4,  // 15: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
+	30, // 16: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
+	7,  // 17: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	7,  // 18: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	30, // 19: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	7,  // 20: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	7,  // 21: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
+	7,  // 22: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	30, // 23: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
+	6,  // 24: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
+	31, // 25: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	31, // 26: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
+	3,  // 27: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
+	31, // 28: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	26, // 29: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
+	6,  // 30: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
+	2,  // 31: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
+	29, // 32: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
+	3,  // 33: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
+	31, // 34: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
+	8,  // 35: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
+	10, // 36: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
+	12, // 37: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
+	14, // 38: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
+	16, // 39: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
+	18, // 40: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
+	20, // 41: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
+	22, // 42: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
+	24, // 43: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
+	27, // 44: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
+	9,  // 45: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
+	11, // 46: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
+	13, // 47: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
+	15, // 48: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
+	17, // 49: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
+	19, // 50: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
+	21, // 51: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
+	23, // 52: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
+	25, // 53: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
+	28, // 54: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
+	45, // [45:55] is the sub-list for method output_type
+	35, // [35:45] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_exec_proto_init() }

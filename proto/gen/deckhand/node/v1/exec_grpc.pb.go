@@ -42,8 +42,8 @@ type ExecServiceClient interface {
 	// a digest of the request are on disk before the process starts.
 	StartExec(ctx context.Context, in *StartExecRequest, opts ...grpc.CallOption) (*StartExecResponse, error)
 	GetExec(ctx context.Context, in *GetExecRequest, opts ...grpc.CallOption) (*GetExecResponse, error)
-	// WaitExec returns when the exec has ended, or at the time-out in its current
-	// state.
+	// WaitExec returns when the exec has ended or has become a job, or at the
+	// time-out in its current state.
 	WaitExec(ctx context.Context, in *WaitExecRequest, opts ...grpc.CallOption) (*WaitExecResponse, error)
 	ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error)
 	// KillExec ends the command's whole tree and returns when it is gone. An id
@@ -195,8 +195,8 @@ type ExecServiceServer interface {
 	// a digest of the request are on disk before the process starts.
 	StartExec(context.Context, *StartExecRequest) (*StartExecResponse, error)
 	GetExec(context.Context, *GetExecRequest) (*GetExecResponse, error)
-	// WaitExec returns when the exec has ended, or at the time-out in its current
-	// state.
+	// WaitExec returns when the exec has ended or has become a job, or at the
+	// time-out in its current state.
 	WaitExec(context.Context, *WaitExecRequest) (*WaitExecResponse, error)
 	ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error)
 	// KillExec ends the command's whole tree and returns when it is gone. An id

@@ -42,7 +42,10 @@ type ExecRecord struct {
 	// The init that was asked to start it: another one never will.
 	InitInstance string `protobuf:"bytes,6,opt,name=init_instance,json=initInstance,proto3" json:"init_instance,omitempty"`
 	// The hub has the end on record.
-	Recorded      bool `protobuf:"varint,7,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	Recorded bool `protobuf:"varint,7,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	// When it became a job, and its changes to the workspace until then.
+	JobSince      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=job_since,json=jobSince,proto3" json:"job_since,omitempty"`
+	Workspace     *WorkspaceChange       `protobuf:"bytes,9,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -124,6 +127,20 @@ func (x *ExecRecord) GetRecorded() bool {
 		return x.Recorded
 	}
 	return false
+}
+
+func (x *ExecRecord) GetJobSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.JobSince
+	}
+	return nil
+}
+
+func (x *ExecRecord) GetWorkspace() *WorkspaceChange {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
 }
 
 // OperationRecord is an operation that must take effect once, for example
@@ -330,7 +347,7 @@ var File_deckhand_node_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\n" +
-	"\x1ddeckhand/node/v1/ledger.proto\x12\x10deckhand.node.v1\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x02\n" +
+	"\x1ddeckhand/node/v1/ledger.proto\x12\x10deckhand.node.v1\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x03\n" +
 	"\n" +
 	"ExecRecord\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12.\n" +
@@ -340,7 +357,9 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12.\n" +
 	"\x06result\x18\x05 \x01(\v2\x16.deckhand.node.v1.ExecR\x06result\x12#\n" +
 	"\rinit_instance\x18\x06 \x01(\tR\finitInstance\x12\x1a\n" +
-	"\brecorded\x18\a \x01(\bR\brecorded\"\xf5\x01\n" +
+	"\brecorded\x18\a \x01(\bR\brecorded\x127\n" +
+	"\tjob_since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bjobSince\x12?\n" +
+	"\tworkspace\x18\t \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xf5\x01\n" +
 	"\x0fOperationRecord\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x12\n" +
 	"\x04plan\x18\x02 \x01(\fR\x04plan\x129\n" +
@@ -381,21 +400,24 @@ var file_deckhand_node_v1_ledger_proto_goTypes = []any{
 	(*ExecSpec)(nil),              // 3: deckhand.node.v1.ExecSpec
 	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
 	(*Exec)(nil),                  // 5: deckhand.node.v1.Exec
-	(*JailSpec)(nil),              // 6: deckhand.node.v1.JailSpec
+	(*WorkspaceChange)(nil),       // 6: deckhand.node.v1.WorkspaceChange
+	(*JailSpec)(nil),              // 7: deckhand.node.v1.JailSpec
 }
 var file_deckhand_node_v1_ledger_proto_depIdxs = []int32{
 	3, // 0: deckhand.node.v1.ExecRecord.spec:type_name -> deckhand.node.v1.ExecSpec
 	4, // 1: deckhand.node.v1.ExecRecord.created_at:type_name -> google.protobuf.Timestamp
 	5, // 2: deckhand.node.v1.ExecRecord.result:type_name -> deckhand.node.v1.Exec
-	4, // 3: deckhand.node.v1.OperationRecord.created_at:type_name -> google.protobuf.Timestamp
-	4, // 4: deckhand.node.v1.OperationRecord.done_at:type_name -> google.protobuf.Timestamp
-	6, // 5: deckhand.node.v1.JailRecord.spec:type_name -> deckhand.node.v1.JailSpec
-	4, // 6: deckhand.node.v1.JailRecord.started_at:type_name -> google.protobuf.Timestamp
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	4, // 3: deckhand.node.v1.ExecRecord.job_since:type_name -> google.protobuf.Timestamp
+	6, // 4: deckhand.node.v1.ExecRecord.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	4, // 5: deckhand.node.v1.OperationRecord.created_at:type_name -> google.protobuf.Timestamp
+	4, // 6: deckhand.node.v1.OperationRecord.done_at:type_name -> google.protobuf.Timestamp
+	7, // 7: deckhand.node.v1.JailRecord.spec:type_name -> deckhand.node.v1.JailSpec
+	4, // 8: deckhand.node.v1.JailRecord.started_at:type_name -> google.protobuf.Timestamp
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_ledger_proto_init() }
@@ -405,6 +427,7 @@ func file_deckhand_node_v1_ledger_proto_init() {
 	}
 	file_deckhand_node_v1_exec_proto_init()
 	file_deckhand_node_v1_jail_proto_init()
+	file_deckhand_node_v1_snapshot_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
