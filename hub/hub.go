@@ -46,6 +46,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
 	"github.com/deckhand-sh/deckhand/hub/work/attempt"
+	"github.com/deckhand-sh/deckhand/hub/work/job"
 	"github.com/deckhand-sh/deckhand/hub/work/kill"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/modelaccess"
@@ -117,6 +118,7 @@ type Hub struct {
 	agents     *agent.Service
 	tasks      *task.Service
 	kills      *kill.Switch
+	jobs       *job.Service
 	leases     *lease.Leases
 	reports    *attempt.Reports
 	recorder   *event.Recorder
@@ -235,6 +237,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Agents: h.agents, Timeout: killTimeout,
 		Node: func(id string) (kill.Node, error) { return h.node(id) }, Log: c.Log.Named("kill"),
 	})
+	h.jobs = job.New(job.Config{Store: h.store, Recorder: recorder, Node: h.node, AckOutcome: h.ackOutcome, Log: c.Log.Named("job")})
 	h.watcher = event.NewWatcher(event.WatcherConfig{Store: h.store, Hints: h.bus, Poll: watchPoll, Heartbeat: watchHeartbeat, OnSent: h.metrics.Sent})
 	h.self = replica.New(replica.Config{
 		Store: h.store, ID: h.replica, Address: h.peerAddress(), Interval: heartbeatInterval,
@@ -253,7 +256,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	h.reconciler = reconcile.New(reconcile.Config{
-		Store: h.store, Recorder: recorder, Edge: h.edge, Node: h.node, Agents: h.agents, Tools: h.tools, Steps: h.steps, Kills: h.kills,
+		Store: h.store, Recorder: recorder, Edge: h.edge, Node: h.node, Agents: h.agents, Tools: h.tools, Steps: h.steps, Kills: h.kills, Jobs: h.jobs,
 		Log: c.Log.Named("reconcile"),
 	})
 	h.subscribe(changes)
@@ -342,6 +345,9 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "settle lost model calls", Do: periodic.Uncounted(h.budgets.Sweep)},
 		periodic.Job{Name: "count late model calls", Do: periodic.Uncounted(h.reports.CountLate)},
 		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: periodic.Uncounted(h.store.ExpireCheckpoints)},
+	))
+	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"),
+		periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep},
 	))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
 		periodic.Job{Name: "delete old events", Do: func(ctx context.Context) error { return event.PruneAll(ctx, h.store, c.EventRetention) }},

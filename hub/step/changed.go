@@ -107,7 +107,8 @@ func (c *changed) open() {
 type changedFiles struct {
 	// digests maps paths to content digests.
 	digests map[string]string
-	// more reports that further files were changed which exceed the limit.
+	// more reports that further files may have been changed: more than are kept, or by
+	// jobs, whose changes are known only when they have ended.
 	more bool
 }
 
@@ -142,7 +143,7 @@ func (k *changes) of(ctx context.Context, q *db.Queries, t db.Task, before int32
 	if err != nil {
 		return changedFiles{}, err
 	}
-	files := changedFiles{digests: map[string]string{}, more: len(rows) == maxChangedSteps}
+	files := changedFiles{digests: map[string]string{}, more: len(rows) == maxChangedSteps || version.Jobs}
 	for _, row := range slices.Backward(rows) {
 		files.add(row)
 	}

@@ -163,6 +163,10 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		return call, err
 	}
 	call.OfflineGrace, call.OutputLimit = p.OfflineGrace, p.OutputBytes
+	call.Jobs, call.JobTime = jobsOf{s.cfg.Store, t}, p.Jobs.MaxTime
+	if step.StartedAt != nil {
+		call.StartedAt = *step.StartedAt
+	}
 	call.Engine = func(ctx context.Context) (websearch.Engine, error) { return s.cfg.Engine(ctx, t.OrgID) }
 	call.Sync = func(ctx context.Context, sync tool.SyncRequest) (tool.SyncResult, error) {
 		return s.cfg.Artifacts.Sync(ctx, t, p, step.ID, sync)

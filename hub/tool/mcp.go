@@ -204,7 +204,7 @@ func askMCP(ctx context.Context, c Call, request map[string]any, timeout time.Du
 	if err != nil || exec.GetEndReason() != nodev1.EndReason_END_REASON_EXITED || exec.GetLogBytes() > maxMCPAnswer {
 		return nil, exec, err
 	}
-	output, err := readLog(ctx, c, 0, exec.GetLogBytes())
+	output, err := readLog(ctx, c, c.ExecID, 0, exec.GetLogBytes())
 	if err != nil {
 		return nil, exec, err
 	}

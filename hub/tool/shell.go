@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,7 +39,8 @@ func shellTools() []*Tool {
 		Description: "Run a bash command in the workspace and wait for it to end. Use it to build, test, use git, and inspect the system; " +
 			"to read, edit or search files, use the file tools. Returns the exit status, and standard output and standard error together; " +
 			"long output is shortened in the middle. Each call is a new shell in /workspace: folder and variables do not carry over. " +
-			"There is no terminal and no input, so pass flags such as --yes. " +
+			"There is no terminal and no input, so pass flags such as --yes. For servers and long builds set background: the call returns the id of a job at once. " +
+			"A command that is not done after timeout_seconds becomes a job too, and goes on. " +
 			`Example: {"command": "go test ./... 2>&1 | tail -n 40", "timeout_seconds": 600}.`,
 		Category:     deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
 		Place:        deckhandv1.ToolPlace_TOOL_PLACE_NODE,
@@ -46,7 +48,9 @@ func shellTools() []*Tool {
 		Timeout:      shellMaxTimeout, runs: true,
 		schema: `{"type":"object","additionalProperties":false,"required":["command"],"properties":{
 			"command":{"type":"string","minLength":1,"maxLength":131072,"description":"The command line, for bash -c"},
-			"timeout_seconds":{"type":"integer","minimum":1,"maximum":3600,"description":"The command and all its processes are killed after this time; 120 by default"},
+			"timeout_seconds":{"type":"integer","minimum":1,"maximum":3600,"description":"How long to wait for the command; 120 by default"},
+			"on_timeout":{"enum":["background","kill"],"description":"What happens to a command that is not done by then: it goes on as a job, which is the default, or it is killed with all its processes"},
+			"background":{"type":"boolean","description":"Do not wait: run it as a job. Its output is read with job_output"},
 			"cwd":{"type":"string","maxLength":4096,"description":"Folder to run in; /workspace by default"}}}`,
 		run: runShell, preview: previewShell,
 	}}
@@ -62,14 +66,27 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 		Dir: text(c.Arguments, "cwd"), Timeout: durationpb.New(timeout),
 		Snapshot: true,
 	}
+	switch {
+	case flag(c.Arguments, "background"):
+		if refused, err := tooManyJobs(ctx, c); err != nil || refused != nil {
+			return failure(cmp.Or[error](err, refused))
+		}
+		spec.Timeout, spec.BackgroundAfter, spec.StdinOpen = durationpb.New(c.JobTime), durationpb.New(0), true
+	case text(c.Arguments, "on_timeout") != "kill":
+		spec.Timeout, spec.BackgroundAfter = durationpb.New(timeout+c.JobTime), durationpb.New(timeout)
+	}
 	exec, err := execute(ctx, c, spec)
 	if err != nil {
 		return failure(err)
 	}
+	if exec.GetJobSince() != nil {
+		return jobResult(ctx, c, exec)
+	}
 	return shellResult(ctx, c, exec)
 }
 
-// execute runs a command, or re-attaches to it, and returns its end.
+// execute runs a command, or re-attaches to it, and returns its end, or its state when it
+// became a job.
 func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, error) {
 	if c.Traceparent != "" {
 		spec.Env = []string{traceparent.Variable + "=" + c.Traceparent}
@@ -84,7 +101,7 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 		exec = res.GetExec()
 		return err
 	})
-	for err == nil && exec.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
+	for err == nil && exec.GetState() != nodev1.ExecState_EXEC_STATE_ENDED && exec.GetJobSince() == nil {
 		// Checked once the node has the command: a kill that comes from now on finds it
 		// there. An earlier one may have come before the start, and found nothing.
 		if !c.Live(ctx) {
@@ -103,7 +120,7 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 }
 
 func shellResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error) {
-	output, err := excerpt(ctx, c, exec)
+	output, err := excerpt(ctx, c, c.ExecID, 0, exec.GetLogBytes())
 	if err != nil {
 		return Result{}, err
 	}
@@ -179,32 +196,31 @@ func describe(exec *nodev1.Exec) (string, fault.Code) {
 	}
 }
 
-// excerpt returns the output, or its head and tail with a citation of what was
-// left out.
-func excerpt(ctx context.Context, c Call, exec *nodev1.Exec) (string, error) {
-	total := exec.GetLogBytes()
-	if total == 0 {
+// excerpt returns the output of a command between two offsets, or its head and tail with a
+// citation of what was left out.
+func excerpt(ctx context.Context, c Call, execID string, from, to int64) (string, error) {
+	if to <= from {
 		return "(no output)", nil
 	}
-	if total <= headBytes+tailBytes {
-		return readLog(ctx, c, 0, total)
+	if to-from <= headBytes+tailBytes {
+		return readLog(ctx, c, execID, from, to-from)
 	}
-	head, err := readLog(ctx, c, 0, headBytes)
+	head, err := readLog(ctx, c, execID, from, headBytes)
 	if err != nil {
 		return "", err
 	}
-	tail, err := readLog(ctx, c, total-tailBytes, tailBytes)
+	tail, err := readLog(ctx, c, execID, to-tailBytes, tailBytes)
 	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%s\n[... bytes %d to %d of %d left out; the whole output is in the log of %s ...]\n%s",
-		head, headBytes, total-tailBytes, total, c.ExecID, tail), nil
+		head, from+headBytes, to-tailBytes, to, execID, tail), nil
 }
 
-func readLog(ctx context.Context, c Call, offset, limit int64) (string, error) {
-	stream, err := c.Node.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: c.ExecID, Offset: offset, Limit: limit})
+func readLog(ctx context.Context, c Call, execID string, offset, limit int64) (string, error) {
+	stream, err := c.Node.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: execID, Offset: offset, Limit: limit})
 	if err != nil {
-		return "", fmt.Errorf("read log of %s: %w", c.ExecID, err)
+		return "", fmt.Errorf("read log of %s: %w", execID, err)
 	}
 	var b strings.Builder
 	for {
@@ -213,7 +229,7 @@ func readLog(ctx context.Context, c Call, offset, limit int64) (string, error) {
 			return strings.ToValidUTF8(b.String(), "\uFFFD"), nil
 		}
 		if err != nil {
-			return "", fmt.Errorf("read log of %s: %w", c.ExecID, err)
+			return "", fmt.Errorf("read log of %s: %w", execID, err)
 		}
 		b.Write(piece.GetData())
 	}

@@ -110,7 +110,7 @@ func runSkillAs(ctx context.Context, c Call, spec *nodev1.ExecSpec) (Result, err
 	}
 	var said skillAnswer
 	if exec.GetEndReason() == nodev1.EndReason_END_REASON_EXITED && exec.GetLogBytes() <= maxAnswer {
-		output, err := readLog(ctx, c, 0, exec.GetLogBytes())
+		output, err := readLog(ctx, c, c.ExecID, 0, exec.GetLogBytes())
 		if err != nil {
 			return Result{}, err
 		}

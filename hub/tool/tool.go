@@ -57,6 +57,11 @@ type Call struct {
 	Given ChildTask
 	// MCP is the data of the server, for tools of MCP servers.
 	MCP *MCP
+	// StartedAt is when the call began, for tools that wait.
+	StartedAt time.Time
+	// Jobs are the background commands of the task, and JobTime is how long one may run.
+	Jobs    Jobs
+	JobTime time.Duration
 	// Engine returns the search engine to ask.
 	Engine func(ctx context.Context) (websearch.Engine, error)
 }
@@ -94,6 +99,10 @@ type Result struct {
 	Refused []*nodev1.EgressUse_Refusal
 	// WorkspaceNode is the node that Workspace is on; empty for the step's own.
 	WorkspaceNode string
+	// Started is the job that the call's command became; nil for none.
+	Started *StartedJob
+	// Progress is how far the call has read or written a job; nil for none.
+	Progress *JobProgress
 }
 
 // Tool is a record of the registry.
@@ -178,7 +187,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
 		proto, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -225,9 +234,12 @@ func (r *Registry) Irreversible() (names []string) {
 // always are the tools that every agent has: without them a run cannot end.
 var always = []string{toolname.CompleteTask}
 
+// withShell are the tools that come with shell_exec, whose commands may become jobs.
+var withShell = []string{toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput}
+
 // Allowed reports whether a persona may use a tool of this release.
 func Allowed(p *persona.Persona, name string) bool {
-	return slices.Contains(p.Tools, name) || slices.Contains(always, name) || slices.Contains(toFind, name) && len(p.MCP) > 0
+	return slices.Contains(p.Tools, name) || slices.Contains(always, name) || slices.Contains(withShell, name) && slices.Contains(p.Tools, toolname.ShellExec) || slices.Contains(toFind, name) && len(p.MCP) > 0
 }
 
 // For returns the records of the tools that a persona lists, in order. Those of

@@ -42,6 +42,8 @@ const (
 	InputRequired       Kind = "input_required"
 	IterationComplete   Kind = "iteration_complete"
 	JailNotFrozen       Kind = "jail_not_frozen"
+	JobEnded            Kind = "job_ended"
+	JobStarted          Kind = "job_started"
 	LimitReached        Kind = "limit_reached"
 	LimitWarning        Kind = "limit_warning"
 	LimitsLifted        Kind = "limits_lifted"
@@ -112,6 +114,8 @@ var table = []Entry{
 	{InputRequired, false, "the agent asks a question"},
 	{IterationComplete, true, "an iteration ends"},
 	{JailNotFrozen, false, "the jail could not be frozen while its task waits"},
+	{JobEnded, false, "a background command ended"},
+	{JobStarted, false, "a command goes on in the background"},
 	{LimitReached, true, "the run ends or pauses at a limit"},
 	{LimitWarning, true, "80 % of a limit are used"},
 	{LimitsLifted, false, "an administrator raised the limits of the run"},

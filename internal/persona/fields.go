@@ -80,6 +80,14 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 				d.problems.add(n.Line, "offline_grace is %s: it must be at least %s, since a node hears of its hub every few seconds only", p.OfflineGrace, leastGrace)
 			}
 		}},
+		{"jobs", func(n *yaml.Node) {
+			d.mapping(n, "jobs", []field{{"max_time", func(n *yaml.Node) {
+				p.Jobs.MaxTime = d.duration(n, "jobs.max_time")
+				if t := p.Jobs.MaxTime; t > 0 && (t < time.Minute || t > 24*time.Hour) {
+					d.problems.add(n.Line, "jobs.max_time is %s: use 1m to 24h", t)
+				}
+			}}})
+		}},
 		{"output_limit", func(n *yaml.Node) { p.OutputBytes = d.size(n, "output_limit", 1<<20) }},
 	})
 	d.require(root, met, map[string]string{

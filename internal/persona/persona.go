@@ -105,11 +105,21 @@ type Persona struct {
 	// OutputBytes is after how much output a command is stopped; 0 for the node's
 	// own limit, which it cannot exceed.
 	OutputBytes int64
+	Jobs        Jobs
 	// Triggers have the agent start without a person.
 	Triggers []Trigger
 	// Prompt is the body: the system prompt.
 	Prompt string
 }
+
+// Jobs bounds the commands that go on in the background.
+type Jobs struct {
+	// MaxTime is after how long one is killed: 1 minute to 24 hours.
+	MaxTime time.Duration
+}
+
+// DefaultJobTime is Jobs.MaxTime unless the file says otherwise.
+const DefaultJobTime = time.Hour
 
 // Fallback is a model that replaces one that fails.
 type Fallback struct{ Provider, Model string }
@@ -256,6 +266,7 @@ func defaults() *Persona {
 			Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Subtasks: 20, Depth: 10,
 			OnLimit: StopAtLimit, Failures: 3,
 		},
+		Jobs:      Jobs{MaxTime: DefaultJobTime},
 		Workspace: Workspace{Scope: ScopeAgent, SizeBytes: 10 << 30},
 		Jail:      Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30},
 	}

@@ -39,6 +39,11 @@ type Kills interface {
 	Reconcile(ctx context.Context, orgID, nodeID string) error
 }
 
+// Jobs ends the background commands of a task that has ended; see job.Service.
+type Jobs interface {
+	EndOf(ctx context.Context, t db.Task)
+}
+
 // Config holds the dependencies of a Reconciler. All are required.
 type Config struct {
 	Store    *store.Store
@@ -51,6 +56,7 @@ type Config struct {
 	Tools  *tool.Registry
 	Steps  *step.Steps
 	Kills  Kills
+	Jobs   Jobs
 	Log    hclog.Logger
 }
 
@@ -153,8 +159,13 @@ func (r *Reconciler) endUnwanted(ctx context.Context, link *edge.Link) {
 		r.cfg.Log.Warn("cannot tell which commands of a node are wanted", "node_id", link.NodeID(), "error", err)
 		return
 	}
-	wanted := make(map[string]bool, len(started))
-	for _, id := range started {
+	jobs, err := r.cfg.Store.WantedJobs(ctx, db.WantedJobsParams{OrgID: link.OrgID(), Ids: ids})
+	if err != nil {
+		r.cfg.Log.Warn("cannot tell which jobs of a node are wanted", "node_id", link.NodeID(), "error", err)
+		return
+	}
+	wanted := make(map[string]bool, len(started)+len(jobs))
+	for _, id := range append(started, jobs...) {
 		wanted[id] = true
 	}
 	for _, id := range ids {
@@ -170,13 +181,13 @@ func (r *Reconciler) endUnwanted(ctx context.Context, link *edge.Link) {
 }
 
 // taskEnded stops the jail of a task that had one of its own, and otherwise ends the
-// task's MCP servers in the jail that others use too. The workspace is kept for people
+// task's jobs and MCP servers in the jail that others use too. The workspace is kept for people
 // to inspect.
 func (r *Reconciler) taskEnded(t db.Task) {
 	if t.NodeID == nil || t.StartedAt == nil {
 		return
 	}
-	end := r.endServers
+	end := r.endRest
 	if t.WorkspaceScope == string(persona.ScopeTask) {
 		end = r.stopJail
 	}
@@ -197,6 +208,12 @@ func (r *Reconciler) stopJail(ctx context.Context, t db.Task) {
 	if _, err := link.Jails().StopJail(ctx, &nodev1.StopJailRequest{JailId: t.JailID}); err != nil {
 		r.cfg.Log.Info("the jail of an ended task was not stopped", "task_id", t.ID, "reason", err)
 	}
+}
+
+// endRest ends what goes on in a jail for a task that has ended.
+func (r *Reconciler) endRest(ctx context.Context, t db.Task) {
+	r.cfg.Jobs.EndOf(ctx, t)
+	r.endServers(ctx, t)
 }
 
 // endServers ends the MCP servers of a task that has ended. If its node cannot be

@@ -208,6 +208,14 @@ func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db
 	if orders, err = s.open(ctx, tx, o, ids); err != nil {
 		return nil, nil, nil, err
 	}
+	taskIDs := make([]string, len(live))
+	for i, t := range live {
+		taskIDs[i] = t.ID
+	}
+	jobs, err := tx.RunningJobsOf(ctx, db.RunningJobsOfParams{OrgID: o.OrgID, TaskIds: taskIDs})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("find the jobs of %s %s: %w", o.Scope, o.ObjectID, err)
+	}
 	for _, t := range live {
 		switch {
 		case t.NodeID == nil || t.Attempt == 0:
@@ -217,7 +225,7 @@ func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db
 			continue
 		}
 		order, err := tx.CreateKillOrder(ctx, db.CreateKillOrderParams{
-			ID: ident.New("kill"), OrgID: t.OrgID, TaskID: t.ID, NodeID: *t.NodeID, JailID: t.JailID, StepIds: started(steps, t.ID), OrderedBy: o.By.ID,
+			ID: ident.New("kill"), OrgID: t.OrgID, TaskID: t.ID, NodeID: *t.NodeID, JailID: t.JailID, StepIds: running(steps, jobs, t.ID), OrderedBy: o.By.ID,
 		})
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("store the order to kill task %s: %w", t.ID, err)
@@ -278,9 +286,14 @@ func (s *Switch) inUse(ctx context.Context, q *db.Queries, orgID, jailID, taskID
 	return true, nil
 }
 
-// started returns the names under which a task's steps may run on its node.
-func started(steps []db.Step, taskID string) []string {
+// running returns the names under which a task's steps and jobs may run on its node.
+func running(steps []db.Step, jobs []db.Job, taskID string) []string {
 	ids := []string{}
+	for _, j := range jobs {
+		if j.TaskID == taskID {
+			ids = append(ids, j.ExecID)
+		}
+	}
 	for _, step := range steps {
 		if step.TaskID == taskID && step.StartedAt != nil {
 			ids = append(ids, step.ExecID)

@@ -125,6 +125,19 @@ func Said(change *nodev1.WorkspaceChange) map[string]any {
 	return said
 }
 
+// SaidWithPaths is Said with the first of the paths.
+func SaidWithPaths(change *nodev1.WorkspaceChange, mask *redact.Redactor) map[string]any {
+	said := Said(change)
+	var shown []any
+	for _, c := range change.GetChanges()[:min(len(change.GetChanges()), shownPaths)] {
+		shown = append(shown, Describe(c, mask).Path)
+	}
+	if shown != nil {
+		said["paths"] = shown
+	}
+	return said
+}
+
 // Record stores what a step changed in its workspace, or in its agent's workspace on
 // another node, in the transaction that ends it. It returns what the step's event
 // contains about it; nil for nothing.
@@ -132,21 +145,15 @@ func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, cha
 	if change == nil || nodeID == nil {
 		return nil, nil
 	}
-	said := Said(change)
+	mask := tx.Redact(step.OrgID)
+	said := SaidWithPaths(change, mask)
 	if change.GetFiles() == 0 {
 		return said, nil
 	}
-	mask := tx.Redact(step.OrgID)
 	recorded := make([]Recorded, 0, len(change.GetChanges()))
-	var shown []any
 	for _, c := range change.GetChanges() {
-		one := Describe(c, mask)
-		recorded = append(recorded, one)
-		if len(shown) < shownPaths {
-			shown = append(shown, one.Path)
-		}
+		recorded = append(recorded, Describe(c, mask))
 	}
-	said["paths"] = shown
 	changes, err := json.Marshal(recorded)
 	if err != nil {
 		return nil, fmt.Errorf("encode the changes of step %s: %w", step.ID, err)

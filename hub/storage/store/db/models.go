@@ -346,6 +346,23 @@ type InboxItem struct {
 	Decision         json.RawMessage
 }
 
+type Job struct {
+	ID         string
+	OrgID      string
+	TaskID     string
+	StepID     string
+	ExecID     string
+	NodeID     string
+	JailID     string
+	Command    string
+	State      string
+	Outcome    json.RawMessage
+	ReadBytes  int64
+	InputBytes int64
+	StartedAt  time.Time
+	EndedAt    *time.Time
+}
+
 type JoinToken struct {
 	ID             string
 	OrgID          string

@@ -57,13 +57,14 @@ func (q *Queries) ChangedFiles(ctx context.Context, arg ChangedFilesParams) ([]C
 }
 
 const changedFilesVersion = `-- name: ChangedFilesVersion :one
-SELECT count(*) AS steps, count(c.undone_at) AS undone, coalesce(max(s.number), 0)::int AS last FROM step_changes c JOIN steps s ON s.id = c.step_id
-WHERE c.org_id = $1 AND c.task_id = $2 AND ($3::int = 0 OR s.number < $3::int)
+SELECT count(*) AS steps, count(c.undone_at) AS undone, coalesce(max(s.number), 0)::int AS last,
+       EXISTS (SELECT 1 FROM jobs j WHERE j.task_id = $1) AS jobs FROM step_changes c JOIN steps s ON s.id = c.step_id
+WHERE c.org_id = $2 AND c.task_id = $1 AND ($3::int = 0 OR s.number < $3::int)
 `
 
 type ChangedFilesVersionParams struct {
-	OrgID  string
 	TaskID string
+	OrgID  string
 	Before int32
 }
 
@@ -71,14 +72,21 @@ type ChangedFilesVersionRow struct {
 	Steps  int64
 	Undone int64
 	Last   int32
+	Jobs   bool
 }
 
 // Identifies a result of ChangedFiles: steps are added, and their changes are
-// undone, but never changed otherwise.
+// undone, but never changed otherwise. jobs reports whether the task has jobs, which
+// may have changed any file.
 func (q *Queries) ChangedFilesVersion(ctx context.Context, arg ChangedFilesVersionParams) (ChangedFilesVersionRow, error) {
-	row := q.db.QueryRow(ctx, changedFilesVersion, arg.OrgID, arg.TaskID, arg.Before)
+	row := q.db.QueryRow(ctx, changedFilesVersion, arg.TaskID, arg.OrgID, arg.Before)
 	var i ChangedFilesVersionRow
-	err := row.Scan(&i.Steps, &i.Undone, &i.Last)
+	err := row.Scan(
+		&i.Steps,
+		&i.Undone,
+		&i.Last,
+		&i.Jobs,
+	)
 	return i, err
 }
 

@@ -18,6 +18,8 @@ UNION SELECT s.id FROM steps s JOIN tasks t ON t.id = s.task_id
 WHERE t.org_id = $1 AND (t.id = $2 OR t.lineage_id = $2 AND t.lineage_id <> t.id) AND s.id = ANY ($3::text[])
 UNION SELECT u.id FROM undos u JOIN tasks t ON t.id = u.task_id
 WHERE t.org_id = $1 AND (t.id = $2 OR t.lineage_id = $2 AND t.lineage_id <> t.id) AND u.id = ANY ($3::text[])
+UNION SELECT j.id FROM jobs j JOIN tasks t ON t.id = j.task_id
+WHERE t.org_id = $1 AND (t.id = $2 OR t.lineage_id = $2 AND t.lineage_id <> t.id) AND j.id = ANY ($3::text[])
 UNION SELECT 'input_' || t.id FROM tasks t
 WHERE t.org_id = $1 AND (t.id = $2 OR t.lineage_id = $2 AND t.lineage_id <> t.id) AND 'input_' || t.id = ANY ($3::text[])
 `

@@ -92,6 +92,8 @@ ORDER BY s.number DESC LIMIT @max_rows;
 
 -- name: ChangedFilesVersion :one
 -- Identifies a result of ChangedFiles: steps are added, and their changes are
--- undone, but never changed otherwise.
-SELECT count(*) AS steps, count(c.undone_at) AS undone, coalesce(max(s.number), 0)::int AS last FROM step_changes c JOIN steps s ON s.id = c.step_id
+-- undone, but never changed otherwise. jobs reports whether the task has jobs, which
+-- may have changed any file.
+SELECT count(*) AS steps, count(c.undone_at) AS undone, coalesce(max(s.number), 0)::int AS last,
+       EXISTS (SELECT 1 FROM jobs j WHERE j.task_id = @task_id) AS jobs FROM step_changes c JOIN steps s ON s.id = c.step_id
 WHERE c.org_id = @org_id AND c.task_id = @task_id AND (@before::int = 0 OR s.number < @before::int);

@@ -50,6 +50,8 @@ UNION SELECT s.id FROM steps s JOIN tasks t ON t.id = s.task_id
 WHERE t.org_id = @org_id AND (t.id = @lineage_id OR t.lineage_id = @lineage_id AND t.lineage_id <> t.id) AND s.id = ANY (@ids::text[])
 UNION SELECT u.id FROM undos u JOIN tasks t ON t.id = u.task_id
 WHERE t.org_id = @org_id AND (t.id = @lineage_id OR t.lineage_id = @lineage_id AND t.lineage_id <> t.id) AND u.id = ANY (@ids::text[])
+UNION SELECT j.id FROM jobs j JOIN tasks t ON t.id = j.task_id
+WHERE t.org_id = @org_id AND (t.id = @lineage_id OR t.lineage_id = @lineage_id AND t.lineage_id <> t.id) AND j.id = ANY (@ids::text[])
 UNION SELECT 'input_' || t.id FROM tasks t
 WHERE t.org_id = @org_id AND (t.id = @lineage_id OR t.lineage_id = @lineage_id AND t.lineage_id <> t.id) AND 'input_' || t.id = ANY (@ids::text[]);
 
