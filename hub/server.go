@@ -79,7 +79,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks, h.subtasks, h.triggers), options...))
 	tasks := &api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
-		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts,
+		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts, Jobs: h.jobs,
 	}
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(tasks, options...))
 	mux.Handle(deckhandv1connect.NewHistoryServiceHandler(&api.Histories{

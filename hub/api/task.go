@@ -22,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
+	"github.com/deckhand-sh/deckhand/hub/work/job"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
@@ -46,6 +47,7 @@ type Tasks struct {
 	Workspaces *workspace.Workspaces
 	Redact     *redact.Redactor
 	Artifacts  *artifact.Artifacts
+	Jobs       *job.Service
 }
 
 func actor(id auth.Identity) event.Actor {

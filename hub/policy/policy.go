@@ -56,6 +56,9 @@ type Call struct {
 	// or deletes, and AffectedFiles how many files that are; 0 if it is unknown.
 	Undoable      bool
 	AffectedFiles int
+	// ReadsData reports that the program which is given the call's text as input only
+	// reads data; see ReadsData.
+	ReadsData bool
 
 	script *shell.Script
 }
@@ -159,8 +162,24 @@ func (s Set) applicable(c *Call) (rules []*Rule, about bool, fallback Effect) {
 	return rules, about, fallback
 }
 
-// Decide returns the decision of a set of policies on a call.
+// Decide returns the decision of a set of policies on a call. Text that is typed into a
+// program is decided as a script, too, and the stricter decision wins.
 func (s Set) Decide(c Call) Decision {
+	d := s.decide(c)
+	typed, ok := c.typed()
+	if !ok {
+		return d
+	}
+	as := s.decide(typed)
+	as.Dangers = append(as.Dangers, d.Dangers...)
+	if strength[as.Effect] > strength[d.Effect] || as.Effect == d.Effect && d.Rule == "" {
+		return as
+	}
+	d.Dangers = as.Dangers
+	return d
+}
+
+func (s Set) decide(c Call) Decision {
 	c.read()
 	out := Decision{Effect: Allow, Version: s.Version()}
 	rules, about, fallback := s.applicable(&c)

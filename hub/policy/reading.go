@@ -32,8 +32,12 @@ const (
 	maxCommandText = 2000
 )
 
-// Read returns what a set of policies understands of a call.
+// Read returns what a set of policies understands of a call, or of the text that it types
+// into a program.
 func (s Set) Read(c Call) Reading {
+	if typed, ok := c.typed(); ok {
+		c = typed
+	}
 	c.read()
 	out := Reading{Dangers: Dangers(c)}
 	if c.script == nil {

@@ -30,9 +30,10 @@ const (
 
 // ShapeOf returns what a call has in common with others that do the like: which
 // arguments it has, the folder of each path, the host of each address, and what
-// is switched on or off. What a shell runs has no shape: see commands.
+// is switched on or off. What a shell runs has no shape: see commands. Neither has what is
+// typed into a program.
 func ShapeOf(tool string, arguments map[string]any) string {
-	if _, ok := arguments["command"]; ok && tool == toolname.ShellExec {
+	if _, ok := arguments["command"]; ok && tool == toolname.ShellExec || tool == toolname.JobInput {
 		return ""
 	}
 	var parts []string

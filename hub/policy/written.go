@@ -10,7 +10,7 @@ import (
 )
 
 // writingTools are the tools whose arguments contain what they write.
-var writingTools = []string{toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileDelete, toolname.ShellExec}
+var writingTools = []string{toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileDelete, toolname.ShellExec, toolname.JobInput}
 
 // WritingTools returns the tools whose calls After follows.
 func WritingTools() []string { return slices.Clone(writingTools) }
@@ -18,6 +18,9 @@ func WritingTools() []string { return slices.Clone(writingTools) }
 // Runs reports whether a call runs commands, so that it matters what the task has
 // written before.
 func (c Call) Runs() bool {
+	if typed, ok := c.typed(); ok {
+		c = typed
+	}
 	_, ok := c.Arguments["command"].(string)
 	return ok && c.Tool == toolname.ShellExec
 }
@@ -39,6 +42,9 @@ func (c Call) After() shell.Record {
 		return out.Moved(Abs(text(c.Arguments, "from")), Abs(text(c.Arguments, "to")))
 	case toolname.FileDelete:
 		return out.Moved(name, "")
+	}
+	if typed, ok := c.typed(); ok {
+		c = typed
 	}
 	c.read()
 	if c.script == nil {

@@ -99,9 +99,12 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 // askOf returns the part of an inbox item that is common to all kinds: what it shows of a
 // step and what the decision is bound to.
 func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any) (inbox.NewItem, error) {
-	ask := inbox.NewItem{Preview: s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))}
+	preview, err := s.previewOf(ctx, tx.Queries, t, record, arguments)
+	if err != nil {
+		return inbox.NewItem{}, err
+	}
+	ask := inbox.NewItem{Preview: preview}
 	ask.More = map[string]any{"arguments": brief(arguments)}
-	var err error
 	if ask.Arguments, err = json.Marshal(s.cfg.Redact.Org(t.OrgID).Map(arguments)); err != nil {
 		return ask, fmt.Errorf("encode arguments of step %s: %w", step.ID, err)
 	}

@@ -142,6 +142,13 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	}
 	out := judgement{policy: decided, counted: counted}
 	why := approvalReason(record, agent, arguments)
+	if as, err := s.typing(ctx, q, t, set, p.Tool, arguments); err != nil {
+		return arguments, category, judgement{denied: fault.New(fault.Internal, "what the job runs cannot be found out").WithCause(err)}
+	} else if as != nil && why == "" {
+		if why = approvalReason(as, agent, arguments); why != "" {
+			record = as
+		}
+	}
 	switch {
 	case agent.Mode == persona.Review && p.Tool == tool.Handoff:
 		out.denied = fault.New(fault.Denied, "the run is in review mode: its work may go to nobody before a person has accepted it").

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -40,7 +41,7 @@ func (j jobsOf) unknown(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	refused := fault.New(fault.NotFound, "this task has no job %q", id).WithCode(fault.InvalidParameters)
+	refused := fault.New(fault.Invalid, "this task has no job %q", id).WithCode(fault.InvalidParameters)
 	if len(all) == 0 {
 		return refused.WithFix("start one: %s with background", toolname.ShellExec)
 	}
@@ -62,6 +63,46 @@ func (j jobsOf) List(ctx context.Context) ([]tool.Job, error) {
 		out[i] = jobOf(row)
 	}
 	return out, nil
+}
+
+// typedInto returns the command line of the job that a call of job_input names, with
+// secrets masked; empty if there is no such job.
+func (s *Steps) typedInto(ctx context.Context, q *db.Queries, t db.Task, arguments map[string]any) (string, error) {
+	id, _ := arguments["job"].(string)
+	row, err := q.GetJob(ctx, db.GetJobParams{OrgID: t.OrgID, TaskID: t.ID, ID: id})
+	if store.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find job %s: %w", id, err)
+	}
+	return row.Command, nil
+}
+
+// typing returns the tool whose approvals a call of job_input needs as well: text that is
+// typed into a program which does more than read data can do what a command does.
+func (s *Steps) typing(ctx context.Context, q *db.Queries, t db.Task, set policy.Set, name string, arguments map[string]any) (*tool.Tool, error) {
+	if _, ok := arguments["text"]; !ok || name != toolname.JobInput {
+		return nil, nil
+	}
+	into, err := s.typedInto(ctx, q, t, arguments)
+	if err != nil || policy.ReadsData(into) {
+		return nil, err
+	}
+	return recategorised(s.cfg.Tools.Get(toolname.ShellExec), set), nil
+}
+
+// previewOf describes to a person what a call would do.
+func (s *Steps) previewOf(ctx context.Context, q *db.Queries, t db.Task, record *tool.Tool, arguments map[string]any) (string, error) {
+	preview := record.Preview(arguments)
+	if record.Name == toolname.JobInput {
+		into, err := s.typedInto(ctx, q, t, arguments)
+		if err != nil {
+			return "", err
+		}
+		preview += "\n\nThe job runs:\n" + into
+	}
+	return s.cfg.Redact.Org(t.OrgID).String(preview), nil
 }
 
 // recordJob stores what a call did with a job.

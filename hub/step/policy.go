@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // policies returns the policies that apply to a task's calls.
@@ -63,6 +64,13 @@ func (s *Steps) situation(ctx context.Context, q *db.Queries, l *looks, t db.Tas
 		if c, err = s.undoable(ctx, t, l, c); err != nil {
 			return c, err
 		}
+	}
+	if c.Tool == toolname.JobInput {
+		into, err := s.typedInto(ctx, q, t, c.Arguments)
+		if err != nil {
+			return c, err
+		}
+		c.ReadsData = policy.ReadsData(into)
 	}
 	if c.Runs() {
 		written, settled, err := s.writtenBefore(ctx, q, t, before)

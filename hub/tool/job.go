@@ -44,7 +44,7 @@ type Job struct {
 
 // Jobs finds the background commands of a task.
 type Jobs interface {
-	// Job returns one by its id, or an error of kind NotFound.
+	// Job returns one by its id, or an error of kind Invalid if the task has none of it.
 	Job(ctx context.Context, id string) (Job, error)
 	// List returns those that run, then those that have ended, the newest first.
 	List(ctx context.Context) ([]Job, error)
@@ -141,7 +141,7 @@ func jobResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	text := fmt.Sprintf("%s runs in the background, for at most %s. Read its output with %s, end it with %s.", id, c.JobTime, toolname.JobOutput, toolname.JobKill)
+	text := fmt.Sprintf("%s runs in the background, for at most %s. Read its output with %s, end it with %s.", id, inWords(c.JobTime), toolname.JobOutput, toolname.JobKill)
 	if !flag(c.Arguments, "background") {
 		text = "not done in time: " + text
 	}
@@ -157,6 +157,18 @@ func jobResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error) {
 
 func textOf(arguments map[string]any) string { return text(arguments, "command") }
 
+// inWords returns a duration without units that are 0, such as "1h" or "1h30m".
+func inWords(d time.Duration) string {
+	s := d.Round(time.Second).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
 // job returns the job that a call names, with its state on the node.
 func job(ctx context.Context, c Call) (Job, *nodev1.Exec, error) {
 	j, err := c.Jobs.Job(ctx, text(c.Arguments, "job"))
@@ -170,7 +182,7 @@ func job(ctx context.Context, c Call) (Job, *nodev1.Exec, error) {
 // jobStatus describes the state of a job.
 func jobStatus(j Job, exec *nodev1.Exec) string {
 	if exec.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
-		return fmt.Sprintf("%s has run for %s", j.ID, max(0, time.Since(j.StartedAt)).Round(time.Second))
+		return fmt.Sprintf("%s has run for %s", j.ID, inWords(max(0, time.Since(j.StartedAt))))
 	}
 	status, _ := describe(exec)
 	return fmt.Sprintf("%s has ended: %s", j.ID, strings.TrimPrefix(status, "error "))
@@ -208,6 +220,7 @@ func runJobOutput(ctx context.Context, c Call) (Result, error) {
 	if err != nil {
 		return failure(err)
 	}
+	output = strings.TrimRight(output, "\n")
 	status := jobStatus(j, exec)
 	if matched {
 		status += "; the output matches"

@@ -35,7 +35,7 @@ func Title(name string, arguments map[string]any) string {
 	case text(arguments, "from") != "":
 		object = text(arguments, "from") + " -> " + text(arguments, "to")
 	default:
-		for _, key := range []string{"path", "url", "query", "pattern", "question", "goal", "agent", "name"} {
+		for _, key := range []string{"path", "url", "query", "pattern", "question", "goal", "agent", "name", "job"} {
 			if object = text(arguments, key); object != "" {
 				break
 			}

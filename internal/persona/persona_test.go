@@ -66,6 +66,7 @@ egress:
     - {preset: models, read_only: true}
   tcp: ["db.example.net:5432", {to: "10.2.0.7:22", listen: 2222}]
 offline_grace: 90s
+jobs: {max_time: 3h}
 output_limit: 64MiB
 ---
 # Role
@@ -105,6 +106,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 			}, readOnly(allowlist.Preset("models"))),
 			Forwards: []allowlist.Forward{{Listen: 5432, Host: "db.example.net", Port: 5432}, {Listen: 2222, Host: "10.2.0.7", Port: 22}},
 		},
+		Jobs:         persona.Jobs{MaxTime: 3 * time.Hour},
 		OfflineGrace: 90 * time.Second, OutputBytes: 64 << 20,
 		Prompt: "# Role\n\nYou read logs.\n---\nA rule is no end.",
 	}, got)
@@ -122,6 +124,7 @@ func TestWhatIsNotSaidHasADefault(t *testing.T) {
 	require.Equal(t, "a.yaml", got.Script)
 	require.Zero(t, got.Thinking)
 	require.Zero(t, got.OfflineGrace, "the node's own")
+	require.Equal(t, time.Hour, got.Jobs.MaxTime)
 	require.Equal(t, persona.Limits{Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Subtasks: 20, Depth: 10, OnLimit: persona.StopAtLimit, Failures: 3}, got.Limits)
 	require.Equal(t, persona.Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, MaxMemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30}, got.Jail)
 	require.Equal(t, persona.Workspace{Scope: persona.ScopeAgent, SizeBytes: 10 << 30}, got.Workspace)
@@ -172,7 +175,7 @@ bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the m
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:15: jail.pids must be a whole number from 8 to 4000000
 bad.md:16: jail.max_memory is less than jail.memory (4096 MiB): give at least as much, or leave it out
-bad.md:17: unknown key "colour": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, triggers, offline_grace, output_limit
+bad.md:17: unknown key "colour": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, triggers, offline_grace, jobs, output_limit
 bad.md:18: name is given twice (first in line 2): keep one
 bad.md:19: offline_grace is 3s: it must be at least 15s, since a node hears of its hub every few seconds only
 bad.md:21: the body is empty: below the second --- line write the agent's instructions in Markdown

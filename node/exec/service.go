@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -526,6 +527,10 @@ func (s *Service) ListExecs(ctx context.Context, req *nodev1.ListExecsRequest) (
 		}
 		if req.GetLiveOnly() && one.GetState() == nodev1.ExecState_EXEC_STATE_ENDED {
 			continue
+		}
+		if req.GetUsage() && one.GetState() == nodev1.ExecState_EXEC_STATE_RUNNING {
+			one = proto.CloneOf(one)
+			one.Usage = s.usage(ctx, rec)
 		}
 		out.Execs = append(out.Execs, one)
 	}

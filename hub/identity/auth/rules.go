@@ -59,6 +59,8 @@ var rules = map[string]Rule{
 	c.TaskServiceResumeTaskFromProcedure:  {Kind: User, Role: "basic"},
 	c.TaskServiceKeepCheckpointProcedure:  {Kind: User, Role: "basic"},
 	c.TaskServiceListCheckpointsProcedure: {Kind: User, Role: "viewer"},
+	c.TaskServiceListJobsProcedure:        {Kind: User, Role: "viewer"},
+	c.TaskServiceKillJobProcedure:         {Kind: User, Role: "basic"},
 	c.AgentServiceTellAgentProcedure:      {Kind: User, Role: "basic"},
 	c.AgentServicePauseAgentProcedure:     {Kind: User, Role: "advanced"},
 	c.AgentServiceResumeAgentProcedure:    {Kind: User, Role: "advanced"},

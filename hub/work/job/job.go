@@ -26,6 +26,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -51,6 +52,8 @@ const (
 	sweepBatch = 500
 	// timeout bounds each exchange with a node.
 	timeout = 10 * time.Second
+	// measureTimeout bounds how long a list waits for what the jobs use.
+	measureTimeout = 2 * time.Second
 	// nodesAtOnce is how many nodes are asked at the same time.
 	nodesAtOnce = 16
 	// maxCommand is how many bytes of a command line are kept for lists.
@@ -96,6 +99,95 @@ func Create(ctx context.Context, tx *event.Tx, step db.Step, started *tool.Start
 	return tx.Append(step.OrgID, step.TaskID, event.Hub, event.Draft{Type: eventkind.JobStarted, Payload: map[string]any{
 		"job_id": started.ID, "step_id": step.ID, "command": command,
 	}})
+}
+
+// Listed is a job with what it uses.
+type Listed struct {
+	db.Job
+	// Now is its state on the node, with what it uses; nil for one that has ended, and while
+	// the node cannot be asked.
+	Now *nodev1.Exec
+}
+
+// List returns the jobs of a task, those that run first, then the newest first.
+func (s *Service) List(ctx context.Context, orgID, taskID string) ([]Listed, error) {
+	rows, err := s.cfg.Store.ListJobs(ctx, db.ListJobsParams{OrgID: orgID, TaskID: taskID, MaxRows: MaxListed})
+	if err != nil {
+		return nil, fmt.Errorf("list the jobs of %s: %w", taskID, err)
+	}
+	out := make([]Listed, len(rows))
+	now := map[string]*nodev1.Exec{}
+	for i, row := range rows {
+		out[i].Job = row
+		if row.State != Running {
+			continue
+		}
+		if _, asked := now[row.ExecID]; !asked {
+			s.measure(ctx, row, now)
+		}
+		out[i].Now = now[row.ExecID]
+	}
+	return out, nil
+}
+
+// measure adds what runs in a job's jail, by the names of the commands.
+func (s *Service) measure(ctx context.Context, j db.Job, into map[string]*nodev1.Exec) {
+	node, err := s.cfg.Node(j.NodeID)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+		defer cancel()
+		var live *nodev1.ListExecsResponse
+		if live, err = node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{JailId: j.JailID, LiveOnly: true, Usage: true}); err == nil {
+			for _, e := range live.GetExecs() {
+				into[e.GetExecId()] = e
+			}
+		}
+	}
+	if err != nil {
+		s.cfg.Log.Debug("cannot measure a job", "job_id", j.ID, "node_id", j.NodeID, "error", err)
+	}
+	if into[j.ExecID] == nil {
+		into[j.ExecID] = nil // asked
+	}
+}
+
+// Kill kills a job on a person's behalf, and returns it with how many of its processes are
+// left: 0 proves that none is.
+func (s *Service) Kill(ctx context.Context, orgID, taskID, id string, by event.Actor) (db.Job, int32, error) {
+	key := db.GetJobParams{OrgID: orgID, TaskID: taskID, ID: id}
+	j, err := s.cfg.Store.GetJob(ctx, key)
+	if store.IsNotFound(err) {
+		return j, 0, fault.New(fault.NotFound, "task %s has no job %q", taskID, id).WithObject(id).WithFix("see which it has: deckhand task jobs %s", taskID)
+	}
+	if err != nil {
+		return j, 0, fmt.Errorf("find job %s: %w", id, err)
+	}
+	if j.State == Ended {
+		return j, 0, nil
+	}
+	node, err := s.cfg.Node(j.NodeID)
+	if err != nil {
+		return j, 0, err
+	}
+	if err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		return audit.Append(tx, audit.Entry{OrgID: orgID, By: by, Action: "job.killed", ObjectKind: "job", ObjectID: id})
+	}); err != nil {
+		return j, 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	res, err := node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: j.ExecID, By: by.ID})
+	if err != nil {
+		return j, 0, fault.FromGRPC(err)
+	}
+	left := res.GetExec().GetMembersLeft()
+	if res.GetExec().GetState() == nodev1.ExecState_EXEC_STATE_ENDED {
+		if err := s.end(ctx, j, res.GetExec()); err != nil {
+			return j, left, err
+		}
+	}
+	j, err = s.cfg.Store.GetJob(ctx, key)
+	return j, left, err
 }
 
 // EndOf kills the jobs of a task that has ended. What cannot be reached is left to Sweep.

@@ -20,6 +20,7 @@ const touched: [types: RegExp, of: (DescService | DescMethod)[]][] = [
   [/^(progress_update|iteration_complete)/, [TaskService.method.getTask]],
   [/^(state_changed|agent\.)/, [AgentService]],
   [/^(tool_|approval_|outcome_|inbox_)/, [TaskService.method.listSteps]],
+  [/^job_/, [TaskService.method.listJobs, WorkspaceService.method.listChanges]],
   [/^(iteration_complete|execution_)/, [HistoryService.method.getEstimate]],
   [/^(execution_)/, [HistoryService.method.getStatistics]],
   [/^(checkpoint_created)/, [TaskService.method.listCheckpoints]],

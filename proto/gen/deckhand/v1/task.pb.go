@@ -173,6 +173,56 @@ func (ResumeWorkspace) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{1}
 }
 
+// JobState is whether a job runs.
+type JobState int32
+
+const (
+	JobState_JOB_STATE_UNSPECIFIED JobState = 0
+	JobState_JOB_STATE_RUNNING     JobState = 1
+	JobState_JOB_STATE_ENDED       JobState = 2
+)
+
+// Enum value maps for JobState.
+var (
+	JobState_name = map[int32]string{
+		0: "JOB_STATE_UNSPECIFIED",
+		1: "JOB_STATE_RUNNING",
+		2: "JOB_STATE_ENDED",
+	}
+	JobState_value = map[string]int32{
+		"JOB_STATE_UNSPECIFIED": 0,
+		"JOB_STATE_RUNNING":     1,
+		"JOB_STATE_ENDED":       2,
+	}
+)
+
+func (x JobState) Enum() *JobState {
+	p := new(JobState)
+	*p = x
+	return p
+}
+
+func (x JobState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JobState) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_v1_task_proto_enumTypes[2].Descriptor()
+}
+
+func (JobState) Type() protoreflect.EnumType {
+	return &file_deckhand_v1_task_proto_enumTypes[2]
+}
+
+func (x JobState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JobState.Descriptor instead.
+func (JobState) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
+}
+
 // Usage is what model calls consumed.
 type Usage struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -2946,6 +2996,388 @@ func (x *ListStepsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// Job is a command that goes on in the background although the call that started it has
+// ended. Its output is the log of that call's step.
+type Job struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	TaskId string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The call that started it.
+	StepId string `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	// The command line, secrets masked, at most 1 KiB of it.
+	Command   string                 `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`
+	State     JobState               `protobuf:"varint,5,opt,name=state,proto3,enum=deckhand.v1.JobState" json:"state,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// How it ended, as the outcome of a step.
+	Outcome *structpb.Struct `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// What its processes use now; unset for one that has ended, and while its node is not
+	// connected.
+	Usage         *JobUsage `protobuf:"bytes,9,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Job) Reset() {
+	*x = Job{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Job) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Job) ProtoMessage() {}
+
+func (x *Job) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Job.ProtoReflect.Descriptor instead.
+func (*Job) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Job) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Job) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Job) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *Job) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *Job) GetState() JobState {
+	if x != nil {
+		return x.State
+	}
+	return JobState_JOB_STATE_UNSPECIFIED
+}
+
+func (x *Job) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Job) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Job) GetOutcome() *structpb.Struct {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *Job) GetUsage() *JobUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// JobUsage is what the processes of a job use at a moment.
+type JobUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Processor time since the command started.
+	CpuTime     *durationpb.Duration `protobuf:"bytes,1,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	MemoryBytes int64                `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Processes   int32                `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"`
+	// Bytes of its output so far.
+	LogBytes      int64 `protobuf:"varint,4,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobUsage) Reset() {
+	*x = JobUsage{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobUsage) ProtoMessage() {}
+
+func (x *JobUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobUsage.ProtoReflect.Descriptor instead.
+func (*JobUsage) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *JobUsage) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
+}
+
+func (x *JobUsage) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *JobUsage) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *JobUsage) GetLogBytes() int64 {
+	if x != nil {
+		return x.LogBytes
+	}
+	return 0
+}
+
+type ListJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Task id or unique id prefix.
+	TaskId        string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJobsRequest) Reset() {
+	*x = ListJobsRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJobsRequest) ProtoMessage() {}
+
+func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
+func (*ListJobsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ListJobsRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+type ListJobsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 200.
+	Jobs          []*Job `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJobsResponse) Reset() {
+	*x = ListJobsResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJobsResponse) ProtoMessage() {}
+
+func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
+func (*ListJobsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ListJobsResponse) GetJobs() []*Job {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type KillJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Task id or unique id prefix.
+	TaskId        string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	JobId         string `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillJobRequest) Reset() {
+	*x = KillJobRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillJobRequest) ProtoMessage() {}
+
+func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
+func (*KillJobRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *KillJobRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *KillJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type KillJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Processes that are left after the kill; 0 proves that none is.
+	ProcessesLeft int32 `protobuf:"varint,2,opt,name=processes_left,json=processesLeft,proto3" json:"processes_left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillJobResponse) Reset() {
+	*x = KillJobResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillJobResponse) ProtoMessage() {}
+
+func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
+func (*KillJobResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *KillJobResponse) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *KillJobResponse) GetProcessesLeft() int32 {
+	if x != nil {
+		return x.ProcessesLeft
+	}
+	return 0
+}
+
 type ReadLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Step id or unique id prefix.
@@ -2960,7 +3392,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2972,7 +3404,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2985,7 +3417,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -3023,7 +3455,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3035,7 +3467,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3048,7 +3480,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -3342,7 +3774,36 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\astep_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06stepId\"d\n" +
 	"\x11ListStepsResponse\x12'\n" +
 	"\x05steps\x18\x01 \x03(\v2\x11.deckhand.v1.StepR\x05steps\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"n\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe0\x02\n" +
+	"\x03Job\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x17\n" +
+	"\astep_id\x18\x03 \x01(\tR\x06stepId\x12\x18\n" +
+	"\acommand\x18\x04 \x01(\tR\acommand\x12+\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x15.deckhand.v1.JobStateR\x05state\x129\n" +
+	"\n" +
+	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x121\n" +
+	"\aoutcome\x18\b \x01(\v2\x17.google.protobuf.StructR\aoutcome\x12+\n" +
+	"\x05usage\x18\t \x01(\v2\x15.deckhand.v1.JobUsageR\x05usage\"\x9e\x01\n" +
+	"\bJobUsage\x124\n" +
+	"\bcpu_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12!\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1c\n" +
+	"\tprocesses\x18\x03 \x01(\x05R\tprocesses\x12\x1b\n" +
+	"\tlog_bytes\x18\x04 \x01(\x03R\blogBytes\"6\n" +
+	"\x0fListJobsRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"8\n" +
+	"\x10ListJobsResponse\x12$\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x10.deckhand.v1.JobR\x04jobs\"X\n" +
+	"\x0eKillJobRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12!\n" +
+	"\x06job_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x05jobId\"\\\n" +
+	"\x0fKillJobResponse\x12\"\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.deckhand.v1.JobR\x03job\x12%\n" +
+	"\x0eprocesses_left\x18\x02 \x01(\x05R\rprocessesLeft\"n\n" +
 	"\x0eReadLogRequest\x12#\n" +
 	"\astep_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06stepId\x12\x1f\n" +
@@ -3374,7 +3835,11 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x1cRESUME_WORKSPACE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18RESUME_WORKSPACE_RESTORE\x10\x01\x12\x1e\n" +
 	"\x1aRESUME_WORKSPACE_OVERWRITE\x10\x02\x12\x19\n" +
-	"\x15RESUME_WORKSPACE_KEEP\x10\x032\x95\b\n" +
+	"\x15RESUME_WORKSPACE_KEEP\x10\x03*Q\n" +
+	"\bJobState\x12\x19\n" +
+	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11JOB_STATE_RUNNING\x10\x01\x12\x13\n" +
+	"\x0fJOB_STATE_ENDED\x10\x022\xa4\t\n" +
 	"\vTaskService\x12M\n" +
 	"\n" +
 	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\x12D\n" +
@@ -3390,7 +3855,9 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x0eResumeTaskFrom\x12\".deckhand.v1.ResumeTaskFromRequest\x1a#.deckhand.v1.ResumeTaskFromResponse\x12\\\n" +
 	"\x0fListCheckpoints\x12#.deckhand.v1.ListCheckpointsRequest\x1a$.deckhand.v1.ListCheckpointsResponse\x12Y\n" +
 	"\x0eKeepCheckpoint\x12\".deckhand.v1.KeepCheckpointRequest\x1a#.deckhand.v1.KeepCheckpointResponse\x12J\n" +
-	"\tListSteps\x12\x1d.deckhand.v1.ListStepsRequest\x1a\x1e.deckhand.v1.ListStepsResponse\x12F\n" +
+	"\tListSteps\x12\x1d.deckhand.v1.ListStepsRequest\x1a\x1e.deckhand.v1.ListStepsResponse\x12G\n" +
+	"\bListJobs\x12\x1c.deckhand.v1.ListJobsRequest\x1a\x1d.deckhand.v1.ListJobsResponse\x12D\n" +
+	"\aKillJob\x12\x1b.deckhand.v1.KillJobRequest\x1a\x1c.deckhand.v1.KillJobResponse\x12F\n" +
 	"\aReadLog\x12\x1b.deckhand.v1.ReadLogRequest\x1a\x1c.deckhand.v1.ReadLogResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
@@ -3405,136 +3872,155 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_task_proto_rawDescData
 }
 
-var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_deckhand_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: deckhand.v1.TaskState
 	(ResumeWorkspace)(0),            // 1: deckhand.v1.ResumeWorkspace
-	(*Usage)(nil),                   // 2: deckhand.v1.Usage
-	(*Task)(nil),                    // 3: deckhand.v1.Task
-	(*Subtasks)(nil),                // 4: deckhand.v1.Subtasks
-	(*TaskOverride)(nil),            // 5: deckhand.v1.TaskOverride
-	(*TaskLimits)(nil),              // 6: deckhand.v1.TaskLimits
-	(*TaskMessage)(nil),             // 7: deckhand.v1.TaskMessage
-	(*TaskCheckpoint)(nil),          // 8: deckhand.v1.TaskCheckpoint
-	(*ConversationMessage)(nil),     // 9: deckhand.v1.ConversationMessage
-	(*Standing)(nil),                // 10: deckhand.v1.Standing
-	(*InputFile)(nil),               // 11: deckhand.v1.InputFile
-	(*TaskArtifacts)(nil),           // 12: deckhand.v1.TaskArtifacts
-	(*SubmitTaskRequest)(nil),       // 13: deckhand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),      // 14: deckhand.v1.SubmitTaskResponse
-	(*GetTaskRequest)(nil),          // 15: deckhand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 16: deckhand.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 17: deckhand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 18: deckhand.v1.ListTasksResponse
-	(*CancelTaskRequest)(nil),       // 19: deckhand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),      // 20: deckhand.v1.CancelTaskResponse
-	(*PauseTaskRequest)(nil),        // 21: deckhand.v1.PauseTaskRequest
-	(*PauseTaskResponse)(nil),       // 22: deckhand.v1.PauseTaskResponse
-	(*ResumeTaskRequest)(nil),       // 23: deckhand.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil),      // 24: deckhand.v1.ResumeTaskResponse
-	(*TellTaskRequest)(nil),         // 25: deckhand.v1.TellTaskRequest
-	(*TellTaskResponse)(nil),        // 26: deckhand.v1.TellTaskResponse
-	(*RetryTaskRequest)(nil),        // 27: deckhand.v1.RetryTaskRequest
-	(*RetryTaskResponse)(nil),       // 28: deckhand.v1.RetryTaskResponse
-	(*ResumeTaskFromRequest)(nil),   // 29: deckhand.v1.ResumeTaskFromRequest
-	(*WorkspaceRestore)(nil),        // 30: deckhand.v1.WorkspaceRestore
-	(*ResumeTaskFromResponse)(nil),  // 31: deckhand.v1.ResumeTaskFromResponse
-	(*ListCheckpointsRequest)(nil),  // 32: deckhand.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 33: deckhand.v1.ListCheckpointsResponse
-	(*KeepCheckpointRequest)(nil),   // 34: deckhand.v1.KeepCheckpointRequest
-	(*KeepCheckpointResponse)(nil),  // 35: deckhand.v1.KeepCheckpointResponse
-	(*ListStepsRequest)(nil),        // 36: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 37: deckhand.v1.ListStepsResponse
-	(*ReadLogRequest)(nil),          // 38: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),         // 39: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil),   // 40: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 41: google.protobuf.Struct
-	(*durationpb.Duration)(nil),     // 42: google.protobuf.Duration
-	(*FileChange)(nil),              // 43: deckhand.v1.FileChange
-	(*UndoConflict)(nil),            // 44: deckhand.v1.UndoConflict
-	(*Step)(nil),                    // 45: deckhand.v1.Step
+	(JobState)(0),                   // 2: deckhand.v1.JobState
+	(*Usage)(nil),                   // 3: deckhand.v1.Usage
+	(*Task)(nil),                    // 4: deckhand.v1.Task
+	(*Subtasks)(nil),                // 5: deckhand.v1.Subtasks
+	(*TaskOverride)(nil),            // 6: deckhand.v1.TaskOverride
+	(*TaskLimits)(nil),              // 7: deckhand.v1.TaskLimits
+	(*TaskMessage)(nil),             // 8: deckhand.v1.TaskMessage
+	(*TaskCheckpoint)(nil),          // 9: deckhand.v1.TaskCheckpoint
+	(*ConversationMessage)(nil),     // 10: deckhand.v1.ConversationMessage
+	(*Standing)(nil),                // 11: deckhand.v1.Standing
+	(*InputFile)(nil),               // 12: deckhand.v1.InputFile
+	(*TaskArtifacts)(nil),           // 13: deckhand.v1.TaskArtifacts
+	(*SubmitTaskRequest)(nil),       // 14: deckhand.v1.SubmitTaskRequest
+	(*SubmitTaskResponse)(nil),      // 15: deckhand.v1.SubmitTaskResponse
+	(*GetTaskRequest)(nil),          // 16: deckhand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 17: deckhand.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 18: deckhand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 19: deckhand.v1.ListTasksResponse
+	(*CancelTaskRequest)(nil),       // 20: deckhand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),      // 21: deckhand.v1.CancelTaskResponse
+	(*PauseTaskRequest)(nil),        // 22: deckhand.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),       // 23: deckhand.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),       // 24: deckhand.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),      // 25: deckhand.v1.ResumeTaskResponse
+	(*TellTaskRequest)(nil),         // 26: deckhand.v1.TellTaskRequest
+	(*TellTaskResponse)(nil),        // 27: deckhand.v1.TellTaskResponse
+	(*RetryTaskRequest)(nil),        // 28: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 29: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 30: deckhand.v1.ResumeTaskFromRequest
+	(*WorkspaceRestore)(nil),        // 31: deckhand.v1.WorkspaceRestore
+	(*ResumeTaskFromResponse)(nil),  // 32: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 33: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 34: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 35: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 36: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 37: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 38: deckhand.v1.ListStepsResponse
+	(*Job)(nil),                     // 39: deckhand.v1.Job
+	(*JobUsage)(nil),                // 40: deckhand.v1.JobUsage
+	(*ListJobsRequest)(nil),         // 41: deckhand.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 42: deckhand.v1.ListJobsResponse
+	(*KillJobRequest)(nil),          // 43: deckhand.v1.KillJobRequest
+	(*KillJobResponse)(nil),         // 44: deckhand.v1.KillJobResponse
+	(*ReadLogRequest)(nil),          // 45: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 46: deckhand.v1.ReadLogResponse
+	(*timestamppb.Timestamp)(nil),   // 47: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 48: google.protobuf.Struct
+	(*durationpb.Duration)(nil),     // 49: google.protobuf.Duration
+	(*FileChange)(nil),              // 50: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 51: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 52: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
-	2,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	40, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	40, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	40, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	5,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
-	40, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
-	9,  // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
-	10, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
-	40, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
-	41, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
-	4,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
-	2,  // 12: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
-	6,  // 13: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
-	42, // 14: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
-	40, // 15: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
-	40, // 16: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
-	40, // 17: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
-	42, // 18: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
-	11, // 19: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
-	9,  // 20: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
-	12, // 21: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
-	5,  // 22: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	3,  // 23: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 24: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
+	47, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	47, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	47, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	6,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
+	47, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	10, // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
+	11, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
+	47, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	48, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
+	5,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
+	3,  // 12: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
+	7,  // 13: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
+	49, // 14: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
+	47, // 15: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	47, // 16: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	47, // 17: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	49, // 18: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	12, // 19: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
+	10, // 20: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
+	13, // 21: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
+	6,  // 22: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 23: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 24: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
 	0,  // 25: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	40, // 26: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
-	40, // 27: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	3,  // 28: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	3,  // 29: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 30: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	6,  // 31: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
-	3,  // 32: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 33: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	7,  // 34: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	5,  // 35: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	3,  // 36: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	5,  // 37: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	47, // 26: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
+	47, // 27: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	4,  // 28: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	4,  // 29: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 30: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	7,  // 31: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
+	4,  // 32: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 33: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	8,  // 34: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	6,  // 35: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 36: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	6,  // 37: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
 	1,  // 38: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	43, // 39: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	44, // 40: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	3,  // 41: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	30, // 42: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	8,  // 43: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	42, // 44: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	8,  // 45: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	45, // 46: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	40, // 47: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	13, // 48: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	15, // 49: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	17, // 50: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	19, // 51: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	21, // 52: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	23, // 53: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	25, // 54: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	27, // 55: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	29, // 56: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	32, // 57: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	34, // 58: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	36, // 59: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	38, // 60: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	14, // 61: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	16, // 62: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	18, // 63: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	20, // 64: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	22, // 65: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	24, // 66: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	26, // 67: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	28, // 68: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	31, // 69: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	33, // 70: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	35, // 71: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	37, // 72: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	39, // 73: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	61, // [61:74] is the sub-list for method output_type
-	48, // [48:61] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	50, // 39: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	51, // 40: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	4,  // 41: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	31, // 42: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	9,  // 43: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	49, // 44: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	9,  // 45: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	52, // 46: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	2,  // 47: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
+	47, // 48: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	47, // 49: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	48, // 50: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
+	40, // 51: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
+	49, // 52: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
+	39, // 53: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
+	39, // 54: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
+	47, // 55: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	14, // 56: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	16, // 57: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	18, // 58: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	20, // 59: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	22, // 60: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	24, // 61: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	26, // 62: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	28, // 63: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	30, // 64: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	33, // 65: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	35, // 66: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	37, // 67: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	41, // 68: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
+	43, // 69: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
+	45, // 70: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	15, // 71: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	17, // 72: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	19, // 73: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	21, // 74: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	23, // 75: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	25, // 76: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	27, // 77: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	29, // 78: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	32, // 79: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	34, // 80: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	36, // 81: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	38, // 82: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	42, // 83: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
+	44, // 84: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
+	46, // 85: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	71, // [71:86] is the sub-list for method output_type
+	56, // [56:71] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -3549,8 +4035,8 @@ func file_deckhand_v1_task_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   38,
+			NumEnums:      3,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -261,6 +261,12 @@ export class Threads {
       case "model_failover":
         this.note(e, `Switched to ${text(p.to_provider)} ${text(p.to_model)}: ${text(p.reason)}`, "warn");
         break;
+      case "job_started":
+        this.note(e, `Runs in the background: ${text(p.command)}`);
+        break;
+      case "job_ended":
+        this.note(e, `${text(p.job_id)} ended: ${p.end_reason === "exited" ? `exit status ${number(p.exit_code)}` : words(p.end_reason)}`, p.exit_code === 0 ? undefined : "warn");
+        break;
       case "workspace_undone":
         this.note(e, `Undone: ${files(number(p.files))} restored`, "warn");
         break;

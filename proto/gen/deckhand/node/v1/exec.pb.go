@@ -597,7 +597,9 @@ type Exec struct {
 	JobSince *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=job_since,json=jobSince,proto3" json:"job_since,omitempty"`
 	// What was found changed while the job ran and no other command did; set at its
 	// end.
-	JobWorkspace  *WorkspaceChange `protobuf:"bytes,21,opt,name=job_workspace,json=jobWorkspace,proto3" json:"job_workspace,omitempty"`
+	JobWorkspace *WorkspaceChange `protobuf:"bytes,21,opt,name=job_workspace,json=jobWorkspace,proto3" json:"job_workspace,omitempty"`
+	// What its processes use; set on request while it runs.
+	Usage         *ExecUsage `protobuf:"bytes,22,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -779,6 +781,77 @@ func (x *Exec) GetJobWorkspace() *WorkspaceChange {
 	return nil
 }
 
+func (x *Exec) GetUsage() *ExecUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// ExecUsage is what the processes of a command use at a moment.
+type ExecUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Processor time since the command started, of processes that go on or have been
+	// waited for.
+	CpuTime *durationpb.Duration `protobuf:"bytes,1,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	// Resident memory of all; what they share counts for each.
+	MemoryBytes   int64 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Processes     int32 `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecUsage) Reset() {
+	*x = ExecUsage{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecUsage) ProtoMessage() {}
+
+func (x *ExecUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecUsage.ProtoReflect.Descriptor instead.
+func (*ExecUsage) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ExecUsage) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
+}
+
+func (x *ExecUsage) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *ExecUsage) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
 type StartExecRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *ExecSpec              `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -791,7 +864,7 @@ type StartExecRequest struct {
 
 func (x *StartExecRequest) Reset() {
 	*x = StartExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +876,7 @@ func (x *StartExecRequest) String() string {
 func (*StartExecRequest) ProtoMessage() {}
 
 func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +889,7 @@ func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecRequest.ProtoReflect.Descriptor instead.
 func (*StartExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StartExecRequest) GetSpec() *ExecSpec {
@@ -844,7 +917,7 @@ type StartExecResponse struct {
 
 func (x *StartExecResponse) Reset() {
 	*x = StartExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +929,7 @@ func (x *StartExecResponse) String() string {
 func (*StartExecResponse) ProtoMessage() {}
 
 func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +942,7 @@ func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecResponse.ProtoReflect.Descriptor instead.
 func (*StartExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StartExecResponse) GetExec() *Exec {
@@ -895,7 +968,7 @@ type GetExecRequest struct {
 
 func (x *GetExecRequest) Reset() {
 	*x = GetExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +980,7 @@ func (x *GetExecRequest) String() string {
 func (*GetExecRequest) ProtoMessage() {}
 
 func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +993,7 @@ func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecRequest.ProtoReflect.Descriptor instead.
 func (*GetExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetExecRequest) GetExecId() string {
@@ -939,7 +1012,7 @@ type GetExecResponse struct {
 
 func (x *GetExecResponse) Reset() {
 	*x = GetExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1024,7 @@ func (x *GetExecResponse) String() string {
 func (*GetExecResponse) ProtoMessage() {}
 
 func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1037,7 @@ func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecResponse.ProtoReflect.Descriptor instead.
 func (*GetExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetExecResponse) GetExec() *Exec {
@@ -987,7 +1060,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1072,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1085,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WaitExecRequest) GetExecId() string {
@@ -1045,7 +1118,7 @@ type WaitExecResponse struct {
 
 func (x *WaitExecResponse) Reset() {
 	*x = WaitExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1130,7 @@ func (x *WaitExecResponse) String() string {
 func (*WaitExecResponse) ProtoMessage() {}
 
 func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1143,7 @@ func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
 func (*WaitExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WaitExecResponse) GetExec() *Exec {
@@ -1085,14 +1158,16 @@ type ListExecsRequest struct {
 	// Only this jail's; empty for all.
 	JailId string `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
 	// Only those that have not ended.
-	LiveOnly      bool `protobuf:"varint,2,opt,name=live_only,json=liveOnly,proto3" json:"live_only,omitempty"`
+	LiveOnly bool `protobuf:"varint,2,opt,name=live_only,json=liveOnly,proto3" json:"live_only,omitempty"`
+	// Measure what those that run use.
+	Usage         bool `protobuf:"varint,3,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1179,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1192,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListExecsRequest) GetJailId() string {
@@ -1134,6 +1209,13 @@ func (x *ListExecsRequest) GetLiveOnly() bool {
 	return false
 }
 
+func (x *ListExecsRequest) GetUsage() bool {
+	if x != nil {
+		return x.Usage
+	}
+	return false
+}
+
 type ListExecsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Execs         []*Exec                `protobuf:"bytes,1,rep,name=execs,proto3" json:"execs,omitempty"`
@@ -1143,7 +1225,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1237,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1250,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListExecsResponse) GetExecs() []*Exec {
@@ -1189,7 +1271,7 @@ type KillExecRequest struct {
 
 func (x *KillExecRequest) Reset() {
 	*x = KillExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1283,7 @@ func (x *KillExecRequest) String() string {
 func (*KillExecRequest) ProtoMessage() {}
 
 func (x *KillExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1296,7 @@ func (x *KillExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillExecRequest.ProtoReflect.Descriptor instead.
 func (*KillExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KillExecRequest) GetExecId() string {
@@ -1240,7 +1322,7 @@ type KillExecResponse struct {
 
 func (x *KillExecResponse) Reset() {
 	*x = KillExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1334,7 @@ func (x *KillExecResponse) String() string {
 func (*KillExecResponse) ProtoMessage() {}
 
 func (x *KillExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1347,7 @@ func (x *KillExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillExecResponse.ProtoReflect.Descriptor instead.
 func (*KillExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KillExecResponse) GetExec() *Exec {
@@ -1294,7 +1376,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1388,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1401,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WriteStdinRequest) GetExecId() string {
@@ -1368,7 +1450,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1462,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1475,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WriteStdinResponse) GetWritten() int64 {
@@ -1416,7 +1498,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1510,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1523,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SignalExecRequest) GetExecId() string {
@@ -1475,7 +1557,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1569,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1582,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SignalExecResponse) GetSent() int32 {
@@ -1520,7 +1602,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1614,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1627,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResizeExecRequest) GetExecId() string {
@@ -1570,7 +1652,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1664,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1677,7 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{20}
 }
 
 // ReadLogRequest names where to begin by one of offset, since and the tails.
@@ -1621,7 +1703,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1715,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1728,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReadLogRequest) GetExecId() string {
@@ -1723,7 +1805,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1817,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1830,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -1806,7 +1888,7 @@ type LogGap struct {
 
 func (x *LogGap) Reset() {
 	*x = LogGap{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1900,7 @@ func (x *LogGap) String() string {
 func (*LogGap) ProtoMessage() {}
 
 func (x *LogGap) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1913,7 @@ func (x *LogGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogGap.ProtoReflect.Descriptor instead.
 func (*LogGap) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LogGap) GetFrom() int64 {
@@ -1878,7 +1960,7 @@ type SearchLogRequest struct {
 
 func (x *SearchLogRequest) Reset() {
 	*x = SearchLogRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +1972,7 @@ func (x *SearchLogRequest) String() string {
 func (*SearchLogRequest) ProtoMessage() {}
 
 func (x *SearchLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +1985,7 @@ func (x *SearchLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchLogRequest.ProtoReflect.Descriptor instead.
 func (*SearchLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SearchLogRequest) GetExecId() string {
@@ -1982,7 +2064,7 @@ type SearchLogResponse struct {
 
 func (x *SearchLogResponse) Reset() {
 	*x = SearchLogResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2076,7 @@ func (x *SearchLogResponse) String() string {
 func (*SearchLogResponse) ProtoMessage() {}
 
 func (x *SearchLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2089,7 @@ func (x *SearchLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchLogResponse.ProtoReflect.Descriptor instead.
 func (*SearchLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SearchLogResponse) GetMatches() []*LogMatch {
@@ -2047,7 +2129,7 @@ type LogMatch struct {
 
 func (x *LogMatch) Reset() {
 	*x = LogMatch{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[25]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2141,7 @@ func (x *LogMatch) String() string {
 func (*LogMatch) ProtoMessage() {}
 
 func (x *LogMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[25]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2154,7 @@ func (x *LogMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogMatch.ProtoReflect.Descriptor instead.
 func (*LogMatch) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LogMatch) GetOffset() int64 {
@@ -2147,7 +2229,7 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x02R\x06holder\"G\n" +
 	"\x03Pty\x12\x1f\n" +
 	"\x04rows\x18\x01 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04rows\x12\x1f\n" +
-	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xb2\a\n" +
+	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xe5\a\n" +
 	"\x04Exec\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x121\n" +
@@ -2175,7 +2257,12 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\tworkspace\x18\x12 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\x123\n" +
 	"\x06egress\x18\x13 \x01(\v2\x1b.deckhand.node.v1.EgressUseR\x06egress\x127\n" +
 	"\tjob_since\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\bjobSince\x12F\n" +
-	"\rjob_workspace\x18\x15 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\fjobWorkspace\"y\n" +
+	"\rjob_workspace\x18\x15 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\fjobWorkspace\x121\n" +
+	"\x05usage\x18\x16 \x01(\v2\x1b.deckhand.node.v1.ExecUsageR\x05usage\"\x82\x01\n" +
+	"\tExecUsage\x124\n" +
+	"\bcpu_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12!\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1c\n" +
+	"\tprocesses\x18\x03 \x01(\x05R\tprocesses\"y\n" +
 	"\x10StartExecRequest\x126\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.ExecSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"Y\n" +
@@ -2191,10 +2278,11 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1b\n" +
 	"\tuntil_end\x18\x03 \x01(\bR\buntilEnd\">\n" +
 	"\x10WaitExecResponse\x12*\n" +
-	"\x04exec\x18\x01 \x01(\v2\x16.deckhand.node.v1.ExecR\x04exec\"H\n" +
+	"\x04exec\x18\x01 \x01(\v2\x16.deckhand.node.v1.ExecR\x04exec\"^\n" +
 	"\x10ListExecsRequest\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x12\x1b\n" +
-	"\tlive_only\x18\x02 \x01(\bR\bliveOnly\"A\n" +
+	"\tlive_only\x18\x02 \x01(\bR\bliveOnly\x12\x14\n" +
+	"\x05usage\x18\x03 \x01(\bR\x05usage\"A\n" +
 	"\x11ListExecsResponse\x12,\n" +
 	"\x05execs\x18\x01 \x03(\v2\x16.deckhand.node.v1.ExecR\x05execs\"C\n" +
 	"\x0fKillExecRequest\x12 \n" +
@@ -2323,7 +2411,7 @@ func file_deckhand_node_v1_exec_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_deckhand_node_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_deckhand_node_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_deckhand_node_v1_exec_proto_goTypes = []any{
 	(ExecState)(0),                // 0: deckhand.node.v1.ExecState
 	(EndReason)(0),                // 1: deckhand.node.v1.EndReason
@@ -2333,94 +2421,97 @@ var file_deckhand_node_v1_exec_proto_goTypes = []any{
 	(*HostLock)(nil),              // 5: deckhand.node.v1.HostLock
 	(*Pty)(nil),                   // 6: deckhand.node.v1.Pty
 	(*Exec)(nil),                  // 7: deckhand.node.v1.Exec
-	(*StartExecRequest)(nil),      // 8: deckhand.node.v1.StartExecRequest
-	(*StartExecResponse)(nil),     // 9: deckhand.node.v1.StartExecResponse
-	(*GetExecRequest)(nil),        // 10: deckhand.node.v1.GetExecRequest
-	(*GetExecResponse)(nil),       // 11: deckhand.node.v1.GetExecResponse
-	(*WaitExecRequest)(nil),       // 12: deckhand.node.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),      // 13: deckhand.node.v1.WaitExecResponse
-	(*ListExecsRequest)(nil),      // 14: deckhand.node.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 15: deckhand.node.v1.ListExecsResponse
-	(*KillExecRequest)(nil),       // 16: deckhand.node.v1.KillExecRequest
-	(*KillExecResponse)(nil),      // 17: deckhand.node.v1.KillExecResponse
-	(*WriteStdinRequest)(nil),     // 18: deckhand.node.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),    // 19: deckhand.node.v1.WriteStdinResponse
-	(*SignalExecRequest)(nil),     // 20: deckhand.node.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),    // 21: deckhand.node.v1.SignalExecResponse
-	(*ResizeExecRequest)(nil),     // 22: deckhand.node.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),    // 23: deckhand.node.v1.ResizeExecResponse
-	(*ReadLogRequest)(nil),        // 24: deckhand.node.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),       // 25: deckhand.node.v1.ReadLogResponse
-	(*LogGap)(nil),                // 26: deckhand.node.v1.LogGap
-	(*SearchLogRequest)(nil),      // 27: deckhand.node.v1.SearchLogRequest
-	(*SearchLogResponse)(nil),     // 28: deckhand.node.v1.SearchLogResponse
-	(*LogMatch)(nil),              // 29: deckhand.node.v1.LogMatch
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*WorkspaceChange)(nil),       // 32: deckhand.node.v1.WorkspaceChange
-	(*EgressUse)(nil),             // 33: deckhand.node.v1.EgressUse
+	(*ExecUsage)(nil),             // 8: deckhand.node.v1.ExecUsage
+	(*StartExecRequest)(nil),      // 9: deckhand.node.v1.StartExecRequest
+	(*StartExecResponse)(nil),     // 10: deckhand.node.v1.StartExecResponse
+	(*GetExecRequest)(nil),        // 11: deckhand.node.v1.GetExecRequest
+	(*GetExecResponse)(nil),       // 12: deckhand.node.v1.GetExecResponse
+	(*WaitExecRequest)(nil),       // 13: deckhand.node.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),      // 14: deckhand.node.v1.WaitExecResponse
+	(*ListExecsRequest)(nil),      // 15: deckhand.node.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 16: deckhand.node.v1.ListExecsResponse
+	(*KillExecRequest)(nil),       // 17: deckhand.node.v1.KillExecRequest
+	(*KillExecResponse)(nil),      // 18: deckhand.node.v1.KillExecResponse
+	(*WriteStdinRequest)(nil),     // 19: deckhand.node.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),    // 20: deckhand.node.v1.WriteStdinResponse
+	(*SignalExecRequest)(nil),     // 21: deckhand.node.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),    // 22: deckhand.node.v1.SignalExecResponse
+	(*ResizeExecRequest)(nil),     // 23: deckhand.node.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),    // 24: deckhand.node.v1.ResizeExecResponse
+	(*ReadLogRequest)(nil),        // 25: deckhand.node.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),       // 26: deckhand.node.v1.ReadLogResponse
+	(*LogGap)(nil),                // 27: deckhand.node.v1.LogGap
+	(*SearchLogRequest)(nil),      // 28: deckhand.node.v1.SearchLogRequest
+	(*SearchLogResponse)(nil),     // 29: deckhand.node.v1.SearchLogResponse
+	(*LogMatch)(nil),              // 30: deckhand.node.v1.LogMatch
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*WorkspaceChange)(nil),       // 33: deckhand.node.v1.WorkspaceChange
+	(*EgressUse)(nil),             // 34: deckhand.node.v1.EgressUse
 }
 var file_deckhand_node_v1_exec_proto_depIdxs = []int32{
-	30, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	31, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	6,  // 1: deckhand.node.v1.ExecSpec.pty:type_name -> deckhand.node.v1.Pty
-	30, // 2: deckhand.node.v1.ExecSpec.offline_grace:type_name -> google.protobuf.Duration
+	31, // 2: deckhand.node.v1.ExecSpec.offline_grace:type_name -> google.protobuf.Duration
 	5,  // 3: deckhand.node.v1.ExecSpec.host_lock:type_name -> deckhand.node.v1.HostLock
-	30, // 4: deckhand.node.v1.ExecSpec.background_after:type_name -> google.protobuf.Duration
+	31, // 4: deckhand.node.v1.ExecSpec.background_after:type_name -> google.protobuf.Duration
 	0,  // 5: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
 	1,  // 6: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
-	31, // 7: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
-	31, // 8: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	31, // 9: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	31, // 10: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
-	32, // 11: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	33, // 12: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
-	31, // 13: deckhand.node.v1.Exec.job_since:type_name -> google.protobuf.Timestamp
-	32, // 14: deckhand.node.v1.Exec.job_workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	4,  // 15: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
-	30, // 16: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
-	7,  // 17: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	7,  // 18: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	30, // 19: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	7,  // 20: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	7,  // 21: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
-	7,  // 22: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	30, // 23: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
-	6,  // 24: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
-	31, // 25: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	31, // 26: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
-	3,  // 27: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
-	31, // 28: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	26, // 29: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
-	6,  // 30: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
-	2,  // 31: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
-	29, // 32: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
-	3,  // 33: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
-	31, // 34: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
-	8,  // 35: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
-	10, // 36: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
-	12, // 37: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
-	14, // 38: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
-	16, // 39: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
-	18, // 40: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
-	20, // 41: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
-	22, // 42: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
-	24, // 43: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
-	27, // 44: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
-	9,  // 45: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
-	11, // 46: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
-	13, // 47: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
-	15, // 48: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
-	17, // 49: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
-	19, // 50: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
-	21, // 51: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
-	23, // 52: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
-	25, // 53: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
-	28, // 54: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
-	45, // [45:55] is the sub-list for method output_type
-	35, // [35:45] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	32, // 7: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
+	32, // 8: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	32, // 9: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	32, // 10: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
+	33, // 11: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	34, // 12: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
+	32, // 13: deckhand.node.v1.Exec.job_since:type_name -> google.protobuf.Timestamp
+	33, // 14: deckhand.node.v1.Exec.job_workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	8,  // 15: deckhand.node.v1.Exec.usage:type_name -> deckhand.node.v1.ExecUsage
+	31, // 16: deckhand.node.v1.ExecUsage.cpu_time:type_name -> google.protobuf.Duration
+	4,  // 17: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
+	31, // 18: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
+	7,  // 19: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	7,  // 20: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	31, // 21: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	7,  // 22: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	7,  // 23: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
+	7,  // 24: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	31, // 25: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
+	6,  // 26: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
+	32, // 27: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	32, // 28: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
+	3,  // 29: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
+	32, // 30: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	27, // 31: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
+	6,  // 32: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
+	2,  // 33: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
+	30, // 34: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
+	3,  // 35: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
+	32, // 36: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
+	9,  // 37: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
+	11, // 38: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
+	13, // 39: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
+	15, // 40: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
+	17, // 41: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
+	19, // 42: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
+	21, // 43: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
+	23, // 44: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
+	25, // 45: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
+	28, // 46: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
+	10, // 47: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
+	12, // 48: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
+	14, // 49: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
+	16, // 50: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
+	18, // 51: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
+	20, // 52: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
+	22, // 53: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
+	24, // 54: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
+	26, // 55: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
+	29, // 56: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
+	47, // [47:57] is the sub-list for method output_type
+	37, // [37:47] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_exec_proto_init() }
@@ -2436,7 +2527,7 @@ func file_deckhand_node_v1_exec_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_exec_proto_rawDesc), len(file_deckhand_node_v1_exec_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -60,6 +60,10 @@ const (
 	TaskServiceKeepCheckpointProcedure = "/deckhand.v1.TaskService/KeepCheckpoint"
 	// TaskServiceListStepsProcedure is the fully-qualified name of the TaskService's ListSteps RPC.
 	TaskServiceListStepsProcedure = "/deckhand.v1.TaskService/ListSteps"
+	// TaskServiceListJobsProcedure is the fully-qualified name of the TaskService's ListJobs RPC.
+	TaskServiceListJobsProcedure = "/deckhand.v1.TaskService/ListJobs"
+	// TaskServiceKillJobProcedure is the fully-qualified name of the TaskService's KillJob RPC.
+	TaskServiceKillJobProcedure = "/deckhand.v1.TaskService/KillJob"
 	// TaskServiceReadLogProcedure is the fully-qualified name of the TaskService's ReadLog RPC.
 	TaskServiceReadLogProcedure = "/deckhand.v1.TaskService/ReadLog"
 )
@@ -99,6 +103,11 @@ type TaskServiceClient interface {
 	KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error)
 	// ListSteps returns a task's steps in order, in keyset pages.
 	ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error)
+	// ListJobs returns a task's background commands: those that run, then those that have
+	// ended, the newest first.
+	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
+	// KillJob kills a background command and all its processes.
+	KillJob(context.Context, *connect.Request[v1.KillJobRequest]) (*connect.Response[v1.KillJobResponse], error)
 	// ReadLog streams the raw output of one step's command from the node's log.
 	ReadLog(context.Context, *connect.Request[v1.ReadLogRequest]) (*connect.ServerStreamForClient[v1.ReadLogResponse], error)
 }
@@ -186,6 +195,18 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("ListSteps")),
 			connect.WithClientOptions(opts...),
 		),
+		listJobs: connect.NewClient[v1.ListJobsRequest, v1.ListJobsResponse](
+			httpClient,
+			baseURL+TaskServiceListJobsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListJobs")),
+			connect.WithClientOptions(opts...),
+		),
+		killJob: connect.NewClient[v1.KillJobRequest, v1.KillJobResponse](
+			httpClient,
+			baseURL+TaskServiceKillJobProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("KillJob")),
+			connect.WithClientOptions(opts...),
+		),
 		readLog: connect.NewClient[v1.ReadLogRequest, v1.ReadLogResponse](
 			httpClient,
 			baseURL+TaskServiceReadLogProcedure,
@@ -209,6 +230,8 @@ type taskServiceClient struct {
 	listCheckpoints *connect.Client[v1.ListCheckpointsRequest, v1.ListCheckpointsResponse]
 	keepCheckpoint  *connect.Client[v1.KeepCheckpointRequest, v1.KeepCheckpointResponse]
 	listSteps       *connect.Client[v1.ListStepsRequest, v1.ListStepsResponse]
+	listJobs        *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
+	killJob         *connect.Client[v1.KillJobRequest, v1.KillJobResponse]
 	readLog         *connect.Client[v1.ReadLogRequest, v1.ReadLogResponse]
 }
 
@@ -272,6 +295,16 @@ func (c *taskServiceClient) ListSteps(ctx context.Context, req *connect.Request[
 	return c.listSteps.CallUnary(ctx, req)
 }
 
+// ListJobs calls deckhand.v1.TaskService.ListJobs.
+func (c *taskServiceClient) ListJobs(ctx context.Context, req *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error) {
+	return c.listJobs.CallUnary(ctx, req)
+}
+
+// KillJob calls deckhand.v1.TaskService.KillJob.
+func (c *taskServiceClient) KillJob(ctx context.Context, req *connect.Request[v1.KillJobRequest]) (*connect.Response[v1.KillJobResponse], error) {
+	return c.killJob.CallUnary(ctx, req)
+}
+
 // ReadLog calls deckhand.v1.TaskService.ReadLog.
 func (c *taskServiceClient) ReadLog(ctx context.Context, req *connect.Request[v1.ReadLogRequest]) (*connect.ServerStreamForClient[v1.ReadLogResponse], error) {
 	return c.readLog.CallServerStream(ctx, req)
@@ -312,6 +345,11 @@ type TaskServiceHandler interface {
 	KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error)
 	// ListSteps returns a task's steps in order, in keyset pages.
 	ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error)
+	// ListJobs returns a task's background commands: those that run, then those that have
+	// ended, the newest first.
+	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
+	// KillJob kills a background command and all its processes.
+	KillJob(context.Context, *connect.Request[v1.KillJobRequest]) (*connect.Response[v1.KillJobResponse], error)
 	// ReadLog streams the raw output of one step's command from the node's log.
 	ReadLog(context.Context, *connect.Request[v1.ReadLogRequest], *connect.ServerStream[v1.ReadLogResponse]) error
 }
@@ -395,6 +433,18 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("ListSteps")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceListJobsHandler := connect.NewUnaryHandler(
+		TaskServiceListJobsProcedure,
+		svc.ListJobs,
+		connect.WithSchema(taskServiceMethods.ByName("ListJobs")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceKillJobHandler := connect.NewUnaryHandler(
+		TaskServiceKillJobProcedure,
+		svc.KillJob,
+		connect.WithSchema(taskServiceMethods.ByName("KillJob")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceReadLogHandler := connect.NewServerStreamHandler(
 		TaskServiceReadLogProcedure,
 		svc.ReadLog,
@@ -427,6 +477,10 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceKeepCheckpointHandler.ServeHTTP(w, r)
 		case TaskServiceListStepsProcedure:
 			taskServiceListStepsHandler.ServeHTTP(w, r)
+		case TaskServiceListJobsProcedure:
+			taskServiceListJobsHandler.ServeHTTP(w, r)
+		case TaskServiceKillJobProcedure:
+			taskServiceKillJobHandler.ServeHTTP(w, r)
 		case TaskServiceReadLogProcedure:
 			taskServiceReadLogHandler.ServeHTTP(w, r)
 		default:
@@ -484,6 +538,14 @@ func (UnimplementedTaskServiceHandler) KeepCheckpoint(context.Context, *connect.
 
 func (UnimplementedTaskServiceHandler) ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ListSteps is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ListJobs is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) KillJob(context.Context, *connect.Request[v1.KillJobRequest]) (*connect.Response[v1.KillJobResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.KillJob is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) ReadLog(context.Context, *connect.Request[v1.ReadLogRequest], *connect.ServerStream[v1.ReadLogResponse]) error {

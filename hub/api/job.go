@@ -1,0 +1,58 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/job"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// ListJobs returns a task's background commands with what they use.
+func (h *Tasks) ListJobs(ctx context.Context, req *connect.Request[deckhandv1.ListJobsRequest]) (*connect.Response[deckhandv1.ListJobsResponse], error) {
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := h.Jobs.List(ctx, auth.From(ctx).OrgID, id)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListJobsResponse{}
+	for _, j := range jobs {
+		m := jobMessage(j.Job)
+		if u := j.Now.GetUsage(); u != nil {
+			m.Usage = &deckhandv1.JobUsage{CpuTime: u.GetCpuTime(), MemoryBytes: u.GetMemoryBytes(), Processes: u.GetProcesses(), LogBytes: j.Now.GetLogBytes()}
+		}
+		res.Jobs = append(res.Jobs, m)
+	}
+	return connect.NewResponse(res), nil
+}
+
+// KillJob kills a background command.
+func (h *Tasks) KillJob(ctx context.Context, req *connect.Request[deckhandv1.KillJobRequest]) (*connect.Response[deckhandv1.KillJobResponse], error) {
+	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	j, left, err := h.Jobs.Kill(ctx, id.OrgID, taskID, req.Msg.GetJobId(), actor(id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.KillJobResponse{Job: jobMessage(j), ProcessesLeft: left}), nil
+}
+
+func jobMessage(j db.Job) *deckhandv1.Job {
+	out := &deckhandv1.Job{
+		Id: j.ID, TaskId: j.TaskID, StepId: j.StepID, Command: j.Command, State: deckhandv1.JobState_JOB_STATE_RUNNING,
+		StartedAt: timestamppb.New(j.StartedAt), Outcome: object(j.Outcome),
+	}
+	if j.State == job.Ended {
+		out.State, out.EndedAt = deckhandv1.JobState_JOB_STATE_ENDED, timestamppb.New(*j.EndedAt)
+	}
+	return out
+}

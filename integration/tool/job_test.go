@@ -1,0 +1,140 @@
+package tool
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/integration/harness"
+)
+
+// An agent starts a server, waits until it listens, uses it, and looks at its output; it
+// answers a question that a program asks, and ends what it does not need any more. What a
+// job changes is listed as the job's.
+func TestAnAgentWorksWithJobs(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	f.StartNode()
+	f.StartWorker()
+	f.Persona("server", `
+turns:
+  - text: I start a server and a program that asks.
+    capture: {server: '(job_\w+) runs', asker: '(?s)job_\w+ runs.*?(job_\w+) runs'}
+    calls:
+      - {tool: shell_exec, arguments: {command: "echo starting; sleep 1; echo listening on 8080; until [ -e stop ]; do sleep 0.1; done; echo bye | tee last", background: true}}
+      - {tool: shell_exec, arguments: {command: "echo 'go on?'; read a; echo \"you said $a\"", background: true}}
+  - text: I wait for it.
+    calls:
+      - {tool: job_output, arguments: {job: "${server}", wait_seconds: 30, until: "listening on \\d+"}}
+      - {tool: job_output, arguments: {job: "${server}"}}
+      - {tool: job_input, arguments: {job: "${asker}", text: "yes"}}
+      - {tool: job_output, arguments: {job: "${asker}", wait_seconds: 30}}
+      - {tool: job_list, arguments: {}}
+      - {tool: shell_exec, arguments: {command: "touch stop"}}
+      - {tool: job_output, arguments: {job: "${server}", wait_seconds: 30}}
+      - {tool: job_output, arguments: {job: job_none}}
+  - text: Something that hangs.
+    capture: {hung: '(job_\w+) runs'}
+    calls:
+      - {tool: shell_exec, arguments: {command: "echo begun; sleep 3600", timeout_seconds: 1}}
+  - text: I end it.
+    calls:
+      - {tool: job_kill, arguments: {job: "${hung}"}}
+      - {tool: shell_exec, arguments: {command: "pgrep -c sleep || true; sleep 3600", timeout_seconds: 1, on_timeout: kill}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "served"}}
+`)
+	id := f.Submit("server")
+	f.Ended(id)
+	var steps []struct{ ID, State, Observation string }
+	f.JSON(&steps, "task", "steps", id)
+	require.Len(t, steps, 14)
+	job := regexp.MustCompile(`^(job_\w+) runs in the background, for at most 1h\.`)
+	require.Regexp(t, job, steps[0].Observation)
+	server, asker := job.FindStringSubmatch(steps[0].Observation)[1], job.FindStringSubmatch(steps[1].Observation)[1]
+
+	require.Regexp(t, "^"+server+` has run for \d+s; the output matches\nstarting\nlistening on 8080\n\[bytes 0 to 27 of its output\]$`, steps[2].Observation)
+	require.Equal(t, "wrote 4 bytes to "+asker, steps[4].Observation)
+	require.Equal(t, asker+" has ended: exit status 0\ngo on?\nyou said yes\n[bytes 0 to 20 of its output]", steps[5].Observation)
+	require.Regexp(t, "(?m)^"+server+` has run for \d+s, 27 bytes of output, of which you have read up to 27: echo starting;`, steps[6].Observation)
+	require.Equal(t, server+" has ended: exit status 0\nbye\n[bytes 27 to 31 of its output]", steps[8].Observation)
+	require.Contains(t, steps[9].Observation, `this task has no job "job_none": use one of job_`)
+
+	require.Regexp(t, `^not done in time: job_\w+ runs in the background, .*\nIts output so far:\nbegun\n?$`, steps[10].Observation)
+	require.Regexp(t, `^job_\w+ has ended: AGENT_027: killed by the agent$`, steps[11].Observation)
+	require.Equal(t, "STEP_STATE_FAILED", steps[12].State, "on_timeout: kill")
+	require.Regexp(t, `^error AGENT_006: killed, because it ran longer than its time-out\n0\n?$`, steps[12].Observation, "the job that hung is gone")
+
+	// A person sees the jobs, and which of them changed what.
+	var jobs []struct {
+		ID, State string
+		Outcome   struct {
+			EndReason string `json:"end_reason"`
+		}
+	}
+	f.JSON(&jobs, "task", "jobs", id)
+	require.Len(t, jobs, 3)
+	require.Equal(t, server, jobs[2].ID, "the newest first")
+	for _, j := range jobs {
+		require.Equal(t, "JOB_STATE_ENDED", j.State)
+	}
+	require.Equal(t, "killed", jobs[0].Outcome.EndReason)
+}
+
+// A job ends with its task, is shown with what it uses, and a person can kill one.
+func TestJobsEndWithTheirTask(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	f.StartNode()
+	f.StartWorker()
+	f.Persona("forgetful", `
+turns:
+  - text: Two that never end.
+    calls:
+      - {tool: shell_exec, arguments: {command: "while :; do :; done", background: true}}
+      - {tool: shell_exec, arguments: {command: "sleep 3600 & sleep 3600", background: true}}
+  - text: I wait for a person.
+    calls:
+      - {tool: shell_exec, arguments: {command: "until [ -e go ]; do sleep 0.1; done; exit 0"}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "forgot them"}}
+`)
+	id := f.Submit("forgetful")
+	type job struct {
+		ID, State, Command string
+		Usage              struct {
+			CPUTime     string `json:"cpuTime"`
+			MemoryBytes string
+			Processes   int
+		}
+	}
+	var jobs []job
+	require.Eventually(t, func() bool {
+		jobs = nil
+		f.JSON(&jobs, "task", "jobs", id)
+		return len(jobs) == 2 && jobs[0].Usage.Processes >= 2 && jobs[1].Usage.CPUTime > "0.5"
+	}, time.Minute, 100*time.Millisecond)
+	require.NotEmpty(t, jobs[0].Usage.MemoryBytes)
+	f.CLI(0, "task", "kill-job", id, jobs[0].ID)
+	jobs = nil
+	f.JSON(&jobs, "task", "jobs", id)
+	require.Equal(t, "JOB_STATE_RUNNING", jobs[0].State)
+	require.Equal(t, "while :; do :; done", jobs[0].Command)
+	require.Equal(t, "JOB_STATE_ENDED", jobs[1].State)
+
+	file := filepath.Join(t.TempDir(), "go")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	f.CLI(0, "task", "files", "put", id, file, "go")
+	f.Ended(id)
+	require.Eventually(t, func() bool {
+		jobs = nil
+		f.JSON(&jobs, "task", "jobs", id)
+		return jobs[0].State == "JOB_STATE_ENDED"
+	}, 30*time.Second, 100*time.Millisecond)
+}
