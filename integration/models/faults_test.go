@@ -51,7 +51,7 @@ type mishap struct {
 	commands int
 	// asked is how often the model was asked, of which the cost was reported,
 	// or is a bound; the others cost nothing.
-	asked, reported, bounded int
+	asked, reported, estimated int
 }
 
 func mishaps() map[string]mishap {
@@ -125,10 +125,10 @@ func (r *rig) held(t *testing.T, id, name string, tc mishap) {
 		return row[int](r, "SELECT count(*) FROM model_calls WHERE task_id = $1 AND basis = $2", id, basis)
 	}
 	require.Equal(t, tc.reported, by("reported"))
-	require.Equal(t, tc.bounded, by("bounded"))
-	require.Equal(t, tc.asked-tc.reported-tc.bounded, by("unsent"))
+	require.Equal(t, tc.estimated, by("estimated"))
+	require.Equal(t, tc.asked-tc.reported-tc.estimated, by("unsent"))
 	spent := row[int64](r, "SELECT spent_micros FROM budget_accounts WHERE scope = 'task' AND object_id = $1", id)
-	require.Equal(t, tc.reported+tc.bounded > 0, spent > 0)
+	require.Equal(t, tc.reported+tc.estimated > 0, spent > 0)
 	require.Equal(t, spent, task.GetUsage().GetCostMicros(), "the task costs what its calls do")
 }
 

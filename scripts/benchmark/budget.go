@@ -80,7 +80,7 @@ func budgets(ctx context.Context) (_ result, err error) {
 	defer ledger.Wait()
 	var made atomic.Int64
 	pair := func(t db.Task) error {
-		r, err := ledger.Reserve(ctx, budget.Call{Task: t, Worst: budgetWorst})
+		r, err := ledger.Reserve(ctx, budget.Call{Task: t, Amount: budgetWorst})
 		if err != nil {
 			return err
 		}

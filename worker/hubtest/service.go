@@ -193,6 +193,7 @@ func (h *Hub) RecordTurn(_ context.Context, req *connect.Request[deckhandv1.Reco
 		if turn.Usage == nil {
 			turn.Usage = &deckhandv1.Usage{}
 		}
+		turn.Usage.LimitTokens = turn.Usage.GetInputTokens() + turn.Usage.GetOutputTokens()
 		turn.Usage.CostMicros = 10 * (turn.Usage.GetInputTokens() + turn.Usage.GetOutputTokens())
 		task.Turns = append(task.Turns, turn)
 		h.append(task, req.Msg.GetEvents())

@@ -43,8 +43,8 @@ func (r *run) limits() []limit {
 		{"active_time", fault.ExecutionTimeout, l.ActiveTime.Seconds(), r.state.Active.Seconds(), func(v float64) string {
 			return time.Duration(v * float64(time.Second)).Round(time.Second).String()
 		}},
-		{"tokens", fault.BudgetLimit, float64(l.Tokens), float64(u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens() + r.state.Spent.Tokens), number},
-		{"calls", fault.BudgetLimit, float64(l.Calls), float64(int64(len(r.turns)) + r.state.Spent.Calls), number},
+		{"tokens", fault.BudgetLimit, float64(l.Tokens), float64(u.GetLimitTokens()), number},
+		{"calls", fault.BudgetLimit, float64(l.Calls), float64(int64(len(r.turns)) + r.state.Summaries), number},
 		{"cost_usd", fault.BudgetLimit, l.CostUSD, float64(u.GetCostMicros()) / 1e6, usd},
 	}
 }
@@ -120,6 +120,7 @@ func (r *run) usage() *deckhandv1.Usage {
 		sum.CacheReadTokens += u.GetCacheReadTokens()
 		sum.CacheWriteTokens += u.GetCacheWriteTokens()
 		sum.CostMicros += u.GetCostMicros()
+		sum.LimitTokens += u.GetLimitTokens()
 	}
 	return sum
 }

@@ -30,7 +30,9 @@ type state struct {
 	Warned []string `json:"warned,omitempty"`
 	// Summary replaces the oldest turns.
 	Summary summary `json:"summary"`
-	Spent   spent   `json:"spent"`
+	// Summaries is how many calls to the model were for summaries, and no turns. The hub
+	// counts their tokens with the next turn's.
+	Summaries int64 `json:"summaries,omitempty"`
 	// Guard watches for circles.
 	Guard loopguard.Guard `json:"guard"`
 }

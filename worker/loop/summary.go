@@ -75,7 +75,7 @@ func (r *run) summarize(ctx context.Context, cut int32) (text, by string) {
 			turn, err = r.cfg.Model.Generate(ctx, request, nil)
 		}
 		if err == nil {
-			r.spend(turn.GetUsage())
+			r.state.Summaries++
 			if text := turnText(turn); text != "" {
 				return bounded(text, maxSummary) + "\n\n## Where it stands: calls by turn\n" + index, turn.GetModel()
 			}
@@ -213,16 +213,4 @@ func briefArguments(call *deckhandv1.Block_ToolCall) string {
 func lastLine(text string) string {
 	text = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "</tool_output>"))
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
-}
-
-// spend counts what a call to the model cost that is no turn.
-func (r *run) spend(u *deckhandv1.Usage) {
-	r.state.Spent.Calls++
-	r.state.Spent.Tokens += u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()
-}
-
-// spent is what calls to the model used that are no turns.
-type spent struct {
-	Calls  int64 `json:"calls,omitempty"`
-	Tokens int64 `json:"tokens,omitempty"`
 }

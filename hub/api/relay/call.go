@@ -29,7 +29,7 @@ type call struct {
 	body        []byte // as it is sent
 	access      credential.Access
 	price       price.Model
-	worst       price.Usage
+	expected    expected
 	meter       *meter
 	reservation *budget.Reservation
 	settled     sync.Once
@@ -128,7 +128,7 @@ func (t *tap) Read(p []byte) (int, error) {
 		m.end()
 	}
 	if m.done {
-		t.call.settle(m.cost(t.call.price, t.call.worst))
+		t.call.settle(m.cost(t.call.price, t.call.expected))
 	}
 	return n, err
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/model/budget"
 	"github.com/deckhand-sh/deckhand/hub/model/price"
@@ -40,6 +41,7 @@ type meter struct {
 	streaming bool
 	// hidden reports that the model may reason without sending the text.
 	hidden bool
+	began  time.Time
 
 	line, data bytes.Buffer
 	tooLong    bool
@@ -52,7 +54,7 @@ type meter struct {
 }
 
 func newMeter(read func(data []byte, stream bool) reading, asked *request) *meter {
-	return &meter{read: read, hidden: asked.thinks, seen: nothing()}
+	return &meter{read: read, hidden: asked.thinks, began: time.Now(), seen: nothing()}
 }
 
 func isStream(h http.Header) bool {
@@ -140,11 +142,18 @@ func (m *meter) add(r reading) {
 	}
 }
 
+const (
+	// perToken is how many bytes of output are a token, if the provider does not count.
+	perToken = 3
+	// hiddenRate is how many tokens a second a model may reason that does not send the text.
+	hiddenRate = 100
+)
+
 // cost returns the cost of the call, as far as it is known. Final figures are used if
-// they have arrived. Otherwise the input is what was reported of it, or the reserved
-// maximum; and the output is a token for each byte that arrived, or the allowed maximum
-// if the model may have reasoned without sending the text.
-func (m *meter) cost(p price.Model, worst price.Usage) budget.Cost {
+// they have arrived. Otherwise the input is what was reported of it, or the estimate; and
+// the output is estimated from the bytes that arrived and, if the model may have reasoned
+// without sending the text, from the time that it had.
+func (m *meter) cost(p price.Model, e expected) budget.Cost {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u := price.Usage{
@@ -152,18 +161,21 @@ func (m *meter) cost(p price.Model, worst price.Usage) budget.Cost {
 		CacheWriteHour: min(max(m.seen.cacheHour, 0), max(m.seen.cacheWrite, 0)),
 	}
 	if m.final && m.seen.input >= 0 {
-		return budget.Cost{Basis: budget.Reported, Usage: u, Micros: p.Micros(u)}
+		return budget.Cost{Basis: budget.Reported, Usage: u, Micros: p.Micros(u), LimitTokens: p.LimitTokens(u)}
 	}
 	if m.seen.input < 0 {
-		u = p.Worst(price.Usage{Input: worst.Input, Output: u.Output, CacheWriteHour: worst.CacheWriteHour})
+		output := u.Output
+		u = e.likely
+		u.Output = output
 	}
 	if !m.final {
-		u.Output = max(u.Output, min(m.said, worst.Output))
+		said := (m.said + perToken - 1) / perToken
 		if m.hidden {
-			u.Output = worst.Output
+			said += int64(hiddenRate * time.Since(m.began).Seconds())
 		}
+		u.Output = max(u.Output, min(said, e.most.Output))
 	}
-	return budget.Cost{Basis: budget.Bounded, Usage: u, Micros: p.Micros(u)}
+	return budget.Cost{Basis: budget.Estimated, Usage: u, Micros: p.Micros(u), LimitTokens: p.LimitTokens(u)}
 }
 
 // buffers lends the proxy what it copies with.

@@ -1,6 +1,6 @@
 // Package relay is the hub's model relay: provider keys never leave the hub. A worker's
 // client uses the relay as its base URL and its lease as its key. Relay checks lease,
-// model and price, reserves the worst case in the budgets, adds the provider's key,
+// model and price, reserves what the call may cost in the budgets, adds the provider's key,
 // streams in both directions without buffering, reads the usage from the response, and
 // settles.
 //
@@ -10,7 +10,7 @@
 //
 // A call is settled before the end of its response is passed on, so that the worker's
 // next report finds it. The cost of a call that broke off, or whose response did not
-// report its usage, is bounded: see meter.cost.
+// report its usage, is estimated: see meter.cost.
 //
 // A call whose lease ends while it is in progress is cut off, and so is one whose
 // provider is disconnected, on any hub: the leases and credentials of all calls are read
@@ -43,6 +43,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/model/budget"
 	"github.com/deckhand-sh/deckhand/hub/model/credential"
 	"github.com/deckhand-sh/deckhand/hub/model/price"
+	"github.com/deckhand-sh/deckhand/hub/model/tokenestimate"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/modelaccess"
@@ -148,7 +149,7 @@ func New(cfg Config) *Relay {
 			if errors.As(err, &op) && op.Op == "dial" {
 				c.settle(budget.Cost{Basis: budget.Unsent})
 			} else {
-				c.settle(c.meter.cost(c.price, c.worst))
+				c.settle(c.meter.cost(c.price, c.expected))
 			}
 			if e := fault.As(context.Cause(req.Context())); e != nil && (e.Code == fault.LeaseEnded || e.Code == fault.NoCredentials) {
 				c.format.refuse(w, *refuseFault(e))
@@ -214,11 +215,11 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithTimeout(ctx, MaxCall)
 	defer cancel()
 	// Whatever way the call ends, it is settled.
-	defer func() { c.settle(c.meter.cost(c.price, c.worst)) }()
+	defer func() { c.settle(c.meter.cost(c.price, c.expected)) }()
 	r.proxy.ServeHTTP(w, req.WithContext(ctx))
 }
 
-// admit checks a call and reserves its worst case.
+// admit checks a call and reserves what it may cost.
 func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provider, f format, rest string) (*call, *refusal) {
 	ctx := req.Context()
 	le, err := parseKey(f.key(req.Header))
@@ -269,9 +270,10 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	if err := r.cfg.Turn(ctx, t.OrgID, p.Name); err != nil {
 		return nil, r.refuse(err, "wait for a turn")
 	}
-	c.worst = worst(asked, provider.ModelInfo(p.Name, m.Name), len(body))
+	estimate := tokenestimate.Prompt(p, m.Name, body)
+	c.expected = expect(asked, provider.ModelInfo(p.Name, m.Name), estimate, grant)
 	c.meter = newMeter(f.usage(asked.endpoint), asked)
-	if c.reservation, err = r.cfg.Reserve(ctx, budget.Call{Task: t, Provider: p.Name, Model: m.Name, Worst: c.price.Micros(c.price.Worst(c.worst))}); err != nil {
+	if c.reservation, err = r.cfg.Reserve(ctx, budget.Call{Task: t, Provider: p.Name, Model: m.Name, Amount: c.price.Micros(c.price.Dearest(c.expected.most)), Tokens: estimate}); err != nil {
 		refused := r.refuse(err, "reserve the cost")
 		refused.Own = refused.Code == fault.BudgetLimit && fault.As(err).ObjectID == t.ID
 		return nil, refused
@@ -350,18 +352,31 @@ func (r *Relay) readBody(w http.ResponseWriter, req *http.Request, t db.Task) ([
 	return nil, &refusal{Status: http.StatusRequestEntityTooLarge, Message: "the request cannot be read, or is over 32 MiB", Code: fault.ContextTooLarge}
 }
 
-// worst returns an upper bound of what a call can use: a token is a byte or more of the
-// request, and there are at most as many as the model can read. An image counts as the
-// bytes of its text, which is more than any provider counts.
-func worst(asked *request, m provider.Model, size int) price.Usage {
-	u := price.Usage{Input: int64(size), Output: asked.maxTokens}
+// expected is what a call is expected to use.
+type expected struct {
+	// most is what is set aside: the estimated prompt, and all the output that it allows.
+	most price.Usage
+	// likely is the use of the prompt, if the provider does not report it: what was cached
+	// of the call before is read from the cache.
+	likely price.Usage
+}
+
+// expect returns what a call is expected to use, from the estimate of its prompt, which the
+// task's call before corrects. A prompt has at most as many tokens as the model can read.
+func expect(asked *request, m provider.Model, estimate int64, grant modelaccess.Authorization) expected {
+	input := tokenestimate.Next(estimate, grant.Seen)
 	if m.ContextTokens > 0 {
-		u.Input = min(u.Input, m.ContextTokens)
+		input = min(input, m.ContextTokens)
+	}
+	e := expected{most: price.Usage{Input: input, Output: asked.maxTokens}}
+	e.likely.CacheRead = min(grant.Cached, input)
+	if e.likely.Input = input - e.likely.CacheRead; grant.Cached > 0 || asked.cachesHour {
+		e.likely.Input, e.likely.CacheWrite = 0, e.likely.Input
 	}
 	if asked.cachesHour {
-		u.CacheWriteHour = u.Input
+		e.most.CacheWriteHour, e.likely.CacheWriteHour = input, e.likely.CacheWrite
 	}
-	return u
+	return e
 }
 
 // parseKey reads the key a worker sends: task, attempt and lease token.

@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/model/budget"
 	"github.com/deckhand-sh/deckhand/hub/model/credential"
 	"github.com/deckhand-sh/deckhand/hub/model/price"
+	"github.com/deckhand-sh/deckhand/hub/model/tokenestimate"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/modelaccess"
@@ -44,9 +45,12 @@ type rig struct {
 	// preset of the operator's. redact knows secrets.
 	connectedAt time.Time
 	redact      redact.Redactor
-	headers     http.Header
-	path        string
-	body        string
+	// seen is what is known of the task's call before, and cached how much of it was.
+	seen    tokenestimate.Seen
+	cached  int64
+	headers http.Header
+	path    string
+	body    string
 }
 
 func newRig(t *testing.T, answer http.HandlerFunc) *rig {
@@ -66,7 +70,7 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 				return modelaccess.Authorization{}, lease.Stale(le)
 			}
 			return modelaccess.Authorization{
-				Task: db.Task{ID: le.TaskID, OrgID: "org_1", Attempt: le.Attempt},
+				Task: db.Task{ID: le.TaskID, OrgID: "org_1", Attempt: le.Attempt}, Seen: r.seen, Cached: r.cached,
 				Access: func() (credential.Access, error) {
 					if name == "mistral" {
 						return credential.Access{}, credential.NotConnected(name)
@@ -103,7 +107,7 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 				return nil, fault.New(fault.Exhausted, "the budget is reached").WithCode(fault.BudgetLimit).WithFix("raise it")
 			}
 			r.reserved = append(r.reserved, call)
-			return &budget.Reservation{ID: "call_1", OrgID: "org_1", TaskID: call.Task.ID, Worst: call.Worst}, nil
+			return &budget.Reservation{ID: "call_1", OrgID: "org_1", TaskID: call.Task.ID, Amount: call.Amount}, nil
 		},
 		Settle: func(_ context.Context, _ *budget.Reservation, cost budget.Cost) error { r.settled <- cost; return nil },
 		Redact: &r.redact, Log: hclog.NewNullLogger(),
@@ -157,34 +161,41 @@ var anthropicStream = []string{
 }
 
 // The usage is exact to the token, whatever the format, streamed or whole; for a response
-// that broke off or reports nothing it is bounded by a documented rule.
+// that broke off or reports nothing it is an estimate.
 func TestWhatACallUsedIsReadOffTheWire(t *testing.T) {
 	t.Parallel()
 	chatEnd := `{"choices":[],"usage":{"prompt_tokens":400,"completion_tokens":50,"prompt_tokens_details":{"cached_tokens":300}}}`
 	replied := `{"type":"response.completed","response":{"usage":{"input_tokens":400,"input_tokens_details":{"cached_tokens":300},"output_tokens":50,"output_tokens_details":{"reasoning_tokens":9}}}}`
 	geminiEnd := `{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":400,"cachedContentTokenCount":300,"candidatesTokenCount":41,"thoughtsTokenCount":9}}`
 	reported := price.Usage{Input: 100, Output: 50, CacheRead: 300}
-	size := int64(len(askMessages))
+	estimate := func(name, model, body string) int64 {
+		p, _ := provider.Of(name)
+		return tokenestimate.Prompt(p, model, []byte(body))
+	}
+	size := estimate("anthropic", "claude-sonnet-4-5", askMessages)
+	hour := estimate("anthropic", "claude-sonnet-4-5", askHour)
 	for name, c := range map[string]struct {
 		path, ask, kind, answer string
 		cut                     bool
-		basis                   budget.Basis
-		usage                   price.Usage
+		// hidden output is estimated from the time that it had.
+		hidden bool
+		basis  budget.Basis
+		usage  price.Usage
 	}{
 		"messages":              {path: messages, ask: askMessages, answer: stream(anthropicStream...), basis: budget.Reported, usage: price.Usage{Input: 100, Output: 50, CacheRead: 300, CacheWrite: 20}},
 		"messages, with CRLF":   {path: messages, ask: askMessages, answer: strings.ReplaceAll(stream(anthropicStream...), "\n", "\r\n"), basis: budget.Reported, usage: price.Usage{Input: 100, Output: 50, CacheRead: 300, CacheWrite: 20}},
 		"messages, whole":       {path: messages, ask: askMessages, kind: "application/json", answer: `{"type":"message","usage":{"input_tokens":100,"output_tokens":50,"cache_read_input_tokens":300}}`, basis: budget.Reported, usage: reported},
-		"messages, cut":         {path: messages, ask: askMessages, answer: stream(anthropicStream[:3]...), cut: true, basis: budget.Bounded, usage: price.Usage{Input: 100, Output: 12, CacheRead: 300, CacheWrite: 20}},
-		"messages, cut, hidden": {path: messages, ask: strings.Replace(askMessages, `"stream"`, `"thinking":{"type":"adaptive"},"stream"`, 1), answer: stream(anthropicStream[:3]...), cut: true, basis: budget.Bounded, usage: price.Usage{Input: 100, Output: 1000, CacheRead: 300, CacheWrite: 20}},
-		"messages, no usage":    {path: messages, ask: askMessages, answer: data(`{"type":"message_start","message":{}}`, `{"type":"content_block_delta","delta":{"text":"abc"}}`, `{"type":"message_delta"}`, `{"type":"message_stop"}`), basis: budget.Bounded, usage: price.Usage{CacheWrite: size, Output: 3}},
+		"messages, cut":         {path: messages, ask: askMessages, answer: stream(anthropicStream[:3]...), cut: true, basis: budget.Estimated, usage: price.Usage{Input: 100, Output: 4, CacheRead: 300, CacheWrite: 20}},
+		"messages, cut, hidden": {path: messages, ask: strings.Replace(askMessages, `"stream"`, `"thinking":{"type":"adaptive"},"stream"`, 1), answer: stream(anthropicStream[:3]...), cut: true, basis: budget.Estimated, hidden: true, usage: price.Usage{Input: 100, Output: 4, CacheRead: 300, CacheWrite: 20}},
+		"messages, no usage":    {path: messages, ask: askMessages, answer: data(`{"type":"message_start","message":{}}`, `{"type":"content_block_delta","delta":{"text":"abc"}}`, `{"type":"message_delta"}`, `{"type":"message_stop"}`), basis: budget.Estimated, usage: price.Usage{Input: size, Output: 1}},
 		"messages, for an hour": {path: messages, ask: askMessages, answer: strings.Replace(stream(anthropicStream...), `"cache_read`, `"cache_creation":{"ephemeral_5m_input_tokens":5,"ephemeral_1h_input_tokens":15},"cache_read`, 1), basis: budget.Reported, usage: price.Usage{Input: 100, Output: 50, CacheRead: 300, CacheWrite: 20, CacheWriteHour: 15}},
-		"messages, hour, cut":   {path: messages, ask: askHour, cut: true, basis: budget.Bounded, usage: price.Usage{CacheWrite: int64(len(askHour)), CacheWriteHour: int64(len(askHour))}},
-		"messages, cut at once": {path: messages, ask: askMessages, cut: true, basis: budget.Bounded, usage: price.Usage{CacheWrite: size}},
+		"messages, hour, cut":   {path: messages, ask: askHour, cut: true, basis: budget.Estimated, usage: price.Usage{CacheWrite: hour, CacheWriteHour: hour}},
+		"messages, cut at once": {path: messages, ask: askMessages, cut: true, basis: budget.Estimated, usage: price.Usage{Input: size}},
 		"chat":                  {path: "/relay/openai/chat/completions", ask: askChat, answer: data(`{"choices":[{"delta":{"content":"hi"}}]}`, chatEnd, "[DONE]"), basis: budget.Reported, usage: reported},
 		"chat, whole":           {path: "/relay/openai/chat/completions", ask: askChat, kind: "application/json", answer: chatEnd, basis: budget.Reported, usage: reported},
-		"chat, no usage":        {path: "/relay/openai/chat/completions", ask: askChat, answer: data(`{"choices":[{"delta":{"content":"hi","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}}]}`, "[DONE]"), basis: budget.Bounded, usage: price.Usage{Input: int64(len(askChat)), Output: 5}},
+		"chat, no usage":        {path: "/relay/openai/chat/completions", ask: askChat, answer: data(`{"choices":[{"delta":{"content":"hi","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}}]}`, "[DONE]"), basis: budget.Estimated, usage: price.Usage{Input: estimate("openai", "gpt-4o", askChat), Output: 2}},
 		"responses":             {path: "/relay/openai/responses", ask: askReply, answer: data(`{"type":"response.output_text.delta","delta":"hi"}`, replied), basis: budget.Reported, usage: reported},
-		"responses, cut":        {path: "/relay/openai/responses", ask: askReply, answer: data(`{"type":"response.output_text.delta","delta":"hi"}`), cut: true, basis: budget.Bounded, usage: price.Usage{Input: int64(len(askReply)), Output: 1000}},
+		"responses, cut":        {path: "/relay/openai/responses", ask: askReply, answer: data(`{"type":"response.output_text.delta","delta":"hi"}`), cut: true, basis: budget.Estimated, hidden: true, usage: price.Usage{Input: estimate("openai", "gpt-5", askReply), Output: 1}},
 		"gemini":                {path: geminiPath, ask: askGemini, answer: data(`{"candidates":[{"content":{"parts":[{"text":"x"}]}}],"usageMetadata":{"promptTokenCount":400}}`, geminiEnd), basis: budget.Reported, usage: reported},
 		"gemini, whole":         {path: strings.Replace(geminiPath, "streamGenerateContent", "generateContent", 1), ask: askGemini, kind: "application/json", answer: geminiEnd, basis: budget.Reported, usage: reported},
 	} {
@@ -215,16 +226,47 @@ func TestWhatACallUsedIsReadOffTheWire(t *testing.T) {
 			}
 			cost := <-r.settled
 			require.Equal(t, c.basis, cost.Basis)
+			if c.hidden {
+				require.GreaterOrEqual(t, cost.Usage.Output, c.usage.Output)
+				require.LessOrEqual(t, cost.Usage.Output, int64(1000))
+				c.usage.Output = cost.Usage.Output
+			}
 			require.Equal(t, c.usage, cost.Usage)
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			require.LessOrEqual(t, cost.Micros, r.reserved[0].Worst+2000, "what was reserved is enough")
+			require.LessOrEqual(t, cost.Micros, r.reserved[0].Amount+2000, "what was reserved is enough")
 			require.NotContains(t, fmt.Sprint(r.headers), "token]", "the lease does not leave the hub")
 			require.Contains(t, fmt.Sprint(r.headers), key)
 			require.Empty(t, r.headers.Get("Cookie"))
 			require.True(t, strings.HasPrefix(r.path, "/base/"), r.path)
 		})
 	}
+}
+
+// What is reserved follows from an estimate of the prompt, which the call before corrects:
+// a long result does not take up a budget many times over. What was cached of that call is
+// expected to be read from the cache, if nothing is reported.
+func TestWhatIsReservedIsWhatACallMayCost(t *testing.T) {
+	t.Parallel()
+	const words = 100_000 // a token each
+	ask := fmt.Sprintf(`{"model":"claude-sonnet-4-5","max_tokens":1000,"stream":true,"messages":[{"role":"user","content":%q}]}`, strings.Repeat("word ", words))
+	const micros = words*3.75 + 1000*15
+	r := newRig(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	_ = r.post(t.Context(), messages, ask, held)
+	first := <-r.settled
+	require.InEpsilon(t, 1.3*micros, float64(r.reserved[0].Amount), 0.3)
+	require.Equal(t, budget.Estimated, first.Basis)
+	require.EqualValues(t, first.Usage.Input, first.LimitTokens)
+
+	r.mu.Lock()
+	r.seen, r.cached = tokenestimate.Seen{Estimate: r.reserved[0].Tokens - 1000, Counted: words}, words-5000
+	r.mu.Unlock()
+	_ = r.post(t.Context(), messages, ask, held)
+	second := <-r.settled
+	require.InEpsilon(t, micros, float64(r.reserved[1].Amount), 0.1)
+	require.EqualValues(t, words-5000, second.Usage.CacheRead)
+	require.Less(t, second.Usage.CacheWrite, int64(12_000))
+	require.InEpsilon(t, 0.1*float64(second.Usage.CacheRead)+float64(second.Usage.CacheWrite), float64(second.LimitTokens), 0.01)
 }
 
 // Nothing is held back: the provider sends its second piece only when the
@@ -270,7 +312,7 @@ func TestACallerWhoLeavesIsSettled(t *testing.T) {
 	_, err := bufio.NewReader(res.Body).ReadString('\n')
 	require.NoError(t, err)
 	leave()
-	require.Equal(t, budget.Bounded, (<-r.settled).Basis)
+	require.Equal(t, budget.Estimated, (<-r.settled).Basis)
 }
 
 // What is not the task's to call is refused, in the provider's own

@@ -14,7 +14,7 @@ type key struct {
 	object, period string
 }
 
-// reserve is a call to set the worst case of aside.
+// reserve is a call to set an amount aside for.
 type reserve struct {
 	*Reservation
 
@@ -156,7 +156,7 @@ func orNone(limit *int64) int64 {
 	return *limit
 }
 
-// reckon reserves the worst case in all accounts, or in none: then it returns the first
+// reckon reserves the amount in all accounts, or in none: then it returns the first
 // account that has too little left.
 func (r *reserve) reckon(balances map[key]*balance) *balance {
 	var poor *balance
@@ -165,7 +165,7 @@ func (r *reserve) reckon(balances map[key]*balance) *balance {
 		if b.limit = max(a.byDefault, none); b.isSet {
 			b.limit = b.set
 		}
-		if poor == nil && !b.has(r.Worst) {
+		if poor == nil && !b.has(r.Amount) {
 			as := *b
 			poor = &as
 		}
@@ -174,7 +174,7 @@ func (r *reserve) reckon(balances map[key]*balance) *balance {
 		return poor
 	}
 	for _, a := range r.accounts {
-		balances[a.key].reserved += r.Worst
+		balances[a.key].reserved += r.Amount
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (r *reserve) reckon(balances map[key]*balance) *balance {
 func (r *reserve) params(lostAfter time.Duration) db.PutModelCallParams {
 	p := db.PutModelCallParams{
 		ID: r.ID, OrgID: r.OrgID, TaskID: r.TaskID, Attempt: r.call.Task.Attempt, UserName: r.call.Task.CreatedBy,
-		Provider: r.call.Provider, Model: r.call.Model, Amount: r.Worst, LostAfter: lostAfter,
+		Provider: r.call.Provider, Model: r.call.Model, Amount: r.Amount, EstimatedTokens: r.call.Tokens, LostAfter: lostAfter,
 	}
 	for _, a := range r.accounts {
 		p.Scopes = append(p.Scopes, string(a.scope))
@@ -211,7 +211,7 @@ func (s *settle) reckon(call db.OpenModelCallsRow, balances map[key]*balance) {
 func (s *settle) params(orgID string) db.SettleModelCallParams {
 	return db.SettleModelCallParams{
 		ID: s.id, OrgID: orgID, Basis: string(s.cost.Basis), CostMicros: s.cost.Micros, InputTokens: s.cost.Usage.Input,
-		OutputTokens: s.cost.Usage.Output, CacheReadTokens: s.cost.Usage.CacheRead, CacheWriteTokens: s.cost.Usage.CacheWrite,
+		OutputTokens: s.cost.Usage.Output, CacheReadTokens: s.cost.Usage.CacheRead, CacheWriteTokens: s.cost.Usage.CacheWrite, LimitTokens: s.cost.LimitTokens,
 	}
 }
 

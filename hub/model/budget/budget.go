@@ -1,5 +1,5 @@
-// Package budget keeps spending under its limits by reservation. Ledger reserves the
-// worst case of a model call in every account that it draws on: those of the task and the
+// Package budget keeps spending under its limits by reservation. Ledger reserves what a
+// model call is expected to cost at most in every account that it draws on: those of the task and the
 // tasks above it, its lineage, its user and its organisation, by day, by month and for
 // all time. It reserves in all of them or in none. When the call is over, Settle replaces
 // the reservation by the true cost.
@@ -12,8 +12,8 @@
 //
 //	reserved   the call is in progress
 //	reported   the provider reported what it used
-//	bounded    the response broke off, or did not report its use: what is known of
-//	           it, and for the rest the most that it can have been
+//	estimated  the response broke off, or did not report its use: what is known of
+//	           it, and for the rest an estimate
 //	unsent     the provider never received it, or refused it: nothing
 //	lost       the caller died: the whole reservation
 //
@@ -89,10 +89,10 @@ type Basis string
 
 // The bases.
 const (
-	Reported Basis = "reported"
-	Bounded  Basis = "bounded"
-	Unsent   Basis = "unsent"
-	lost     Basis = "lost"
+	Reported  Basis = "reported"
+	Estimated Basis = "estimated"
+	Unsent    Basis = "unsent"
+	lost      Basis = "lost"
 )
 
 // Config holds the dependencies of a Ledger.
@@ -136,30 +136,32 @@ func (l *Ledger) Wait() { l.work.Wait() }
 type Call struct {
 	Task            db.Task
 	Provider, Model string
-	// Worst is the most that it can cost, in micro-dollars.
-	Worst int64
+	// Amount is what to set aside for it, in micro-dollars.
+	Amount int64
+	// Tokens are the estimated tokens of its prompt.
+	Tokens int64
 }
 
 // Reservation is what was set aside for a call.
 type Reservation struct {
 	ID, OrgID, TaskID string
-	Worst             int64
+	Amount            int64
 }
 
-// Reserve sets a call's worst case aside, or refuses with AGENT_010 and the
+// Reserve sets a call's amount aside, or refuses with AGENT_010 and the
 // account that has too little left.
 func (l *Ledger) Reserve(ctx context.Context, call Call) (*Reservation, error) {
 	accounts, err := l.accounts(ctx, call.Task)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reservation{ID: ident.New("call"), OrgID: call.Task.OrgID, TaskID: call.Task.ID, Worst: call.Worst}
+	r := &Reservation{ID: ident.New("call"), OrgID: call.Task.OrgID, TaskID: call.Task.ID, Amount: call.Amount}
 	c := &change{reserve: &reserve{Reservation: r, call: call, accounts: accounts}}
 	if err := l.change(ctx, r.OrgID, c); err != nil {
 		return nil, fmt.Errorf("reserve a call of task %s: %w", call.Task.ID, err)
 	}
 	if poor := c.reserve.poor; poor != nil {
-		return nil, refused(*poor, call.Worst)
+		return nil, refused(*poor, call.Amount)
 	}
 	return r, nil
 }
@@ -214,7 +216,7 @@ func (l *Ledger) accounts(ctx context.Context, t db.Task) ([]account, error) {
 func dollars(micros int64) string { return fmt.Sprintf("%.2f USD", float64(micros)/dollar) }
 
 // refused returns the error that names the account with too little left.
-func refused(b balance, worst int64) error {
+func refused(b balance, amount int64) error {
 	whose := string(b.scope) + " " + b.object
 	set := fmt.Sprintf("deckhand budget set %s %s USD", b.scope, b.object)
 	if b.scope == Organisation {
@@ -232,7 +234,7 @@ func refused(b balance, worst int64) error {
 	if b.reserved > 0 {
 		text += ", " + dollars(b.reserved) + " are set aside for calls under way"
 	}
-	return fault.New(fault.Exhausted, "%s, and the next call may cost %s", text, dollars(worst)).
+	return fault.New(fault.Exhausted, "%s, and the next call may cost %s", text, dollars(amount)).
 		WithCode(fault.BudgetLimit).WithFix("raise it (%s), then resume the task", set).WithObject(b.object)
 }
 
@@ -241,6 +243,8 @@ type Cost struct {
 	Basis  Basis
 	Usage  price.Usage
 	Micros int64
+	// LimitTokens are what counts for limits of tokens.
+	LimitTokens int64
 }
 
 // settleTime limits a settlement and the notifications that it sends.

@@ -85,7 +85,7 @@ func (r *rig) task(id, agent, parent, lineage string) db.Task {
 }
 
 func (r *rig) reserve(t db.Task, micros int64) (*budget.Reservation, error) {
-	return r.Reserve(r.t.Context(), budget.Call{Task: t, Provider: "anthropic", Model: "m", Worst: micros})
+	return r.Reserve(r.t.Context(), budget.Call{Task: t, Provider: "anthropic", Model: "m", Amount: micros})
 }
 
 func (r *rig) account(scope, object, period string) (spent, reserved int64) {
@@ -119,7 +119,7 @@ func TestFiftyChildrenAtOnceNeverPassTheCap(t *testing.T) {
 				ledger = r.other
 			}
 			for range 4 {
-				res, err := ledger.Reserve(t.Context(), budget.Call{Task: child, Worst: worst})
+				res, err := ledger.Reserve(t.Context(), budget.Call{Task: child, Amount: worst})
 				if err != nil {
 					if fault.As(err) == nil || fault.As(err).Code != fault.BudgetLimit {
 						t.Error(err)
@@ -269,7 +269,7 @@ func TestWhoLeavesHoldsNothing(t *testing.T) {
 	require.NoError(t, err)
 	ctx, leave := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("left"))
 	defer leave()
-	_, err = r.Reserve(ctx, budget.Call{Task: task, Worst: 500})
+	_, err = r.Reserve(ctx, budget.Call{Task: task, Amount: 500})
 	require.ErrorContains(t, err, "left")
 	require.NoError(t, tx.Commit(t.Context()))
 	r.Wait()

@@ -97,10 +97,20 @@ func (m Model) Micros(u Usage) int64 {
 		float64(u.CacheRead)*m.CacheRead + float64(u.CacheWrite-u.CacheWriteHour)*m.CacheWrite + float64(u.CacheWriteHour)*hourWrite*m.Input))
 }
 
-// Worst turns a bound of what a call uses into the dearest way to use it: input
+// LimitTokens returns how many tokens of a call count for a limit of tokens: those that
+// were read from the cache count at their share of the price of input.
+func (m Model) LimitTokens(u Usage) int64 {
+	share := 1.0
+	if m.Input > 0 {
+		share = min(m.CacheRead/m.Input, 1)
+	}
+	return u.Input + u.Output + u.CacheWrite + int64(math.Ceil(float64(u.CacheRead)*share))
+}
+
+// Dearest turns what a call may use into the dearest way to use it: input
 // that is written to a cache may cost more than input that is only read. u.CacheWriteHour
 // is the part of the input that may be cached for an hour.
-func (m Model) Worst(u Usage) Usage {
+func (m Model) Dearest(u Usage) Usage {
 	if m.CacheWrite > m.Input || u.CacheWriteHour > 0 {
 		u.CacheWrite, u.Input = u.CacheWrite+u.Input, 0
 	}

@@ -17,7 +17,7 @@ func TestCostOfACall(t *testing.T) {
 	require.EqualValues(t, 3000+3000+3000+1500, m.Micros(price.Usage{Input: 1000, Output: 200, CacheRead: 10000, CacheWrite: 400}))
 	require.EqualValues(t, 1, m.Micros(price.Usage{CacheRead: 1}), "fractions round up")
 	require.EqualValues(t, 100*3.75+300*2*3, m.Micros(price.Usage{CacheWrite: 400, CacheWriteHour: 300}), "a cache of an hour costs more to write")
-	require.EqualValues(t, 1000*2*3, m.Micros(m.Worst(price.Usage{Input: 1000, CacheWriteHour: 1000})))
+	require.EqualValues(t, 1000*2*3, m.Micros(m.Dearest(price.Usage{Input: 1000, CacheWriteHour: 1000})))
 	_, ok = table.Of("anthropic", "claude-sonnet-4-5-latest")
 	require.False(t, ok)
 	_, ok = table.Of("openai", "claude-sonnet-4-5")

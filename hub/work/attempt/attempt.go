@@ -149,7 +149,7 @@ func (r *Reports) count(ctx context.Context, tx *event.Tx, t db.Task, turn *deck
 		if calls.Calls > 0 {
 			return &deckhandv1.Usage{
 				InputTokens: calls.InputTokens, OutputTokens: calls.OutputTokens, CacheReadTokens: calls.CacheReadTokens,
-				CacheWriteTokens: calls.CacheWriteTokens, CostMicros: calls.CostMicros,
+				CacheWriteTokens: calls.CacheWriteTokens, CostMicros: calls.CostMicros, LimitTokens: calls.LimitTokens,
 			}, nil
 		}
 	}
@@ -160,10 +160,10 @@ func (r *Reports) count(ctx context.Context, tx *event.Tx, t db.Task, turn *deck
 	if err != nil {
 		return nil, err
 	}
-	usage.CostMicros = p.Micros(price.Usage{
-		Input: usage.GetInputTokens(), Output: usage.GetOutputTokens(),
-		CacheRead: usage.GetCacheReadTokens(), CacheWrite: usage.GetCacheWriteTokens(),
-	})
+	used := price.Usage{
+		Input: usage.GetInputTokens(), Output: usage.GetOutputTokens(), CacheRead: usage.GetCacheReadTokens(), CacheWrite: usage.GetCacheWriteTokens(),
+	}
+	usage.CostMicros, usage.LimitTokens = p.Micros(used), p.LimitTokens(used)
 	return usage, nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/model/credential"
 	"github.com/deckhand-sh/deckhand/hub/model/price"
+	"github.com/deckhand-sh/deckhand/hub/model/tokenestimate"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
@@ -45,6 +46,10 @@ type Authorization struct {
 	// Access opens the credential, and returns an error where the provider is not
 	// connected.
 	Access func() (credential.Access, error)
+	// Seen is what was estimated and counted of the prompt of the task's latest call of the
+	// provider, and how much of it was cached.
+	Seen   tokenestimate.Seen
+	Cached int64
 	// Price returns what a model of the provider costs, and an error where that is
 	// not known.
 	Price func(model string) (price.Model, error)
@@ -60,7 +65,7 @@ func (s *Service) Authorize(ctx context.Context, le lease.Lease, name string) (A
 		return Authorization{}, err
 	}
 	return Authorization{
-		Task: row.Task,
+		Task: row.Task, Seen: tokenestimate.Seen{Estimate: row.Seen[0], Counted: row.Seen[1]}, Cached: row.Seen[2],
 		Access: func() (credential.Access, error) {
 			if !row.Connected {
 				return s.cfg.Credentials.Open(ctx, row.Task.OrgID, name, nil)

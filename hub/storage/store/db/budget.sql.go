@@ -15,11 +15,11 @@ const bindModelCalls = `-- name: BindModelCalls :one
 WITH bound AS (
     UPDATE model_calls SET turn = $1::int
     WHERE org_id = $2 AND task_id = $3 AND turn IS NULL AND basis <> 'reserved'
-    RETURNING id, org_id, task_id, attempt, turn, user_name, provider, model, basis, reserved_micros, cost_micros, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, scopes, objects, periods, started_at, lost_at, settled_at
+    RETURNING id, org_id, task_id, attempt, turn, user_name, provider, model, basis, reserved_micros, cost_micros, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, scopes, objects, periods, started_at, lost_at, settled_at, estimated_tokens, limit_tokens
 )
 SELECT count(*)::bigint AS calls, coalesce(sum(input_tokens), 0)::bigint AS input_tokens, coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
        coalesce(sum(cache_read_tokens), 0)::bigint AS cache_read_tokens, coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write_tokens,
-       coalesce(sum(cost_micros), 0)::bigint AS cost_micros
+       coalesce(sum(cost_micros), 0)::bigint AS cost_micros, coalesce(sum(limit_tokens), 0)::bigint AS limit_tokens
 FROM bound
 `
 
@@ -36,6 +36,7 @@ type BindModelCallsRow struct {
 	CacheReadTokens  int64
 	CacheWriteTokens int64
 	CostMicros       int64
+	LimitTokens      int64
 }
 
 // Assigns the settled calls of a task that belong to no turn yet to a turn.
@@ -49,6 +50,7 @@ func (q *Queries) BindModelCalls(ctx context.Context, arg BindModelCallsParams) 
 		&i.CacheReadTokens,
 		&i.CacheWriteTokens,
 		&i.CostMicros,
+		&i.LimitTokens,
 	)
 	return i, err
 }
@@ -376,24 +378,25 @@ func (q *Queries) PutBudgetAccounts(ctx context.Context, arg PutBudgetAccountsPa
 }
 
 const putModelCall = `-- name: PutModelCall :exec
-INSERT INTO model_calls (id, org_id, task_id, attempt, user_name, provider, model, reserved_micros, scopes, objects, periods, lost_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-        clock_timestamp() + $12::interval)
+INSERT INTO model_calls (id, org_id, task_id, attempt, user_name, provider, model, reserved_micros, estimated_tokens, scopes, objects, periods, lost_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+        clock_timestamp() + $13::interval)
 `
 
 type PutModelCallParams struct {
-	ID        string
-	OrgID     string
-	TaskID    string
-	Attempt   int32
-	UserName  string
-	Provider  string
-	Model     string
-	Amount    int64
-	Scopes    []string
-	Objects   []string
-	Periods   []string
-	LostAfter time.Duration
+	ID              string
+	OrgID           string
+	TaskID          string
+	Attempt         int32
+	UserName        string
+	Provider        string
+	Model           string
+	Amount          int64
+	EstimatedTokens int64
+	Scopes          []string
+	Objects         []string
+	Periods         []string
+	LostAfter       time.Duration
 }
 
 func (q *Queries) PutModelCall(ctx context.Context, arg PutModelCallParams) error {
@@ -406,6 +409,7 @@ func (q *Queries) PutModelCall(ctx context.Context, arg PutModelCallParams) erro
 		arg.Provider,
 		arg.Model,
 		arg.Amount,
+		arg.EstimatedTokens,
 		arg.Scopes,
 		arg.Objects,
 		arg.Periods,
@@ -443,8 +447,8 @@ func (q *Queries) SetBudget(ctx context.Context, arg SetBudgetParams) error {
 
 const settleModelCall = `-- name: SettleModelCall :exec
 UPDATE model_calls SET basis = $1, cost_micros = $2, input_tokens = $3, output_tokens = $4,
-    cache_read_tokens = $5, cache_write_tokens = $6, settled_at = clock_timestamp()
-WHERE org_id = $7 AND id = $8 AND basis = 'reserved'
+    cache_read_tokens = $5, cache_write_tokens = $6, limit_tokens = $7, settled_at = clock_timestamp()
+WHERE org_id = $8 AND id = $9 AND basis = 'reserved'
 `
 
 type SettleModelCallParams struct {
@@ -454,6 +458,7 @@ type SettleModelCallParams struct {
 	OutputTokens     int64
 	CacheReadTokens  int64
 	CacheWriteTokens int64
+	LimitTokens      int64
 	OrgID            string
 	ID               string
 }
@@ -466,6 +471,7 @@ func (q *Queries) SettleModelCall(ctx context.Context, arg SettleModelCallParams
 		arg.OutputTokens,
 		arg.CacheReadTokens,
 		arg.CacheWriteTokens,
+		arg.LimitTokens,
 		arg.OrgID,
 		arg.ID,
 	)
@@ -562,7 +568,7 @@ const usageReport = `-- name: UsageReport :many
 SELECT (CASE $1::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
             WHEN 'day' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
             WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN c.task_id ELSE '' END)::text AS key,
-       count(*)::bigint AS calls, count(DISTINCT c.task_id)::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('bounded', 'lost'))::bigint AS estimated,
+       count(*)::bigint AS calls, count(DISTINCT c.task_id)::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('estimated', 'lost'))::bigint AS estimated,
        sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
        sum(c.cache_read_tokens)::bigint AS cache_read_tokens, sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
        sum(c.cost_micros)::bigint AS cost_micros

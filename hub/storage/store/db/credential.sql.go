@@ -173,7 +173,10 @@ const getLeasedCall = `-- name: GetLeasedCall :one
 SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, (c.provider IS NOT NULL)::bool AS connected, c.base_url, c.sealed, c.connected_at, c.expires_at,
        c.login, c.refreshed_at, c.refused_at,
        coalesce((SELECT jsonb_object_agg(p.model, jsonb_build_array(p.input, p.output, p.cache_read, p.cache_write)) FROM prices p
-                 WHERE p.org_id = t.org_id AND p.provider = $1), '{}')::jsonb AS prices
+                 WHERE p.org_id = t.org_id AND p.provider = $1), '{}')::jsonb AS prices,
+       coalesce((SELECT ARRAY[m.estimated_tokens, m.input_tokens + m.cache_read_tokens + m.cache_write_tokens, m.cache_read_tokens + m.cache_write_tokens]
+                 FROM model_calls m WHERE m.task_id = t.id AND m.provider = $1 AND m.basis = 'reported'
+                 ORDER BY m.started_at DESC LIMIT 1), '{0,0,0}')::bigint[] AS seen
 FROM tasks t LEFT JOIN credentials c ON c.org_id = t.org_id AND c.provider = $1
 WHERE t.id = $2 AND t.attempt = $3 AND t.lease_hash = $4 AND t.lease_expires_at > clock_timestamp()
 `
@@ -196,11 +199,13 @@ type GetLeasedCallRow struct {
 	RefreshedAt *time.Time
 	RefusedAt   *time.Time
 	Prices      json.RawMessage
+	Seen        []int64
 }
 
 // As GetLeasedTask, with the data that a call of one provider needs: its
-// credential, and the prices that the operator has set for its models, as
-// {"model": [input, output, cache_read, cache_write]}.
+// credential, the prices that the operator has set for its models, as
+// {"model": [input, output, cache_read, cache_write]}, and what was estimated and counted of
+// the prompt of the task's latest call of that provider, as [estimated, counted, cached].
 func (q *Queries) GetLeasedCall(ctx context.Context, arg GetLeasedCallParams) (GetLeasedCallRow, error) {
 	row := q.db.QueryRow(ctx, getLeasedCall,
 		arg.Provider,
@@ -286,6 +291,7 @@ func (q *Queries) GetLeasedCall(ctx context.Context, arg GetLeasedCallParams) (G
 		&i.RefreshedAt,
 		&i.RefusedAt,
 		&i.Prices,
+		&i.Seen,
 	)
 	return i, err
 }
@@ -415,7 +421,7 @@ func (q *Queries) LockCredential(ctx context.Context, arg LockCredentialParams) 
 const providerUsage = `-- name: ProviderUsage :many
 SELECT provider, model, count(*)::bigint AS calls, sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
        sum(cache_read_tokens)::bigint AS cache_read_tokens, sum(cache_write_tokens)::bigint AS cache_write_tokens,
-       sum(cost_micros)::bigint AS cost_micros, count(*) FILTER (WHERE basis IN ('bounded', 'lost'))::bigint AS estimated
+       sum(cost_micros)::bigint AS cost_micros, count(*) FILTER (WHERE basis IN ('estimated', 'lost'))::bigint AS estimated
 FROM model_calls
 WHERE org_id = $1 AND started_at >= $2::timestamptz AND ($3::text IS NULL OR provider = $3)
 GROUP BY provider, model ORDER BY provider, model

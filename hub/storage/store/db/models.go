@@ -460,6 +460,8 @@ type ModelCall struct {
 	StartedAt        time.Time
 	LostAt           time.Time
 	SettledAt        *time.Time
+	EstimatedTokens  int64
+	LimitTokens      int64
 }
 
 type Node struct {

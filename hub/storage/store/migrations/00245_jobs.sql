@@ -3,13 +3,13 @@
 -- runs on its node until it ends by itself, is killed, or its task has ended.
 CREATE TABLE jobs (
     id          text COLLATE "C" PRIMARY KEY,
-    org_id      text NOT NULL REFERENCES organisations (id),
-    task_id     text NOT NULL REFERENCES tasks (id),
-    step_id     text NOT NULL UNIQUE REFERENCES steps (id),
+    org_id      text COLLATE "C" NOT NULL REFERENCES organisations (id),
+    task_id     text COLLATE "C" NOT NULL REFERENCES tasks (id),
+    step_id     text COLLATE "C" NOT NULL UNIQUE REFERENCES steps (id),
     -- The name that the node knows the command by.
-    exec_id     text NOT NULL,
-    node_id     text NOT NULL,
-    jail_id     text NOT NULL,
+    exec_id     text COLLATE "C" NOT NULL,
+    node_id     text COLLATE "C" NOT NULL,
+    jail_id     text COLLATE "C" NOT NULL,
     -- The command line, secrets masked, at most 1 KiB of it.
     command     text NOT NULL,
     state       text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'ended')),

@@ -31,13 +31,13 @@ ON CONFLICT (org_id, scope, object_id, period) DO UPDATE SET spent_micros = excl
     reserved_micros = excluded.reserved_micros, limit_micros = excluded.limit_micros, warned_at_limit = excluded.warned_at_limit;
 
 -- name: PutModelCall :exec
-INSERT INTO model_calls (id, org_id, task_id, attempt, user_name, provider, model, reserved_micros, scopes, objects, periods, lost_at)
-VALUES (@id, @org_id, @task_id, @attempt, @user_name, @provider, @model, @amount, @scopes, @objects, @periods,
+INSERT INTO model_calls (id, org_id, task_id, attempt, user_name, provider, model, reserved_micros, estimated_tokens, scopes, objects, periods, lost_at)
+VALUES (@id, @org_id, @task_id, @attempt, @user_name, @provider, @model, @amount, @estimated_tokens, @scopes, @objects, @periods,
         clock_timestamp() + @lost_after::interval);
 
 -- name: SettleModelCall :exec
 UPDATE model_calls SET basis = @basis, cost_micros = @cost_micros, input_tokens = @input_tokens, output_tokens = @output_tokens,
-    cache_read_tokens = @cache_read_tokens, cache_write_tokens = @cache_write_tokens, settled_at = clock_timestamp()
+    cache_read_tokens = @cache_read_tokens, cache_write_tokens = @cache_write_tokens, limit_tokens = @limit_tokens, settled_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id AND basis = 'reserved';
 
 -- name: LostModelCalls :many
@@ -52,7 +52,7 @@ WITH bound AS (
 )
 SELECT count(*)::bigint AS calls, coalesce(sum(input_tokens), 0)::bigint AS input_tokens, coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
        coalesce(sum(cache_read_tokens), 0)::bigint AS cache_read_tokens, coalesce(sum(cache_write_tokens), 0)::bigint AS cache_write_tokens,
-       coalesce(sum(cost_micros), 0)::bigint AS cost_micros
+       coalesce(sum(cost_micros), 0)::bigint AS cost_micros, coalesce(sum(limit_tokens), 0)::bigint AS limit_tokens
 FROM bound;
 
 -- name: UncountedTasks :many
@@ -99,7 +99,7 @@ SELECT * FROM budget_accounts WHERE org_id = @org_id AND scope = @scope AND obje
 SELECT (CASE @by::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
             WHEN 'day' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
             WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN c.task_id ELSE '' END)::text AS key,
-       count(*)::bigint AS calls, count(DISTINCT c.task_id)::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('bounded', 'lost'))::bigint AS estimated,
+       count(*)::bigint AS calls, count(DISTINCT c.task_id)::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('estimated', 'lost'))::bigint AS estimated,
        sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
        sum(c.cache_read_tokens)::bigint AS cache_read_tokens, sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
        sum(c.cost_micros)::bigint AS cost_micros

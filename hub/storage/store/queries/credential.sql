@@ -49,7 +49,7 @@ WHERE org_id = @org_id AND provider = @provider AND coalesce(refreshed_at, conne
 -- The cost of models since a time, by model.
 SELECT provider, model, count(*)::bigint AS calls, sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
        sum(cache_read_tokens)::bigint AS cache_read_tokens, sum(cache_write_tokens)::bigint AS cache_write_tokens,
-       sum(cost_micros)::bigint AS cost_micros, count(*) FILTER (WHERE basis IN ('bounded', 'lost'))::bigint AS estimated
+       sum(cost_micros)::bigint AS cost_micros, count(*) FILTER (WHERE basis IN ('estimated', 'lost'))::bigint AS estimated
 FROM model_calls
 WHERE org_id = @org_id AND started_at >= @since::timestamptz AND (sqlc.narg(provider)::text IS NULL OR provider = sqlc.narg(provider))
 GROUP BY provider, model ORDER BY provider, model;
@@ -69,12 +69,16 @@ SELECT * FROM prices WHERE org_id = @org_id ORDER BY provider, model;
 
 -- name: GetLeasedCall :one
 -- As GetLeasedTask, with the data that a call of one provider needs: its
--- credential, and the prices that the operator has set for its models, as
--- {"model": [input, output, cache_read, cache_write]}.
+-- credential, the prices that the operator has set for its models, as
+-- {"model": [input, output, cache_read, cache_write]}, and what was estimated and counted of
+-- the prompt of the task's latest call of that provider, as [estimated, counted, cached].
 SELECT sqlc.embed(t), (c.provider IS NOT NULL)::bool AS connected, c.base_url, c.sealed, c.connected_at, c.expires_at,
        c.login, c.refreshed_at, c.refused_at,
        coalesce((SELECT jsonb_object_agg(p.model, jsonb_build_array(p.input, p.output, p.cache_read, p.cache_write)) FROM prices p
-                 WHERE p.org_id = t.org_id AND p.provider = @provider), '{}')::jsonb AS prices
+                 WHERE p.org_id = t.org_id AND p.provider = @provider), '{}')::jsonb AS prices,
+       coalesce((SELECT ARRAY[m.estimated_tokens, m.input_tokens + m.cache_read_tokens + m.cache_write_tokens, m.cache_read_tokens + m.cache_write_tokens]
+                 FROM model_calls m WHERE m.task_id = t.id AND m.provider = @provider AND m.basis = 'reported'
+                 ORDER BY m.started_at DESC LIMIT 1), '{0,0,0}')::bigint[] AS seen
 FROM tasks t LEFT JOIN credentials c ON c.org_id = t.org_id AND c.provider = @provider
 WHERE t.id = @id AND t.attempt = @attempt AND t.lease_hash = @lease_hash AND t.lease_expires_at > clock_timestamp();
 

@@ -231,7 +231,10 @@ type Usage struct {
 	CacheReadTokens  int64                  `protobuf:"varint,3,opt,name=cache_read_tokens,json=cacheReadTokens,proto3" json:"cache_read_tokens,omitempty"`
 	CacheWriteTokens int64                  `protobuf:"varint,4,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3" json:"cache_write_tokens,omitempty"`
 	// Millionths of a US dollar.
-	CostMicros    int64 `protobuf:"varint,5,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	CostMicros int64 `protobuf:"varint,5,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// What counts for the persona's limits.tokens: all tokens, but those that were read from
+	// the cache at their share of the price.
+	LimitTokens   int64 `protobuf:"varint,6,opt,name=limit_tokens,json=limitTokens,proto3" json:"limit_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +300,13 @@ func (x *Usage) GetCacheWriteTokens() int64 {
 func (x *Usage) GetCostMicros() int64 {
 	if x != nil {
 		return x.CostMicros
+	}
+	return 0
+}
+
+func (x *Usage) GetLimitTokens() int64 {
+	if x != nil {
+		return x.LimitTokens
 	}
 	return 0
 }
@@ -3515,14 +3525,15 @@ var File_deckhand_v1_task_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x01\n" +
+	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
 	"\x11cache_read_tokens\x18\x03 \x01(\x03R\x0fcacheReadTokens\x12,\n" +
 	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12\x1f\n" +
 	"\vcost_micros\x18\x05 \x01(\x03R\n" +
-	"costMicros\"\xaf\r\n" +
+	"costMicros\x12!\n" +
+	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\xaf\r\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
