@@ -55,6 +55,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
+	"github.com/deckhand-sh/deckhand/hub/work/wait"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/dialguard"
 	"github.com/deckhand-sh/deckhand/internal/fair"
@@ -349,6 +350,8 @@ func (h *Hub) assembleJobs() {
 	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"),
 		periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep},
 	))
+	waits := wait.New(wait.Config{Store: h.store, Recorder: h.recorder, Node: h.node, Log: c.Log.Named("wait")})
+	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("wait"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
 		periodic.Job{Name: "delete old events", Do: func(ctx context.Context) error { return event.PruneAll(ctx, h.store, c.EventRetention) }},
 		periodic.Job{Name: "delete old deliveries", Do: h.triggers.Prune},

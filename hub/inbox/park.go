@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/hub/work/wait"
 )
 
 // Yield ends an attempt whose next call waits for a person or for another task. If the
@@ -63,11 +64,12 @@ func parking(ctx context.Context, tx *event.Tx, t db.Task) (task.State, string, 
 	}
 	item, err := tx.OpenInboxItem(ctx, db.OpenInboxItemParams{OrgID: t.OrgID, StepID: step.ID})
 	if store.IsNotFound(err) {
-		why, err := subtask.WaitReason(ctx, tx.Queries, t.OrgID, t.ID)
-		if err != nil || why == "" {
-			return task.Queued, "", err
+		for _, waits := range []func(context.Context, *db.Queries, string, string) (string, error){subtask.WaitReason, wait.Reason} {
+			if why, err := waits(ctx, tx.Queries, t.OrgID, t.ID); err != nil || why != "" {
+				return task.Waiting, why, err
+			}
 		}
-		return task.Waiting, why, nil
+		return task.Queued, "", nil
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("find what step %s waits for: %w", step.ID, err)

@@ -167,6 +167,11 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	if step.StartedAt != nil {
 		call.StartedAt = *step.StartedAt
 	}
+	if record.Waits {
+		if call.WaitSince, call.WaitUntil, err = s.waited(ctx, step); err != nil {
+			return call, err
+		}
+	}
 	call.Engine = func(ctx context.Context) (websearch.Engine, error) { return s.cfg.Engine(ctx, t.OrgID) }
 	call.Sync = func(ctx context.Context, sync tool.SyncRequest) (tool.SyncResult, error) {
 		return s.cfg.Artifacts.Sync(ctx, t, p, step.ID, sync)

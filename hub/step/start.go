@@ -73,7 +73,7 @@ func (s *Steps) ready(step db.Step) bool {
 	if State(step.State) != Granted || step.GrantedBinding != nil || step.NodeID == nil {
 		return false
 	}
-	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE || record.Asks {
+	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE || record.Asks || record.Waits {
 		return false
 	}
 	_, err := s.cfg.Node(*step.NodeID)
@@ -135,6 +135,12 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 		if give != nil {
 			step, err = s.createSubtask(ctx, tx, t, stepID, give)
 			return err
+		}
+		if record := s.cfg.Tools.Get(step.Tool); record != nil && record.Waits {
+			var parked bool
+			if step, parked, err = s.park(ctx, tx, t, stepID); err != nil || parked {
+				return err
+			}
 		}
 		step, err = s.startIn(ctx, tx, t, stepID)
 		return err

@@ -59,6 +59,9 @@ type Call struct {
 	MCP *MCP
 	// StartedAt is when the call began, for tools that wait.
 	StartedAt time.Time
+	// WaitUntil is until when a call of wait has waited without a worker; zero if it has
+	// not, and WaitSince is from when.
+	WaitUntil, WaitSince time.Time
 	// Jobs are the background commands of the task, and JobTime is how long one may run.
 	Jobs    Jobs
 	JobTime time.Duration
@@ -129,6 +132,8 @@ type Tool struct {
 	asksWhen func(arguments map[string]any) bool
 	// Spawns: it has another task made, and runs when that one has ended.
 	Spawns bool
+	// Waits: a long call has no worker while it waits.
+	Waits bool
 	// Ends: it ends the run.
 	Ends    bool
 	Timeout time.Duration
@@ -187,7 +192,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
 		proto, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -235,7 +240,7 @@ func (r *Registry) Irreversible() (names []string) {
 var always = []string{toolname.CompleteTask}
 
 // withShell are the tools that come with shell_exec, whose commands may become jobs.
-var withShell = []string{toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput}
+var withShell = []string{toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait}
 
 // Allowed reports whether a persona may use a tool of this release.
 func Allowed(p *persona.Persona, name string) bool {

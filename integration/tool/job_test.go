@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,4 +138,71 @@ turns:
 		f.JSON(&jobs, "task", "jobs", id)
 		return jobs[0].State == "JOB_STATE_ENDED"
 	}, 30*time.Second, 100*time.Millisecond)
+}
+
+// An agent waits for long without a worker's slot: until a port listens, a file is there, a
+// job ends, and for a time. Another task runs meanwhile on the only slot.
+func TestAnAgentWaitsWithoutASlot(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	f.StartNode()
+	f.StartWorker("--slots", "1")
+	f.Persona("waiter", `
+turns:
+  - text: A server and a job that go on.
+    capture: {server: '(job_\w+) runs', job: '(?s)job_\w+ runs.*?(job_\w+) runs'}
+    calls:
+      - {tool: shell_exec, arguments: {command: "sleep 3; python3 -m http.server 8080 --bind 127.0.0.1", background: true}}
+      - {tool: shell_exec, arguments: {command: "until [ -e done ]; do sleep 0.2; done", background: true}}
+  - text: I wait for the server.
+    calls: [{tool: wait, arguments: {seconds: 600, port: 8080}}]
+  - text: I wait for a person's file.
+    calls: [{tool: wait, arguments: {seconds: 600, file: /workspace/go}}]
+  - text: I wait for the job.
+    calls:
+      - {tool: shell_exec, arguments: {command: "(sleep 4; touch done) >/dev/null 2>&1 & touch started", background: true}}
+      - {tool: wait, arguments: {seconds: 600, job: "${job}"}}
+  - text: Short and long waits for a time, and for what does not come.
+    calls:
+      - {tool: wait, arguments: {seconds: 1}}
+      - {tool: wait, arguments: {seconds: 1, port: 9}}
+      - {tool: wait, arguments: {seconds: 31, file: never}}
+      - {tool: wait, arguments: {seconds: 5, job: job_none}}
+  - text: All done.
+    calls: [{tool: complete_task, arguments: {summary: "waited"}}]
+`)
+	f.Persona("other", `
+turns:
+  - text: Mine is short.
+    calls: [{tool: complete_task, arguments: {summary: "done"}}]
+`)
+	id := f.Submit("waiter")
+	waits := func(what string) {
+		require.Eventually(t, func() bool {
+			task := f.Task(id)
+			return task.State == "TASK_STATE_WAITING" && strings.Contains(task.Reason, "or until "+what)
+		}, time.Minute, 100*time.Millisecond, "it waits until %s", what)
+	}
+	waits("/workspace/go is there")
+	f.Ended(f.Submit("other")) // the slot is free
+	file := filepath.Join(t.TempDir(), "go")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	f.CLI(0, "task", "files", "put", id, file, "go")
+	f.Ended(id)
+	var said []string
+	var steps []struct{ Tool, Observation string }
+	f.JSON(&steps, "task", "steps", id)
+	for _, s := range steps {
+		if s.Tool == "wait" {
+			said = append(said, s.Observation)
+		}
+	}
+	require.Len(t, said, 7)
+	require.Regexp(t, `^waited \d+s; port 8080 listens$`, said[0])
+	require.Regexp(t, `^waited \d+s; /workspace/go is there$`, said[1])
+	require.Regexp(t, `^waited \d+s; job_\w+ has ended$`, said[2])
+	require.Equal(t, "waited 1s", said[3])
+	require.Equal(t, "waited 1s, but not until port 9 listens", said[4])
+	require.Regexp(t, `^waited 3\ds, but not until never is there$`, said[5])
+	require.Contains(t, said[6], `this task has no job "job_none"`)
 }

@@ -41,6 +41,7 @@ const (
 	ToolSearch       = "tool_search"
 	TreeDigest       = "tree_digest"
 	UpdatePlan       = "update_plan"
+	Wait             = "wait"
 	WebSearch        = "web_search"
 	WorkspaceSync    = "workspace_sync"
 )

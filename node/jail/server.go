@@ -39,6 +39,15 @@ func (s *server) ListJails(ctx context.Context, _ *nodev1.ListJailsRequest) (*no
 	return &nodev1.ListJailsResponse{Jails: all}, nil
 }
 
+// ListPorts implements the service.
+func (s *server) ListPorts(ctx context.Context, req *nodev1.ListPortsRequest) (*nodev1.ListPortsResponse, error) {
+	ports, err := s.m.Ports(ctx, req.GetJailId())
+	if err != nil {
+		return nil, s.fail("list a jail's ports", err)
+	}
+	return &nodev1.ListPortsResponse{Tcp: ports}, nil
+}
+
 // StopJail implements the service.
 func (s *server) StopJail(ctx context.Context, req *nodev1.StopJailRequest) (*nodev1.StopJailResponse, error) {
 	one, err := s.m.Stop(ctx, req.GetJailId())

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -88,6 +89,10 @@ type Guard struct {
 	// iterations remain until the stop.
 	Nudged Kind `json:"nudged,omitempty"`
 	Left   int  `json:"left,omitempty"`
+	// Paused is how many seconds the agent waited last before it looked again, and Polls
+	// reports that the calls which follow are such a look.
+	Paused int  `json:"paused,omitempty"`
+	Polls  bool `json:"polls,omitempty"`
 }
 
 // mark is a call as the guard remembers it: digests of the call, of its result,
@@ -102,13 +107,60 @@ type mark struct {
 	Quiet bool `json:"q,omitempty"`
 }
 
-// waiting are tools that are there to be called again and again.
-var waiting = map[string]bool{toolname.UpdatePlan: true, toolname.ManageScratchpad: true, toolname.PinFact: true}
+// waiting are tools that are there to be called again and again, and polling those that
+// look what a job does: they fail only if there is no such job.
+var (
+	waiting = map[string]bool{toolname.UpdatePlan: true, toolname.ManageScratchpad: true, toolname.PinFact: true}
+	polling = map[string]bool{toolname.JobOutput: true, toolname.JobList: true, toolname.Wait: true}
+)
+
+// longPause is how many seconds are a wait worth a look, however long the wait before was.
+const longPause = 60
+
+// sleeping is a command that waits before it does anything else.
+var sleeping = regexp.MustCompile(`^\s*sleep\s+(\d{1,6})\b`)
+
+// pause returns how many seconds a call waits before anything else; 0 if it does not.
+func pause(c Call) int {
+	var asked struct {
+		Seconds int    `json:"seconds"`
+		Command string `json:"command"`
+	}
+	if json.Unmarshal([]byte(c.Arguments), &asked) != nil {
+		return 0
+	}
+	switch c.Tool {
+	case toolname.Wait:
+		return asked.Seconds
+	case toolname.ShellExec:
+		if m := sleeping.FindStringSubmatch(asked.Command); m != nil {
+			n, _ := strconv.Atoi(m[1]) // digits
+			return n
+		}
+	}
+	return 0
+}
+
+// polls reports whether a call belongs to polling: it looks at a job or waits, or it reads
+// something again after a wait that was longer than the one before.
+func (g *Guard) polls(c Call) bool {
+	if seconds := pause(c); seconds > 0 {
+		g.Polls = seconds > g.Paused || seconds >= longPause
+		g.Paused = seconds
+	} else if c.Changed || c.Failed {
+		g.Polls = false
+	}
+	return !c.Failed && !c.Changed && (polling[c.Tool] || g.Polls)
+}
 
 // Observe takes the calls of an iteration and returns what is to be done.
 func (g *Guard) Observe(calls []Call) Finding {
-	fresh := false
+	fresh, polled := false, 0
 	for _, c := range calls {
+		if g.polls(c) {
+			polled++
+			continue
+		}
 		if waiting[c.Tool] {
 			continue // they are neither work nor a lack of it
 		}
@@ -117,10 +169,13 @@ func (g *Guard) Observe(calls []Call) Finding {
 		g.Last = append(g.Last, m)
 	}
 	g.Last = g.Last[max(0, len(g.Last)-Window):]
+	if polled > 0 && polled == len(calls) {
+		return Finding{}
+	}
 	if g.Nudged != "" {
 		if fresh {
 			// Something new: what came before no longer counts against it.
-			*g = Guard{Last: g.Last[max(0, len(g.Last)-len(calls)):]}
+			*g = Guard{Last: g.Last[max(0, len(g.Last)-len(calls)):], Paused: g.Paused, Polls: g.Polls}
 			return Finding{}
 		}
 		if g.Left--; g.Left > 0 {

@@ -273,4 +273,32 @@ var families = []struct {
 		n := 5 + 2*g.IntN(5) // the longest look stuck
 		return append(again(n, shell("sleep 60; cat build.status", "exit status 0\nrunning")), one(shell("cat build.status", "exit status 0\ndone")))
 	}},
+	{"waits-longer-and-longer", false, func(g *gen) [][]loopguard.Call {
+		status := shell("kubectl get pods", "exit status 0\nweb-0 0/1 ContainerCreating")
+		var out [][]loopguard.Call
+		for i := range 12 + g.IntN(8) {
+			out = append(out, []loopguard.Call{{Tool: toolname.Wait, Arguments: arguments("seconds", 10*(i+1)), Result: fmt.Sprintf("waited %ds", 10*(i+1))}}, one(status))
+		}
+		return append(out, one(shell("kubectl get pods", "exit status 0\nweb-0 1/1 Running")))
+	}},
+	{"sleeps-longer-and-longer", false, func(g *gen) [][]loopguard.Call {
+		return append(many(12+g.IntN(8), func(i int) loopguard.Call {
+			return shell(fmt.Sprintf("sleep %d; gh run view 7 --json status", 5*(i+1)), "exit status 0\n{\"status\":\"in_progress\"}")
+		}), one(shell("gh run view 7 --json status", "exit status 0\n{\"status\":\"completed\"}")))
+	}},
+	{"reads-a-quiet-job", false, func(g *gen) [][]loopguard.Call {
+		id := "job_" + g.word()
+		return append(many(15+g.IntN(10), func(i int) loopguard.Call {
+			return loopguard.Call{
+				Tool: toolname.JobOutput, Arguments: arguments("job", id, "wait_seconds", 30),
+				Result: fmt.Sprintf("%s has run for %dm\n(no new output)\n[bytes 512 to 512 of its output]", id, i/2+1),
+			}
+		}), one(loopguard.Call{Tool: toolname.JobOutput, Arguments: arguments("job", id), Result: id + " has ended: exit status 0\nbuilt\n[bytes 512 to 518 of its output]"}))
+	}},
+	{"waits-for-a-job", false, func(g *gen) [][]loopguard.Call {
+		id := "job_" + g.word()
+		return many(12+g.IntN(6), func(int) loopguard.Call {
+			return loopguard.Call{Tool: toolname.Wait, Arguments: arguments("seconds", 300, "job", id), Result: "waited 5m, but not until " + id + " ends"}
+		})
+	}},
 }

@@ -890,6 +890,19 @@ type User struct {
 	VouchedAt    *time.Time
 }
 
+type Wait struct {
+	StepID    string
+	OrgID     string
+	TaskID    string
+	NodeID    string
+	JailID    string
+	Until     time.Time
+	JobID     string
+	Port      int32
+	Path      string
+	CreatedAt time.Time
+}
+
 type Worker struct {
 	ID           string
 	OrgID        string

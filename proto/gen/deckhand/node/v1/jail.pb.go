@@ -960,6 +960,95 @@ func (x *KillJailResponse) GetExecIds() []string {
 	return nil
 }
 
+type ListPortsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JailId        string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPortsRequest) Reset() {
+	*x = ListPortsRequest{}
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPortsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPortsRequest) ProtoMessage() {}
+
+func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPortsRequest.ProtoReflect.Descriptor instead.
+func (*ListPortsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListPortsRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+type ListPortsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In order, each once.
+	Tcp           []uint32 `protobuf:"varint,1,rep,packed,name=tcp,proto3" json:"tcp,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPortsResponse) Reset() {
+	*x = ListPortsResponse{}
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPortsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPortsResponse) ProtoMessage() {}
+
+func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPortsResponse.ProtoReflect.Descriptor instead.
+func (*ListPortsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListPortsResponse) GetTcp() []uint32 {
+	if x != nil {
+		return x.Tcp
+	}
+	return nil
+}
+
 var File_deckhand_node_v1_jail_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_jail_proto_rawDesc = "" +
@@ -1020,12 +1109,16 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"P\n" +
 	"\x10KillJailResponse\x12!\n" +
 	"\fmembers_left\x18\x01 \x01(\x05R\vmembersLeft\x12\x19\n" +
-	"\bexec_ids\x18\x02 \x03(\tR\aexecIds*l\n" +
+	"\bexec_ids\x18\x02 \x03(\tR\aexecIds\"4\n" +
+	"\x10ListPortsRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\"%\n" +
+	"\x11ListPortsResponse\x12\x10\n" +
+	"\x03tcp\x18\x01 \x03(\rR\x03tcp*l\n" +
 	"\tJailState\x12\x1a\n" +
 	"\x16JAIL_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JAIL_STATE_RUNNING\x10\x01\x12\x16\n" +
 	"\x12JAIL_STATE_STOPPED\x10\x02\x12\x13\n" +
-	"\x0fJAIL_STATE_LOST\x10\x032\xe7\x04\n" +
+	"\x0fJAIL_STATE_LOST\x10\x032\xbd\x05\n" +
 	"\vJailService\x12W\n" +
 	"\n" +
 	"EnsureJail\x12#.deckhand.node.v1.EnsureJailRequest\x1a$.deckhand.node.v1.EnsureJailResponse\x12T\n" +
@@ -1036,7 +1129,8 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\n" +
 	"FreezeJail\x12#.deckhand.node.v1.FreezeJailRequest\x1a$.deckhand.node.v1.FreezeJailResponse\x12Q\n" +
 	"\bThawJail\x12!.deckhand.node.v1.ThawJailRequest\x1a\".deckhand.node.v1.ThawJailResponse\x12Q\n" +
-	"\bKillJail\x12!.deckhand.node.v1.KillJailRequest\x1a\".deckhand.node.v1.KillJailResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\bKillJail\x12!.deckhand.node.v1.KillJailRequest\x1a\".deckhand.node.v1.KillJailResponse\x12T\n" +
+	"\tListPorts\x12\".deckhand.node.v1.ListPortsRequest\x1a#.deckhand.node.v1.ListPortsResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_jail_proto_rawDescOnce sync.Once
@@ -1051,7 +1145,7 @@ func file_deckhand_node_v1_jail_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_jail_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_node_v1_jail_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_deckhand_node_v1_jail_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_deckhand_node_v1_jail_proto_goTypes = []any{
 	(JailState)(0),                // 0: deckhand.node.v1.JailState
 	(*JailSpec)(nil),              // 1: deckhand.node.v1.JailSpec
@@ -1070,13 +1164,15 @@ var file_deckhand_node_v1_jail_proto_goTypes = []any{
 	(*ThawJailResponse)(nil),      // 14: deckhand.node.v1.ThawJailResponse
 	(*KillJailRequest)(nil),       // 15: deckhand.node.v1.KillJailRequest
 	(*KillJailResponse)(nil),      // 16: deckhand.node.v1.KillJailResponse
-	(*Egress)(nil),                // 17: deckhand.node.v1.Egress
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*ListPortsRequest)(nil),      // 17: deckhand.node.v1.ListPortsRequest
+	(*ListPortsResponse)(nil),     // 18: deckhand.node.v1.ListPortsResponse
+	(*Egress)(nil),                // 19: deckhand.node.v1.Egress
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
 }
 var file_deckhand_node_v1_jail_proto_depIdxs = []int32{
-	17, // 0: deckhand.node.v1.JailSpec.egress:type_name -> deckhand.node.v1.Egress
+	19, // 0: deckhand.node.v1.JailSpec.egress:type_name -> deckhand.node.v1.Egress
 	0,  // 1: deckhand.node.v1.Jail.state:type_name -> deckhand.node.v1.JailState
-	18, // 2: deckhand.node.v1.Jail.started_at:type_name -> google.protobuf.Timestamp
+	20, // 2: deckhand.node.v1.Jail.started_at:type_name -> google.protobuf.Timestamp
 	1,  // 3: deckhand.node.v1.EnsureJailRequest.spec:type_name -> deckhand.node.v1.JailSpec
 	2,  // 4: deckhand.node.v1.EnsureJailResponse.jail:type_name -> deckhand.node.v1.Jail
 	2,  // 5: deckhand.node.v1.ListJailsResponse.jails:type_name -> deckhand.node.v1.Jail
@@ -1090,15 +1186,17 @@ var file_deckhand_node_v1_jail_proto_depIdxs = []int32{
 	11, // 13: deckhand.node.v1.JailService.FreezeJail:input_type -> deckhand.node.v1.FreezeJailRequest
 	13, // 14: deckhand.node.v1.JailService.ThawJail:input_type -> deckhand.node.v1.ThawJailRequest
 	15, // 15: deckhand.node.v1.JailService.KillJail:input_type -> deckhand.node.v1.KillJailRequest
-	4,  // 16: deckhand.node.v1.JailService.EnsureJail:output_type -> deckhand.node.v1.EnsureJailResponse
-	6,  // 17: deckhand.node.v1.JailService.ListJails:output_type -> deckhand.node.v1.ListJailsResponse
-	8,  // 18: deckhand.node.v1.JailService.StopJail:output_type -> deckhand.node.v1.StopJailResponse
-	10, // 19: deckhand.node.v1.JailService.RemoveJail:output_type -> deckhand.node.v1.RemoveJailResponse
-	12, // 20: deckhand.node.v1.JailService.FreezeJail:output_type -> deckhand.node.v1.FreezeJailResponse
-	14, // 21: deckhand.node.v1.JailService.ThawJail:output_type -> deckhand.node.v1.ThawJailResponse
-	16, // 22: deckhand.node.v1.JailService.KillJail:output_type -> deckhand.node.v1.KillJailResponse
-	16, // [16:23] is the sub-list for method output_type
-	9,  // [9:16] is the sub-list for method input_type
+	17, // 16: deckhand.node.v1.JailService.ListPorts:input_type -> deckhand.node.v1.ListPortsRequest
+	4,  // 17: deckhand.node.v1.JailService.EnsureJail:output_type -> deckhand.node.v1.EnsureJailResponse
+	6,  // 18: deckhand.node.v1.JailService.ListJails:output_type -> deckhand.node.v1.ListJailsResponse
+	8,  // 19: deckhand.node.v1.JailService.StopJail:output_type -> deckhand.node.v1.StopJailResponse
+	10, // 20: deckhand.node.v1.JailService.RemoveJail:output_type -> deckhand.node.v1.RemoveJailResponse
+	12, // 21: deckhand.node.v1.JailService.FreezeJail:output_type -> deckhand.node.v1.FreezeJailResponse
+	14, // 22: deckhand.node.v1.JailService.ThawJail:output_type -> deckhand.node.v1.ThawJailResponse
+	16, // 23: deckhand.node.v1.JailService.KillJail:output_type -> deckhand.node.v1.KillJailResponse
+	18, // 24: deckhand.node.v1.JailService.ListPorts:output_type -> deckhand.node.v1.ListPortsResponse
+	17, // [17:25] is the sub-list for method output_type
+	9,  // [9:17] is the sub-list for method input_type
 	9,  // [9:9] is the sub-list for extension type_name
 	9,  // [9:9] is the sub-list for extension extendee
 	0,  // [0:9] is the sub-list for field type_name
@@ -1116,7 +1214,7 @@ func file_deckhand_node_v1_jail_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_jail_proto_rawDesc), len(file_deckhand_node_v1_jail_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

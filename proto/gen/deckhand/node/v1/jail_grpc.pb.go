@@ -26,6 +26,7 @@ const (
 	JailService_FreezeJail_FullMethodName = "/deckhand.node.v1.JailService/FreezeJail"
 	JailService_ThawJail_FullMethodName   = "/deckhand.node.v1.JailService/ThawJail"
 	JailService_KillJail_FullMethodName   = "/deckhand.node.v1.JailService/KillJail"
+	JailService_ListPorts_FullMethodName  = "/deckhand.node.v1.JailService/ListPorts"
 )
 
 // JailServiceClient is the client API for JailService service.
@@ -57,6 +58,9 @@ type JailServiceClient interface {
 	// not. It returns when all processes are gone and every end is recorded. The
 	// jail's holders remain.
 	KillJail(ctx context.Context, in *KillJailRequest, opts ...grpc.CallOption) (*KillJailResponse, error)
+	// ListPorts returns the TCP ports that processes in the jail listen on; none if it is not
+	// running.
+	ListPorts(ctx context.Context, in *ListPortsRequest, opts ...grpc.CallOption) (*ListPortsResponse, error)
 }
 
 type jailServiceClient struct {
@@ -137,6 +141,16 @@ func (c *jailServiceClient) KillJail(ctx context.Context, in *KillJailRequest, o
 	return out, nil
 }
 
+func (c *jailServiceClient) ListPorts(ctx context.Context, in *ListPortsRequest, opts ...grpc.CallOption) (*ListPortsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPortsResponse)
+	err := c.cc.Invoke(ctx, JailService_ListPorts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JailServiceServer is the server API for JailService service.
 // All implementations must embed UnimplementedJailServiceServer
 // for forward compatibility.
@@ -166,6 +180,9 @@ type JailServiceServer interface {
 	// not. It returns when all processes are gone and every end is recorded. The
 	// jail's holders remain.
 	KillJail(context.Context, *KillJailRequest) (*KillJailResponse, error)
+	// ListPorts returns the TCP ports that processes in the jail listen on; none if it is not
+	// running.
+	ListPorts(context.Context, *ListPortsRequest) (*ListPortsResponse, error)
 	mustEmbedUnimplementedJailServiceServer()
 }
 
@@ -196,6 +213,9 @@ func (UnimplementedJailServiceServer) ThawJail(context.Context, *ThawJailRequest
 }
 func (UnimplementedJailServiceServer) KillJail(context.Context, *KillJailRequest) (*KillJailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method KillJail not implemented")
+}
+func (UnimplementedJailServiceServer) ListPorts(context.Context, *ListPortsRequest) (*ListPortsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPorts not implemented")
 }
 func (UnimplementedJailServiceServer) mustEmbedUnimplementedJailServiceServer() {}
 func (UnimplementedJailServiceServer) testEmbeddedByValue()                     {}
@@ -344,6 +364,24 @@ func _JailService_KillJail_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JailService_ListPorts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPortsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JailServiceServer).ListPorts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JailService_ListPorts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JailServiceServer).ListPorts(ctx, req.(*ListPortsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // JailService_ServiceDesc is the grpc.ServiceDesc for JailService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -378,6 +416,10 @@ var JailService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "KillJail",
 			Handler:    _JailService_KillJail_Handler,
+		},
+		{
+			MethodName: "ListPorts",
+			Handler:    _JailService_ListPorts_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
