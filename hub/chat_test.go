@@ -19,7 +19,7 @@ name: chatty
 description: Does and talks.
 provider: script
 script: s.yaml
-limits: {iterations: 5, failures: 1}
+limits: {iterations: 5, failures: 2}
 workspace: {scope: agent}
 tools: [shell_exec, file_write, manage_scratchpad, update_plan, delegate, request_input, complete_task]
 agents: {delegate: [walker]}

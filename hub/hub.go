@@ -350,8 +350,8 @@ func (h *Hub) assembleJobs() {
 	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"),
 		periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep},
 	))
-	waits := wait.New(wait.Config{Store: h.store, Recorder: h.recorder, Node: h.node, Log: c.Log.Named("wait")})
-	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("wait"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
+	waits := wait.New(wait.Config{Store: h.store, Recorder: h.recorder, Node: h.node, Log: c.Log.Named("waits")})
+	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("waits"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
 		periodic.Job{Name: "delete old events", Do: func(ctx context.Context) error { return event.PruneAll(ctx, h.store, c.EventRetention) }},
 		periodic.Job{Name: "delete old deliveries", Do: h.triggers.Prune},

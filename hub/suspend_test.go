@@ -28,9 +28,9 @@ func (r *rig) acknowledge(name string) {
 	require.Equal(r.t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent(name).GetStatus())
 }
 
-// The iteration limit, the cost limit, circles and failures in a row suspend
-// an agent: it runs nothing until a person acknowledges it, and says which it
-// was, since when, and what to do.
+// Tasks that failed in a row for reasons of the agent's own suspend it, never one alone: it
+// runs nothing until a person acknowledges it, and says which it was, since when, and what
+// to do. Resuming the task that it came of lifts it.
 func TestWhatSuspendsAnAgent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
@@ -41,17 +41,22 @@ func TestWhatSuspendsAnAgent(t *testing.T) {
 		limit string
 		why   string
 	}{
-		{failed, fault.MaxIterations, "iterations", "reached the limit of its iterations"},
-		{paused, fault.MaxIterations, "iterations", "reached the limit of its iterations"},
-		{failed, fault.BudgetLimit, "cost_usd", "reached the limit of its cost"},
-		{paused, fault.Stuck, "", "went round in circles"},
+		{failed, fault.MaxIterations, "iterations", ": it reached the limit of its iterations"},
+		{paused, fault.MaxIterations, "iterations", ": it reached the limit of its iterations"},
+		{failed, fault.BudgetLimit, "cost_usd", ": it reached the limit of its cost"},
+		{paused, fault.Stuck, "", ": it went round in circles"},
+		{failed, fault.GivenUp, "", ""},
 	} {
+		for range 2 {
+			r.end(r.begin(r.submit("walker").GetId(), 1), failed, fault.ToolFailed, "")
+			require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent("walker").GetStatus())
+		}
 		task := r.submit("walker")
 		begun := time.Now()
 		r.end(r.begin(task.GetId(), 1), c.state, c.code, c.limit)
 		a := r.agent("walker")
 		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_ERROR_SUSPENDED, a.GetStatus())
-		require.Equal(t, "task "+task.GetId()+" "+c.why+" (deckhand task show "+task.GetId()+")", a.GetStatusReason())
+		require.Equal(t, "task "+task.GetId()+" was the last of 3 in a row that failed"+c.why+" (deckhand task show "+task.GetId()+")", a.GetStatusReason())
 		require.WithinRange(t, a.GetStatusSince().AsTime(), begun.Add(-time.Minute), time.Now().Add(time.Minute))
 		events := r.events(task.GetId(), false)
 		var told []string
@@ -66,14 +71,36 @@ func TestWhatSuspendsAnAgent(t *testing.T) {
 			reason := r.task(waits.GetId()).GetReason()
 			return strings.HasPrefix(reason, "agent walker is error_suspended: task "+task.GetId()) && strings.HasSuffix(reason, "go on with: deckhand agent resume walker")
 		}, patience, 10*time.Millisecond)
-		if c.state == paused { // its workspace is free again
-			_, err := r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: task.GetId()}))
+		if c.state == paused {
+			_, err := r.user.Tasks.ResumeTask(t.Context(), connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: task.GetId()}))
 			require.NoError(t, err)
+			require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent("walker").GetStatus())
+			// Its workspace is free again.
+			_, err = r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: task.GetId()}))
+			require.NoError(t, err)
+		} else {
+			r.acknowledge("walker")
 		}
-		r.acknowledge("walker")
 		r.finish(r.begin(waits.GetId(), 1))
 	}
-	require.Len(t, r.audited("agent.suspended"), 4)
+	require.Len(t, r.audited("agent.suspended"), 5)
+}
+
+// One task counts once, however often it reaches its limit and is let have more; and what
+// is the fault of a provider, a node or a person does not count.
+func TestWhatDoesNotSuspendAnAgent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), nil)
+	for _, code := range []fault.Code{fault.ModelUnavailable, fault.CredentialInvalid, fault.NodeUnavailable, fault.InputTimeout} {
+		r.end(r.begin(r.submit("walker").GetId(), 1), deckhandv1.TaskState_TASK_STATE_FAILED, code, "")
+	}
+	task := r.submit("walker")
+	for i := range 4 {
+		r.end(r.begin(task.GetId(), int32(i+1)), deckhandv1.TaskState_TASK_STATE_PAUSED, fault.MaxIterations, "iterations") //nolint:gosec // few
+		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent("walker").GetStatus())
+		_, err := r.user.Tasks.ResumeTask(t.Context(), connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: task.GetId()}))
+		require.NoError(t, err)
+	}
 }
 
 // A run that its agent ended with a part done is over, keeps its result, and does not
@@ -101,7 +128,7 @@ func TestFailuresInARowSuspendAnAgent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
 	fail := func() deckhandv1.AgentStatus {
-		r.end(r.begin(r.submit("walker").GetId(), 1), deckhandv1.TaskState_TASK_STATE_FAILED, fault.ModelUnavailable, "")
+		r.end(r.begin(r.submit("walker").GetId(), 1), deckhandv1.TaskState_TASK_STATE_FAILED, fault.ToolFailed, "")
 		return r.agent("walker").GetStatus()
 	}
 	const idle, suspended = deckhandv1.AgentStatus_AGENT_STATUS_IDLE, deckhandv1.AgentStatus_AGENT_STATUS_ERROR_SUSPENDED

@@ -90,6 +90,11 @@ func (h *Tasks) ResumeTask(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
+	if row.Task.AgentID != "" {
+		if err := h.Agents.ResumeAfter(ctx, row.Task, actor(id)); err != nil {
+			return nil, err
+		}
+	}
 	return connect.NewResponse(&deckhandv1.ResumeTaskResponse{Task: taskRow(row)}), nil
 }
 

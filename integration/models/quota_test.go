@@ -42,13 +42,6 @@ func (r *rig) task(id string) *deckhandv1.Task {
 	return res.Msg.GetTask()
 }
 
-func (r *rig) status(agent string) deckhandv1.AgentStatus {
-	r.t.Helper()
-	res, err := r.client.Agents.GetAgent(r.t.Context(), connect.NewRequest(&deckhandv1.GetAgentRequest{AgentId: agent}))
-	require.NoError(r.t, err)
-	return res.Msg.GetAgent().GetStatus()
-}
-
 // A used-up quota pauses the task until the time that the provider states; then it
 // resumes by itself where it was, and uses none of its retries.
 func TestASpentQuotaPausesUntilTheStatedTime(t *testing.T) {
@@ -78,8 +71,8 @@ func TestASpentQuotaPausesUntilTheStatedTime(t *testing.T) {
 }
 
 // The relay refuses a call that exceeds the task's own budget, its cost limit: the run
-// pauses or stops, as its persona says, and its agent is suspended. A budget of the
-// organisation pauses the run, and does not suspend the agent.
+// pauses or stops, as its persona says, and counts as a failure of its agent. A budget of
+// the organisation pauses the run, and does not count.
 func TestABudgetThatTheRelayKeeps(t *testing.T) {
 	t.Parallel()
 	srv := modeltest.New(t, modeltest.List(answer(work)))
@@ -101,7 +94,7 @@ func TestABudgetThatTheRelayKeeps(t *testing.T) {
 		require.Contains(t, task.GetReason(), "of 0.02 USD are spent")
 		require.Contains(t, task.GetReason(), "--limit cost_usd=0.04")
 		require.Equal(t, "cost_usd", row[string](r, "SELECT payload->>'kind' FROM events WHERE task_id = $1 AND type = 'limit_reached'", task.GetId()))
-		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_ERROR_SUSPENDED, r.status(agent))
+		require.Equal(t, 1, row[int](r, "SELECT failures FROM agents WHERE name = $1", agent))
 	}
 	r.apply("thrifty", "anthropic", "claude-sonnet-4-5", "")
 	_, err := r.client.Budgets.SetBudget(t.Context(), connect.NewRequest(&deckhandv1.SetBudgetRequest{Scope: "organisation", Every: "day", Limit: &deckhandv1.SetBudgetRequest_LimitMicros{LimitMicros: 1}}))
@@ -109,7 +102,7 @@ func TestABudgetThatTheRelayKeeps(t *testing.T) {
 	task := r.rested(r.submit("thrifty", "go"))
 	require.Equal(t, paused, task.GetState(), task.GetReason())
 	require.Contains(t, task.GetReason(), "deckhand budget set organisation")
-	require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.status("thrifty"))
+	require.Equal(t, 0, row[int](r, "SELECT failures FROM agents WHERE name = 'thrifty'"))
 }
 
 // A model that fails is not called by any task of a worker; after a while one call tries

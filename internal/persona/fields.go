@@ -280,7 +280,7 @@ func (d *decoder) limits(n *yaml.Node, l *Limits) {
 		{"on_limit", func(n *yaml.Node) {
 			l.OnLimit = OnLimit(d.choice(n, "limits.on_limit", []string{string(PauseAtLimit), string(StopAtLimit)}))
 		}},
-		{"failures", func(n *yaml.Node) { l.Failures = int(d.integer(n, "limits.failures", 1, 100)) }},
+		{"failures", func(n *yaml.Node) { l.Failures = int(d.integer(n, "limits.failures", 2, 100)) }},
 	})
 	if n.Kind == yaml.MappingNode && met["iterations"] == 0 {
 		d.problems.add(n.Line, "limits.iterations is missing: write iterations: and a number from 1 to 1000, such as 50")

@@ -52,9 +52,20 @@ func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.
 // Resume lets a paused agent's tasks start again, and those of one that failures
 // have suspended. Resuming one that is neither changes nothing.
 func (s *Service) Resume(ctx context.Context, orgID, id string, by event.Actor) error {
+	return s.resume(ctx, orgID, id, "", by)
+}
+
+// ResumeAfter lets the tasks of an agent start again whose suspension came of a task, once
+// a person has resumed that task. A suspension for another reason stays.
+func (s *Service) ResumeAfter(ctx context.Context, t db.Task, by event.Actor) error {
+	return s.resume(ctx, t.OrgID, t.AgentID, t.ID, by)
+}
+
+// resume is Resume; with a task's id, only of an agent that was suspended because of it.
+func (s *Service) resume(ctx context.Context, orgID, id, because string, by event.Actor) error {
 	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
 		a, err := lock(ctx, tx, orgID, id)
-		if err != nil || (a.Status != Paused && a.Status != ErrorSuspended) {
+		if err != nil || (a.Status != Paused && a.Status != ErrorSuspended) || because != "" && a.SuspendedBy != because {
 			return err
 		}
 		if err := tx.AgentGoesOn(ctx, db.AgentGoesOnParams{
@@ -82,7 +93,7 @@ func Suspend(ctx context.Context, tx *event.Tx, t db.Task, why string) error {
 	}); err != nil {
 		return fmt.Errorf("requeue the tasks of agent %s: %w", a.ID, err)
 	}
-	if err := set(ctx, tx, a, ErrorSuspended, why, "agent.suspended", why, event.Hub); err != nil {
+	if err := setBecauseOf(ctx, tx, a, ErrorSuspended, why, "agent.suspended", why, event.Hub, t.ID); err != nil {
 		return err
 	}
 	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.AgentSuspended, Payload: map[string]any{
@@ -119,9 +130,14 @@ func lock(ctx context.Context, tx *event.Tx, orgID, id string) (db.Agent, error)
 }
 
 func set(ctx context.Context, tx *event.Tx, a db.Agent, status, why, action, reason string, by event.Actor) error {
+	return setBecauseOf(ctx, tx, a, status, why, action, reason, by, "")
+}
+
+// setBecauseOf is set for a suspension that came of a task.
+func setBecauseOf(ctx context.Context, tx *event.Tx, a db.Agent, status, why, action, reason string, by event.Actor, taskID string) error {
 	// Tasks may start that waited for the agent, or have to wait for it.
 	tx.Publish(change.QueueChanged{OrgID: a.OrgID})
-	if err := tx.SetAgentStatus(ctx, db.SetAgentStatusParams{OrgID: a.OrgID, ID: a.ID, Status: status, StatusReason: why}); err != nil {
+	if err := tx.SetAgentStatus(ctx, db.SetAgentStatusParams{OrgID: a.OrgID, ID: a.ID, Status: status, StatusReason: why, SuspendedBy: taskID}); err != nil {
 		return fmt.Errorf("set the status of agent %s: %w", a.ID, err)
 	}
 	return audit.Append(tx, audit.Entry{

@@ -10,7 +10,7 @@ import (
 )
 
 const agentByName = `-- name: AgentByName :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner FROM agents WHERE org_id = $1 AND name = $2
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by FROM agents WHERE org_id = $1 AND name = $2
 `
 
 type AgentByNameParams struct {
@@ -34,6 +34,8 @@ func (q *Queries) AgentByName(ctx context.Context, arg AgentByNameParams) (Agent
 		&i.StatusAt,
 		&i.Failures,
 		&i.Owner,
+		&i.LastFailedTask,
+		&i.SuspendedBy,
 	)
 	return i, err
 }
@@ -128,16 +130,19 @@ func (q *Queries) AgentVersion(ctx context.Context, arg AgentVersionParams) (Age
 }
 
 const countAgentFailure = `-- name: CountAgentFailure :one
-UPDATE agents SET failures = failures + 1 WHERE org_id = $1 AND id = $2 RETURNING id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner
+UPDATE agents SET failures = failures + CASE WHEN last_failed_task = $1 THEN 0 ELSE 1 END, last_failed_task = $1
+WHERE org_id = $2 AND id = $3 RETURNING id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by
 `
 
 type CountAgentFailureParams struct {
-	OrgID string
-	ID    string
+	TaskID string
+	OrgID  string
+	ID     string
 }
 
+// A task counts once, however often it fails.
 func (q *Queries) CountAgentFailure(ctx context.Context, arg CountAgentFailureParams) (Agent, error) {
-	row := q.db.QueryRow(ctx, countAgentFailure, arg.OrgID, arg.ID)
+	row := q.db.QueryRow(ctx, countAgentFailure, arg.TaskID, arg.OrgID, arg.ID)
 	var i Agent
 	err := row.Scan(
 		&i.ID,
@@ -152,6 +157,8 @@ func (q *Queries) CountAgentFailure(ctx context.Context, arg CountAgentFailurePa
 		&i.StatusAt,
 		&i.Failures,
 		&i.Owner,
+		&i.LastFailedTask,
+		&i.SuspendedBy,
 	)
 	return i, err
 }
@@ -255,7 +262,7 @@ func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]FindA
 }
 
 const forgetAgentFailures = `-- name: ForgetAgentFailures :exec
-UPDATE agents SET failures = 0 WHERE org_id = $1 AND id = $2 AND failures > 0
+UPDATE agents SET failures = 0, last_failed_task = '' WHERE org_id = $1 AND id = $2 AND failures > 0
 `
 
 type ForgetAgentFailuresParams struct {
@@ -269,7 +276,7 @@ func (q *Queries) ForgetAgentFailures(ctx context.Context, arg ForgetAgentFailur
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, v.description, v.provider, v.model,
+SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, a.last_failed_task, a.suspended_by, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
                  AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active,
        EXISTS (SELECT 1 FROM triggers g WHERE g.org_id = a.org_id AND g.agent_id = a.id AND g.deleted_at IS NULL AND g.state = 'enabled'
@@ -308,6 +315,8 @@ func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow
 		&i.Agent.StatusAt,
 		&i.Agent.Failures,
 		&i.Agent.Owner,
+		&i.Agent.LastFailedTask,
+		&i.Agent.SuspendedBy,
 		&i.Description,
 		&i.Provider,
 		&i.Model,
@@ -318,7 +327,7 @@ func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, v.description, v.provider, v.model,
+SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, a.last_failed_task, a.suspended_by, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
                  AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active,
        EXISTS (SELECT 1 FROM triggers g WHERE g.org_id = a.org_id AND g.agent_id = a.id AND g.deleted_at IS NULL AND g.state = 'enabled'
@@ -365,6 +374,8 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 			&i.Agent.StatusAt,
 			&i.Agent.Failures,
 			&i.Agent.Owner,
+			&i.Agent.LastFailedTask,
+			&i.Agent.SuspendedBy,
 			&i.Description,
 			&i.Provider,
 			&i.Model,
@@ -382,7 +393,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 }
 
 const lockAgent = `-- name: LockAgent :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner FROM agents WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by FROM agents WHERE org_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockAgentParams struct {
@@ -406,12 +417,14 @@ func (q *Queries) LockAgent(ctx context.Context, arg LockAgentParams) (Agent, er
 		&i.StatusAt,
 		&i.Failures,
 		&i.Owner,
+		&i.LastFailedTask,
+		&i.SuspendedBy,
 	)
 	return i, err
 }
 
 const lockAgentByName = `-- name: LockAgentByName :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner FROM agents WHERE org_id = $1 AND name = $2 FOR UPDATE
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by FROM agents WHERE org_id = $1 AND name = $2 FOR UPDATE
 `
 
 type LockAgentByNameParams struct {
@@ -435,6 +448,8 @@ func (q *Queries) LockAgentByName(ctx context.Context, arg LockAgentByNameParams
 		&i.StatusAt,
 		&i.Failures,
 		&i.Owner,
+		&i.LastFailedTask,
+		&i.SuspendedBy,
 	)
 	return i, err
 }
@@ -455,13 +470,15 @@ func (q *Queries) SetAgentHome(ctx context.Context, arg SetAgentHomeParams) erro
 }
 
 const setAgentStatus = `-- name: SetAgentStatus :exec
-UPDATE agents SET status = $1, status_reason = $2, status_at = now(), failures = 0, updated_at = now()
-WHERE org_id = $3 AND id = $4
+UPDATE agents SET status = $1, status_reason = $2, status_at = now(), suspended_by = $3,
+    failures = 0, last_failed_task = '', updated_at = now()
+WHERE org_id = $4 AND id = $5
 `
 
 type SetAgentStatusParams struct {
 	Status       string
 	StatusReason string
+	SuspendedBy  string
 	OrgID        string
 	ID           string
 }
@@ -470,6 +487,7 @@ func (q *Queries) SetAgentStatus(ctx context.Context, arg SetAgentStatusParams) 
 	_, err := q.db.Exec(ctx, setAgentStatus,
 		arg.Status,
 		arg.StatusReason,
+		arg.SuspendedBy,
 		arg.OrgID,
 		arg.ID,
 	)

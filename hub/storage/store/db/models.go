@@ -30,6 +30,8 @@ type Agent struct {
 	StatusAt       time.Time
 	Failures       int32
 	Owner          string
+	LastFailedTask string
+	SuspendedBy    string
 }
 
 type AgentVersion struct {

@@ -21,14 +21,17 @@ UPDATE agents SET home_node_id = @node_id WHERE org_id = @org_id AND id = @id AN
 SELECT * FROM agents WHERE org_id = @org_id AND id = @id FOR UPDATE;
 
 -- name: SetAgentStatus :exec
-UPDATE agents SET status = @status, status_reason = @status_reason, status_at = now(), failures = 0, updated_at = now()
+UPDATE agents SET status = @status, status_reason = @status_reason, status_at = now(), suspended_by = @suspended_by,
+    failures = 0, last_failed_task = '', updated_at = now()
 WHERE org_id = @org_id AND id = @id;
 
 -- name: CountAgentFailure :one
-UPDATE agents SET failures = failures + 1 WHERE org_id = @org_id AND id = @id RETURNING *;
+-- A task counts once, however often it fails.
+UPDATE agents SET failures = failures + CASE WHEN last_failed_task = @task_id THEN 0 ELSE 1 END, last_failed_task = @task_id
+WHERE org_id = @org_id AND id = @id RETURNING *;
 
 -- name: ForgetAgentFailures :exec
-UPDATE agents SET failures = 0 WHERE org_id = @org_id AND id = @id AND failures > 0;
+UPDATE agents SET failures = 0, last_failed_task = '' WHERE org_id = @org_id AND id = @id AND failures > 0;
 
 -- name: FindAgents :many
 -- By name, id or id prefix; see store.One.
