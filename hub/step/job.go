@@ -15,6 +15,10 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
+// maxShownCommand bounds the command line of a job, in bytes, where a person is asked about
+// its input.
+const maxShownCommand = 16 << 10
+
 // jobsOf finds the jobs of a task for its calls.
 type jobsOf struct {
 	store *store.Store
@@ -65,8 +69,8 @@ func (j jobsOf) List(ctx context.Context) ([]tool.Job, error) {
 	return out, nil
 }
 
-// typedInto returns the command line of the job that a call of job_input names, with
-// secrets masked; empty if there is no such job.
+// typedInto returns the command line of the job that a call of job_input names, whole and
+// with its secrets; empty if there is no such job.
 func (s *Steps) typedInto(ctx context.Context, q *db.Queries, t db.Task, arguments map[string]any) (string, error) {
 	id, _ := arguments["job"].(string)
 	row, err := q.GetJob(ctx, db.GetJobParams{OrgID: t.OrgID, TaskID: t.ID, ID: id})
@@ -76,7 +80,16 @@ func (s *Steps) typedInto(ctx context.Context, q *db.Queries, t db.Task, argumen
 	if err != nil {
 		return "", fmt.Errorf("find job %s: %w", id, err)
 	}
-	return row.Command, nil
+	started, err := q.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: row.StepID})
+	if err != nil {
+		return "", fmt.Errorf("find the call that started job %s: %w", id, err)
+	}
+	_, call, err := s.read(started)
+	if err != nil {
+		return "", err
+	}
+	command, _ := call["command"].(string)
+	return command, nil
 }
 
 // typing returns the tool whose approvals a call of job_input needs as well: text that is
@@ -99,6 +112,9 @@ func (s *Steps) previewOf(ctx context.Context, q *db.Queries, t db.Task, record 
 		into, err := s.typedInto(ctx, q, t, arguments)
 		if err != nil {
 			return "", err
+		}
+		if len(into) > maxShownCommand {
+			into = fmt.Sprintf("%s\n[... %d bytes in all: see the call that started the job]", strings.ToValidUTF8(into[:maxShownCommand], ""), len(into))
 		}
 		preview += "\n\nThe job runs:\n" + into
 	}

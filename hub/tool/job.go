@@ -88,7 +88,7 @@ func jobTools() []*Tool {
 			Description: "Write a line of text to the standard input of a job that you started with background. A line break is added. " +
 				"For programs that need a terminal this is not enough. " +
 				`Example: {"job": "job_3k9w", "text": "yes"}.`,
-			Category: moderate, Place: node, Irreversible: "what the program does with its input", Timeout: time.Minute,
+			Category: moderate, Place: node, Idempotent: true, Irreversible: "what the program does with its input", Timeout: time.Minute,
 			schema: `{"type":"object","additionalProperties":false,"required":["job"],"minProperties":2,"properties":{` + jobID + `,
 				"text":{"type":"string","maxLength":65536,"description":"The text to write"},
 				"end":{"type":"boolean","description":"Close the input after it, so that the program reads its end"}}}`,

@@ -82,7 +82,13 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 	if exec.GetJobSince() != nil {
 		return jobResult(ctx, c, exec)
 	}
-	return shellResult(ctx, c, exec)
+	result, err := shellResult(ctx, c, exec)
+	if err == nil && result.Code == "" && (exec.GetExitCode() != 0 || exec.GetSignal() != 0) {
+		// The observation says the status already: to the model it is a result like any
+		// other.
+		result.Failed, result.Code = true, fault.CommandFailed
+	}
+	return result, err
 }
 
 // execute runs a command, or re-attaches to it, and returns its end, or its state when it

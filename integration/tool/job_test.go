@@ -46,15 +46,16 @@ turns:
     calls:
       - {tool: job_kill, arguments: {job: "${hung}"}}
       - {tool: shell_exec, arguments: {command: "pgrep -c sleep || true; sleep 3600", timeout_seconds: 1, on_timeout: kill}}
-  - text: All done.
+  - text: A command that fails, and that is all.
     calls:
+      - {tool: shell_exec, arguments: {command: "echo no; exit 3"}}
       - {tool: complete_task, arguments: {summary: "served"}}
 `)
 	id := f.Submit("server")
 	f.Ended(id)
-	var steps []struct{ ID, State, Observation string }
+	var steps []struct{ ID, State, Observation, ErrorCode string }
 	f.JSON(&steps, "task", "steps", id)
-	require.Len(t, steps, 14)
+	require.Len(t, steps, 15)
 	job := regexp.MustCompile(`^(job_\w+) runs in the background, for at most 1h\.`)
 	require.Regexp(t, job, steps[0].Observation)
 	server, asker := job.FindStringSubmatch(steps[0].Observation)[1], job.FindStringSubmatch(steps[1].Observation)[1]
@@ -70,6 +71,11 @@ turns:
 	require.Regexp(t, `^job_\w+ has ended: AGENT_027: killed by the agent$`, steps[11].Observation)
 	require.Equal(t, "STEP_STATE_FAILED", steps[12].State, "on_timeout: kill")
 	require.Regexp(t, `^error AGENT_006: killed, because it ran longer than its time-out\n0\n?$`, steps[12].Observation, "the job that hung is gone")
+
+	// People see that a command failed; to the agent its status is a result.
+	require.Equal(t, "STEP_STATE_FAILED", steps[13].State)
+	require.Equal(t, "AGENT_030", steps[13].ErrorCode)
+	require.Equal(t, "exit status 3\nno\n", steps[13].Observation)
 
 	// A person sees the jobs, and which of them changed what.
 	var jobs []struct {

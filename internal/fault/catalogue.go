@@ -55,7 +55,7 @@ var catalogue = []Entry{
 	},
 	{
 		Code: ToolFailed, Kinds: []Kind{Precondition}, Title: "Tool failed",
-		What: "A tool was called and failed: a command could not be started or was killed for using too much memory, an MCP server returned an error, a subtask was cancelled. A command that ran and ended with an exit status has no code. Where nobody knows what the call did the code is AGENT_017; for a time limit it is AGENT_006.",
+		What: "A tool was called and failed: a command could not be started or was killed for using too much memory, an MCP server returned an error, a subtask was cancelled. For a command that ran and ended with an exit status other than 0 it is AGENT_030. Where nobody knows what the call did the code is AGENT_017; for a time limit it is AGENT_006.",
 		Fix:  "Read the step's output (`deckhand task steps TASK`). The model is told and may try another way.",
 	},
 	{
@@ -182,6 +182,11 @@ var catalogue = []Entry{
 		Code: PartlyDone, Kinds: []Kind{Precondition}, Title: "Partly done",
 		What: "The agent ended its run with a part of the goal reached. Its files and its summary are kept; the run is not tried again, and does not count as a failure of the agent.",
 		Fix:  "Read in the summary what is left, and give that as a new goal, or go on from the last checkpoint (`deckhand task resume-from TASK`).",
+	},
+	{
+		Code: CommandFailed, Kinds: []Kind{Precondition}, Title: "Command failed",
+		What: "A command ran and ended with an exit status other than 0, or by a signal. The status is in the step's outcome. To the agent it is a result like any other.",
+		Fix:  "Read the step's output (`deckhand task steps TASK`). Some programs report an ordinary result in this way, for example grep, which exits with 1 if it finds nothing.",
 	},
 	{
 		Code: WatchSlow, Kinds: []Kind{Aborted}, Title: "Watch too slow",

@@ -66,6 +66,7 @@ const (
 	Killed             Code = "AGENT_027"
 	GivenUp            Code = "AGENT_028"
 	PartlyDone         Code = "AGENT_029"
+	CommandFailed      Code = "AGENT_030"
 
 	// WatchSlow ends a watch whose caller does not read: it may continue from
 	// its cursor.

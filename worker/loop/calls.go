@@ -102,7 +102,7 @@ func (r *run) refuseCompletion(turn *deckhandv1.Turn, index int) *fault.Error {
 			continue
 		}
 		step := r.steps[callKey{turn.GetTurn(), int32(i)}]
-		if !well(step.GetState()) {
+		if !well(step) {
 			return fault.New(fault.Precondition, "the task was not completed, because the call of %s in the same turn did not succeed", call.GetName()).
 				WithCode(fault.ToolFailed).WithFix("look at its result first")
 		}
@@ -294,9 +294,20 @@ func final(s deckhandv1.StepState) bool {
 }
 
 // well reports whether the model may rely on a call's result: the call
-// succeeded, or is deferred until a person accepts the run.
-func well(s deckhandv1.StepState) bool {
-	return s == deckhandv1.StepState_STEP_STATE_SUCCEEDED || s == deckhandv1.StepState_STEP_STATE_DEFERRED
+// succeeded, or ran a command to its end, or is deferred until a person accepts the run.
+func well(step *deckhandv1.Step) bool {
+	switch step.GetState() {
+	case deckhandv1.StepState_STEP_STATE_SUCCEEDED, deckhandv1.StepState_STEP_STATE_DEFERRED:
+		return true
+	default:
+		return exited(step)
+	}
+}
+
+// exited reports whether a step ran a command that ended with an exit status other than 0.
+// People see it as failed; to the model the status is a result.
+func exited(step *deckhandv1.Step) bool {
+	return step.GetState() == deckhandv1.StepState_STEP_STATE_FAILED && step.GetErrorCode() == string(fault.CommandFailed)
 }
 
 // waiting reports whether the step continues after somebody else acts: a person

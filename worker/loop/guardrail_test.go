@@ -21,7 +21,7 @@ turns:
   - {name: again, next: again, calls: [{tool: shell_exec, arguments: {command: "make all # once more"}}]}
 `
 	b := newBench(t, hubtest.Config{Exec: func(hubtest.Call) hubtest.Result {
-		return hubtest.Result{Observation: "exit status 2\nmake: no rule to make target all"}
+		return hubtest.Result{Observation: "exit status 2\nmake: no rule to make target all", Failed: true, Code: fault.CommandFailed}
 	}})
 	out := b.run(text)
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_PAUSED, out.State)

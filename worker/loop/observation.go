@@ -42,7 +42,7 @@ func (r *run) results(turn *deckhandv1.Turn) []model.Result {
 			if call.GetName() == toolFind && step.GetState() == deckhandv1.StepState_STEP_STATE_SUCCEEDED {
 				out[i].Text = describe(r.find(call.GetArgumentsJson()))
 			}
-			out[i].IsError = !well(step.GetState())
+			out[i].IsError = !well(step)
 		}
 	}
 	return out
@@ -114,5 +114,8 @@ func fence(step *deckhandv1.Step, text string) string {
 }
 
 func stepStatus(step *deckhandv1.Step) string {
+	if exited(step) {
+		return "succeeded" // the call did: the text has the command's status
+	}
 	return strings.ToLower(strings.TrimPrefix(step.GetState().String(), "STEP_STATE_"))
 }
