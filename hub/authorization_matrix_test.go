@@ -162,6 +162,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.step
 		case "pointer":
 			out[name] = "/command"
+		case "job_id":
+			out[name] = "job_1"
 		case "node_id":
 			out[name] = o.node
 		case "worker_id":

@@ -190,6 +190,7 @@ func TestListsComeInPages(t *testing.T) {
 // bounded are the lists without pages, and why they need none.
 var bounded = map[string]string{
 	"ListEvents":    "they are numbered: before_seq and after_seq go on, and page_size bounds a page",
+	"ListJobs":      "at most 200 of a task, which runs 16 at once",
 	"ListFiles":     "a folder of a node as it is now: at most 10 000 names, and truncated says that there are more",
 	"SearchNodeLog": "the log is searched from offset on, and next_offset goes on",
 }

@@ -67,7 +67,7 @@ var whose = map[reach]string{
 		DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
 		SetTokenLimits ListAccessRules SetAccessRule DeleteAccessRule`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask RetryTask ResumeTaskFrom
-		KeepCheckpoint ListCheckpoints TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListInbox GetInboxItem ReadInboxArgument
+		KeepCheckpoint ListCheckpoints ListJobs KillJob TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListInbox GetInboxItem ReadInboxArgument
 		AnswerInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate
@@ -97,7 +97,7 @@ var teamSharesIn = map[string]bool{}
 
 // absent work on what no organisation of the walk has: those who may call them find
 // nothing.
-var absent = []string{"DeleteAccessRule", "DisconnectProvider", "KeepCheckpoint", "ResumeTaskFrom", "UndoChanges"}
+var absent = []string{"DeleteAccessRule", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges"}
 
 // reaches returns the table by the procedures' names.
 func reaches(t *testing.T) map[string]reach {
