@@ -315,7 +315,7 @@ func TestANodeIsToldWhatIsOnRecord(t *testing.T) {
 	require.NoError(t, err)
 	step, err = r.execute(lease, step.GetId())
 	require.NoError(t, err)
-	require.Equal(t, deckhandv1.StepState_STEP_STATE_SUCCEEDED, step.GetState())
+	require.Equal(t, string(fault.CommandFailed), step.GetErrorCode(), "it exits with 3")
 	r.finish(lease)
 	exec, err := startExec(t, r.user, onJail("walker", "true"))
 	require.NoError(t, err)
