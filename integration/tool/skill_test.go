@@ -161,6 +161,8 @@ turns:
       - {tool: tail_stats, arguments: {path: line.log}}
       - {tool: csv_profile, arguments: {path: line.log}}
       - {tool: file_outline, arguments: {path: line.log}}
+  - text: And alone, since calls that only read run side by side, and the jail is small.
+    calls:
       - {tool: json_query, arguments: {path: big.json, query: ".[0].id"}}
       - {tool: shell_exec, arguments: {command: "echo still here"}}
   - text: All done.
