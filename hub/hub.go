@@ -357,6 +357,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete old deliveries", Do: h.triggers.Prune},
 		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},
 		periodic.Job{Name: "delete old sessions", Do: h.sessions.Prune},
+		periodic.Job{Name: "delete the waits of calls that have ended", Do: h.store.DeleteWaits},
 		periodic.Job{Name: "forget calls that no limit counts", Do: h.policies.Prune},
 		periodic.Job{Name: "forget hubs that died", Do: h.self.Forget},
 		periodic.Job{Name: "follow commands that a hub left behind", Do: h.execs.AdoptAll},

@@ -10,7 +10,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
-	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/wait"
 )
@@ -64,12 +63,11 @@ func parking(ctx context.Context, tx *event.Tx, t db.Task) (task.State, string, 
 	}
 	item, err := tx.OpenInboxItem(ctx, db.OpenInboxItemParams{OrgID: t.OrgID, StepID: step.ID})
 	if store.IsNotFound(err) {
-		for _, waits := range []func(context.Context, *db.Queries, string, string) (string, error){subtask.WaitReason, wait.Reason} {
-			if why, err := waits(ctx, tx.Queries, t.OrgID, t.ID); err != nil || why != "" {
-				return task.Waiting, why, err
-			}
+		why, err := wait.Reason(ctx, tx.Queries, t.OrgID, t.ID)
+		if err != nil || why == "" {
+			return task.Queued, "", err
 		}
-		return task.Queued, "", nil
+		return task.Waiting, why, nil
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("find what step %s waits for: %w", step.ID, err)

@@ -142,11 +142,15 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	}
 	out := judgement{policy: decided, counted: counted}
 	why := approvalReason(record, agent, arguments)
-	if as, err := s.typing(ctx, q, t, set, p.Tool, arguments); err != nil {
-		return arguments, category, judgement{denied: fault.New(fault.Internal, "what the job runs cannot be found out").WithCause(err)}
-	} else if as != nil && why == "" {
-		if why = approvalReason(as, agent, arguments); why != "" {
-			record = as
+	if why == "" {
+		as, err := s.typing(ctx, q, t, set, p.Tool, arguments)
+		if err != nil {
+			return arguments, category, judgement{denied: fault.New(fault.Internal, "what the job runs cannot be found out").WithCause(err)}
+		}
+		if as != nil {
+			if why = approvalReason(as, agent, arguments); why != "" {
+				record = as
+			}
 		}
 	}
 	switch {

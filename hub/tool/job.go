@@ -141,21 +141,19 @@ func jobResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	text := fmt.Sprintf("%s runs in the background, for at most %s. Read its output with %s, end it with %s.", id, inWords(c.JobTime), toolname.JobOutput, toolname.JobKill)
+	said := fmt.Sprintf("%s runs in the background, for at most %s. Read its output with %s, end it with %s.", id, inWords(c.JobTime), toolname.JobOutput, toolname.JobKill)
 	if !flag(c.Arguments, "background") {
-		text = "not done in time: " + text
+		said = "not done in time: " + said
 	}
 	if exec.GetLogBytes() > 0 {
-		text += "\nIts output so far:\n" + output
+		said += "\nIts output so far:\n" + output
 	}
 	return Result{
-		Observation: text, LogBytes: exec.GetLogBytes(), Workspace: exec.GetWorkspace(),
+		Observation: said, LogBytes: exec.GetLogBytes(), Workspace: exec.GetWorkspace(),
 		Outcome: map[string]any{"job_id": id, "log_bytes": exec.GetLogBytes()},
-		Started: &StartedJob{ID: id, Command: textOf(c.Arguments), ReadBytes: exec.GetLogBytes()},
+		Started: &StartedJob{ID: id, Command: text(c.Arguments, "command"), ReadBytes: exec.GetLogBytes()},
 	}, nil
 }
-
-func textOf(arguments map[string]any) string { return text(arguments, "command") }
 
 // inWords returns a duration without units that are 0, such as "1h" or "1h30m".
 func inWords(d time.Duration) string {

@@ -26,7 +26,7 @@ const (
 type Wait struct {
 	For  time.Duration
 	Job  string
-	Port uint32
+	Port int64
 	Path string
 }
 
@@ -34,7 +34,7 @@ type Wait struct {
 func WaitOf(arguments map[string]any) Wait {
 	return Wait{
 		For: time.Duration(number(arguments, "seconds")) * time.Second,
-		Job: text(arguments, "job"), Port: uint32(number(arguments, "port")), Path: text(arguments, "file"), //nolint:gosec // the schema bounds it
+		Job: text(arguments, "job"), Port: number(arguments, "port"), Path: text(arguments, "file"),
 	}
 }
 
@@ -117,7 +117,7 @@ func (w Wait) There(ctx context.Context, jails nodev1.JailServiceClient, files n
 	switch {
 	case w.Port != 0:
 		res, err := jails.ListPorts(ctx, &nodev1.ListPortsRequest{JailId: jailID})
-		return slices.Contains(res.GetTcp(), w.Port), err
+		return slices.ContainsFunc(res.GetTcp(), func(port uint32) bool { return int64(port) == w.Port }), err
 	case w.Path != "":
 		_, err := files.ListFiles(ctx, &nodev1.ListFilesRequest{JailId: jailID, Path: w.Path, Limit: 1})
 		if err = fault.FromGRPC(err); fault.Is(err, fault.NotFound) {

@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // jobLines is how many lines the background command of the test writes.
@@ -44,7 +47,10 @@ func TestAJobSurvivesKills(t *testing.T) {
 		r.workers[0].kill()
 		r.nodes[0].kill()
 		r.hubs[0].kill()
-		time.Sleep(time.Second)
+		r.eventually(time.Minute, "the node to be connected again", func() bool {
+			res, err := r.client.Nodes.GetNode(t.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: "node-1"}))
+			return err == nil && res.Msg.GetNode().GetStatus() == "connected"
+		})
 	}
 	var want strings.Builder
 	for i := range jobLines {

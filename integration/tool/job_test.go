@@ -14,8 +14,7 @@ import (
 )
 
 // An agent starts a server, waits until it listens, uses it, and looks at its output; it
-// answers a question that a program asks, and ends what it does not need any more. What a
-// job changes is listed as the job's.
+// types what a program asks for, and kills the job that hangs.
 func TestAnAgentWorksWithJobs(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)

@@ -26,8 +26,11 @@ func (m *Manager) Ports(ctx context.Context, id string) ([]uint32, error) {
 	}
 	// The files of a process show the network of its namespace.
 	fs, err := procfs.NewFS(filepath.Join(procfs.DefaultMountPoint, strconv.Itoa(int(one.GetPid()))))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // it has just ended
+	}
 	if err != nil {
-		return nil, nil //nolint:nilerr // it has just ended
+		return nil, fmt.Errorf("read the sockets of jail %s: %w", id, err)
 	}
 	var out []uint32
 	//nolint:staticcheck // what is recommended in its place would have to enter the jail's network

@@ -93,7 +93,8 @@ func Suspend(ctx context.Context, tx *event.Tx, t db.Task, why string) error {
 	}); err != nil {
 		return fmt.Errorf("requeue the tasks of agent %s: %w", a.ID, err)
 	}
-	if err := setBecauseOf(ctx, tx, a, ErrorSuspended, why, "agent.suspended", why, event.Hub, t.ID); err != nil {
+	a.SuspendedBy = t.ID
+	if err := set(ctx, tx, a, ErrorSuspended, why, "agent.suspended", why, event.Hub); err != nil {
 		return err
 	}
 	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.AgentSuspended, Payload: map[string]any{
@@ -130,14 +131,13 @@ func lock(ctx context.Context, tx *event.Tx, orgID, id string) (db.Agent, error)
 }
 
 func set(ctx context.Context, tx *event.Tx, a db.Agent, status, why, action, reason string, by event.Actor) error {
-	return setBecauseOf(ctx, tx, a, status, why, action, reason, by, "")
-}
-
-// setBecauseOf is set for a suspension that came of a task.
-func setBecauseOf(ctx context.Context, tx *event.Tx, a db.Agent, status, why, action, reason string, by event.Actor, taskID string) error {
+	because := ""
+	if status == ErrorSuspended {
+		because = a.SuspendedBy
+	}
 	// Tasks may start that waited for the agent, or have to wait for it.
 	tx.Publish(change.QueueChanged{OrgID: a.OrgID})
-	if err := tx.SetAgentStatus(ctx, db.SetAgentStatusParams{OrgID: a.OrgID, ID: a.ID, Status: status, StatusReason: why, SuspendedBy: taskID}); err != nil {
+	if err := tx.SetAgentStatus(ctx, db.SetAgentStatusParams{OrgID: a.OrgID, ID: a.ID, Status: status, StatusReason: why, SuspendedBy: because}); err != nil {
 		return fmt.Errorf("set the status of agent %s: %w", a.ID, err)
 	}
 	return audit.Append(tx, audit.Entry{

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -54,8 +53,6 @@ const (
 	timeout = 10 * time.Second
 	// measureTimeout bounds how long a list waits for what the jobs use.
 	measureTimeout = 2 * time.Second
-	// nodesAtOnce is how many nodes are asked at the same time.
-	nodesAtOnce = 16
 	// maxCommand is how many bytes of a command line are kept for lists.
 	maxCommand = 1 << 10
 	// endedBy is on whose behalf the jobs of an ended task are killed.
@@ -116,39 +113,33 @@ func (s *Service) List(ctx context.Context, orgID, taskID string) ([]Listed, err
 		return nil, fmt.Errorf("list the jobs of %s: %w", taskID, err)
 	}
 	out := make([]Listed, len(rows))
-	now := map[string]*nodev1.Exec{}
+	var now map[string]*nodev1.Exec
 	for i, row := range rows {
-		out[i].Job = row
-		if row.State != Running {
-			continue
+		if row.State == Running && now == nil {
+			now = s.measure(ctx, row) // all run in the task's jail
 		}
-		if _, asked := now[row.ExecID]; !asked {
-			s.measure(ctx, row, now)
-		}
-		out[i].Now = now[row.ExecID]
+		out[i] = Listed{row, now[row.ExecID]}
 	}
 	return out, nil
 }
 
-// measure adds what runs in a job's jail, by the names of the commands.
-func (s *Service) measure(ctx context.Context, j db.Job, into map[string]*nodev1.Exec) {
+// measure returns what runs in a job's jail, by the names of the commands.
+func (s *Service) measure(ctx context.Context, j db.Job) map[string]*nodev1.Exec {
+	out := map[string]*nodev1.Exec{}
 	node, err := s.cfg.Node(j.NodeID)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, measureTimeout)
-		defer cancel()
-		var live *nodev1.ListExecsResponse
-		if live, err = node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{JailId: j.JailID, LiveOnly: true, Usage: true}); err == nil {
-			for _, e := range live.GetExecs() {
-				into[e.GetExecId()] = e
-			}
-		}
+	if err != nil {
+		return out // not connected
 	}
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	live, err := node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{JailId: j.JailID, LiveOnly: true, Usage: true})
 	if err != nil {
 		s.cfg.Log.Debug("cannot measure a job", "job_id", j.ID, "node_id", j.NodeID, "error", err)
 	}
-	if into[j.ExecID] == nil {
-		into[j.ExecID] = nil // asked
+	for _, e := range live.GetExecs() {
+		out[e.GetExecId()] = e
 	}
+	return out
 }
 
 // Kill kills a job on a person's behalf, and returns it with how many of its processes are
@@ -176,18 +167,25 @@ func (s *Service) Kill(ctx context.Context, orgID, taskID, id string, by event.A
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	res, err := node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: j.ExecID, By: by.ID})
+	left, err := s.killOn(ctx, node, j, by.ID)
 	if err != nil {
-		return j, 0, fault.FromGRPC(err)
-	}
-	left := res.GetExec().GetMembersLeft()
-	if res.GetExec().GetState() == nodev1.ExecState_EXEC_STATE_ENDED {
-		if err := s.end(ctx, j, res.GetExec()); err != nil {
-			return j, left, err
-		}
+		return j, left, err
 	}
 	j, err = s.cfg.Store.GetJob(ctx, key)
 	return j, left, err
+}
+
+// killOn kills a job on its node, stores its end if it has ended by then, and returns how
+// many of its processes are left.
+func (s *Service) killOn(ctx context.Context, node machine.Link, j db.Job, by string) (int32, error) {
+	res, err := node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: j.ExecID, By: by})
+	if err != nil {
+		return 0, fault.FromGRPC(err)
+	}
+	if exec := res.GetExec(); exec.GetState() == nodev1.ExecState_EXEC_STATE_ENDED {
+		err = s.end(ctx, j, exec)
+	}
+	return res.GetExec().GetMembersLeft(), err
 }
 
 // EndOf kills the jobs of a task that has ended. What cannot be reached is left to Sweep.
@@ -206,12 +204,8 @@ func (s *Service) EndOf(ctx context.Context, t db.Task) {
 
 // kill ends a job that nobody wants any more.
 func (s *Service) kill(ctx context.Context, node machine.Link, j db.Job) {
-	res, err := node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: j.ExecID, By: endedBy})
-	if err == nil {
-		err = s.end(ctx, j, res.GetExec())
-	}
-	if err != nil {
-		s.cfg.Log.Warn("a job was not ended with its task; will try again", "job_id", j.ID, "task_id", j.TaskID, "error", fault.FromGRPC(err))
+	if _, err := s.killOn(ctx, node, j, endedBy); err != nil {
+		s.cfg.Log.Warn("a job was not ended with its task; will try again", "job_id", j.ID, "task_id", j.TaskID, "error", err)
 	}
 }
 
@@ -227,20 +221,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 			byNode[row.Job.NodeID] = append(byNode[row.Job.NodeID], row)
 			after = row.Job.ID
 		}
-		var asking sync.WaitGroup
-		free := make(chan struct{}, nodesAtOnce)
-		for nodeID, jobs := range byNode {
-			node, err := s.cfg.Node(nodeID)
-			if err != nil {
-				continue // not connected: what runs there goes on, or ends by itself
-			}
-			free <- struct{}{}
-			asking.Go(func() {
-				defer func() { <-free }()
-				s.look(ctx, node, jobs)
-			})
-		}
-		asking.Wait()
+		// Where a node is not connected, what runs there goes on, or ends by itself.
+		machine.Each(ctx, byNode, s.cfg.Node, timeout, s.look)
 		if len(rows) < sweepBatch {
 			return nil
 		}
@@ -249,8 +231,6 @@ func (s *Service) Sweep(ctx context.Context) error {
 
 // look asks a node which of its jobs go on.
 func (s *Service) look(ctx context.Context, node machine.Link, rows []db.RunningJobsRow) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	live, err := node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{LiveOnly: true})
 	if err != nil {
 		s.cfg.Log.Debug("cannot ask a node which jobs go on", "node_id", rows[0].Job.NodeID, "error", err)

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -30,8 +29,6 @@ const (
 	sweepBatch = 500
 	// timeout bounds what is asked of one node in a look.
 	timeout = 5 * time.Second
-	// nodesAtOnce is how many nodes are asked at the same time.
-	nodesAtOnce = 16
 )
 
 // Config holds the dependencies of a Service. All are required.
@@ -53,7 +50,7 @@ func New(cfg Config) *Service { return &Service{cfg} }
 func Create(ctx context.Context, tx *event.Tx, step db.Step, w tool.Wait) (db.Wait, error) {
 	row, err := tx.CreateWait(ctx, db.CreateWaitParams{
 		StepID: step.ID, OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *step.NodeID, JailID: step.JailID,
-		Lasts: w.For, JobID: w.Job, Port: int32(w.Port), Path: w.Path, //nolint:gosec // 16 bits
+		Lasts: w.For, JobID: w.Job, Port: w.Port, Path: w.Path,
 	})
 	if err != nil {
 		return row, fmt.Errorf("store what step %s waits for: %w", step.ID, err)
@@ -72,11 +69,15 @@ func Until(w db.Wait) string {
 }
 
 func of(w db.Wait) tool.Wait {
-	return tool.Wait{Job: w.JobID, Port: uint32(w.Port), Path: w.Path} //nolint:gosec // the schema bounds it
+	return tool.Wait{Job: w.JobID, Port: w.Port, Path: w.Path}
 }
 
-// Reason returns a text about what a task's calls wait for; "" for nothing.
+// Reason returns a text about what a task's calls wait for, be it a subtask or what a call
+// of wait is for; "" for nothing.
 func Reason(ctx context.Context, q *db.Queries, orgID, taskID string) (string, error) {
+	if why, err := subtask.WaitReason(ctx, q, orgID, taskID); err != nil || why != "" {
+		return why, err
+	}
 	rows, err := q.WaitsOf(ctx, db.WaitsOfParams{OrgID: orgID, TaskID: taskID})
 	if err != nil {
 		return "", fmt.Errorf("find until when task %s waits: %w", taskID, err)
@@ -89,9 +90,6 @@ func Reason(ctx context.Context, q *db.Queries, orgID, taskID string) (string, e
 
 // Sweep ends the waits that are over.
 func (s *Service) Sweep(ctx context.Context) error {
-	if err := s.cfg.Store.DeleteWaits(ctx); err != nil {
-		return fmt.Errorf("delete the waits of steps that have ended: %w", err)
-	}
 	var errs []error
 	for after := ""; ; {
 		rows, err := s.cfg.Store.OpenWaits(ctx, db.OpenWaitsParams{AfterID: after, MaxRows: sweepBatch})
@@ -108,46 +106,27 @@ func (s *Service) Sweep(ctx context.Context) error {
 				byNode[row.Wait.NodeID] = append(byNode[row.Wait.NodeID], row.Wait)
 			}
 		}
-		errs = append(errs, s.ask(ctx, byNode))
+		s.ask(ctx, byNode)
 		if len(rows) < sweepBatch {
 			return errors.Join(errs...)
 		}
 	}
 }
 
-// ask looks on the nodes whether what calls wait for is there.
-func (s *Service) ask(ctx context.Context, byNode map[string][]db.Wait) error {
-	var asking sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	free := make(chan struct{}, nodesAtOnce)
-	for nodeID, waits := range byNode {
-		node, err := s.cfg.Node(nodeID)
-		if err != nil {
-			continue // not connected: it waits until the time has come
-		}
-		free <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-free }()
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			for _, w := range waits {
-				there, err := of(w).There(ctx, node.Jails(), node.Files(), w.JailID)
-				if err != nil {
-					s.cfg.Log.Debug("cannot look what a call waits for", "step_id", w.StepID, "node_id", w.NodeID, "error", err)
-				}
-				if !there {
-					continue
-				}
-				err = s.end(context.WithoutCancel(ctx), w)
-				mu.Lock()
-				errs = append(errs, err)
-				mu.Unlock()
+// ask looks on the nodes whether what calls wait for is there. A call whose node is not
+// connected waits until the time has come.
+func (s *Service) ask(ctx context.Context, byNode map[string][]db.Wait) {
+	machine.Each(ctx, byNode, s.cfg.Node, timeout, func(asking context.Context, node machine.Link, waits []db.Wait) {
+		for _, w := range waits {
+			there, err := of(w).There(asking, node.Jails(), node.Files(), w.JailID)
+			if err == nil && there {
+				err = s.end(ctx, w)
 			}
-		})
-	}
-	asking.Wait()
-	return errors.Join(errs...)
+			if err != nil {
+				s.cfg.Log.Debug("cannot see to a call that waits; will try again", "step_id", w.StepID, "node_id", w.NodeID, "error", err)
+			}
+		}
+	})
 }
 
 // end grants the step of a wait that is over, and queues its task if that waits for
@@ -173,10 +152,8 @@ func (s *Service) end(ctx context.Context, w db.Wait) error {
 		if task.State(t.State) != task.Waiting || t.NotBefore != nil {
 			return nil // its worker has not parked it yet, or a timer moves it
 		}
-		for _, waits := range []func(context.Context, *db.Queries, string, string) (string, error){subtask.WaitReason, Reason} {
-			if why, err := waits(ctx, tx.Queries, t.OrgID, t.ID); err != nil || why != "" {
-				return err
-			}
+		if why, err := Reason(ctx, tx.Queries, t.OrgID, t.ID); err != nil || why != "" {
+			return err
 		}
 		tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 		_, err = task.Move(ctx, tx, t, task.Queued, "what it waited for has come; waits for a worker", event.Hub)

@@ -900,7 +900,7 @@ type Wait struct {
 	JailID    string
 	Until     time.Time
 	JobID     string
-	Port      int32
+	Port      int64
 	Path      string
 	CreatedAt time.Time
 }

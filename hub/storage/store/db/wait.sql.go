@@ -25,7 +25,7 @@ type CreateWaitParams struct {
 	JailID string
 	Lasts  time.Duration
 	JobID  string
-	Port   int32
+	Port   int64
 	Path   string
 }
 

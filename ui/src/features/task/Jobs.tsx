@@ -17,8 +17,8 @@ import { tasks } from "./actions";
 // How often what the jobs use is measured, in milliseconds.
 const measured = 5_000;
 
-// Jobs lists a task's commands in the background, with what they use; nothing where there
-// are none.
+// Jobs lists a task's commands in the background, with what they use. For a task without
+// any it shows nothing.
 export function Jobs(props: { taskId: string; onLog: (stepId: string) => void }) {
   const { data } = useQuery(
     TaskService.method.listJobs,
