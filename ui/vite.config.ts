@@ -35,6 +35,7 @@ export default defineConfig({
   test: {
     environment: "jsdom",
     pool: "threads", // a third less work than processes
+    maxWorkers: "100%", // nothing else runs beside them
     include: ["src/**/*.test.{ts,tsx}"],
     setupFiles: ["src/test/setup.ts"],
     restoreMocks: true,

@@ -78,7 +78,8 @@ export async function open(): Promise<{ context: BrowserContext; page: Page; pro
     executablePath: process.env.DECKHAND_E2E_CHROMIUM ?? "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-dev-shm-usage"],
   });
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+  // Without motion: what fades has another contrast at each moment.
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" });
   context.setDefaultTimeout(patience);
   const page = await context.newPage();
   const problems: string[] = [];
