@@ -213,7 +213,7 @@ func (w *Worker) finish(ctx context.Context, lease *deckhandv1.Lease, out *loop.
 				ErrorCode: string(out.Code), ErrorMessage: cut(out.Message, 8192), Events: out.Events,
 				Checkpoint: out.Checkpoint, Progress: out.Progress,
 				Limit:     out.Limit,
-				Transient: out.Transient, RetryAfter: durationpb.New(out.RetryAfter),
+				Transient: out.Transient, RetryAfter: durationpb.New(out.RetryAfter), Outage: out.Outage,
 			}))
 		}
 		if err == nil {

@@ -382,6 +382,7 @@ func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv
 		Boundary:  checkpointOf(m.GetCheckpoint(), m.GetProgress()),
 		Limit:     m.GetLimit(),
 		Transient: m.GetTransient(), RetryAfter: retryAfter(m),
+		Outage: attempt.Outage{Provider: m.GetOutage().GetProvider(), Model: m.GetOutage().GetModel()},
 	}); err != nil {
 		return nil, err
 	}

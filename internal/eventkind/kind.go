@@ -52,6 +52,7 @@ const (
 	MessageDelivered    Kind = "message_delivered"
 	MessageReceived     Kind = "message_received"
 	ModelFailover       Kind = "model_failover"
+	ModelOutage         Kind = "model_outage"
 	OutcomeUnknown      Kind = "outcome_unknown"
 	PauseRequested      Kind = "pause_requested"
 	PhaseChanged        Kind = "phase_changed"
@@ -124,6 +125,7 @@ var table = []Entry{
 	{MessageDelivered, false, "the model gets messages with its next turn"},
 	{MessageReceived, false, "a person sent the agent a message"},
 	{ModelFailover, true, "another model continues, because the one before did not respond"},
+	{ModelOutage, false, "no model of the task answers, and it waits until one does"},
 	{OutcomeUnknown, false, "it is unknown whether a call took effect"},
 	{PauseRequested, false, "a person asked for a pause before the next tool call, or took that back"},
 	{PhaseChanged, true, "the loop enters a phase"},

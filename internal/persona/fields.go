@@ -281,6 +281,12 @@ func (d *decoder) limits(n *yaml.Node, l *Limits) {
 			l.OnLimit = OnLimit(d.choice(n, "limits.on_limit", []string{string(PauseAtLimit), string(StopAtLimit)}))
 		}},
 		{"failures", func(n *yaml.Node) { l.Failures = int(d.integer(n, "limits.failures", 2, 100)) }},
+		{"outage", func(n *yaml.Node) {
+			l.Outage = d.duration(n, "limits.outage")
+			if l.Outage > 0 && (l.Outage < time.Minute || l.Outage > 168*time.Hour) {
+				d.problems.add(n.Line, "limits.outage is %s: use 1m to 168h", l.Outage)
+			}
+		}},
 	})
 	if n.Kind == yaml.MappingNode && met["iterations"] == 0 {
 		d.problems.add(n.Line, "limits.iterations is missing: write iterations: and a number from 1 to 1000, such as 50")

@@ -202,6 +202,8 @@ type Limits struct {
 	OnLimit OnLimit
 	// Failures in a row suspend the agent.
 	Failures int
+	// Outage is how long a task waits for a model that does not answer.
+	Outage time.Duration
 }
 
 // OnLimit says what becomes of a run that reaches a limit.
@@ -264,7 +266,7 @@ func defaults() *Persona {
 		Approvals: Approvals{Timeout: 5 * time.Minute, OnTimeout: RejectCall},
 		Limits: Limits{
 			Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Subtasks: 20, Depth: 10,
-			OnLimit: StopAtLimit, Failures: 3,
+			OnLimit: StopAtLimit, Failures: 3, Outage: 24 * time.Hour,
 		},
 		Jobs:      Jobs{MaxTime: DefaultJobTime},
 		Workspace: Workspace{Scope: ScopeAgent, SizeBytes: 10 << 30},

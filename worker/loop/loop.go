@@ -99,6 +99,8 @@ type Outcome struct {
 	// than RetryAfter.
 	Transient  bool
 	RetryAfter time.Duration
+	// Outage is the model that did not answer, if that was the reason.
+	Outage *deckhandv1.ModelOutage
 	// Events close the history.
 	Events []*deckhandv1.EventDraft
 	// Checkpoint and Progress are those of the iteration that ended the run;
@@ -526,6 +528,9 @@ func (r *run) modelFailed(e *model.Error) *Outcome {
 	out := &Outcome{
 		State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: f.Code, Message: f.Message,
 		Reason: f.Message + ": " + f.Fix, Transient: e.Retryable(), RetryAfter: e.RetryAfter,
+	}
+	if e.Retryable() && !e.Hub && e.Code == "" && e.Model != "" { // the provider's own
+		out.Outage = &deckhandv1.ModelOutage{Provider: e.Provider, Model: e.Model}
 	}
 	switch e.Kind {
 	case model.Auth, model.NoCredential, model.Quota, model.Budget:

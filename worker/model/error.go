@@ -69,6 +69,8 @@ func (k ErrorKind) Label() string { return strings.ReplaceAll(k.String(), " ", "
 type Error struct {
 	Kind     ErrorKind
 	Provider string
+	// Model is the model's name; empty where no provider was asked.
+	Model string
 	// Message is the provider's own, without secrets.
 	Message string
 	// RetryAfter is how long the provider asks to wait; 0 when it does not say.

@@ -21,6 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/message"
+	"github.com/deckhand-sh/deckhand/hub/work/outage"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -310,6 +311,9 @@ func (r *Reports) checkpointParams(t db.Task, b Checkpoint) (db.CreateCheckpoint
 	return db.CreateCheckpointParams{TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data}, nil
 }
 
+// Outage names a model that did not answer.
+type Outage struct{ Provider, Model string }
+
 // Outcome is how a loop ended.
 type Outcome struct {
 	State        task.State
@@ -323,6 +327,8 @@ type Outcome struct {
 	// Transient reports that a retry may succeed, after RetryAfter.
 	Transient  bool
 	RetryAfter time.Duration
+	// Outage is the model that did not answer, if that was the reason.
+	Outage Outage
 	// Limit is the limit that ended the run; empty for none.
 	Limit string
 }
@@ -424,9 +430,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 				return err
 			}
 			tx.Publish(change.QueueChanged{OrgID: orgID})
-			return task.Fail(ctx, tx, t, task.Failure{
-				Code: end.ErrorCode, Message: r.cfg.Redact.Org(orgID).String(end.ErrorMessage), After: end.RetryAfter,
-			}, by)
+			return r.later(ctx, tx, t, end, result.ErrorMessage, by)
 		}
 		if err := r.countRest(ctx, tx, t); err != nil {
 			return err
@@ -452,6 +456,20 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		}
 		return r.cancelOpen(ctx, tx, t, by)
 	})
+}
+
+// later has a task try again what failed, or wait until its model answers again.
+func (r *Reports) later(ctx context.Context, tx *event.Tx, t db.Task, end Outcome, message string, by event.Actor) error {
+	if end.Outage == (Outage{}) || task.State(t.State) != task.Running {
+		return task.Fail(ctx, tx, t, task.Failure{Code: end.ErrorCode, Message: message, After: end.RetryAfter}, by)
+	}
+	p, err := r.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return err
+	}
+	return outage.Wait(ctx, tx, t, outage.Failure{
+		Provider: end.Outage.Provider, Model: end.Outage.Model, Code: end.ErrorCode, Message: message, After: end.RetryAfter, MaxWait: p.Limits.Outage,
+	}, by)
 }
 
 // reviewed reports whether the results of a task's run stay in its workspace until a

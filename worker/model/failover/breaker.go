@@ -49,6 +49,7 @@ type breaker struct {
 
 	mu     sync.Mutex
 	opened time.Time
+	last   model.Error // how the last call failed
 }
 
 // NewBreakers creates Breakers, all closed.
@@ -124,22 +125,29 @@ func (g *guarded) Generate(ctx context.Context, req *model.Request, sink model.S
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx) // whoever asked ended it: nobody's failure
 		}
+		if e := model.AsError(err); e != nil {
+			e.Model = g.model
+			g.breaker.mu.Lock()
+			if failing(e) {
+				g.breaker.last = *e
+			}
+			g.breaker.mu.Unlock()
+		}
 		return turn, err
 	})
 	switch {
 	case errors.Is(err, gobreaker.ErrOpenState):
 		g.breaker.mu.Lock()
-		left := max(0, g.openFor-time.Since(g.breaker.opened))
+		e, left := g.breaker.last, max(0, g.openFor-time.Since(g.breaker.opened))
 		g.breaker.mu.Unlock()
-		return nil, &model.Error{
-			Kind: model.Unavailable, Provider: g.provider, RetryAfter: left, Err: err,
-			Message: fmt.Sprintf("%s did not answer lately and is left alone for %s", g.model, left.Round(time.Second)),
-		}
+		e.Message, e.RetryAfter, e.Err = fmt.Sprintf("%s (the last answer; %s is left alone for %s)", e.Message, g.model, left.Round(time.Second)), left, err
+		return nil, &e
 	case errors.Is(err, gobreaker.ErrTooManyRequests):
-		return nil, &model.Error{
-			Kind: model.Unavailable, Provider: g.provider, Err: err,
-			Message: g.model + " did not answer lately, and another call looks whether it does now",
-		}
+		g.breaker.mu.Lock()
+		e := g.breaker.last
+		g.breaker.mu.Unlock()
+		e.Message, e.RetryAfter, e.Err = fmt.Sprintf("%s (the last answer; another call looks whether %s answers now)", e.Message, g.model), 0, err
+		return nil, &e
 	}
 	return turn, err
 }

@@ -466,6 +466,17 @@ type ModelCall struct {
 	LimitTokens      int64
 }
 
+type ModelOutage struct {
+	OrgID    string
+	Provider string
+	Model    string
+	Since    time.Time
+	FailedAt time.Time
+	Failures int32
+	ProbeAt  time.Time
+	Prober   string
+}
+
 type Node struct {
 	ID             string
 	OrgID          string
@@ -771,6 +782,9 @@ type Task struct {
 	InQueue          bool
 	KeepsJail        bool
 	CountedIn        string
+	OutageProvider   string
+	OutageModel      string
+	OutageSince      *time.Time
 }
 
 type TaskDependency struct {

@@ -132,7 +132,8 @@ UPDATE tasks SET turn_count = greatest(turn_count, @turn::int),
     input_tokens = input_tokens + @input_tokens, output_tokens = output_tokens + @output_tokens,
     cache_read_tokens = cache_read_tokens + @cache_read_tokens,
     cache_write_tokens = cache_write_tokens + @cache_write_tokens,
-    cost_micros = cost_micros + @cost_micros
+    cost_micros = cost_micros + @cost_micros,
+    outage_since = CASE WHEN @turn::int > 0 THEN NULL ELSE outage_since END -- a model has answered
 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: SetTaskProgress :exec

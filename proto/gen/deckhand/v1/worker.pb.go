@@ -1768,7 +1768,11 @@ type FinishTaskRequest struct {
 	// task continues by itself after this, or not by itself if it is unset.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,61,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// The limit that ended the run, such as "iterations"; empty for none.
-	Limit         string `protobuf:"bytes,62,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit string `protobuf:"bytes,62,opt,name=limit,proto3" json:"limit,omitempty"`
+	// With transient: the model that did not answer, because its provider is
+	// overloaded, limits the rate, or cannot be reached. The task then waits until
+	// it answers, up to limits.outage of the persona.
+	Outage        *ModelOutage `protobuf:"bytes,63,opt,name=outage,proto3" json:"outage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1887,6 +1891,66 @@ func (x *FinishTaskRequest) GetLimit() string {
 	return ""
 }
 
+func (x *FinishTaskRequest) GetOutage() *ModelOutage {
+	if x != nil {
+		return x.Outage
+	}
+	return nil
+}
+
+// A model that did not answer.
+type ModelOutage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Provider      string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model         string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelOutage) Reset() {
+	*x = ModelOutage{}
+	mi := &file_deckhand_v1_worker_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelOutage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelOutage) ProtoMessage() {}
+
+func (x *ModelOutage) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_worker_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelOutage.ProtoReflect.Descriptor instead.
+func (*ModelOutage) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ModelOutage) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *ModelOutage) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
 type FinishTaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1895,7 +1959,7 @@ type FinishTaskResponse struct {
 
 func (x *FinishTaskResponse) Reset() {
 	*x = FinishTaskResponse{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[26]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +1971,7 @@ func (x *FinishTaskResponse) String() string {
 func (*FinishTaskResponse) ProtoMessage() {}
 
 func (x *FinishTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[26]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +1984,7 @@ func (x *FinishTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTaskResponse.ProtoReflect.Descriptor instead.
 func (*FinishTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 type ReleaseTaskRequest struct {
@@ -1933,7 +1997,7 @@ type ReleaseTaskRequest struct {
 
 func (x *ReleaseTaskRequest) Reset() {
 	*x = ReleaseTaskRequest{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[27]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2009,7 @@ func (x *ReleaseTaskRequest) String() string {
 func (*ReleaseTaskRequest) ProtoMessage() {}
 
 func (x *ReleaseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[27]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2022,7 @@ func (x *ReleaseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseTaskRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReleaseTaskRequest) GetLease() *Lease {
@@ -1983,7 +2047,7 @@ type ReleaseTaskResponse struct {
 
 func (x *ReleaseTaskResponse) Reset() {
 	*x = ReleaseTaskResponse{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[28]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2059,7 @@ func (x *ReleaseTaskResponse) String() string {
 func (*ReleaseTaskResponse) ProtoMessage() {}
 
 func (x *ReleaseTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[28]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2072,7 @@ func (x *ReleaseTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseTaskResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 type YieldTaskRequest struct {
@@ -2022,7 +2086,7 @@ type YieldTaskRequest struct {
 
 func (x *YieldTaskRequest) Reset() {
 	*x = YieldTaskRequest{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[29]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2098,7 @@ func (x *YieldTaskRequest) String() string {
 func (*YieldTaskRequest) ProtoMessage() {}
 
 func (x *YieldTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[29]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2111,7 @@ func (x *YieldTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use YieldTaskRequest.ProtoReflect.Descriptor instead.
 func (*YieldTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *YieldTaskRequest) GetLease() *Lease {
@@ -2072,7 +2136,7 @@ type YieldTaskResponse struct {
 
 func (x *YieldTaskResponse) Reset() {
 	*x = YieldTaskResponse{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[30]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2148,7 @@ func (x *YieldTaskResponse) String() string {
 func (*YieldTaskResponse) ProtoMessage() {}
 
 func (x *YieldTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[30]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2161,7 @@ func (x *YieldTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use YieldTaskResponse.ProtoReflect.Descriptor instead.
 func (*YieldTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 type Block_Text struct {
@@ -2109,7 +2173,7 @@ type Block_Text struct {
 
 func (x *Block_Text) Reset() {
 	*x = Block_Text{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[31]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2121,7 +2185,7 @@ func (x *Block_Text) String() string {
 func (*Block_Text) ProtoMessage() {}
 
 func (x *Block_Text) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[31]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2221,7 @@ type Block_Reasoning struct {
 
 func (x *Block_Reasoning) Reset() {
 	*x = Block_Reasoning{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[32]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2233,7 @@ func (x *Block_Reasoning) String() string {
 func (*Block_Reasoning) ProtoMessage() {}
 
 func (x *Block_Reasoning) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[32]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2221,7 +2285,7 @@ type Block_ToolCall struct {
 
 func (x *Block_ToolCall) Reset() {
 	*x = Block_ToolCall{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[33]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2297,7 @@ func (x *Block_ToolCall) String() string {
 func (*Block_ToolCall) ProtoMessage() {}
 
 func (x *Block_ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[33]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2364,7 @@ type RegisterWorkerResponse_Bus struct {
 
 func (x *RegisterWorkerResponse_Bus) Reset() {
 	*x = RegisterWorkerResponse_Bus{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[34]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2376,7 @@ func (x *RegisterWorkerResponse_Bus) String() string {
 func (*RegisterWorkerResponse_Bus) ProtoMessage() {}
 
 func (x *RegisterWorkerResponse_Bus) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[34]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2461,7 @@ type RenewLeasesResponse_Renewal struct {
 
 func (x *RenewLeasesResponse_Renewal) Reset() {
 	*x = RenewLeasesResponse_Renewal{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[35]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2473,7 @@ func (x *RenewLeasesResponse_Renewal) String() string {
 func (*RenewLeasesResponse_Renewal) ProtoMessage() {}
 
 func (x *RenewLeasesResponse_Renewal) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[35]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2523,7 @@ type StartTaskResponse_Skill struct {
 
 func (x *StartTaskResponse_Skill) Reset() {
 	*x = StartTaskResponse_Skill{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[36]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2471,7 +2535,7 @@ func (x *StartTaskResponse_Skill) String() string {
 func (*StartTaskResponse_Skill) ProtoMessage() {}
 
 func (x *StartTaskResponse_Skill) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[36]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2744,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\bprogress\x18\x03 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\bprogress\x129\n" +
 	"\x06events\x18\x04 \x03(\v2\x17.deckhand.v1.EventDraftB\b\xbaH\x05\x92\x01\x02\x10dR\x06events\"N\n" +
 	"\x16SaveCheckpointResponse\x124\n" +
-	"\bmessages\x18\x01 \x03(\v2\x18.deckhand.v1.TaskMessageR\bmessages\"\xc1\x04\n" +
+	"\bmessages\x18\x01 \x03(\v2\x18.deckhand.v1.TaskMessageR\bmessages\"\xf3\x04\n" +
 	"\x11FinishTaskRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12:\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x16.deckhand.v1.TaskStateB\f\xbaH\t\x82\x01\x06\x18\b\x18\v\x18\fR\x05state\x12 \n" +
@@ -2697,7 +2761,12 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\ttransient\x18< \x01(\bR\ttransient\x12:\n" +
 	"\vretry_after\x18= \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12\x1d\n" +
-	"\x05limit\x18> \x01(\tB\a\xbaH\x04r\x02( R\x05limit\"\x14\n" +
+	"\x05limit\x18> \x01(\tB\a\xbaH\x04r\x02( R\x05limit\x120\n" +
+	"\x06outage\x18? \x01(\v2\x18.deckhand.v1.ModelOutageR\x06outage\"V\n" +
+	"\vModelOutage\x12%\n" +
+	"\bprovider\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(?R\bprovider\x12 \n" +
+	"\x05model\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\xc8\x01R\x05model\"\x14\n" +
 	"\x12FinishTaskResponse\"h\n" +
 	"\x12ReleaseTaskRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12 \n" +
@@ -2736,7 +2805,7 @@ func file_deckhand_v1_worker_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_worker_proto_rawDescData
 }
 
-var file_deckhand_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_deckhand_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_deckhand_v1_worker_proto_goTypes = []any{
 	(*Lease)(nil),                       // 0: deckhand.v1.Lease
 	(*Block)(nil),                       // 1: deckhand.v1.Block
@@ -2764,53 +2833,54 @@ var file_deckhand_v1_worker_proto_goTypes = []any{
 	(*SaveCheckpointRequest)(nil),       // 23: deckhand.v1.SaveCheckpointRequest
 	(*SaveCheckpointResponse)(nil),      // 24: deckhand.v1.SaveCheckpointResponse
 	(*FinishTaskRequest)(nil),           // 25: deckhand.v1.FinishTaskRequest
-	(*FinishTaskResponse)(nil),          // 26: deckhand.v1.FinishTaskResponse
-	(*ReleaseTaskRequest)(nil),          // 27: deckhand.v1.ReleaseTaskRequest
-	(*ReleaseTaskResponse)(nil),         // 28: deckhand.v1.ReleaseTaskResponse
-	(*YieldTaskRequest)(nil),            // 29: deckhand.v1.YieldTaskRequest
-	(*YieldTaskResponse)(nil),           // 30: deckhand.v1.YieldTaskResponse
-	(*Block_Text)(nil),                  // 31: deckhand.v1.Block.Text
-	(*Block_Reasoning)(nil),             // 32: deckhand.v1.Block.Reasoning
-	(*Block_ToolCall)(nil),              // 33: deckhand.v1.Block.ToolCall
-	(*RegisterWorkerResponse_Bus)(nil),  // 34: deckhand.v1.RegisterWorkerResponse.Bus
-	(*RenewLeasesResponse_Renewal)(nil), // 35: deckhand.v1.RenewLeasesResponse.Renewal
-	(*StartTaskResponse_Skill)(nil),     // 36: deckhand.v1.StartTaskResponse.Skill
-	(*Usage)(nil),                       // 37: deckhand.v1.Usage
-	(*timestamppb.Timestamp)(nil),       // 38: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),             // 39: google.protobuf.Struct
-	(*durationpb.Duration)(nil),         // 40: google.protobuf.Duration
-	(*Task)(nil),                        // 41: deckhand.v1.Task
-	(*Tool)(nil),                        // 42: deckhand.v1.Tool
-	(*Step)(nil),                        // 43: deckhand.v1.Step
-	(*TaskMessage)(nil),                 // 44: deckhand.v1.TaskMessage
-	(TaskState)(0),                      // 45: deckhand.v1.TaskState
+	(*ModelOutage)(nil),                 // 26: deckhand.v1.ModelOutage
+	(*FinishTaskResponse)(nil),          // 27: deckhand.v1.FinishTaskResponse
+	(*ReleaseTaskRequest)(nil),          // 28: deckhand.v1.ReleaseTaskRequest
+	(*ReleaseTaskResponse)(nil),         // 29: deckhand.v1.ReleaseTaskResponse
+	(*YieldTaskRequest)(nil),            // 30: deckhand.v1.YieldTaskRequest
+	(*YieldTaskResponse)(nil),           // 31: deckhand.v1.YieldTaskResponse
+	(*Block_Text)(nil),                  // 32: deckhand.v1.Block.Text
+	(*Block_Reasoning)(nil),             // 33: deckhand.v1.Block.Reasoning
+	(*Block_ToolCall)(nil),              // 34: deckhand.v1.Block.ToolCall
+	(*RegisterWorkerResponse_Bus)(nil),  // 35: deckhand.v1.RegisterWorkerResponse.Bus
+	(*RenewLeasesResponse_Renewal)(nil), // 36: deckhand.v1.RenewLeasesResponse.Renewal
+	(*StartTaskResponse_Skill)(nil),     // 37: deckhand.v1.StartTaskResponse.Skill
+	(*Usage)(nil),                       // 38: deckhand.v1.Usage
+	(*timestamppb.Timestamp)(nil),       // 39: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),             // 40: google.protobuf.Struct
+	(*durationpb.Duration)(nil),         // 41: google.protobuf.Duration
+	(*Task)(nil),                        // 42: deckhand.v1.Task
+	(*Tool)(nil),                        // 43: deckhand.v1.Tool
+	(*Step)(nil),                        // 44: deckhand.v1.Step
+	(*TaskMessage)(nil),                 // 45: deckhand.v1.TaskMessage
+	(TaskState)(0),                      // 46: deckhand.v1.TaskState
 }
 var file_deckhand_v1_worker_proto_depIdxs = []int32{
-	31, // 0: deckhand.v1.Block.text:type_name -> deckhand.v1.Block.Text
-	32, // 1: deckhand.v1.Block.reasoning:type_name -> deckhand.v1.Block.Reasoning
-	33, // 2: deckhand.v1.Block.tool_call:type_name -> deckhand.v1.Block.ToolCall
+	32, // 0: deckhand.v1.Block.text:type_name -> deckhand.v1.Block.Text
+	33, // 1: deckhand.v1.Block.reasoning:type_name -> deckhand.v1.Block.Reasoning
+	34, // 2: deckhand.v1.Block.tool_call:type_name -> deckhand.v1.Block.ToolCall
 	1,  // 3: deckhand.v1.Turn.blocks:type_name -> deckhand.v1.Block
-	37, // 4: deckhand.v1.Turn.usage:type_name -> deckhand.v1.Usage
-	38, // 5: deckhand.v1.Turn.created_at:type_name -> google.protobuf.Timestamp
-	39, // 6: deckhand.v1.Checkpoint.state:type_name -> google.protobuf.Struct
-	38, // 7: deckhand.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	39, // 8: deckhand.v1.EventDraft.payload:type_name -> google.protobuf.Struct
-	34, // 9: deckhand.v1.RegisterWorkerResponse.bus:type_name -> deckhand.v1.RegisterWorkerResponse.Bus
-	40, // 10: deckhand.v1.RegisterWorkerResponse.lease_ttl:type_name -> google.protobuf.Duration
-	40, // 11: deckhand.v1.RegisterWorkerResponse.renew_interval:type_name -> google.protobuf.Duration
+	38, // 4: deckhand.v1.Turn.usage:type_name -> deckhand.v1.Usage
+	39, // 5: deckhand.v1.Turn.created_at:type_name -> google.protobuf.Timestamp
+	40, // 6: deckhand.v1.Checkpoint.state:type_name -> google.protobuf.Struct
+	39, // 7: deckhand.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
+	40, // 8: deckhand.v1.EventDraft.payload:type_name -> google.protobuf.Struct
+	35, // 9: deckhand.v1.RegisterWorkerResponse.bus:type_name -> deckhand.v1.RegisterWorkerResponse.Bus
+	41, // 10: deckhand.v1.RegisterWorkerResponse.lease_ttl:type_name -> google.protobuf.Duration
+	41, // 11: deckhand.v1.RegisterWorkerResponse.renew_interval:type_name -> google.protobuf.Duration
 	0,  // 12: deckhand.v1.ClaimTaskResponse.lease:type_name -> deckhand.v1.Lease
-	41, // 13: deckhand.v1.ClaimTaskResponse.task:type_name -> deckhand.v1.Task
-	42, // 14: deckhand.v1.ClaimTaskResponse.tools:type_name -> deckhand.v1.Tool
+	42, // 13: deckhand.v1.ClaimTaskResponse.task:type_name -> deckhand.v1.Task
+	43, // 14: deckhand.v1.ClaimTaskResponse.tools:type_name -> deckhand.v1.Tool
 	2,  // 15: deckhand.v1.ClaimTaskResponse.turns:type_name -> deckhand.v1.Turn
-	43, // 16: deckhand.v1.ClaimTaskResponse.steps:type_name -> deckhand.v1.Step
+	44, // 16: deckhand.v1.ClaimTaskResponse.steps:type_name -> deckhand.v1.Step
 	3,  // 17: deckhand.v1.ClaimTaskResponse.checkpoint:type_name -> deckhand.v1.Checkpoint
-	44, // 18: deckhand.v1.ClaimTaskResponse.messages:type_name -> deckhand.v1.TaskMessage
-	40, // 19: deckhand.v1.ClaimTaskResponse.lease_ttl:type_name -> google.protobuf.Duration
+	45, // 18: deckhand.v1.ClaimTaskResponse.messages:type_name -> deckhand.v1.TaskMessage
+	41, // 19: deckhand.v1.ClaimTaskResponse.lease_ttl:type_name -> google.protobuf.Duration
 	0,  // 20: deckhand.v1.RenewLeasesRequest.leases:type_name -> deckhand.v1.Lease
-	35, // 21: deckhand.v1.RenewLeasesResponse.renewals:type_name -> deckhand.v1.RenewLeasesResponse.Renewal
+	36, // 21: deckhand.v1.RenewLeasesResponse.renewals:type_name -> deckhand.v1.RenewLeasesResponse.Renewal
 	0,  // 22: deckhand.v1.StartTaskRequest.lease:type_name -> deckhand.v1.Lease
-	36, // 23: deckhand.v1.StartTaskResponse.skills:type_name -> deckhand.v1.StartTaskResponse.Skill
-	42, // 24: deckhand.v1.StartTaskResponse.tools:type_name -> deckhand.v1.Tool
+	37, // 23: deckhand.v1.StartTaskResponse.skills:type_name -> deckhand.v1.StartTaskResponse.Skill
+	43, // 24: deckhand.v1.StartTaskResponse.tools:type_name -> deckhand.v1.Tool
 	0,  // 25: deckhand.v1.RecordEventsRequest.lease:type_name -> deckhand.v1.Lease
 	4,  // 26: deckhand.v1.RecordEventsRequest.events:type_name -> deckhand.v1.EventDraft
 	0,  // 27: deckhand.v1.PublishThinkingRequest.lease:type_name -> deckhand.v1.Lease
@@ -2818,54 +2888,55 @@ var file_deckhand_v1_worker_proto_depIdxs = []int32{
 	2,  // 29: deckhand.v1.RecordTurnRequest.turn:type_name -> deckhand.v1.Turn
 	4,  // 30: deckhand.v1.RecordTurnRequest.events:type_name -> deckhand.v1.EventDraft
 	2,  // 31: deckhand.v1.RecordTurnResponse.turn:type_name -> deckhand.v1.Turn
-	43, // 32: deckhand.v1.RecordTurnResponse.steps:type_name -> deckhand.v1.Step
+	44, // 32: deckhand.v1.RecordTurnResponse.steps:type_name -> deckhand.v1.Step
 	0,  // 33: deckhand.v1.ProposeStepRequest.lease:type_name -> deckhand.v1.Lease
-	43, // 34: deckhand.v1.ProposeStepResponse.step:type_name -> deckhand.v1.Step
+	44, // 34: deckhand.v1.ProposeStepResponse.step:type_name -> deckhand.v1.Step
 	0,  // 35: deckhand.v1.ExecuteStepRequest.lease:type_name -> deckhand.v1.Lease
-	43, // 36: deckhand.v1.ExecuteStepResponse.step:type_name -> deckhand.v1.Step
+	44, // 36: deckhand.v1.ExecuteStepResponse.step:type_name -> deckhand.v1.Step
 	0,  // 37: deckhand.v1.SaveCheckpointRequest.lease:type_name -> deckhand.v1.Lease
 	3,  // 38: deckhand.v1.SaveCheckpointRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
 	4,  // 39: deckhand.v1.SaveCheckpointRequest.events:type_name -> deckhand.v1.EventDraft
-	44, // 40: deckhand.v1.SaveCheckpointResponse.messages:type_name -> deckhand.v1.TaskMessage
+	45, // 40: deckhand.v1.SaveCheckpointResponse.messages:type_name -> deckhand.v1.TaskMessage
 	0,  // 41: deckhand.v1.FinishTaskRequest.lease:type_name -> deckhand.v1.Lease
-	45, // 42: deckhand.v1.FinishTaskRequest.state:type_name -> deckhand.v1.TaskState
+	46, // 42: deckhand.v1.FinishTaskRequest.state:type_name -> deckhand.v1.TaskState
 	4,  // 43: deckhand.v1.FinishTaskRequest.events:type_name -> deckhand.v1.EventDraft
 	3,  // 44: deckhand.v1.FinishTaskRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
-	40, // 45: deckhand.v1.FinishTaskRequest.retry_after:type_name -> google.protobuf.Duration
-	0,  // 46: deckhand.v1.ReleaseTaskRequest.lease:type_name -> deckhand.v1.Lease
-	0,  // 47: deckhand.v1.YieldTaskRequest.lease:type_name -> deckhand.v1.Lease
-	4,  // 48: deckhand.v1.YieldTaskRequest.events:type_name -> deckhand.v1.EventDraft
-	5,  // 49: deckhand.v1.WorkerService.RegisterWorker:input_type -> deckhand.v1.RegisterWorkerRequest
-	7,  // 50: deckhand.v1.WorkerService.ClaimTask:input_type -> deckhand.v1.ClaimTaskRequest
-	9,  // 51: deckhand.v1.WorkerService.RenewLeases:input_type -> deckhand.v1.RenewLeasesRequest
-	11, // 52: deckhand.v1.WorkerService.StartTask:input_type -> deckhand.v1.StartTaskRequest
-	13, // 53: deckhand.v1.WorkerService.RecordEvents:input_type -> deckhand.v1.RecordEventsRequest
-	15, // 54: deckhand.v1.WorkerService.PublishThinking:input_type -> deckhand.v1.PublishThinkingRequest
-	17, // 55: deckhand.v1.WorkerService.RecordTurn:input_type -> deckhand.v1.RecordTurnRequest
-	19, // 56: deckhand.v1.WorkerService.ProposeStep:input_type -> deckhand.v1.ProposeStepRequest
-	21, // 57: deckhand.v1.WorkerService.ExecuteStep:input_type -> deckhand.v1.ExecuteStepRequest
-	23, // 58: deckhand.v1.WorkerService.SaveCheckpoint:input_type -> deckhand.v1.SaveCheckpointRequest
-	25, // 59: deckhand.v1.WorkerService.FinishTask:input_type -> deckhand.v1.FinishTaskRequest
-	27, // 60: deckhand.v1.WorkerService.ReleaseTask:input_type -> deckhand.v1.ReleaseTaskRequest
-	29, // 61: deckhand.v1.WorkerService.YieldTask:input_type -> deckhand.v1.YieldTaskRequest
-	6,  // 62: deckhand.v1.WorkerService.RegisterWorker:output_type -> deckhand.v1.RegisterWorkerResponse
-	8,  // 63: deckhand.v1.WorkerService.ClaimTask:output_type -> deckhand.v1.ClaimTaskResponse
-	10, // 64: deckhand.v1.WorkerService.RenewLeases:output_type -> deckhand.v1.RenewLeasesResponse
-	12, // 65: deckhand.v1.WorkerService.StartTask:output_type -> deckhand.v1.StartTaskResponse
-	14, // 66: deckhand.v1.WorkerService.RecordEvents:output_type -> deckhand.v1.RecordEventsResponse
-	16, // 67: deckhand.v1.WorkerService.PublishThinking:output_type -> deckhand.v1.PublishThinkingResponse
-	18, // 68: deckhand.v1.WorkerService.RecordTurn:output_type -> deckhand.v1.RecordTurnResponse
-	20, // 69: deckhand.v1.WorkerService.ProposeStep:output_type -> deckhand.v1.ProposeStepResponse
-	22, // 70: deckhand.v1.WorkerService.ExecuteStep:output_type -> deckhand.v1.ExecuteStepResponse
-	24, // 71: deckhand.v1.WorkerService.SaveCheckpoint:output_type -> deckhand.v1.SaveCheckpointResponse
-	26, // 72: deckhand.v1.WorkerService.FinishTask:output_type -> deckhand.v1.FinishTaskResponse
-	28, // 73: deckhand.v1.WorkerService.ReleaseTask:output_type -> deckhand.v1.ReleaseTaskResponse
-	30, // 74: deckhand.v1.WorkerService.YieldTask:output_type -> deckhand.v1.YieldTaskResponse
-	62, // [62:75] is the sub-list for method output_type
-	49, // [49:62] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	41, // 45: deckhand.v1.FinishTaskRequest.retry_after:type_name -> google.protobuf.Duration
+	26, // 46: deckhand.v1.FinishTaskRequest.outage:type_name -> deckhand.v1.ModelOutage
+	0,  // 47: deckhand.v1.ReleaseTaskRequest.lease:type_name -> deckhand.v1.Lease
+	0,  // 48: deckhand.v1.YieldTaskRequest.lease:type_name -> deckhand.v1.Lease
+	4,  // 49: deckhand.v1.YieldTaskRequest.events:type_name -> deckhand.v1.EventDraft
+	5,  // 50: deckhand.v1.WorkerService.RegisterWorker:input_type -> deckhand.v1.RegisterWorkerRequest
+	7,  // 51: deckhand.v1.WorkerService.ClaimTask:input_type -> deckhand.v1.ClaimTaskRequest
+	9,  // 52: deckhand.v1.WorkerService.RenewLeases:input_type -> deckhand.v1.RenewLeasesRequest
+	11, // 53: deckhand.v1.WorkerService.StartTask:input_type -> deckhand.v1.StartTaskRequest
+	13, // 54: deckhand.v1.WorkerService.RecordEvents:input_type -> deckhand.v1.RecordEventsRequest
+	15, // 55: deckhand.v1.WorkerService.PublishThinking:input_type -> deckhand.v1.PublishThinkingRequest
+	17, // 56: deckhand.v1.WorkerService.RecordTurn:input_type -> deckhand.v1.RecordTurnRequest
+	19, // 57: deckhand.v1.WorkerService.ProposeStep:input_type -> deckhand.v1.ProposeStepRequest
+	21, // 58: deckhand.v1.WorkerService.ExecuteStep:input_type -> deckhand.v1.ExecuteStepRequest
+	23, // 59: deckhand.v1.WorkerService.SaveCheckpoint:input_type -> deckhand.v1.SaveCheckpointRequest
+	25, // 60: deckhand.v1.WorkerService.FinishTask:input_type -> deckhand.v1.FinishTaskRequest
+	28, // 61: deckhand.v1.WorkerService.ReleaseTask:input_type -> deckhand.v1.ReleaseTaskRequest
+	30, // 62: deckhand.v1.WorkerService.YieldTask:input_type -> deckhand.v1.YieldTaskRequest
+	6,  // 63: deckhand.v1.WorkerService.RegisterWorker:output_type -> deckhand.v1.RegisterWorkerResponse
+	8,  // 64: deckhand.v1.WorkerService.ClaimTask:output_type -> deckhand.v1.ClaimTaskResponse
+	10, // 65: deckhand.v1.WorkerService.RenewLeases:output_type -> deckhand.v1.RenewLeasesResponse
+	12, // 66: deckhand.v1.WorkerService.StartTask:output_type -> deckhand.v1.StartTaskResponse
+	14, // 67: deckhand.v1.WorkerService.RecordEvents:output_type -> deckhand.v1.RecordEventsResponse
+	16, // 68: deckhand.v1.WorkerService.PublishThinking:output_type -> deckhand.v1.PublishThinkingResponse
+	18, // 69: deckhand.v1.WorkerService.RecordTurn:output_type -> deckhand.v1.RecordTurnResponse
+	20, // 70: deckhand.v1.WorkerService.ProposeStep:output_type -> deckhand.v1.ProposeStepResponse
+	22, // 71: deckhand.v1.WorkerService.ExecuteStep:output_type -> deckhand.v1.ExecuteStepResponse
+	24, // 72: deckhand.v1.WorkerService.SaveCheckpoint:output_type -> deckhand.v1.SaveCheckpointResponse
+	27, // 73: deckhand.v1.WorkerService.FinishTask:output_type -> deckhand.v1.FinishTaskResponse
+	29, // 74: deckhand.v1.WorkerService.ReleaseTask:output_type -> deckhand.v1.ReleaseTaskResponse
+	31, // 75: deckhand.v1.WorkerService.YieldTask:output_type -> deckhand.v1.YieldTaskResponse
+	63, // [63:76] is the sub-list for method output_type
+	50, // [50:63] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_worker_proto_init() }
@@ -2886,7 +2957,7 @@ func file_deckhand_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_worker_proto_rawDesc), len(file_deckhand_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
