@@ -408,7 +408,7 @@ func TestSecretsReachTheCommandAndNoStore(t *testing.T) {
 	data, err := json.Marshal(r.events(task.GetId(), false))
 	require.NoError(t, err)
 	require.NotContains(t, string(data), canary)
-	require.Contains(t, string(data), "[redacted]")
+	require.Contains(t, string(data), "⟦secret⟧")
 }
 
 // One workspace is used by one task at a time, and the other says why it waits.
@@ -573,7 +573,7 @@ func TestStreamedThinkingHidesASecretInTwoPieces(t *testing.T) {
 	require.Equal(t, "0 The key ", <-seen)
 	require.EqualValues(t, 0, publish(8, "canary-of-the-"))
 	require.EqualValues(t, 26, publish(8, "canary-of-the-provider so."))
-	require.Equal(t, "8 ********************** so.", <-seen)
+	require.Equal(t, "8 ⟦secret**********⟧ so.", <-seen)
 	// As it is written in the header of a login, and cut within it.
 	encoded := base64.StdEncoding.EncodeToString([]byte("me:canary-of-the-provider"))
 	text := "Basic " + encoded

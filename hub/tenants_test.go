@@ -61,9 +61,9 @@ func TestASecretOfOneOrganisationIsTextOfAnother(t *testing.T) {
 
 	// In its own organisation it is masked, until it is disconnected.
 	org := r.sql("SELECT id FROM organisations WHERE name = 'research'")
-	require.Equal(t, "what of [redacted] and confidential?", cfg.Redact.Org(org).String(goal))
+	require.Equal(t, "what of ⟦secret⟧ and confidential?", cfg.Redact.Org(org).String(goal))
 	_, err = theirs.Tasks.GetTask(t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: key}))
-	require.ErrorContains(t, err, "[redacted]", "errors are masked too")
+	require.ErrorContains(t, err, "⟦secret⟧", "errors are masked too")
 	_, err = r.user.Tasks.GetTask(t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: key}))
 	require.ErrorContains(t, err, key)
 	require.NoError(t, r.ReviewSecrets(t.Context()))

@@ -185,7 +185,7 @@ Do it.
 	outputs["the bus"] = heard()
 	outputs["a watch"] = seen()
 	outputs["prompts"] = prompts(t, provider)
-	require.Contains(t, outputs["prompts"], "[redacted]", "the model saw that something was there")
+	require.Contains(t, outputs["prompts"], "⟦secret⟧", "the model saw that something was there")
 	for name, p := range map[string]*harness.Process{"hub": f.Hub, "worker": worker, "node": node} {
 		p.Stop(t)
 		outputs["the log of the "+name] = p.Output.String()
@@ -195,7 +195,7 @@ Do it.
 	require.NotEmpty(t, outputs["traces"])
 	tables := dump(t, f.Database)
 	require.NotEmpty(t, tables["credentials"])
-	require.Contains(t, tables["steps"], "[redacted]")
+	require.Contains(t, tables["steps"], "⟦secret⟧")
 	for table, text := range tables {
 		outputs["table "+table] = text
 	}

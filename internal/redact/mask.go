@@ -57,8 +57,8 @@ func each(first, then string) []string {
 	return out
 }
 
-// Mask masks every secret in p in place, each byte of it but line ends by a
-// star, so that offsets hold. It returns how many bytes of p are settled: the
+// Mask masks every secret in p in place, each line of it by a marker of the same
+// length, so that offsets hold. It returns how many bytes of p are settled: the
 // rest is the beginning of what may become a secret with the bytes that come
 // after p, and is at most MaskReach long.
 //
@@ -68,7 +68,7 @@ func (r *Redactor) Mask(p []byte) (settled int) {
 	open := len(p)
 	if m := r.known(); len(m) > 0 {
 		eachRegion(m, p, func(start, end int) bool {
-			stars(p[start:end])
+			mark(p[start:end])
 			return true
 		})
 		open = m.open(p)
@@ -97,7 +97,7 @@ func (r *Redactor) MaskValues(p []byte) (settled int) {
 		return len(p)
 	}
 	eachRegion(m, p, func(start, end int) bool {
-		stars(p[start:end])
+		mark(p[start:end])
 		return true
 	})
 	return max(m.open(p), len(p)-MaskReach, 0)
@@ -110,14 +110,6 @@ func (r *Redactor) Reach() (longest int) {
 		longest = max(longest, m.longest)
 	}
 	return min(longest, MaskReach)
-}
-
-func stars(p []byte) {
-	for i, c := range p {
-		if c != '\n' && c != '\r' {
-			p[i] = '*'
-		}
-	}
 }
 
 // unfinished returns where the longest beginning of whole is that p ends in.
@@ -157,7 +149,7 @@ func (t *token) mask(p []byte) (open int) {
 			}
 			switch {
 			case end-body >= t.least:
-				stars(p[start:end])
+				mark(p[start:end])
 				at = end
 			case end == len(p):
 				open = min(open, t.held(p, start))
@@ -205,7 +197,7 @@ func maskKeys(p []byte) (open int) {
 		for end < len(p) && ofKey(p[end]) {
 			end++
 		}
-		stars(p[start:end])
+		mark(p[start:end])
 		at = end
 	}
 }

@@ -18,20 +18,39 @@ func TestMaskKeepsLengths(t *testing.T) {
 	r := &redact.Redactor{}
 	r.Add("hunter2-and-more")
 	for name, tc := range map[string]struct{ in, out string }{
-		"a known value":          {"pass=hunter2-and-more;", "pass=****************;"},
-		"twice":                  {"hunter2-and-morehunter2-and-more", strings.Repeat("*", 32)},
-		"Anthropic's key":        {"key sk-ant-abcdefghijklmnop1 end", "key " + strings.Repeat("*", 24) + " end"},
-		"AWS's key":              {"AKIAABCDEFGHIJKLMNOP\n", strings.Repeat("*", 20) + "\n"},
-		"GitHub's token":         {"ghp_" + strings.Repeat("a", 36), strings.Repeat("*", 40)},
-		"ours":                   {"dhk_" + strings.Repeat("a", 26) + ".", strings.Repeat("*", 30) + "."},
+		"a known value":          {"pass=hunter2-and-more;", "pass=" + marked(16) + ";"},
+		"twice":                  {"hunter2-and-morehunter2-and-more", marked(32)},
+		"Anthropic's key":        {"key sk-ant-abcdefghijklmnop1 end", "key " + marked(24) + " end"},
+		"AWS's key":              {"AKIAABCDEFGHIJKLMNOP\n", marked(20) + "\n"},
+		"GitHub's token":         {"ghp_" + strings.Repeat("a", 36), marked(40)},
+		"ours":                   {"dhk_" + strings.Repeat("a", 26) + ".", marked(30) + "."},
 		"too short for a token":  {"sk-short task-list gh_ AKIA", "sk-short task-list gh_ AKIA"},
-		"a private key":          {"x\n" + pem + "y", "x\n" + strings.Repeat("*", 31) + "\n*********\n****\n-----END RSA PRIVATE KEY-----\ny"},
+		"a private key":          {"x\n" + pem + "y", "x\n" + marked(31) + "\n" + marked(9) + "\n****\n-----END RSA PRIVATE KEY-----\ny"},
 		"bytes that are no text": {"\x00\xff\xfe", "\x00\xff\xfe"},
 	} {
 		p := []byte(tc.in)
 		r.Mask(p)
 		require.Equal(t, tc.out, string(p), name)
 	}
+}
+
+// marked is the marker of a secret of n bytes.
+func marked(n int) string {
+	if n < len(redact.Mask) {
+		return "⟦" + strings.Repeat("*", n-len("⟦⟧")) + "⟧"
+	}
+	return "⟦secret" + strings.Repeat("*", n-len(redact.Mask)) + "⟧"
+}
+
+func TestMarkersAreFoundInAText(t *testing.T) {
+	t.Parallel()
+	r := &redact.Redactor{}
+	r.Add("hunter2-and-more", "8 bytes!")
+	text := []byte("a hunter2-and-more b 8 bytes! ⟦note⟧\n" + pem)
+	r.Mask(text)
+	require.Equal(t, []string{marked(16), marked(8), marked(31), marked(9)}, redact.Markers(string(text)))
+	require.Equal(t, []string{redact.Mask}, redact.Markers(r.String("a hunter2-and-more")))
+	require.Empty(t, redact.Markers("**** ⟦note⟧ [secret]"))
 }
 
 func TestMaskHoldsBackWhatMayBecomeASecret(t *testing.T) {
@@ -74,10 +93,10 @@ func TestAStreamMaskedInPartsShowsNoMoreThanTheWhole(t *testing.T) {
 			}
 		}
 		for i, c := range shown {
-			if whole[i] == '*' && c != '*' && c != '\n' {
+			if whole[i] != text[i] && c == text[i] {
 				// Only the first bytes of a secret, too few to be worth anything.
 				n := 0
-				for j := i; j >= 0 && whole[j] == '*' && shown[j] == text[j]; j-- {
+				for j := i; j >= 0 && whole[j] != text[j] && shown[j] == text[j]; j-- {
 					n++
 				}
 				if n >= 4 {

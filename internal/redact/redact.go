@@ -13,9 +13,6 @@ import (
 	"sync"
 )
 
-// Mask replaces a secret.
-const Mask = "[redacted]"
-
 // minLength keeps short values, which occur by chance, from being masked.
 const minLength = 8
 

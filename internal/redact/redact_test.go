@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func TestSecretsAreMasked(t *testing.T) {
 		"-----BEGIN EC PRIVATE KEY-----\nabc\n-----END EC PRIVATE KEY-----",
 	} {
 		out := r.String("before " + secret + " after")
-		require.Equal(t, "before [redacted] after", out)
+		require.Equal(t, "before ⟦secret⟧ after", out)
 	}
 	for _, harmless := range []string{
 		"a short word stays", "disk-usage-report-2026-11-20.txt", "task-12345678901234567890123456789",
@@ -35,20 +36,20 @@ func TestSecretsAreMasked(t *testing.T) {
 	} {
 		require.Equal(t, harmless, r.String(harmless))
 	}
-	require.Equal(t, "cut [redacted]", r.String("cut -----BEGIN RSA PRIVATE KEY-----\n"+strings.Repeat("QUJD", 20)+"\n"), "a key without its end")
+	require.Equal(t, "cut ⟦secret⟧", r.String("cut -----BEGIN RSA PRIVATE KEY-----\n"+strings.Repeat("QUJD", 20)+"\n"), "a key without its end")
 	require.Equal(t, "a\uFFFDb\uFFFD", r.String("a\x00b\xff"), "what a database does not take")
 	require.Equal(t,
-		map[string]any{"k": []any{"x [redacted]", 1.5, nil, map[string]any{"[redacted]": true}}},
+		map[string]any{"k": []any{"x ⟦secret⟧", 1.5, nil, map[string]any{"⟦secret⟧": true}}},
 		r.Map(map[string]any{"k": []any{"x correct-horse", 1.5, nil, map[string]any{token: true}}}))
 
 	var b strings.Builder
 	n, err := r.Writer(&b).Write([]byte("key=" + token + "\n"))
 	require.NoError(t, err)
 	require.Equal(t, len("key=")+len(token)+1, n)
-	require.Equal(t, "key=[redacted]\n", b.String())
+	require.Equal(t, "key=⟦secret⟧\n", b.String())
 
 	var nobody *redact.Redactor
-	require.Equal(t, "[redacted]", nobody.String(token))
+	require.Equal(t, "⟦secret⟧", nobody.String(token))
 }
 
 // A value is known in whatever a program writes it in.
@@ -87,12 +88,12 @@ func TestAValueIsKnownInItsEncodings(t *testing.T) {
 		// At most the odd characters at the ends are left.
 		left := strings.NewReplacer("before ", "", " after", "", redact.Mask, "").Replace(out)
 		require.LessOrEqual(t, len(left), 16, "%s: %s", what, out)
-		stars := []byte("before " + text + " after")
-		r.Mask(stars)
-		require.Greater(t, strings.Count(string(stars), "*"), len(text)-17, "%s: %s", what, stars)
+		inPlace := []byte("before " + text + " after")
+		r.Mask(inPlace)
+		require.Greater(t, len(strings.Join(redact.Markers(string(inPlace)), "")), len(text)-17, "%s: %s", what, inPlace)
 	}
 	r.Add("correct-horse", "horse-battery-staple")
-	require.Equal(t, "say [redacted]!", r.String("say correct-horse-battery-staple!"), "secrets that share a part")
+	require.Equal(t, "say ⟦secret⟧!", r.String("say correct-horse-battery-staple!"), "secrets that share a part")
 }
 
 // The matcher finds what a search for each pattern by itself finds.
@@ -113,6 +114,7 @@ func TestWhatIsMaskedIsWhatIsThere(t *testing.T) {
 				}
 			}
 		}
+		want = regexp.MustCompile(`\*+`).ReplaceAllFunc(want, func(stars []byte) []byte { return []byte(marked(len(stars))) })
 		got := []byte(text)
 		r.Mask(got)
 		if string(got) != string(want) {
@@ -132,10 +134,10 @@ func TestAValueIsMaskedForItsOrganisationOnly(t *testing.T) {
 	require.Same(t, b, a.Org("org_b"))
 	b.Learn("credential", "max_completion_tokens", "confidential")
 	text := `{"max_completion_tokens":100,"messages":"confidential, the-process's-own-secret"}`
-	require.Equal(t, `{"max_completion_tokens":100,"messages":"confidential, [redacted]"}`, a.String(text))
-	require.Equal(t, `{"[redacted]":100,"messages":"[redacted], [redacted]"}`, b.String(text))
+	require.Equal(t, `{"max_completion_tokens":100,"messages":"confidential, ⟦secret⟧"}`, a.String(text))
+	require.Equal(t, `{"⟦secret⟧":100,"messages":"⟦secret⟧, ⟦secret⟧"}`, b.String(text))
 	require.Equal(t, b.String(text), process.String(text), "the process's log has text of all of them")
-	require.Equal(t, map[string]any{"max_completion_tokens": "[redacted]"},
+	require.Equal(t, map[string]any{"max_completion_tokens": "⟦secret⟧"},
 		b.Map(map[string]any{"max_completion_tokens": "confidential"}), "a key is a name, and no secret")
 	require.Equal(t, map[string]any{"a\uFFFDb": nil}, a.Map(map[string]any{"a\x00b": nil}), "a database takes it")
 }
@@ -154,10 +156,10 @@ func TestWhatIsRotatedIsForgotten(t *testing.T) {
 	}
 	require.Equal(t, 2, org.Len())
 	require.Equal(t, 2, process.Len())
-	require.Equal(t, "value-number-0000001 [redacted] [redacted]", org.String("value-number-0000001 value-number-0009999 value-number-0010000"))
+	require.Equal(t, "value-number-0000001 ⟦secret⟧ ⟦secret⟧", org.String("value-number-0000001 value-number-0009999 value-number-0010000"))
 	org.Forget("trigger")
 	require.Equal(t, map[string][]string{"other": {"value-number-0009999"}}, org.Sources())
-	require.Equal(t, "[redacted] value-number-0010000", org.String("value-number-0009999 value-number-0010000"))
+	require.Equal(t, "⟦secret⟧ value-number-0010000", org.String("value-number-0009999 value-number-0010000"))
 	org.Forget("other")
 	require.Zero(t, process.Len())
 }

@@ -115,7 +115,7 @@ func TestSecretsInALogAreMaskedWhereItIsRead(t *testing.T) {
 	id := n.ensure()
 	spec := shell(id, "echo my correct-horse-battery and sk-ant-abcdefghijklmnopq")
 	out, text := n.run(spec)
-	require.Equal(t, "my ********************* and ************************\n", text)
+	require.Equal(t, "my ⟦secret*********⟧ and ⟦secret************⟧\n", text)
 	require.EqualValues(t, len(text), out.GetLogBytes())
 	raw, err := os.ReadFile(filepath.Join(n.cfg.DataDir, "jails", id, "state", "execs", spec.GetExecId(), "data"))
 	require.NoError(t, err)

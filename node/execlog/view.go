@@ -1,6 +1,7 @@
 package execlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -93,7 +94,9 @@ func (r *Reader) maskView(end int64) (settled int64, err error) {
 		return 0, err
 	}
 	settled = end - r.view.base
-	for _, p := range parts {
+	raw := map[Stream][]byte{}
+	for of, p := range parts {
+		raw[of] = bytes.Clone(p.data)
 		known := r.mask(p.data)
 		if known < len(p.data) {
 			settled = min(settled, p.at[known])
@@ -102,9 +105,9 @@ func (r *Reader) maskView(end int64) (settled int64, err error) {
 	if known := r.mask(r.view.buf); int64(known) < settled {
 		settled = int64(known)
 	}
-	for _, p := range parts {
+	for of, p := range parts {
 		for i, c := range p.data {
-			if c == '*' {
+			if c != raw[of][i] {
 				r.view.buf[p.at[i]] = c
 			}
 		}

@@ -478,6 +478,6 @@ func TestSecretsAreMaskedInContentOnly(t *testing.T) {
 	r.redact.Org("org_1").Learn("us", words...)
 	r.post(t.Context(), messages, ask, held)
 	<-r.settled
-	want := `{"max_tokens":5,"messages":[{"content":[{"input":{"type":"[redacted]"},"type":"tool_use"},{"text":"my [redacted], [redacted]","type":"text"}],"role":"assistant"}],"model":"claude-sonnet-4-5"}`
+	want := `{"max_tokens":5,"messages":[{"content":[{"input":{"type":"⟦secret⟧"},"type":"tool_use"},{"text":"my ⟦secret⟧, ⟦secret⟧","type":"text"}],"role":"assistant"}],"model":"claude-sonnet-4-5"}`
 	require.Equal(t, want, r.body)
 }

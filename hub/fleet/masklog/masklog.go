@@ -1,7 +1,7 @@
 // Package masklog masks secrets in the command logs of a node. A node masks text that has
 // the format of a secret; the values in use are known to the hub alone, which never sends
 // them to a node. So each log is masked once more when any reader gets it through the
-// hub: with as many stars as a value has bytes, so that offsets stay valid.
+// hub: by markers as long as the values, so that offsets stay valid.
 //
 // A value is recognised even if a reader begins or ends in the middle of it: the text
 // before and after is read too, and not shown. If the node cannot deliver that text, the
@@ -9,6 +9,7 @@
 package masklog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -216,9 +217,10 @@ func (v *view) mask() (text []byte, settled int) {
 	}
 	settled = len(text)
 	parts := v.parts()
+	raw := bytes.Clone(text)
 	for _, p := range parts {
-		for i, raw := range p.at {
-			p.data[i] = text[raw]
+		for i, at := range p.at {
+			p.data[i] = text[at]
 		}
 		if known := v.redact.MaskValues(p.data); known < len(p.data) {
 			settled = min(settled, p.at[known])
@@ -227,7 +229,7 @@ func (v *view) mask() (text []byte, settled int) {
 	settled = min(settled, v.redact.MaskValues(text))
 	for _, p := range parts {
 		for i, c := range p.data {
-			if c == '*' {
+			if c != raw[p.at[i]] {
 				text[p.at[i]] = c
 			}
 		}

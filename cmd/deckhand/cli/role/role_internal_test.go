@@ -66,7 +66,7 @@ func TestARoleRunsUntilItIsToldToStop(t *testing.T) {
 	require.Equal(t, 0, code, stderr)
 	require.True(t, stopped, "the command waits for the end")
 	require.Contains(t, stderr, `"greeting":"hi"`)
-	require.Contains(t, stderr, `"with":"[redacted]"`)
+	require.Contains(t, stderr, `"with":"⟦secret⟧"`)
 	require.NotContains(t, stderr, "correct-horse-battery")
 }
 
@@ -76,7 +76,7 @@ func TestARoleThatEndsByItselfSaysWhy(t *testing.T) {
 		return errors.New("lost correct-horse-battery")
 	}, "--secret", "correct-horse-battery")
 	require.Equal(t, 1, code)
-	require.Equal(t, "error: greeter ended: lost [redacted]\n", stderr)
+	require.Equal(t, "error: greeter ended: lost ⟦secret⟧\n", stderr)
 }
 
 func TestARoleThatCannotBeMadeSaysWhy(t *testing.T) {
