@@ -151,6 +151,9 @@ func numberLines(content string, first, most int64) (string, int64) {
 func runFileWrite(ctx context.Context, c Call) (Result, error) {
 	var res *nodev1.WriteFileResponse
 	err := inJail(ctx, c, func() (err error) {
+		if err := refuseMarkers(ctx, c, text(c.Arguments, "path"), text(c.Arguments, "content")); err != nil {
+			return err
+		}
 		res, err = c.Node.Files().WriteFile(ctx, &nodev1.WriteFileRequest{
 			JailId: c.Jail.GetJailId(), Path: text(c.Arguments, "path"), Content: []byte(text(c.Arguments, "content")),
 			ExpectDigest: text(c.Arguments, "expect_digest"), OperationId: c.StepID,

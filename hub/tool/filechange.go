@@ -96,6 +96,9 @@ func fileChangeTools() []*Tool {
 func runFileAppend(ctx context.Context, c Call) (Result, error) {
 	var res *nodev1.AppendFileResponse
 	err := inJail(ctx, c, func() (err error) {
+		if err := refuseMarkers(ctx, c, text(c.Arguments, "path"), text(c.Arguments, "content")); err != nil {
+			return err
+		}
 		res, err = c.Node.Files().AppendFile(ctx, &nodev1.AppendFileRequest{
 			JailId: c.Jail.GetJailId(), Path: text(c.Arguments, "path"), Content: []byte(text(c.Arguments, "content")),
 			ExpectDigest: text(c.Arguments, "expect_digest"), OperationId: c.StepID,
@@ -121,6 +124,9 @@ func runFileEdit(ctx context.Context, c Call) (Result, error) {
 	}
 	var res *nodev1.EditFileResponse
 	err := inJail(ctx, c, func() (err error) {
+		if err := refuseMarkers(ctx, c, req.GetPath(), text(c.Arguments, "old_string"), text(c.Arguments, "new_string")); err != nil {
+			return err
+		}
 		res, err = c.Node.Files().EditFile(ctx, req)
 		return err
 	})
