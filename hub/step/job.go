@@ -39,6 +39,21 @@ func (j jobsOf) Job(ctx context.Context, id string) (tool.Job, error) {
 	return jobOf(row), nil
 }
 
+// Command implements tool.Jobs.
+func (j jobsOf) Command(ctx context.Context, id string) (tool.Job, error) {
+	if !strings.HasPrefix(id, "step_") {
+		return j.Job(ctx, id)
+	}
+	row, err := j.store.GetStep(ctx, db.GetStepParams{OrgID: j.task.OrgID, ID: id})
+	if err == nil && row.TaskID == j.task.ID && row.ExecID != "" && row.StartedAt != nil {
+		return tool.Job{ID: row.ID, ExecID: row.ExecID, StartedAt: *row.StartedAt}, nil
+	}
+	if err != nil && !store.IsNotFound(err) {
+		return tool.Job{}, fmt.Errorf("find step %s: %w", id, err)
+	}
+	return tool.Job{}, j.unknown(ctx, id)
+}
+
 // unknown returns the error for an id that no job has.
 func (j jobsOf) unknown(ctx context.Context, id string) error {
 	all, err := j.List(ctx)

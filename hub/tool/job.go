@@ -46,6 +46,8 @@ type Job struct {
 type Jobs interface {
 	// Job returns one by its id, or an error of kind Invalid if the task has none of it.
 	Job(ctx context.Context, id string) (Job, error)
+	// Command returns a command of the task by the id of its job or of its step.
+	Command(ctx context.Context, id string) (Job, error)
 	// List returns those that run, then those that have ended, the newest first.
 	List(ctx context.Context) ([]Job, error)
 }
@@ -75,10 +77,12 @@ func jobTools() []*Tool {
 			Name: toolname.JobOutput,
 			Description: "Read the output of a job: a command that shell_exec runs in the background. Returns whether it still runs, and what it wrote " +
 				"since you read it last. To see it come up or finish, wait a few seconds, or until a line matches; do not call it in a tight loop. " +
+				"For a command whose output was shortened, give the id of its step, and an offset to read on from there. " +
 				`Example: {"job": "job_3k9w", "wait_seconds": 20, "until": "listening on"}.`,
 			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: time.Minute,
-			schema: `{"type":"object","additionalProperties":false,"required":["job"],"properties":{` + jobID + `,
-				"offset":{"type":"integer","minimum":0,"description":"Read from this byte of the output; by default from where you read last"},
+			schema: `{"type":"object","additionalProperties":false,"required":["job"],"properties":{
+				"job":{"type":"string","minLength":1,"maxLength":64,"description":"The job's id, as shell_exec returned it, or the id of the step of any command"},
+				"offset":{"type":"integer","minimum":0,"description":"Read from this byte of the output, so much as one result shows; by default from where you read last, long output shortened in the middle"},
 				"wait_seconds":{"type":"integer","minimum":0,"maximum":30,"description":"Wait up to this long for the job to end, or for the expression; 0 by default"},
 				"until":{"type":"string","minLength":1,"maxLength":1000,"description":"Wait only until the output since the offset matches this regular expression (RE2)"}}}`,
 			run: runJobOutput,
@@ -137,7 +141,7 @@ func tooManyJobs(ctx context.Context, c Call) (*fault.Error, error) {
 // jobResult is the result of a command that became a job.
 func jobResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error) {
 	id := nodelink.JobID(c.ExecID)
-	output, err := excerpt(ctx, c, c.ExecID, 0, exec.GetLogBytes())
+	output, err := excerpt(ctx, c, Job{ID: id, ExecID: c.ExecID}, 0, exec.GetLogBytes())
 	if err != nil {
 		return Result{}, err
 	}
@@ -167,9 +171,9 @@ func inWords(d time.Duration) string {
 	return s
 }
 
-// job returns the job that a call names, with its state on the node.
+// job returns the job or command that a call names, with its state on the node.
 func job(ctx context.Context, c Call) (Job, *nodev1.Exec, error) {
-	j, err := c.Jobs.Job(ctx, text(c.Arguments, "job"))
+	j, err := c.Jobs.Command(ctx, text(c.Arguments, "job"))
 	if err != nil {
 		return j, nil, err
 	}
@@ -192,7 +196,8 @@ func runJobOutput(ctx context.Context, c Call) (Result, error) {
 		return failure(err)
 	}
 	from := j.ReadBytes
-	if _, ok := c.Arguments["offset"]; ok {
+	_, page := c.Arguments["offset"]
+	if page {
 		from = number(c.Arguments, "offset")
 	}
 	wait := min(time.Duration(number(c.Arguments, "wait_seconds"))*time.Second, jobWait)
@@ -213,12 +218,20 @@ func runJobOutput(ctx context.Context, c Call) (Result, error) {
 			return failure(err)
 		}
 	}
-	to := max(from, exec.GetLogBytes())
-	output, err := excerpt(ctx, c, j.ExecID, from, to)
+	all := exec.GetLogBytes()
+	to := max(from, all)
+	if page {
+		to = max(from, min(to, from+headBytes+tailBytes))
+	}
+	output, err := excerpt(ctx, c, j, from, to)
 	if err != nil {
 		return failure(err)
 	}
 	output = strings.TrimRight(output, "\n")
+	place := fmt.Sprintf("bytes %d to %d of its output", from, to)
+	if to < all {
+		place += fmt.Sprintf(", which has %d; continue with offset %d", all, to)
+	}
 	status := jobStatus(j, exec)
 	if matched {
 		status += "; the output matches"
@@ -227,7 +240,7 @@ func runJobOutput(ctx context.Context, c Call) (Result, error) {
 		output = "(no new output)"
 	}
 	return Result{
-		Observation: fmt.Sprintf("%s\n%s\n[bytes %d to %d of its output]", status, output, from, to),
+		Observation: fmt.Sprintf("%s\n%s\n[%s]", status, output, place),
 		Outcome:     map[string]any{"job_id": j.ID, "from": from, "to": to, "running": exec.GetState() != nodev1.ExecState_EXEC_STATE_ENDED},
 		Progress:    &JobProgress{JobID: j.ID, ReadBytes: to},
 	}, nil
@@ -268,7 +281,7 @@ func followUntil(ctx context.Context, c Call, execID string, from int64, most ti
 }
 
 func runJobInput(ctx context.Context, c Call) (Result, error) {
-	j, _, err := job(ctx, c)
+	j, err := c.Jobs.Job(ctx, text(c.Arguments, "job"))
 	if err != nil {
 		return failure(err)
 	}

@@ -126,7 +126,7 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 }
 
 func shellResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error) {
-	output, err := excerpt(ctx, c, c.ExecID, 0, exec.GetLogBytes())
+	output, err := excerpt(ctx, c, Job{ID: c.StepID, ExecID: c.ExecID}, 0, exec.GetLogBytes())
 	if err != nil {
 		return Result{}, err
 	}
@@ -204,23 +204,25 @@ func describe(exec *nodev1.Exec) (string, fault.Code) {
 
 // excerpt returns the output of a command between two offsets, or its head and tail with a
 // citation of what was left out.
-func excerpt(ctx context.Context, c Call, execID string, from, to int64) (string, error) {
+func excerpt(ctx context.Context, c Call, of Job, from, to int64) (string, error) {
 	if to <= from {
 		return "(no output)", nil
 	}
 	if to-from <= headBytes+tailBytes {
-		return readLog(ctx, c, execID, from, to-from)
+		return readLog(ctx, c, of.ExecID, from, to-from)
 	}
-	head, err := readLog(ctx, c, execID, from, headBytes)
+	head, err := readLog(ctx, c, of.ExecID, from, headBytes)
 	if err != nil {
 		return "", err
 	}
-	tail, err := readLog(ctx, c, execID, to-tailBytes, tailBytes)
+	tail, err := readLog(ctx, c, of.ExecID, to-tailBytes, tailBytes)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s\n[... bytes %d to %d of %d left out; the whole output is in the log of %s ...]\n%s",
-		head, from+headBytes, to-tailBytes, to, execID, tail), nil
+	return fmt.Sprintf(`%s
+[... bytes %d to %d of %d left out; to read them: %s {"job": %q, "offset": %d} ...]
+%s`,
+		head, from+headBytes, to-tailBytes, to, toolname.JobOutput, of.ID, from+headBytes, tail), nil
 }
 
 func readLog(ctx context.Context, c Call, execID string, offset, limit int64) (string, error) {

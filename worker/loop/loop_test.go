@@ -437,7 +437,7 @@ func TestLongResultsAreShortenedWithACitation(t *testing.T) {
 	require.Less(t, len(seen), 26<<10)
 	require.Contains(t, seen, "line 0\n")
 	require.Contains(t, seen, "line 19999")
-	require.Regexp(t, `line \d+\n\[\.\.\. bytes \d+ to \d+ of \d+ of the result of step step_task_1_1 left out \.\.\.\]\nline \d+\n`, seen)
+	require.Regexp(t, `line \d+\n\[\.\.\. bytes \d+ to \d+ of \d+ of the result of step step_task_1_1 left out; to read the output: job_output {"job": "step_task_1_1", "offset": 0} \.\.\.\]\nline \d+\n`, seen)
 }
 
 // Each limit ends the run with its kind, the limit and where it stands.

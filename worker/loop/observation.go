@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
@@ -73,8 +74,12 @@ func shorten(step *deckhandv1.Step, most int) string {
 	}
 	head, tail := cutHead(text, most/2), cutTail(text, most/2)
 	from, to := len(head), len(text)-len(tail)
-	return fmt.Sprintf("%s\n[... bytes %d to %d of %d of the result of step %s left out ...]\n%s",
-		strings.TrimRight(head, "\n"), from, to, len(text), step.GetId(), tail)
+	more := ""
+	if step.GetTool() == toolname.ShellExec {
+		more = fmt.Sprintf("; to read the output: %s {\"job\": %q, \"offset\": 0}", toolname.JobOutput, step.GetId())
+	}
+	return fmt.Sprintf("%s\n[... bytes %d to %d of %d of the result of step %s left out%s ...]\n%s",
+		strings.TrimRight(head, "\n"), from, to, len(text), step.GetId(), more, tail)
 }
 
 // near is how far from the wanted place a line's end is looked for.

@@ -1,0 +1,43 @@
+package tool
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/integration/harness"
+)
+
+// A command's output that is too long for one result is shortened in the middle; what was
+// left out can be read on, from the place and with the call that the result names.
+func TestAnAgentReadsTheOutputThatWasLeftOut(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	f.StartNode()
+	f.StartWorker()
+	f.Persona("reader", `
+turns:
+  - text: I look.
+    calls: [{tool: shell_exec, arguments: {command: "seq -f 'entry %05g' 5000"}}]
+    capture: {step: '"job": "(step_[0-9a-z]+)", "offset": 8192'}
+  - text: I read on.
+    calls:
+      - {tool: job_output, arguments: {job: "${step}", offset: 8192}}
+      - {tool: job_output, arguments: {job: "${step}", offset: 57344}}
+      - {tool: job_output, arguments: {job: step_nobody, offset: 0}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "read"}}
+`)
+	id := f.Submit("reader")
+	f.Ended(id)
+	var steps []struct{ ID, State, Observation string }
+	f.JSON(&steps, "task", "steps", id)
+	require.Len(t, steps, 5)
+	require.Contains(t, steps[0].Observation, `[... bytes 8192 to 51808 of 60000 left out; to read them: job_output {"job": "`+steps[0].ID+`", "offset": 8192} ...]`)
+	require.Regexp(t, regexp.MustCompile(`^step_\w+ has ended: exit status 0\n683\nentry 00684\n`), steps[1].Observation)
+	require.Contains(t, steps[1].Observation, "\n[bytes 8192 to 24576 of its output, which has 60000; continue with offset 24576]")
+	require.Contains(t, steps[2].Observation, "entry 05000\n[bytes 57344 to 60000 of its output]")
+	require.Contains(t, steps[3].Observation, `this task has no job "step_nobody"`)
+}
