@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -19,6 +20,7 @@ const (
 	readBytes   = 20 << 10
 	readLines   = 2000
 	listEntries = 500
+	globEntries = 10_000
 	scratchpad  = ".deckhand/scratchpad.md"
 )
 
@@ -63,6 +65,17 @@ func fileTools() []*Tool {
 				"recursive":{"type":"boolean","description":"Include all folders below it"},
 				"all":{"type":"boolean","description":"Include .git and what .gitignore excludes"}}}`,
 			run: runFileList,
+		},
+		{
+			Name: toolname.Glob,
+			Description: "Find files by their paths, with a pattern: * stands for any name, ** for any folders, {a,b} for either. The file that was changed last " +
+				`comes first. To find text in files, use file_search. Example: {"pattern": "src/**/*_test.{ts,tsx}"}.`,
+			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
+			schema: `{"type":"object","additionalProperties":false,"required":["pattern"],"properties":{
+				"pattern":{"type":"string","minLength":1,"maxLength":4096,"description":"Pattern of paths below the folder"},
+				"path":{"type":"string","maxLength":4096,"description":"Folder, relative to the workspace; the workspace itself by default"},
+				"all":{"type":"boolean","description":"Include .git and what .gitignore excludes"}}}`,
+			run: runGlob,
 		},
 		{
 			Name: toolname.ManageScratchpad,
@@ -203,6 +216,38 @@ func runFileList(ctx context.Context, c Call) (Result, error) {
 		Observation: b.String(),
 		Outcome:     map[string]any{"entries": len(res.GetFiles()), "truncated": res.GetTruncated()},
 	}, nil
+}
+
+func runGlob(ctx context.Context, c Call) (Result, error) {
+	var res *nodev1.ListFilesResponse
+	err := inJail(ctx, c, func() (err error) {
+		res, err = c.Node.Files().ListFiles(ctx, &nodev1.ListFilesRequest{
+			JailId: c.Jail.GetJailId(), Path: text(c.Arguments, "path"), Pattern: text(c.Arguments, "pattern"), Limit: globEntries,
+			SkipIgnored: !flag(c.Arguments, "all"),
+		})
+		return err
+	})
+	if err != nil {
+		return failure(err)
+	}
+	found := slices.DeleteFunc(res.GetFiles(), func(f *nodev1.FileInfo) bool { return f.GetType() == "dir" })
+	slices.SortStableFunc(found, func(a, b *nodev1.FileInfo) int {
+		return b.GetModifiedAt().AsTime().Compare(a.GetModifiedAt().AsTime())
+	})
+	var b strings.Builder
+	for _, f := range found[:min(len(found), listEntries)] {
+		b.WriteString(f.GetPath() + "\n")
+	}
+	if len(found) == 0 {
+		b.WriteString("(no file matches)\n" + leftOut(res.GetIgnored()))
+	}
+	switch {
+	case res.GetTruncated():
+		fmt.Fprintf(&b, "[not all folders were read: more than %d files match; use a narrower pattern or a folder further down]\n", len(found))
+	case len(found) > listEntries:
+		fmt.Fprintf(&b, "[%d of %d files are shown; use a narrower pattern]\n", listEntries, len(found))
+	}
+	return Result{Observation: b.String(), Outcome: map[string]any{"files": len(found), "truncated": res.GetTruncated()}}, nil
 }
 
 // leftOut says that ignored files were left out; "" for none.

@@ -31,7 +31,9 @@ turns:
       - {tool: file_edit, arguments: {path: f.go, old_string: "func b()  {", new_string: "func c() {"}}
       - {tool: file_edit, arguments: {path: f.go, old_string: "func b() {\n\treturn 1", new_string: "func b() {\n\treturn 2"}}
       - {tool: file_edit, arguments: {path: f.go, old_string: "return", new_string: "return 10 *", replace_all: true}}
-      - {tool: shell_exec, arguments: {command: cat f.go}}
+      - {tool: shell_exec, arguments: {command: cat f.go; mkdir -p a/b; echo x > a/b/g.go}}
+      - {tool: glob, arguments: {pattern: "**/*.go"}}
+      - {tool: glob, arguments: {pattern: "*.{md,txt}"}}
   - text: All done.
     calls:
       - {tool: complete_task, arguments: {summary: "edited"}}
@@ -40,7 +42,7 @@ turns:
 	f.Ended(id)
 	var steps []struct{ State, Observation string }
 	f.JSON(&steps, "task", "steps", id)
-	require.Len(t, steps, 10)
+	require.Len(t, steps, 12)
 	long, end, code := steps[1].Observation, steps[2].Observation, steps[3].Observation
 	require.Regexp(t, `^long: 3000 lines, 31893 bytes, sha256 [0-9a-f]{64}; lines 1 to \d+ follow; continue with offset \d+\n     1\tentry 1\n     2\tentry 2\n`, long)
 	require.Less(t, len(long), 22<<10, "it is shown whole")
@@ -54,5 +56,7 @@ turns:
 	require.Contains(t, steps[6].Observation, "edited f.go in 1 place (line 5): now 47 bytes")
 	require.Contains(t, steps[6].Observation, "     5\tfunc b() {\n     6\t\treturn 2\n")
 	require.Contains(t, steps[7].Observation, "edited f.go in 2 places (lines 2, 6): now")
+	require.Equal(t, "a/b/g.go\nf.go\n", steps[9].Observation, "the one that was changed last comes first")
+	require.Contains(t, steps[10].Observation, "(no file matches)")
 	require.Contains(t, steps[8].Observation, "func a() {\n\treturn 10 * 1\n}\n\nfunc b() {\n\treturn 10 * 2\n}\n")
 }

@@ -20,6 +20,7 @@ const (
 	FileRead         = "file_read"
 	FileSearch       = "file_search"
 	FileWrite        = "file_write"
+	Glob             = "glob"
 	HandoffToAgent   = "handoff_to_agent"
 	HTTPDelete       = "http_delete"
 	HTTPDownload     = "http_download"

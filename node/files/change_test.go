@@ -173,6 +173,42 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// A listing with a pattern has what matches it below its folder, however deep, and counts
+// nothing else.
+func TestAListingCanBeOfWhatMatchesAPattern(t *testing.T) {
+	t.Parallel()
+	s, dir := service(t)
+	for _, name := range []string{"a.go", "b.md", "sub/c.go", "sub/deep/d.go", "sub/deep/e.ts", "out/f.go"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("out\n"), 0o600))
+	for _, c := range []struct {
+		path, pattern string
+		limit         int32
+		want          []string
+	}{
+		{"", "**/*.go", 0, []string{"a.go", "sub/c.go", "sub/deep/d.go"}},
+		{"", "*.go", 0, []string{"a.go"}},
+		{"sub", "*.go", 0, []string{"sub/c.go"}},
+		{"sub", "**/*.{go,ts}", 0, []string{"sub/c.go", "sub/deep/d.go", "sub/deep/e.ts"}},
+		{"", "**/deep", 0, []string{"sub/deep"}},
+		{"", "**/*.go", 2, []string{"a.go", "sub/c.go"}},
+		{"", "**/*.rs", 0, nil},
+	} {
+		out, err := s.ListFiles(t.Context(), &nodev1.ListFilesRequest{JailId: jailID, Path: c.path, Pattern: c.pattern, Limit: c.limit, SkipIgnored: true})
+		require.NoError(t, err)
+		var got []string
+		for _, f := range out.GetFiles() {
+			got = append(got, f.GetPath())
+		}
+		require.Equal(t, c.want, got, "%+v", c)
+		require.Equal(t, c.limit > 0, out.GetTruncated(), "%+v", c)
+	}
+	_, err := s.ListFiles(t.Context(), &nodev1.ListFilesRequest{JailId: jailID, Pattern: "a[", SkipIgnored: true})
+	require.ErrorContains(t, err, `pattern "a[" cannot be read`)
+}
+
 // Listing and search can leave out what Git ignores. Listing an ignored folder itself shows
 // what is in it.
 func TestWhatGitIgnoresIsLeftOut(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"syscall"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -33,6 +34,12 @@ func (s *Service) ListFiles(ctx context.Context, req *nodev1.ListFilesRequest) (
 		limit = defaultList
 	}
 	l := &listing{w: w, limit: min(limit, maxList), recursive: req.GetRecursive(), skip: req.GetSkipIgnored()}
+	if req.GetPattern() != "" {
+		if l.pattern, err = newPattern(req.GetPattern()); err != nil {
+			return nil, err
+		}
+		l.recursive, l.top = true, name
+	}
 	info, err := w.root.Stat(name)
 	if err != nil {
 		return nil, explain(req.GetPath(), err)
@@ -57,11 +64,21 @@ type listing struct {
 	recursive bool
 	skip      bool // what Git ignores
 	full      bool
+	pattern   pattern // of paths below top; nil for all
+	top       string
 	out       nodev1.ListFilesResponse
+}
+
+// wanted reports whether an entry is of those that are asked for.
+func (l *listing) wanted(name string) bool {
+	return l.pattern == nil || l.pattern.match(strings.TrimPrefix(name, l.top+"/"))
 }
 
 // add returns false when there is no room for the entry.
 func (l *listing) add(name string, info fs.FileInfo) bool {
+	if !l.wanted(name) {
+		return true
+	}
 	if len(l.out.Files) == l.limit {
 		l.full, l.out.Truncated = true, true
 		return false
@@ -89,6 +106,9 @@ func typeOf(mode fs.FileMode) string {
 // maxDepth bounds how far down a listing goes: each entry costs a walk from
 // the top.
 const maxDepth = 100
+
+// maxNames is how many entries of one folder are matched with a pattern.
+const maxNames = 100_000
 
 func (l *listing) folder(ctx context.Context, dir string, rules gitignore.Rules, depth int) error {
 	if depth > maxDepth {
@@ -148,12 +168,18 @@ func (l *listing) names(dir string) ([]string, error) {
 	if l.skip {
 		keep += maxList // some are left out
 	}
+	if l.pattern != nil {
+		keep = maxNames
+	}
 	var names []string
 	for {
 		more, err := f.Readdirnames(1024)
 		names = append(names, more...)
 		if len(names) > keep+4096 || errors.Is(err, io.EOF) {
 			slices.Sort(names)
+			if l.pattern != nil && len(names) > keep {
+				l.out.Truncated = true
+			}
 			names = names[:min(len(names), keep)]
 		}
 		if errors.Is(err, io.EOF) {

@@ -24,6 +24,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -95,7 +96,13 @@ func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work to
 	if work.Agent != "" {
 		a, err := s.cfg.Store.AgentByName(ctx, db.AgentByNameParams{OrgID: t.OrgID, Name: work.Agent})
 		if store.IsNotFound(err) {
-			r.refused = unknownAgent(work.Agent)
+			own, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+			if err != nil {
+				return nil, err
+			}
+			if r.refused = permitted(own, work); r.refused == nil {
+				r.refused = unknownAgent(own, work)
+			}
 			return r, nil
 		}
 		if err != nil {
@@ -232,8 +239,23 @@ func WaitReason(ctx context.Context, q *db.Queries, orgID, taskID string) (strin
 	return fmt.Sprintf("waits for %s; %s of agent %s is %s: deckhand task show %s", what, named.ID, named.AgentName, named.State, named.ID), nil
 }
 
-func unknownAgent(name string) *fault.Error {
-	return fault.New(fault.Invalid, "there is no agent %q", name).WithCode(fault.InvalidParameters).WithFix("name one that your instructions allow")
+// unknownAgent is the refusal of work for an agent that the persona names and that does
+// not exist.
+func unknownAgent(own *persona.Persona, work tool.SubtaskSpec) *fault.Error {
+	e := fault.New(fault.Invalid, "there is no agent %q", work.Agent).WithCode(fault.InvalidParameters)
+	_, names := targets(own, work)
+	if names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == work.Agent }); len(names) == 0 {
+		return e.WithFix("do it yourself: you may use no other")
+	}
+	return e.WithFix("use one of %s", strings.Join(names, ", "))
+}
+
+// targets returns the agents to which a persona may give work, and the key that names them.
+func targets(own *persona.Persona, work tool.SubtaskSpec) (key string, names []string) {
+	if work.Manifest != nil {
+		return "agents.handoff", own.Agents.Handoff
+	}
+	return "agents.delegate", own.Agents.Delegate
 }
 
 // Check returns why a task may not give that work away now, or nil. Asked again
@@ -253,7 +275,7 @@ func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int3
 		}
 		a, err := q.AgentByName(ctx, db.AgentByNameParams{OrgID: t.OrgID, Name: work.Agent})
 		if store.IsNotFound(err) {
-			return unknownAgent(work.Agent), nil
+			return unknownAgent(own, work), nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("find agent %s: %w", work.Agent, err)
@@ -332,10 +354,7 @@ func limit(format string, args ...any) *fault.Error {
 
 // permitted refuses work for an agent that the persona does not name.
 func permitted(own *persona.Persona, work tool.SubtaskSpec) *fault.Error {
-	key, names := "agents.delegate", own.Agents.Delegate
-	if work.Manifest != nil {
-		key, names = "agents.handoff", own.Agents.Handoff
-	}
+	key, names := targets(own, work)
 	for _, name := range names {
 		if name == work.Agent {
 			return nil

@@ -50,6 +50,7 @@ export const titles: Record<string, Title> = {
   file_read: path,
   file_list: path,
   file_delete: path,
+  glob: (args) => mono(actText(args.pattern) ?? ""),
   file_search: (args) => mono(actText(args.pattern) ?? ""),
   file_move: (args) => (
     <>

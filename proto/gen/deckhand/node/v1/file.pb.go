@@ -1321,7 +1321,10 @@ type ListFilesRequest struct {
 	// At most this many entries; 0 for 1 000, at most 10 000.
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Leave out .git and what .gitignore files exclude.
-	SkipIgnored   bool `protobuf:"varint,5,opt,name=skip_ignored,json=skipIgnored,proto3" json:"skip_ignored,omitempty"`
+	SkipIgnored bool `protobuf:"varint,5,opt,name=skip_ignored,json=skipIgnored,proto3" json:"skip_ignored,omitempty"`
+	// Only entries whose path below path matches this, such as "**/*.go" (the syntax of
+	// doublestar), in all folders below it. Empty for all.
+	Pattern       string `protobuf:"bytes,6,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1389,6 +1392,13 @@ func (x *ListFilesRequest) GetSkipIgnored() bool {
 		return x.SkipIgnored
 	}
 	return false
+}
+
+func (x *ListFilesRequest) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
 }
 
 type ListFilesResponse struct {
@@ -2465,14 +2475,15 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\amatches\x18\x01 \x03(\v2\x1b.deckhand.node.v1.FileMatchR\amatches\x12\x1c\n" +
 	"\ttruncated\x18\x02 \x01(\bR\ttruncated\x12\x14\n" +
 	"\x05files\x18\x03 \x01(\x05R\x05files\x12\x18\n" +
-	"\aignored\x18\x04 \x01(\x05R\aignored\"\xab\x01\n" +
+	"\aignored\x18\x04 \x01(\x05R\aignored\"\xcf\x01\n" +
 	"\x10ListFilesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\x12 \n" +
 	"\x05limit\x18\x04 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12!\n" +
-	"\fskip_ignored\x18\x05 \x01(\bR\vskipIgnored\"}\n" +
+	"\fskip_ignored\x18\x05 \x01(\bR\vskipIgnored\x12\"\n" +
+	"\apattern\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80 R\apattern\"}\n" +
 	"\x11ListFilesResponse\x120\n" +
 	"\x05files\x18\x01 \x03(\v2\x1a.deckhand.node.v1.FileInfoR\x05files\x12\x1c\n" +
 	"\ttruncated\x18\x02 \x01(\bR\ttruncated\x12\x18\n" +
