@@ -24,22 +24,10 @@ import (
 
 // approvalReason returns why a call needs an approval, or "".
 func approvalReason(record *tool.Tool, p *persona.Persona, arguments map[string]any) string {
-	category := tool.CategoryName(record.Category)
-	switch {
-	case record.AsksPerson(arguments):
+	if record.AsksPerson(arguments) {
 		return "the agent asks"
-	case slices.Contains(p.Approvals.Tools, record.Name):
-		return fmt.Sprintf("the persona's approvals.tools lists %s", record.Name)
-	case record.Category >= deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS:
-		return fmt.Sprintf("%s is a dangerous tool, and no policy rule allows it", record.Name)
-	case record.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER:
-		return "" // it only touches the conversation
-	case slices.Contains(p.Approvals.Categories, category):
-		return fmt.Sprintf("the persona's approvals.categories lists %s", category)
-	case p.Mode == persona.Supervised && record.Category > deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE:
-		return fmt.Sprintf("the persona is supervised, and %s is a %s tool", record.Name, category)
 	}
-	return ""
+	return record.ApprovalReason(p)
 }
 
 // policyMayWaive reports whether only the tool's category requires approval. A policy

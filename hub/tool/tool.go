@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -193,11 +194,11 @@ type Registry struct {
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
 	for _, t := range slices.Concat(shellTools(), jobTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
-		proto, err := t.Proto()
+		record, err := t.Proto()
 		if err != nil {
 			return nil, err
 		}
-		r.tools[t.Name], r.protos[t.Name] = t, proto
+		r.tools[t.Name], r.protos[t.Name] = t, record
 	}
 	return r, nil
 }
@@ -252,11 +253,39 @@ func Allowed(p *persona.Persona, name string) bool {
 func (r *Registry) For(p *persona.Persona) []*deckhandv1.Tool {
 	var out []*deckhandv1.Tool
 	for _, name := range r.Names() {
-		if !slices.Contains(toFind, name) && Allowed(p, name) {
-			out = append(out, r.protos[name])
+		if slices.Contains(toFind, name) || !Allowed(p, name) {
+			continue
 		}
+		record := r.protos[name]
+		if r.tools[name].ApprovalReason(p) != "" {
+			record = proto.CloneOf(record)
+			record.Description += asksFirst
+		}
+		out = append(out, record)
 	}
 	return out
+}
+
+// asksFirst ends the description of a tool whose calls need an approval.
+const asksFirst = " A person is asked before each call, which may take long or be refused."
+
+// ApprovalReason returns why each call of the tool needs an approval, or "". Of the
+// policy's rules it knows nothing.
+func (t *Tool) ApprovalReason(p *persona.Persona) string {
+	category := CategoryName(t.Category)
+	switch {
+	case slices.Contains(p.Approvals.Tools, t.Name):
+		return fmt.Sprintf("the persona's approvals.tools lists %s", t.Name)
+	case t.Category >= deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS:
+		return fmt.Sprintf("%s is a dangerous tool, and no policy rule allows it", t.Name)
+	case t.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER:
+		return "" // it only touches the conversation
+	case slices.Contains(p.Approvals.Categories, category):
+		return fmt.Sprintf("the persona's approvals.categories lists %s", category)
+	case p.Mode == persona.Supervised && t.Category > deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE:
+		return fmt.Sprintf("the persona is supervised, and %s is a %s tool", t.Name, category)
+	}
+	return ""
 }
 
 // Jailed reports whether a persona may do anything on a node.

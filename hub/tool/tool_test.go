@@ -27,6 +27,33 @@ func TestTheTargetsOfDelegationAreNamed(t *testing.T) {
 	require.Same(t, tools.Record("file_read"), tool.WithTargets(tools.Record("file_read"), p, nil))
 }
 
+// An agent sees which of its tools ask a person first.
+func TestToolsThatAskAPersonSaySo(t *testing.T) {
+	t.Parallel()
+	tools, err := tool.NewRegistry()
+	require.NoError(t, err)
+	own := []string{"file_read", "file_write", "file_delete", "shell_exec"}
+	for _, c := range []struct {
+		p    persona.Persona
+		want []string
+	}{
+		{persona.Persona{}, []string{"file_delete"}},
+		{persona.Persona{Approvals: persona.Approvals{Tools: []string{"file_read"}}}, []string{"file_delete", "file_read"}},
+		{persona.Persona{Mode: persona.Supervised}, []string{"file_delete", "file_write", "job_input", "job_kill", "shell_exec"}},
+		{persona.Persona{Approvals: persona.Approvals{Categories: []string{"moderate"}}}, []string{"file_delete", "file_write", "job_input", "job_kill", "shell_exec"}},
+	} {
+		c.p.Tools = own
+		var got []string
+		for _, record := range tools.For(&c.p) {
+			if strings.HasSuffix(record.GetDescription(), " A person is asked before each call, which may take long or be refused.") {
+				got = append(got, record.GetName())
+			}
+		}
+		require.Equal(t, c.want, got)
+	}
+	require.NotContains(t, tools.Record("file_delete").GetDescription(), "A person is asked", "the shared record stays as it is")
+}
+
 // Each tool says when to use it and shows a call, which its own schema accepts.
 func TestEachToolShowsACallThatFits(t *testing.T) {
 	t.Parallel()
