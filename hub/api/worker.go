@@ -239,7 +239,7 @@ func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1
 	}
 	for _, skill := range p.Project.Skills {
 		res.Skills = append(res.Skills, &deckhandv1.StartTaskResponse_Skill{
-			Name: maskOf(ctx, h.Redact).String(skill.Name), Description: maskOf(ctx, maskOf(ctx, h.Redact)).String(skill.Description), Path: skill.Path,
+			Name: maskOf(ctx, h.Redact).String(skill.Name), Description: maskOf(ctx, h.Redact).String(skill.Description), Path: skill.Path,
 		})
 	}
 	res.Tools = p.Tools
