@@ -143,7 +143,7 @@ func TestAKeyThatAnotherHubWasGivenIsMasked(t *testing.T) {
 		require.Eventually(t, func() bool {
 			log, err := nodeLog(t, client, &deckhandv1.ReadNodeLogRequest{ExecId: exec.GetId()})
 			require.NoError(t, err)
-			return log["stdout"] == "the key is "+strings.Repeat("*", len(key))+"\n"
+			return log["stdout"] == "the key is ⟦secret"+strings.Repeat("*", len(key)-len("⟦secret⟧"))+"⟧\n"
 		}, patience, 50*time.Millisecond)
 	}
 }
