@@ -25,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/attempt"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/outage"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -382,7 +383,7 @@ func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv
 		Boundary:  checkpointOf(m.GetCheckpoint(), m.GetProgress()),
 		Limit:     m.GetLimit(),
 		Transient: m.GetTransient(), RetryAfter: retryAfter(m),
-		Outage: attempt.Outage{Provider: m.GetOutage().GetProvider(), Model: m.GetOutage().GetModel()},
+		Outage: outage.Model{Provider: m.GetOutage().GetProvider(), Name: m.GetOutage().GetModel()},
 	}); err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/deckhand-sh/deckhand/integration/harness"
 )
 
-// An agent that reads a file with a secret sees one mark instead of it, whichever way it
-// reads, and cannot put that mark in the secret's place. It can edit the text around it,
+// An agent that reads a file with a secret sees one marker instead of it, whichever way it
+// reads, and cannot put that marker in the secret's place. It can edit the text around it,
 // and the secret stays.
 func TestAnAgentCannotDestroyASecretThatIsMaskedForIt(t *testing.T) {
 	t.Parallel()
@@ -56,6 +56,6 @@ turns:
 		require.Contains(t, steps[i].Observation, "file_edit with an old_string and a new_string that leave it out")
 	}
 	require.Contains(t, steps[6].Observation, "edited conf in 1 place (line 3)")
-	require.Contains(t, steps[7].Observation, "edited manual in 1 place (line 1)", "a text about marks may have them")
+	require.Contains(t, steps[7].Observation, "edited manual in 1 place (line 1)", "a text about markers may have them")
 	require.Contains(t, steps[9].Observation, "exit status 0\n1\n67\nconf\nmanual\n")
 }

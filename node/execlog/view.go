@@ -94,9 +94,8 @@ func (r *Reader) maskView(end int64) (settled int64, err error) {
 		return 0, err
 	}
 	settled = end - r.view.base
-	raw := map[Stream][]byte{}
-	for of, p := range parts {
-		raw[of] = bytes.Clone(p.data)
+	for _, p := range parts {
+		p.raw = bytes.Clone(p.data)
 		known := r.mask(p.data)
 		if known < len(p.data) {
 			settled = min(settled, p.at[known])
@@ -105,9 +104,9 @@ func (r *Reader) maskView(end int64) (settled int64, err error) {
 	if known := r.mask(r.view.buf); int64(known) < settled {
 		settled = int64(known)
 	}
-	for of, p := range parts {
+	for _, p := range parts {
 		for i, c := range p.data {
-			if c != raw[of][i] {
+			if c != p.raw[i] {
 				r.view.buf[p.at[i]] = c
 			}
 		}
@@ -118,6 +117,7 @@ func (r *Reader) maskView(end int64) (settled int64, err error) {
 // part is one stream's share of a view.
 type part struct {
 	data []byte
+	raw  []byte  // data before it was masked
 	at   []int64 // where in the view each byte is
 }
 

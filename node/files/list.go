@@ -165,11 +165,11 @@ func (l *listing) names(dir string) ([]string, error) {
 	}
 	defer f.Close()
 	keep := l.limit - len(l.out.Files) + 1
-	if l.skip {
-		keep += maxList // some are left out
-	}
-	if l.pattern != nil {
-		keep = maxNames
+	switch {
+	case l.pattern != nil:
+		keep = maxNames // most are left out
+	case l.skip:
+		keep += maxList // some are
 	}
 	var names []string
 	for {

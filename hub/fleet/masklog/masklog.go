@@ -217,7 +217,10 @@ func (v *view) mask() (text []byte, settled int) {
 	}
 	settled = len(text)
 	parts := v.parts()
-	raw := bytes.Clone(text)
+	var raw []byte
+	if len(parts) > 0 {
+		raw = bytes.Clone(text)
+	}
 	for _, p := range parts {
 		for i, at := range p.at {
 			p.data[i] = text[at]

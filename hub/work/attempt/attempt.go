@@ -311,9 +311,6 @@ func (r *Reports) checkpointParams(t db.Task, b Checkpoint) (db.CreateCheckpoint
 	return db.CreateCheckpointParams{TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data}, nil
 }
 
-// Outage names a model that did not answer.
-type Outage struct{ Provider, Model string }
-
 // Outcome is how a loop ended.
 type Outcome struct {
 	State        task.State
@@ -328,7 +325,7 @@ type Outcome struct {
 	Transient  bool
 	RetryAfter time.Duration
 	// Outage is the model that did not answer, if that was the reason.
-	Outage Outage
+	Outage outage.Model
 	// Limit is the limit that ended the run; empty for none.
 	Limit string
 }
@@ -460,7 +457,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 
 // later has a task try again what failed, or wait until its model answers again.
 func (r *Reports) later(ctx context.Context, tx *event.Tx, t db.Task, end Outcome, message string, by event.Actor) error {
-	if end.Outage == (Outage{}) || task.State(t.State) != task.Running {
+	if end.Outage == (outage.Model{}) || task.State(t.State) != task.Running {
 		return task.Fail(ctx, tx, t, task.Failure{Code: end.ErrorCode, Message: message, After: end.RetryAfter}, by)
 	}
 	p, err := r.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
@@ -468,7 +465,7 @@ func (r *Reports) later(ctx context.Context, tx *event.Tx, t db.Task, end Outcom
 		return err
 	}
 	return outage.Wait(ctx, tx, t, outage.Failure{
-		Provider: end.Outage.Provider, Model: end.Outage.Model, Code: end.ErrorCode, Message: message, After: end.RetryAfter, MaxWait: p.Limits.Outage,
+		Model: end.Outage, Code: end.ErrorCode, Message: message, After: end.RetryAfter, MaxWait: p.Limits.Outage,
 	}, by)
 }
 

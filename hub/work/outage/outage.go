@@ -33,10 +33,16 @@ const (
 // probeDelay is the time between probes.
 var probeDelay = backoff.Policy{Base: 10 * time.Second, Max: 5 * time.Minute}
 
+// Model names a model of a provider; the zero value names none.
+type Model struct{ Provider, Name string }
+
+// String is for people.
+func (m Model) String() string { return m.Name + " of " + m.Provider }
+
 // Failure is how a model did not answer.
 type Failure struct {
-	Provider, Model string
-	Code, Message   string
+	Model         Model
+	Code, Message string
 	// After is the shortest time to wait, if the provider named one.
 	After time.Duration
 	// MaxWait is how long the task waits for an answer before a person must look.
@@ -46,7 +52,7 @@ type Failure struct {
 // Wait takes a running task from its worker until its model answers again. A task that
 // has waited for f.MaxWait is escalated.
 func Wait(ctx context.Context, tx *event.Tx, t db.Task, f Failure, by event.Actor) error {
-	joined, err := tx.JoinOutage(ctx, db.JoinOutageParams{OrgID: t.OrgID, ID: t.ID, Provider: f.Provider, Model: f.Model, MaxWait: f.MaxWait})
+	joined, err := tx.JoinOutage(ctx, db.JoinOutageParams{OrgID: t.OrgID, ID: t.ID, Provider: f.Model.Provider, Model: f.Model.Name, MaxWait: f.MaxWait})
 	if err != nil {
 		return fmt.Errorf("store that %s waits for its model: %w", t.ID, err)
 	}
@@ -54,26 +60,26 @@ func Wait(ctx context.Context, tx *event.Tx, t db.Task, f Failure, by event.Acto
 		return err
 	}
 	cause := strings.TrimSuffix(f.Message, ".")
-	if joined.Over {
+	if joined.TimeLeft <= 0 {
 		if err := tx.LeaveOutage(ctx, db.LeaveOutageParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 			return fmt.Errorf("store that %s waits no longer: %w", t.ID, err)
 		}
 		return task.Escalate(ctx, tx, t, fmt.Sprintf("No answer from its model in %s (limits.outage). Last error: %s", f.MaxWait, cause), f.Code, by)
 	}
-	until := joined.Until.UTC()
+	until := time.Now().Add(joined.TimeLeft).UTC()
 	if err := tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.ModelOutage, Payload: map[string]any{
-		"provider": f.Provider, "model": f.Model, "error_code": f.Code, "message": f.Message,
+		"provider": f.Model.Provider, "model": f.Model.Name, "error_code": f.Code, "message": f.Message,
 		"since": joined.OutageSince.UTC().Format(time.RFC3339), "until": until.Format(time.RFC3339),
 	}}); err != nil {
 		return err
 	}
-	reason := fmt.Sprintf("%s; goes on when %s of %s answers again, and is escalated if it does not until %s",
-		cause, f.Model, f.Provider, until.Format("2006-01-02 15:04:05 UTC"))
+	reason := fmt.Sprintf("%s; goes on when %s answers again, and is escalated if it does not until %s",
+		cause, f.Model, until.Format("2006-01-02 15:04:05 UTC"))
 	if _, err := task.Move(ctx, tx, t, task.Waiting, reason, by); err != nil {
 		return err
 	}
 	// It tries once more then.
-	if err := tx.SetTaskTimer(ctx, db.SetTaskTimerParams{OrgID: t.OrgID, ID: t.ID, Wait: time.Until(joined.Until), Reason: reason}); err != nil {
+	if err := tx.SetTaskTimer(ctx, db.SetTaskTimerParams{OrgID: t.OrgID, ID: t.ID, Wait: joined.TimeLeft, Reason: reason}); err != nil {
 		return fmt.Errorf("set the timer of %s: %w", t.ID, err)
 	}
 	return nil
@@ -82,21 +88,21 @@ func Wait(ctx context.Context, tx *event.Tx, t db.Task, f Failure, by event.Acto
 // count stores that a model failed a task. What counts for the time of the next probe is
 // the first failure, and those of probes.
 func count(ctx context.Context, tx *event.Tx, t db.Task, f Failure) error {
-	key := db.LockOutageParams{OrgID: t.OrgID, Provider: f.Provider, Model: f.Model}
+	key := db.LockOutageParams{OrgID: t.OrgID, Provider: f.Model.Provider, Model: f.Model.Name}
 	if err := tx.CreateOutage(ctx, db.CreateOutageParams(key)); err != nil {
-		return fmt.Errorf("store that %s of %s does not answer: %w", f.Model, f.Provider, err)
+		return fmt.Errorf("store that %s does not answer: %w", f.Model, err)
 	}
 	o, err := tx.LockOutage(ctx, key)
 	if err != nil {
-		return fmt.Errorf("lock the outage of %s of %s: %w", f.Model, f.Provider, err)
+		return fmt.Errorf("lock the outage of %s: %w", f.Model, err)
 	}
-	params := db.CountOutageFailureParams{OrgID: t.OrgID, Provider: f.Provider, Model: f.Model, Failures: o.Failures, Prober: o.Prober}
+	params := db.CountOutageFailureParams{OrgID: t.OrgID, Provider: f.Model.Provider, Model: f.Model.Name, Failures: o.Failures, Prober: o.Prober}
 	if o.Failures == 0 || o.Prober == t.ID {
 		wait := max(f.After, probeDelay.FullDelay(int(o.Failures)+1))
 		params.Failures, params.Prober, params.Wait = o.Failures+1, "", &wait
 	}
 	if err := tx.CountOutageFailure(ctx, params); err != nil {
-		return fmt.Errorf("store that %s of %s does not answer: %w", f.Model, f.Provider, err)
+		return fmt.Errorf("store that %s does not answer: %w", f.Model, err)
 	}
 	return nil
 }
@@ -126,18 +132,20 @@ func (s *Service) Sweep(ctx context.Context) error {
 		case o.Answers:
 			errs = append(errs, s.wake(ctx, o))
 		case o.Due:
-			_, err := s.next(ctx, o, fmt.Sprintf("looks whether %s of %s answers again; waits for a worker", o.Model, o.Provider), s.probes)
+			_, err := s.next(ctx, o, fmt.Sprintf("looks whether %s answers again; waits for a worker", modelOf(o)), s.probes)
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
+func modelOf(o db.OutagesRow) Model { return Model{Provider: o.Provider, Name: o.Model} }
+
 // wake queues all tasks that wait for a model.
 func (s *Service) wake(ctx context.Context, o db.OutagesRow) error {
 	s.cfg.Log.Info("a model answers again", "org_id", o.OrgID, "provider", o.Provider, "model", o.Model, "tasks", o.Tasks)
 	for range o.Tasks {
-		found, err := s.next(ctx, o, fmt.Sprintf("%s of %s answers again; waits for a worker", o.Model, o.Provider), nil)
+		found, err := s.next(ctx, o, fmt.Sprintf("%s answers again; waits for a worker", modelOf(o)), nil)
 		if err != nil {
 			return err
 		}
@@ -146,7 +154,7 @@ func (s *Service) wake(ctx context.Context, o db.OutagesRow) error {
 		}
 	}
 	if err := s.cfg.Store.DeleteOutage(ctx, db.DeleteOutageParams{OrgID: o.OrgID, Provider: o.Provider, Model: o.Model, FailedAt: *o.FailedAt}); err != nil {
-		return fmt.Errorf("store that %s of %s answers again: %w", o.Model, o.Provider, err)
+		return fmt.Errorf("store that %s answers again: %w", modelOf(o), err)
 	}
 	return nil
 }
@@ -160,7 +168,7 @@ func (s *Service) next(ctx context.Context, o db.OutagesRow, reason string, then
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("lock a task that waits for %s of %s: %w", o.Model, o.Provider, err)
+			return fmt.Errorf("lock a task that waits for %s: %w", modelOf(o), err)
 		}
 		found = true
 		if then != nil {

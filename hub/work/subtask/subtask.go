@@ -92,14 +92,17 @@ type Request struct {
 // caller's task.
 func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work tool.SubtaskSpec) (*Request, error) {
 	r := &Request{work: work}
+	own, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	if own, err = task.EffectivePersona(t, own); err != nil {
+		return nil, err
+	}
 	target := t.AgentID
 	if work.Agent != "" {
 		a, err := s.cfg.Store.AgentByName(ctx, db.AgentByNameParams{OrgID: t.OrgID, Name: work.Agent})
 		if store.IsNotFound(err) {
-			own, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
-			if err != nil {
-				return nil, err
-			}
 			if r.refused = permitted(own, work); r.refused == nil {
 				r.refused = unknownAgent(own, work)
 			}
@@ -112,13 +115,6 @@ func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work to
 	}
 	sub := task.Submission{
 		OrgID: t.OrgID, AgentID: target, Title: work.Title, Goal: work.Goal, Context: work.Context, By: event.Hub,
-	}
-	own, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
-	if err != nil {
-		return nil, err
-	}
-	if own, err = task.EffectivePersona(t, own); err != nil {
-		return nil, err
 	}
 	// Nothing leaves the workspaces of the tasks below one that is reviewed either,
 	// and what it runs with instead of its persona's is not for less care.

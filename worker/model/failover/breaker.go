@@ -127,27 +127,41 @@ func (g *guarded) Generate(ctx context.Context, req *model.Request, sink model.S
 		}
 		if e := model.AsError(err); e != nil {
 			e.Model = g.model
-			g.breaker.mu.Lock()
-			if failing(e) {
-				g.breaker.last = *e
-			}
-			g.breaker.mu.Unlock()
+			g.breaker.failed(e)
 		}
 		return turn, err
 	})
 	switch {
 	case errors.Is(err, gobreaker.ErrOpenState):
-		g.breaker.mu.Lock()
-		e, left := g.breaker.last, max(0, g.openFor-time.Since(g.breaker.opened))
-		g.breaker.mu.Unlock()
-		e.Message, e.RetryAfter, e.Err = fmt.Sprintf("%s (the last answer; %s is left alone for %s)", e.Message, g.model, left.Round(time.Second)), left, err
-		return nil, &e
+		last, opened := g.breaker.state()
+		left := max(0, g.openFor-time.Since(opened))
+		return nil, passedBy(last, err, left, fmt.Sprintf("%s is left alone for %s", g.model, left.Round(time.Second)))
 	case errors.Is(err, gobreaker.ErrTooManyRequests):
-		g.breaker.mu.Lock()
-		e := g.breaker.last
-		g.breaker.mu.Unlock()
-		e.Message, e.RetryAfter, e.Err = fmt.Sprintf("%s (the last answer; another call looks whether %s answers now)", e.Message, g.model), 0, err
-		return nil, &e
+		last, _ := g.breaker.state()
+		return nil, passedBy(last, err, 0, fmt.Sprintf("another call looks whether %s answers now", g.model))
 	}
 	return turn, err
+}
+
+// failed keeps how a call failed, if that shows that the model fails.
+func (b *breaker) failed(e *model.Error) {
+	if !failing(e) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = *e
+}
+
+// state returns how the model last failed, and when the breaker last opened.
+func (b *breaker) state() (last model.Error, opened time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last, b.opened
+}
+
+// passedBy returns how a model last failed as the error of a call that was not made.
+func passedBy(last model.Error, cause error, retryAfter time.Duration, why string) *model.Error {
+	last.Message, last.RetryAfter, last.Err = fmt.Sprintf("%s (the last answer; %s)", last.Message, why), retryAfter, cause
+	return &last
 }

@@ -89,7 +89,7 @@ func (q *Queries) DeleteOutage(ctx context.Context, arg DeleteOutageParams) erro
 const joinOutage = `-- name: JoinOutage :one
 UPDATE tasks SET outage_provider = $1, outage_model = $2, outage_since = coalesce(outage_since, clock_timestamp())
 WHERE id = $3 AND (org_id = $4) IS TRUE
-RETURNING outage_since, (outage_since + $5::interval)::timestamptz AS until, (outage_since + $5::interval <= clock_timestamp())::boolean AS over
+RETURNING outage_since, (outage_since - clock_timestamp() + $5::interval)::interval AS time_left
 `
 
 type JoinOutageParams struct {
@@ -102,11 +102,11 @@ type JoinOutageParams struct {
 
 type JoinOutageRow struct {
 	OutageSince *time.Time
-	Until       time.Time
-	Over        bool
+	TimeLeft    time.Duration
 }
 
-// Has a task wait for a model, at most until max_wait after its model last answered.
+// Has a task wait for a model, and returns how long it may yet: until max_wait after its
+// model last answered. What is not positive is over.
 func (q *Queries) JoinOutage(ctx context.Context, arg JoinOutageParams) (JoinOutageRow, error) {
 	row := q.db.QueryRow(ctx, joinOutage,
 		arg.Provider,
@@ -116,7 +116,7 @@ func (q *Queries) JoinOutage(ctx context.Context, arg JoinOutageParams) (JoinOut
 		arg.MaxWait,
 	)
 	var i JoinOutageRow
-	err := row.Scan(&i.OutageSince, &i.Until, &i.Over)
+	err := row.Scan(&i.OutageSince, &i.TimeLeft)
 	return i, err
 }
 

@@ -1,8 +1,9 @@
 -- name: JoinOutage :one
--- Has a task wait for a model, at most until max_wait after its model last answered.
+-- Has a task wait for a model, and returns how long it may yet: until max_wait after its
+-- model last answered. What is not positive is over.
 UPDATE tasks SET outage_provider = @provider, outage_model = @model, outage_since = coalesce(outage_since, clock_timestamp())
 WHERE id = @id AND (org_id = @org_id) IS TRUE
-RETURNING outage_since, (outage_since + @max_wait::interval)::timestamptz AS until, (outage_since + @max_wait::interval <= clock_timestamp())::boolean AS over;
+RETURNING outage_since, (outage_since - clock_timestamp() + @max_wait::interval)::interval AS time_left;
 
 -- name: LeaveOutage :exec
 UPDATE tasks SET outage_provider = '', outage_model = '', outage_since = NULL WHERE id = @id AND (org_id = @org_id) IS TRUE;
