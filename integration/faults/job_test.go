@@ -23,10 +23,10 @@ var worksInBackground = fmt.Sprintf(`turns:
     calls:
       - tool: shell_exec
         arguments: {command: "echo run >> runs; for i in $(seq 1 %[1]d); do echo line $i; sleep 0.05; done; echo end >> ends", background: true}
-  - text: I wait for it.
+  - text: I wait for its last line.
     calls: [{tool: job_output, arguments: {job: "${job}", wait_seconds: 30, until: "line %[1]d\n"}}]
-  - text: And once more, in case the first call was cut short.
-    calls: [{tool: job_output, arguments: {job: "${job}", wait_seconds: 30}}]
+  - text: And for its end, which a machine with other work to do reaches later.
+    calls: [{tool: wait, arguments: {job: "${job}", seconds: 600}}]
   - text: Done.
     calls: [{tool: complete_task, arguments: {summary: "it ran"}}]
 `, jobLines)

@@ -218,8 +218,9 @@ func TestAForkStormIsHeldAndEnded(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure(func(s *nodev1.JailSpec) { s.Pids = 64 })
-	// Not bash's: that one dies back when it cannot fork.
-	storm := command(id, "perl", "-e", `$| = 1; print "storm\n"; fork while 1`)
+	// Not bash's: that one dies back when it cannot fork. Its pause leaves the tests
+	// beside it a processor.
+	storm := command(id, "perl", "-e", `$| = 1; print "storm\n"; while (1) { fork; select undef, undef, undef, 0.02 }`)
 	n.startExec(storm)
 	n.until(storm.GetExecId(), "storm\n")
 	n.eventually(func() bool {

@@ -196,7 +196,7 @@ describe("a long argument", () => {
     showPage("/inbox", inboxRoutes, hub.services);
     await screen.findByText(/Part 1 of/);
     expect(hub.reads).toEqual([0n, BigInt(piece), BigInt(2 * piece), BigInt(3 * piece)].filter((o) => o < BigInt(whole.length)));
-    expect(screen.getByText(/You can approve when you have seen all of it: Command, 1 of 6 parts/)).toBeTruthy();
+    await screen.findByText(/You can approve when you have seen all of it: Command, 1 of 6 parts/);
     let read = command()!;
     const [next, approve] = [button("Next part"), button("Approve")];
     while (!next.disabled) {
