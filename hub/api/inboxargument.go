@@ -102,7 +102,7 @@ func longText(pointer, text string) *deckhandv1.LongArgument {
 // longTexts returns the texts of a decision that may be long, by their JSON
 // Pointers.
 func longTexts(d *inbox.CallDecision) map[string]string {
-	return map[string]string{"/definition": d.Definition, "/agreed_definition": d.AgreedDefinition}
+	return map[string]string{"/definition": d.Definition, "/agreed_definition": d.AgreedDefinition, "/program": d.Program}
 }
 
 // RFC 6901, section 3.
@@ -159,6 +159,7 @@ func callDecision(row db.GetInboxItemRow) *deckhandv1.CallDecision {
 		Rule: d.Rule, PolicyVersion: d.PolicyVersion, Why: d.Why, Unclear: d.Unclear, NodeId: deref(row.NodeID), NodeName: row.NodeName,
 		Folder: d.Folder, User: d.User, TimeoutSeconds: d.TimeoutSeconds, Hosts: d.Hosts, Irreversible: d.Irreversible,
 		Definition: wholeRunes(d.Definition, longArgument), AgreedDefinition: wholeRunes(d.AgreedDefinition, longArgument),
+		Program: wholeRunes(d.Program, longArgument), Unsent: d.Unsent,
 	}
 	for _, one := range d.Dangers {
 		m.Dangers = append(m.Dangers, &deckhandv1.CallDanger{Kind: string(one.Kind), What: one.What, Command: one.Command, Line: int32(one.Line)}) //nolint:gosec // a line of a script

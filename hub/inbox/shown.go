@@ -35,6 +35,10 @@ type CallDecision struct {
 	// accepts it, and AgreedDefinition the one that was accepted before.
 	Definition       string `json:"definition,omitempty"`
 	AgreedDefinition string `json:"agreed_definition,omitempty"`
+	// Program is the command line of the job that the call types into, and Unsent what was
+	// typed there before and not sent yet.
+	Program string `json:"program,omitempty"`
+	Unsent  string `json:"unsent,omitempty"`
 }
 
 // DecisionOf returns the CallDecision that is stored with an item.

@@ -56,9 +56,10 @@ type Call struct {
 	// or deletes, and AffectedFiles how many files that are; 0 if it is unknown.
 	Undoable      bool
 	AffectedFiles int
-	// ReadsData reports that the program which is given the call's text as input only
-	// reads data; see ReadsData.
-	ReadsData bool
+	// Program is the command line of the job that the call types into.
+	Program string
+	// Line is what was typed into a terminal since its last line; see Typed.
+	Line string
 
 	script *shell.Script
 }

@@ -28,12 +28,15 @@ const (
 	maxShape    = 500
 )
 
+// shapeless are the tools that run commands, or that type into a program.
+var shapeless = []string{toolname.ShellExec, toolname.JobInput, toolname.TerminalOpen, toolname.TerminalWrite}
+
 // ShapeOf returns what a call has in common with others that do the like: which
 // arguments it has, the folder of each path, the host of each address, and what
 // is switched on or off. What a shell runs has no shape: see commands. Neither has what is
 // typed into a program.
 func ShapeOf(tool string, arguments map[string]any) string {
-	if _, ok := arguments["command"]; ok && tool == toolname.ShellExec || tool == toolname.JobInput {
+	if slices.Contains(shapeless, tool) {
 		return ""
 	}
 	var parts []string

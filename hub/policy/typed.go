@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -44,16 +45,90 @@ func ReadsData(script string) bool {
 	return true
 }
 
+// stops stands for a key that stops a program or ends its input. It leaves an empty line
+// empty.
+const stops = "\x03"
+
+// Typed returns what the arguments of a call of terminal_write add to the line that is typed
+// there. A key that edits the line, such as an arrow key, is a Hole: what the line is after
+// it, only the program knows.
+func Typed(arguments map[string]any) string {
+	var line strings.Builder
+	for _, r := range text(arguments, "text") {
+		switch {
+		case r == '\n' || r == '\r':
+			line.WriteByte('\n')
+		case unicode.IsControl(r):
+			line.WriteString(shell.Hole)
+		default:
+			line.WriteRune(r)
+		}
+	}
+	for _, key := range stringsOf(arguments["keys"]) {
+		switch key {
+		case "enter", "ctrl-j", "ctrl-m":
+			line.WriteByte('\n')
+		case "ctrl-c", "ctrl-d", "ctrl-l", "ctrl-z":
+			line.WriteString(stops)
+		default:
+			line.WriteString(shell.Hole)
+		}
+	}
+	return line.String()
+}
+
+// Shown returns a text that was typed, for people: each key that is not a character is [key].
+func Shown(typed string) string {
+	return strings.NewReplacer(shell.Hole, "[key]", stops, "[key]").Replace(typed)
+}
+
+// Unfinished returns the last line of a text that was typed: a program runs it when it gets
+// the line's end.
+func Unfinished(typed string) string {
+	return strings.TrimLeft(typed[strings.LastIndexByte(typed, '\n')+1:], stops)
+}
+
+// finished returns the lines of a text that was typed which have an end.
+func finished(typed string) (script string, ok bool) {
+	lines := strings.Split(typed, "\n")
+	lines = lines[:len(lines)-1]
+	for i, line := range lines {
+		lines[i] = strings.ReplaceAll(strings.TrimLeft(line, stops), stops, shell.Hole)
+	}
+	return strings.Join(lines, "\n"), len(lines) > 0
+}
+
 // typed returns the call that runs, as a script, the text which a call types into a
-// program; false if the call types none, or if the program only reads data.
+// program, or the command line that it starts on a terminal. False if there is none, or if
+// the program only reads data.
 func (c Call) typed() (Call, bool) {
-	typed, ok := c.Arguments["text"].(string)
-	if !ok || c.Tool != toolname.JobInput || c.ReadsData {
+	var script string
+	switch {
+	case c.Tool == toolname.TerminalOpen:
+		as := c
+		as.Tool = toolname.ShellExec
+		return as, true
+	case c.Tool == toolname.JobInput:
+		typed, ok := c.Arguments["text"].(string)
+		if !ok {
+			return c, false
+		}
+		script = typed
+	case c.Tool == toolname.TerminalWrite:
+		lines, ok := finished(c.Line + Typed(c.Arguments))
+		if !ok {
+			return c, false // nothing runs it yet
+		}
+		script = lines
+	default:
 		return c, false
 	}
-	if strings.HasSuffix(typed, `\`) {
-		typed = strings.TrimSuffix(typed, `\`) + shell.Hole // the line goes on in the next call
+	if ReadsData(c.Program) {
+		return c, false
 	}
-	c.Tool, c.Arguments = toolname.ShellExec, map[string]any{"command": typed}
+	if strings.HasSuffix(script, `\`) {
+		script = strings.TrimSuffix(script, `\`) + shell.Hole // the line goes on in the next call
+	}
+	c.Tool, c.Arguments = toolname.ShellExec, map[string]any{"command": script}
 	return c, true
 }

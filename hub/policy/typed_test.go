@@ -6,6 +6,9 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy"
 )
 
+// program is a command line by whether it only reads data.
+var program = map[bool]string{false: "bash", true: "sort"}
+
 // What is typed into a program is decided like a script that is run, and by rules about
 // typing: the stricter decision holds. For a program that only reads data the text is data.
 func TestTypedTextIsDecidedAsAScript(t *testing.T) {
@@ -16,7 +19,7 @@ rules:
   - {name: typing, effect: allow, tool: job_input}
 `)
 	typed := func(text string, readsData bool) policy.Call {
-		return policy.Call{Tool: "job_input", Category: "moderate", Arguments: map[string]any{"job": "job_1", "text": text}, ReadsData: readsData}
+		return policy.Call{Tool: "job_input", Category: "moderate", Arguments: map[string]any{"job": "job_1", "text": text}, Program: program[readsData]}
 	}
 	for name, c := range map[string]struct {
 		call policy.Call
@@ -36,6 +39,54 @@ rules:
 	}
 	if read := set.Read(typed("git push; ls", false)); len(read.Commands) != 2 || read.Commands[0].Effect != policy.Deny {
 		t.Errorf("a person is shown %+v", read)
+	}
+}
+
+// A line that is typed into a terminal is decided as a whole when a key ends it, however many
+// calls typed it. What a key that edits the line made of it is not known.
+func TestATypedLineIsDecidedAtItsEnd(t *testing.T) {
+	t.Parallel()
+	set := parse(t, `
+rules:
+  - {name: push, effect: deny, command: git push}
+`)
+	for name, c := range map[string]struct {
+		line, text string
+		keys       []any
+		readsData  bool
+		want       policy.Effect
+	}{
+		"a line":                          {text: "git push", keys: []any{"enter"}, want: policy.Deny},
+		"with another key for its end":    {text: "git push", keys: []any{"ctrl-m"}, want: policy.Deny},
+		"a line in the text":              {text: "git push\n", want: policy.Deny},
+		"one of several":                  {text: "ls\ngit push\n", want: policy.Deny},
+		"no end yet":                      {text: "git push", want: policy.None},
+		"the rest of a line":              {line: "git pu", text: "sh", keys: []any{"enter"}, want: policy.Deny},
+		"only its end":                    {line: "git push", keys: []any{"enter"}, want: policy.Deny},
+		"an edited line":                  {line: policy.Typed(map[string]any{"keys": []any{"up"}}), keys: []any{"enter"}, want: policy.Ask},
+		"a completed word":                {text: "cat no\t\n", want: policy.Ask},
+		"after a program was stopped":     {line: policy.Unfinished(policy.Typed(map[string]any{"keys": []any{"ctrl-c"}})), text: "ls", keys: []any{"enter"}, want: policy.None},
+		"after a line was given up":       {line: policy.Typed(map[string]any{"text": "git", "keys": []any{"ctrl-c"}}), text: "ls", keys: []any{"enter"}, want: policy.Ask},
+		"what is dangerous":               {text: "rm -rf /", keys: []any{"enter"}, want: policy.Ask},
+		"a program that only reads data":  {text: "git push", keys: []any{"enter"}, readsData: true, want: policy.None},
+		"keys that send nothing":          {keys: []any{"down", "down"}, want: policy.None},
+		"a line that goes on in the next": {text: "git \\", keys: []any{"enter"}, want: policy.Ask},
+	} {
+		arguments := map[string]any{"job": "job_1"}
+		if c.text != "" {
+			arguments["text"] = c.text
+		}
+		if c.keys != nil {
+			arguments["keys"] = c.keys
+		}
+		call := policy.Call{Tool: "terminal_write", Category: "moderate", Arguments: arguments, Line: c.line, Program: program[c.readsData]}
+		if got := set.Decide(call); got.Effect != c.want {
+			t.Errorf("%s: got %+v, want %q", name, got, c.want)
+		}
+	}
+	open := policy.Call{Tool: "terminal_open", Category: "moderate", Arguments: map[string]any{"command": "git push"}}
+	if got := set.Decide(open); got.Effect != policy.Deny {
+		t.Errorf("a program that is started on a terminal: got %+v", got)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // writingTools are the tools whose arguments contain what they write.
-var writingTools = []string{toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileDelete, toolname.ShellExec, toolname.JobInput}
+var writingTools = []string{toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileDelete, toolname.ShellExec, toolname.JobInput, toolname.TerminalOpen, toolname.TerminalWrite}
 
 // WritingTools returns the tools whose calls After follows.
 func WritingTools() []string { return slices.Clone(writingTools) }

@@ -87,11 +87,8 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 // askOf returns the part of an inbox item that is common to all kinds: what it shows of a
 // step and what the decision is bound to.
 func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any) (inbox.NewItem, error) {
-	preview, err := s.previewOf(ctx, tx.Queries, t, record, arguments)
-	if err != nil {
-		return inbox.NewItem{}, err
-	}
-	ask := inbox.NewItem{Preview: preview}
+	var err error
+	ask := inbox.NewItem{Preview: s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))}
 	ask.More = map[string]any{"arguments": brief(arguments)}
 	if ask.Arguments, err = json.Marshal(s.cfg.Redact.Org(t.OrgID).Map(arguments)); err != nil {
 		return ask, fmt.Errorf("encode arguments of step %s: %w", step.ID, err)
@@ -141,6 +138,7 @@ func (s *Steps) decisionOf(ctx context.Context, tx *event.Tx, t db.Task, step db
 		out.TimeoutSeconds = n
 	}
 	mask := s.cfg.Redact.Org(t.OrgID).String
+	out.Program, out.Unsent = mask(call.Program), mask(policy.Shown(call.Line))
 	for i := range out.Dangers {
 		out.Dangers[i].What, out.Dangers[i].Command = mask(out.Dangers[i].What), mask(out.Dangers[i].Command)
 	}

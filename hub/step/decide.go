@@ -143,7 +143,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	out := judgement{policy: decided, counted: counted}
 	why := approvalReason(record, agent, arguments)
 	if why == "" {
-		as, err := s.typing(ctx, q, t, set, p.Tool, arguments)
+		as, err := s.asCommand(ctx, q, t, set, policy.Call{Tool: p.Tool, Arguments: arguments})
 		if err != nil {
 			return arguments, category, judgement{denied: fault.New(fault.Internal, "what the job runs cannot be found out").WithCause(err)}
 		}

@@ -3,9 +3,11 @@ package step
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -14,10 +16,6 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
-
-// maxShownCommand bounds the command line of a job, in bytes, where a person is asked about
-// its input.
-const maxShownCommand = 16 << 10
 
 // jobsOf finds the jobs of a task for its calls.
 type jobsOf struct {
@@ -84,8 +82,26 @@ func (j jobsOf) List(ctx context.Context) ([]tool.Job, error) {
 	return out, nil
 }
 
-// typedInto returns the command line of the job that a call of job_input names, whole and
-// with its secrets; empty if there is no such job.
+// types are the tools that type into the program of a job.
+var types = []string{toolname.JobInput, toolname.TerminalWrite}
+
+// typing adds to a call that types into a program what it is typed into and behind: before
+// is the number of its step; 0 for one that is not stored yet.
+func (s *Steps) typing(ctx context.Context, q *db.Queries, t db.Task, c policy.Call, before int32) (policy.Call, error) {
+	if !slices.Contains(types, c.Tool) {
+		return c, nil
+	}
+	var err error
+	if c.Program, err = s.typedInto(ctx, q, t, c.Arguments); err != nil || c.Tool != toolname.TerminalWrite {
+		return c, err
+	}
+	id, _ := c.Arguments["job"].(string)
+	c.Line, err = s.unfinishedLine(ctx, q, t, id, before)
+	return c, err
+}
+
+// typedInto returns the command line of the job that a call types into, whole and with its
+// secrets; empty if there is no such job.
 func (s *Steps) typedInto(ctx context.Context, q *db.Queries, t db.Task, arguments map[string]any) (string, error) {
 	id, _ := arguments["job"].(string)
 	row, err := q.GetJob(ctx, db.GetJobParams{OrgID: t.OrgID, TaskID: t.ID, ID: id})
@@ -107,33 +123,48 @@ func (s *Steps) typedInto(ctx context.Context, q *db.Queries, t db.Task, argumen
 	return command, nil
 }
 
-// typing returns the tool whose approvals a call of job_input needs as well: text that is
-// typed into a program which does more than read data can do what a command does.
-func (s *Steps) typing(ctx context.Context, q *db.Queries, t db.Task, set policy.Set, name string, arguments map[string]any) (*tool.Tool, error) {
-	if _, ok := arguments["text"]; !ok || name != toolname.JobInput {
-		return nil, nil
-	}
-	into, err := s.typedInto(ctx, q, t, arguments)
-	if err != nil || policy.ReadsData(into) {
-		return nil, err
-	}
-	return recategorised(s.cfg.Tools.Get(toolname.ShellExec), set), nil
-}
+// maxPieces is how many calls may type one line.
+const maxPieces = 50
 
-// previewOf describes to a person what a call would do.
-func (s *Steps) previewOf(ctx context.Context, q *db.Queries, t db.Task, record *tool.Tool, arguments map[string]any) (string, error) {
-	preview := record.Preview(arguments)
-	if record.Name == toolname.JobInput {
-		into, err := s.typedInto(ctx, q, t, arguments)
+// unfinishedLine returns what the calls of a task before one have typed into a terminal
+// since its last line.
+func (s *Steps) unfinishedLine(ctx context.Context, q *db.Queries, t db.Task, jobID string, before int32) (string, error) {
+	rows, err := q.CallsBefore(ctx, db.CallsBeforeParams{OrgID: t.OrgID, TaskID: t.ID, Tool: toolname.TerminalWrite, Before: before, MaxRows: maxPieces})
+	if err != nil {
+		return "", fmt.Errorf("read what was typed into %s: %w", jobID, err)
+	}
+	line := ""
+	for _, row := range rows {
+		_, arguments, err := s.read(db.Step{ID: row.ID, Tool: toolname.TerminalWrite, ArgumentsSealed: row.ArgumentsSealed, ChangedSealed: row.ChangedSealed})
 		if err != nil {
 			return "", err
 		}
-		if len(into) > maxShownCommand {
-			into = fmt.Sprintf("%s\n[... %d bytes in all: see the call that started the job]", strings.ToValidUTF8(into[:maxShownCommand], ""), len(into))
+		if arguments["job"] != jobID {
+			continue
 		}
-		preview += "\n\nThe job runs:\n" + into
+		typed := policy.Typed(arguments)
+		if line = typed + line; strings.Contains(typed, "\n") {
+			return policy.Unfinished(line), nil
+		}
 	}
-	return s.cfg.Redact.Org(t.OrgID).String(preview), nil
+	if len(rows) == maxPieces {
+		line = shell.Hole + line // it may have begun before
+	}
+	return policy.Unfinished(line), nil
+}
+
+// asCommand returns the tool whose approvals a call needs as well: one that starts a program
+// on a terminal, or types a line into a program which does more than read data, can do what
+// a command does. Nil for none.
+func (s *Steps) asCommand(ctx context.Context, q *db.Queries, t db.Task, set policy.Set, c policy.Call) (*tool.Tool, error) {
+	if c.Tool == toolname.ShellExec {
+		return nil, nil
+	}
+	c, err := s.typing(ctx, q, t, c, 0)
+	if err != nil || !c.Runs() {
+		return nil, err
+	}
+	return recategorised(s.cfg.Tools.Get(toolname.ShellExec), set), nil
 }
 
 // recordJob stores what a call did with a job.
@@ -156,6 +187,6 @@ func recordJob(ctx context.Context, tx *event.Tx, step db.Step, r tool.Result) e
 func jobOf(row db.Job) tool.Job {
 	return tool.Job{
 		ID: row.ID, ExecID: row.ExecID, Command: row.Command, StartedAt: row.StartedAt, Ended: row.State == job.Ended,
-		ReadBytes: row.ReadBytes, InputBytes: row.InputBytes,
+		Terminal: row.Terminal, ReadBytes: row.ReadBytes, InputBytes: row.InputBytes,
 	}
 }

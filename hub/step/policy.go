@@ -14,7 +14,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
-	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // policies returns the policies that apply to a task's calls.
@@ -59,18 +58,14 @@ func (s *Steps) situation(ctx context.Context, q *db.Queries, l *looks, t db.Tas
 			}
 		}
 	}
+	var err error
 	if set.NeedsUndoable(c.Tool) {
-		var err error
 		if c, err = s.undoable(ctx, t, l, c); err != nil {
 			return c, err
 		}
 	}
-	if c.Tool == toolname.JobInput {
-		into, err := s.typedInto(ctx, q, t, c.Arguments)
-		if err != nil {
-			return c, err
-		}
-		c.ReadsData = policy.ReadsData(into)
+	if c, err = s.typing(ctx, q, t, c, before); err != nil {
+		return c, err
 	}
 	if c.Runs() {
 		written, settled, err := s.writtenBefore(ctx, q, t, before)

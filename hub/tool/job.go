@@ -37,6 +37,8 @@ type Job struct {
 	StartedAt time.Time
 	// Ended reports that its end is stored.
 	Ended bool
+	// Terminal reports that it runs on a terminal.
+	Terminal bool
 	// ReadBytes is up to where its output was read, and InputBytes how much input it was
 	// given.
 	ReadBytes, InputBytes int64
@@ -57,6 +59,8 @@ type StartedJob struct {
 	ID, Command string
 	// ReadBytes is up to where the call returned its output.
 	ReadBytes int64
+	// Terminal reports that it runs on a terminal.
+	Terminal bool
 }
 
 // JobProgress is how far a call has read and written a job.
@@ -90,7 +94,7 @@ func jobTools() []*Tool {
 		{
 			Name: toolname.JobInput,
 			Description: "Write a line of text to the standard input of a job that you started with background. A line break is added. " +
-				"For programs that need a terminal this is not enough. " +
+				"For programs that need a terminal, use terminal_open in place of it. " +
 				`Example: {"job": "job_3k9w", "text": "yes"}.`,
 			Category: moderate, Place: node, Idempotent: true, Irreversible: "what the program does with its input", Timeout: time.Minute,
 			schema: `{"type":"object","additionalProperties":false,"required":["job"],"minProperties":2,"properties":{` + jobID + `,
@@ -285,12 +289,19 @@ func runJobInput(ctx context.Context, c Call) (Result, error) {
 	if err != nil {
 		return failure(err)
 	}
+	if j.Terminal {
+		return failure(fault.New(fault.Invalid, "%s is a terminal", j.ID).WithCode(fault.InvalidParameters).WithFix("use %s", toolname.TerminalWrite))
+	}
 	var data []byte
 	if _, ok := c.Arguments["text"]; ok {
 		data = append([]byte(text(c.Arguments, "text")), '\n')
 	}
-	// The place is that after the input of the calls before, so that a repeated call writes
-	// nothing twice.
+	return giveInput(ctx, c, j, data)
+}
+
+// giveInput writes to the input of a job, once: the place is that after the input of the
+// calls before, so that a repeated call writes nothing twice.
+func giveInput(ctx context.Context, c Call, j Job, data []byte) (Result, error) {
 	res, err := c.Node.Exec().WriteStdin(ctx, &nodev1.WriteStdinRequest{
 		ExecId: j.ExecID, Offset: j.InputBytes, Data: data, Eof: flag(c.Arguments, "end"), Timeout: durationpb.New(inputWait),
 	})

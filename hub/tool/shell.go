@@ -95,7 +95,7 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 // became a job.
 func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, error) {
 	if c.Traceparent != "" {
-		spec.Env = []string{traceparent.Variable + "=" + c.Traceparent}
+		spec.Env = append(spec.Env, traceparent.Variable+"="+c.Traceparent)
 	}
 	if c.OfflineGrace > 0 {
 		spec.OfflineGrace = durationpb.New(c.OfflineGrace)

@@ -193,7 +193,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
 		record, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -240,12 +240,17 @@ func (r *Registry) Irreversible() (names []string) {
 // always are the tools that every agent has: without them a run cannot end.
 var always = []string{toolname.CompleteTask}
 
-// withShell are the tools that come with shell_exec, whose commands may become jobs.
-var withShell = []string{toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait}
+// comeWith are the tools that a persona need not list, by the one that they come with: that
+// starts what they are used on.
+var comeWith = map[string][]string{
+	toolname.ShellExec:    {toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait},
+	toolname.TerminalOpen: {toolname.JobList, toolname.TerminalClose, toolname.TerminalRead, toolname.TerminalWrite, toolname.Wait},
+}
 
 // Allowed reports whether a persona may use a tool of this release.
 func Allowed(p *persona.Persona, name string) bool {
-	return slices.Contains(p.Tools, name) || slices.Contains(always, name) || slices.Contains(withShell, name) && slices.Contains(p.Tools, toolname.ShellExec) || slices.Contains(toFind, name) && len(p.MCP) > 0
+	comes := func(listed string) bool { return slices.Contains(comeWith[listed], name) }
+	return slices.Contains(p.Tools, name) || slices.Contains(always, name) || slices.ContainsFunc(p.Tools, comes) || slices.Contains(toFind, name) && len(p.MCP) > 0
 }
 
 // For returns the records of the tools that a persona lists, in order. Those of

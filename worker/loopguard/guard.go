@@ -111,7 +111,7 @@ type mark struct {
 // look what a job does: they fail only if there is no such job.
 var (
 	waiting = map[string]bool{toolname.UpdatePlan: true, toolname.ManageScratchpad: true, toolname.PinFact: true}
-	polling = map[string]bool{toolname.JobOutput: true, toolname.JobList: true, toolname.Wait: true}
+	polling = map[string]bool{toolname.JobOutput: true, toolname.JobList: true, toolname.TerminalRead: true, toolname.Wait: true}
 )
 
 // longPause is how many seconds are a wait worth a look, however long the wait before was.

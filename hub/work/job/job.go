@@ -89,7 +89,7 @@ func Create(ctx context.Context, tx *event.Tx, step db.Step, started *tool.Start
 	}
 	if err := tx.CreateJob(ctx, db.CreateJobParams{
 		ID: started.ID, OrgID: step.OrgID, TaskID: step.TaskID, StepID: step.ID, ExecID: step.ExecID, NodeID: *step.NodeID, JailID: step.JailID,
-		Command: command, ReadBytes: started.ReadBytes,
+		Command: command, ReadBytes: started.ReadBytes, Terminal: started.Terminal,
 	}); err != nil {
 		return fmt.Errorf("store job %s: %w", started.ID, err)
 	}

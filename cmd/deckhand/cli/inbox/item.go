@@ -56,6 +56,8 @@ func wholeItem(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.
 			item.Decision.Definition = whole
 		case "/agreed_definition":
 			item.Decision.AgreedDefinition = whole
+		case "/program":
+			item.Decision.Program = whole
 		default:
 			return nil, fault.New(fault.Internal, "the decision has a text %s that this program does not know", termsafe.Line(long.GetPointer())).
 				WithFix("install the hub's version of this program")
@@ -157,6 +159,8 @@ func noun(e *env.Env) output.Noun[*deckhandv1.InboxItem] {
 			{Header: "definition", Value: func(x item) string { return indented(literal.Block(x.GetDecision().GetDefinition())) }, Block: true},
 			{Header: "agreed definition", Value: func(x item) string { return indented(agreedDefinition(x)) }, Block: true},
 			{Header: "commands", Value: func(x item) string { return indented(commandLines(x)) }, Block: true},
+			{Header: "typed into", Value: func(x item) string { return indented(literal.Block(x.GetDecision().GetProgram())) }, Block: true},
+			{Header: "typed behind", Value: func(x item) string { return indented(literal.Block(x.GetDecision().GetUnsent())) }, Block: true},
 			{Header: "arguments", Value: func(x item) string { return indented(lines(x.GetArguments())) }, Block: true},
 			{Header: "look closely", Value: func(x item) string { return indented(literal.Note(everyText(x.GetArguments()))) }, Block: true},
 			{Header: "reasoning", Value: func(x item) string { return indented(x.GetReasoning()) }, Block: true},

@@ -12,8 +12,8 @@ import (
 )
 
 const createJob = `-- name: CreateJob :exec
-INSERT INTO jobs (id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, read_bytes)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO jobs (id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, read_bytes, terminal)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 `
 
 type CreateJobParams struct {
@@ -26,6 +26,7 @@ type CreateJobParams struct {
 	JailID    string
 	Command   string
 	ReadBytes int64
+	Terminal  bool
 }
 
 func (q *Queries) CreateJob(ctx context.Context, arg CreateJobParams) error {
@@ -39,6 +40,7 @@ func (q *Queries) CreateJob(ctx context.Context, arg CreateJobParams) error {
 		arg.JailID,
 		arg.Command,
 		arg.ReadBytes,
+		arg.Terminal,
 	)
 	return err
 }
@@ -46,7 +48,7 @@ func (q *Queries) CreateJob(ctx context.Context, arg CreateJobParams) error {
 const endJob = `-- name: EndJob :one
 UPDATE jobs SET state = 'ended', outcome = $1, ended_at = $2
 WHERE org_id = $3 AND id = $4 AND state = 'running'
-RETURNING id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at
+RETURNING id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal
 `
 
 type EndJobParams struct {
@@ -80,12 +82,13 @@ func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
 		&i.InputBytes,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Terminal,
 	)
 	return i, err
 }
 
 const getJob = `-- name: GetJob :one
-SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at FROM jobs WHERE org_id = $1 AND task_id = $2 AND id = $3
+SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal FROM jobs WHERE org_id = $1 AND task_id = $2 AND id = $3
 `
 
 type GetJobParams struct {
@@ -112,12 +115,13 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (Job, error) {
 		&i.InputBytes,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Terminal,
 	)
 	return i, err
 }
 
 const listJobs = `-- name: ListJobs :many
-SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at FROM jobs WHERE org_id = $1 AND task_id = $2
+SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal FROM jobs WHERE org_id = $1 AND task_id = $2
 ORDER BY state = 'running' DESC, started_at DESC, id LIMIT $3
 `
 
@@ -152,6 +156,7 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Job, erro
 			&i.InputBytes,
 			&i.StartedAt,
 			&i.EndedAt,
+			&i.Terminal,
 		); err != nil {
 			return nil, err
 		}
@@ -164,7 +169,7 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Job, erro
 }
 
 const runningJobs = `-- name: RunningJobs :many
-SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, (t.finished_at IS NOT NULL)::boolean AS unwanted FROM jobs j JOIN tasks t ON t.id = j.task_id
+SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, (t.finished_at IS NOT NULL)::boolean AS unwanted FROM jobs j JOIN tasks t ON t.id = j.task_id
 WHERE j.state = 'running' AND j.id > $1 ORDER BY j.id LIMIT $2
 `
 
@@ -203,6 +208,7 @@ func (q *Queries) RunningJobs(ctx context.Context, arg RunningJobsParams) ([]Run
 			&i.Job.InputBytes,
 			&i.Job.StartedAt,
 			&i.Job.EndedAt,
+			&i.Job.Terminal,
 			&i.Unwanted,
 		); err != nil {
 			return nil, err
@@ -216,7 +222,7 @@ func (q *Queries) RunningJobs(ctx context.Context, arg RunningJobsParams) ([]Run
 }
 
 const runningJobsOf = `-- name: RunningJobsOf :many
-SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at FROM jobs WHERE org_id = $1 AND task_id = ANY ($2::text[]) AND state = 'running' ORDER BY id
+SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal FROM jobs WHERE org_id = $1 AND task_id = ANY ($2::text[]) AND state = 'running' ORDER BY id
 `
 
 type RunningJobsOfParams struct {
@@ -248,6 +254,7 @@ func (q *Queries) RunningJobsOf(ctx context.Context, arg RunningJobsOfParams) ([
 			&i.InputBytes,
 			&i.StartedAt,
 			&i.EndedAt,
+			&i.Terminal,
 		); err != nil {
 			return nil, err
 		}

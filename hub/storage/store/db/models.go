@@ -363,6 +363,7 @@ type Job struct {
 	InputBytes int64
 	StartedAt  time.Time
 	EndedAt    *time.Time
+	Terminal   bool
 }
 
 type JoinToken struct {

@@ -11,6 +11,61 @@ import (
 	"time"
 )
 
+const callsBefore = `-- name: CallsBefore :many
+SELECT id, number, state, arguments_sealed, changed_sealed FROM steps
+WHERE org_id = $1 AND task_id = $2 AND tool = $3 AND ($4::int = 0 OR number < $4::int) AND state <> 'denied'
+ORDER BY number DESC LIMIT $5
+`
+
+type CallsBeforeParams struct {
+	OrgID   string
+	TaskID  string
+	Tool    string
+	Before  int32
+	MaxRows int32
+}
+
+type CallsBeforeRow struct {
+	ID              string
+	Number          int32
+	State           string
+	ArgumentsSealed []byte
+	ChangedSealed   []byte
+}
+
+// The newest calls of a tool by a task that were not denied, before a number, or 0 for all.
+func (q *Queries) CallsBefore(ctx context.Context, arg CallsBeforeParams) ([]CallsBeforeRow, error) {
+	rows, err := q.db.Query(ctx, callsBefore,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Tool,
+		arg.Before,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CallsBeforeRow{}
+	for rows.Next() {
+		var i CallsBeforeRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Number,
+			&i.State,
+			&i.ArgumentsSealed,
+			&i.ChangedSealed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const changedFiles = `-- name: ChangedFiles :many
 SELECT c.files, c.changes FROM step_changes c JOIN steps s ON s.id = c.step_id
 WHERE c.org_id = $1 AND c.task_id = $2 AND c.undone_at IS NULL AND ($3::int = 0 OR s.number < $3::int)

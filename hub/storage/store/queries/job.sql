@@ -1,6 +1,6 @@
 -- name: CreateJob :exec
-INSERT INTO jobs (id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, read_bytes)
-VALUES (@id, @org_id, @task_id, @step_id, @exec_id, @node_id, @jail_id, @command, @read_bytes);
+INSERT INTO jobs (id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, read_bytes, terminal)
+VALUES (@id, @org_id, @task_id, @step_id, @exec_id, @node_id, @jail_id, @command, @read_bytes, @terminal);
 
 -- name: GetJob :one
 SELECT * FROM jobs WHERE org_id = @org_id AND task_id = @task_id AND id = @id;

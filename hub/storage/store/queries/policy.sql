@@ -80,6 +80,12 @@ WHERE org_id = @org_id AND task_id = @task_id AND number > @after AND (@before::
   AND tool = ANY(@tools::text[]) AND state <> 'denied'
 ORDER BY number LIMIT @max_rows;
 
+-- name: CallsBefore :many
+-- The newest calls of a tool by a task that were not denied, before a number, or 0 for all.
+SELECT id, number, state, arguments_sealed, changed_sealed FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND tool = @tool AND (@before::int = 0 OR number < @before::int) AND state <> 'denied'
+ORDER BY number DESC LIMIT @max_rows;
+
 -- name: LabelsOfNode :one
 SELECT labels FROM nodes WHERE org_id = @org_id AND id = @id;
 

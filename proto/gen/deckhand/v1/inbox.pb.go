@@ -528,9 +528,15 @@ type CallDecision struct {
 	Definition string `protobuf:"bytes,14,opt,name=definition,proto3" json:"definition,omitempty"`
 	// The definition that was agreed on before; empty for a tool that is new.
 	AgreedDefinition string `protobuf:"bytes,15,opt,name=agreed_definition,json=agreedDefinition,proto3" json:"agreed_definition,omitempty"`
-	// Texts of this message of which it has only the beginning, "/definition" and
-	// "/agreed_definition"; read the rest with ReadInboxArgument, with in_decision.
-	LongTexts     []*LongArgument `protobuf:"bytes,16,rep,name=long_texts,json=longTexts,proto3" json:"long_texts,omitempty"`
+	// Texts of this message of which it has only the beginning, "/definition",
+	// "/agreed_definition" and "/program"; read the rest with ReadInboxArgument,
+	// with in_decision.
+	LongTexts []*LongArgument `protobuf:"bytes,16,rep,name=long_texts,json=longTexts,proto3" json:"long_texts,omitempty"`
+	// The command line of the job that the call types into; empty for other calls.
+	Program string `protobuf:"bytes,17,opt,name=program,proto3" json:"program,omitempty"`
+	// What was typed into the terminal before, which no key has sent yet: the call
+	// types behind it. A key that edits the line is "[key]".
+	Unsent        string `protobuf:"bytes,18,opt,name=unsent,proto3" json:"unsent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -675,6 +681,20 @@ func (x *CallDecision) GetLongTexts() []*LongArgument {
 		return x.LongTexts
 	}
 	return nil
+}
+
+func (x *CallDecision) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *CallDecision) GetUnsent() string {
+	if x != nil {
+		return x.Unsent
+	}
+	return ""
 }
 
 // CallDanger is one thing that is known to be dangerous.
@@ -2497,7 +2517,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\bdecision\x18  \x01(\v2\x19.deckhand.v1.CallDecisionR\bdecision\x12@\n" +
 	"\x0elong_arguments\x18! \x03(\v2\x19.deckhand.v1.LongArgumentR\rlongArguments\x12!\n" +
 	"\fshown_digest\x18\" \x01(\tR\vshownDigest\x12\x14\n" +
-	"\x05title\x18# \x01(\tR\x05title\"\xaa\x04\n" +
+	"\x05title\x18# \x01(\tR\x05title\"\xdc\x04\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -2518,7 +2538,9 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"definition\x12+\n" +
 	"\x11agreed_definition\x18\x0f \x01(\tR\x10agreedDefinition\x128\n" +
 	"\n" +
-	"long_texts\x18\x10 \x03(\v2\x19.deckhand.v1.LongArgumentR\tlongTexts\"b\n" +
+	"long_texts\x18\x10 \x03(\v2\x19.deckhand.v1.LongArgumentR\tlongTexts\x12\x18\n" +
+	"\aprogram\x18\x11 \x01(\tR\aprogram\x12\x16\n" +
+	"\x06unsent\x18\x12 \x01(\tR\x06unsent\"b\n" +
 	"\n" +
 	"CallDanger\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +

@@ -16,6 +16,8 @@ export function DecisionRows({ of }: { of: CallDecision }) {
     ["Reason", of.why && <Literal text={of.why} />],
     ["Definition", of.definition && <LiteralBlock text={of.definition} label="Definition" />],
     ["Agreed definition", of.definition && (of.agreedDefinition ? <LiteralBlock text={of.agreedDefinition} label="Agreed definition" /> : "None: the tool is new")],
+    ["Typed into", of.program && <LiteralBlock text={of.program} label="The command line of the job" />],
+    ["Typed behind", of.unsent && <LiteralBlock text={of.unsent} label="What was typed before and not sent yet" />],
     ["Commands", of.commands.length > 0 && <Commands of={of} />],
     [
       "Could not be analysed",

@@ -74,11 +74,12 @@ export function useWholeArguments(item: InboxItem): WholeArguments {
   const decision = useMemo(() => {
     if (!item.decision || item.decision.longTexts.length === 0) return item.decision;
     if (!texts || !reads(texts, item)) return undefined;
-    const { definition, agreedDefinition } = item.decision;
+    const { definition, agreedDefinition, program } = item.decision;
     return {
       ...item.decision,
       definition: texts.decision.get("/definition") ?? definition,
       agreedDefinition: texts.decision.get("/agreed_definition") ?? agreedDefinition,
+      program: texts.decision.get("/program") ?? program,
     };
   }, [item, texts]);
   return { args, decision, readBytes, sizeBytes, error, retry: () => setTries((n) => n + 1) };

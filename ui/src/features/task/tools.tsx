@@ -33,17 +33,21 @@ const url: Title = (args) => {
 
 const longest = 200;
 
+const command: Title = (args) => {
+  const text = actText(args.command) ?? "";
+  const first = text.split("\n", 1)[0]!.slice(0, longest);
+  return (
+    <code className="font-mono">
+      $ {mono(first)}
+      {first.length < text.length && " …"}
+    </code>
+  );
+};
+
 export const titles: Record<string, Title> = {
-  shell_exec: (args) => {
-    const command = actText(args.command) ?? "";
-    const first = command.split("\n", 1)[0]!.slice(0, longest);
-    return (
-      <code className="font-mono">
-        $ {mono(first)}
-        {first.length < command.length && " …"}
-      </code>
-    );
-  },
+  shell_exec: command,
+  terminal_open: command,
+  terminal_write: (args) => mono([actText(args.text) ?? "", ...(Array.isArray(args.keys) ? args.keys.map((k) => `[${actText(k) ?? ""}]`) : [])].join("").slice(0, longest)),
   file_write: path,
   file_append: path,
   file_edit: path,
