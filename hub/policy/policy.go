@@ -164,19 +164,19 @@ func (s Set) applicable(c *Call) (rules []*Rule, about bool, fallback Effect) {
 }
 
 // Decide returns the decision of a set of policies on a call. Text that is typed into a
-// program is decided as a script, too, and the stricter decision wins.
+// program is decided as a script, too, and a patch as the calls that it stands for; the
+// strictest decision wins.
 func (s Set) Decide(c Call) Decision {
 	d := s.decide(c)
-	typed, ok := c.typed()
-	if !ok {
-		return d
+	for _, other := range c.standsFor() {
+		as := s.decide(other)
+		as.Dangers = append(as.Dangers, d.Dangers...)
+		if strength[as.Effect] > strength[d.Effect] || as.Effect == d.Effect && d.Rule == "" {
+			d = as
+		} else {
+			d.Dangers = as.Dangers
+		}
 	}
-	as := s.decide(typed)
-	as.Dangers = append(as.Dangers, d.Dangers...)
-	if strength[as.Effect] > strength[d.Effect] || as.Effect == d.Effect && d.Rule == "" {
-		return as
-	}
-	d.Dangers = as.Dangers
 	return d
 }
 

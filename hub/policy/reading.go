@@ -35,11 +35,16 @@ const (
 // Read returns what a set of policies understands of a call, or of the text that it types
 // into a program.
 func (s Set) Read(c Call) Reading {
+	out := Reading{}
+	parts, _ := Parts(c) // one that cannot be read is refused
+	for _, part := range parts {
+		out.Dangers = append(out.Dangers, Dangers(part)...)
+	}
 	if typed, ok := c.typed(); ok {
 		c = typed
 	}
 	c.read()
-	out := Reading{Dangers: Dangers(c)}
+	out.Dangers = append(out.Dangers, Dangers(c)...)
 	if c.script == nil {
 		return out
 	}

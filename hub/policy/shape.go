@@ -28,8 +28,8 @@ const (
 	maxShape    = 500
 )
 
-// shapeless are the tools that run commands, or that type into a program.
-var shapeless = []string{toolname.ShellExec, toolname.JobInput, toolname.TerminalOpen, toolname.TerminalWrite}
+// shapeless are the tools that run commands, type into a program, or change many files.
+var shapeless = []string{toolname.ShellExec, toolname.JobInput, toolname.TerminalOpen, toolname.TerminalWrite, toolname.ApplyPatch}
 
 // ShapeOf returns what a call has in common with others that do the like: which
 // arguments it has, the folder of each path, the host of each address, and what

@@ -90,6 +90,35 @@ rules:
 	}
 }
 
+// A patch is decided as the calls that it stands for.
+func TestAPatchIsDecidedAsItsParts(t *testing.T) {
+	t.Parallel()
+	set := parse(t, `
+rules:
+  - {name: secrets, effect: deny, tool: file_write, path: "/workspace/secrets/**"}
+  - {name: deletions, effect: ask, tool: file_delete}
+  - {name: moves, effect: deny, tool: file_move, path: "/workspace/moved/**"}
+  - {name: patches, effect: allow, tool: apply_patch}
+`)
+	for body, want := range map[string]policy.Effect{
+		"*** Update File: a\n@@\n-x\n+y":                                 policy.None,
+		"*** Add File: secrets/a\n+x":                                    policy.Deny,
+		"*** Update File: a\n@@\n-x\n+y\n*** Delete File: b":             policy.Ask,
+		"*** Update File: a\n*** Move to: moved/a\n@@\n-x\n+y":           policy.Deny,
+		"*** Delete File: b\n*** Add File: secrets/../secrets/deep/a\n+": policy.Deny,
+	} {
+		call := policy.Call{Tool: "apply_patch", Category: "moderate", Arguments: map[string]any{"input": "*** Begin Patch\n" + body + "\n*** End Patch"}}
+		if got := set.Decide(call); got.Effect != want {
+			t.Errorf("%s: got %+v, want %q", body, got, want)
+		}
+	}
+	made := policy.Call{Tool: "apply_patch", Arguments: map[string]any{"input": "*** Begin Patch\n*** Add File: run.sh\n+git push\n*** Update File: run.sh\n@@\n-git push\n+git push --force\n*** End Patch"}}.After()
+	run := policy.Call{Tool: "shell_exec", Arguments: map[string]any{"command": "sh run.sh"}, Written: made}
+	if read := set.Read(run); len(read.Commands) != 2 || read.Commands[1].Text != "git push --force" {
+		t.Errorf("what it writes is not known: %+v", read)
+	}
+}
+
 func TestProgramsThatOnlyReadData(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]bool{

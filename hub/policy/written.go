@@ -10,7 +10,7 @@ import (
 )
 
 // writingTools are the tools whose arguments contain what they write.
-var writingTools = []string{toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileDelete, toolname.ShellExec, toolname.JobInput, toolname.TerminalOpen, toolname.TerminalWrite}
+var writingTools = []string{toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileDelete, toolname.ShellExec, toolname.JobInput, toolname.TerminalOpen, toolname.TerminalWrite, toolname.ApplyPatch}
 
 // WritingTools returns the tools whose calls After follows.
 func WritingTools() []string { return slices.Clone(writingTools) }
@@ -42,6 +42,8 @@ func (c Call) After() shell.Record {
 		return out.Moved(Abs(text(c.Arguments, "from")), Abs(text(c.Arguments, "to")))
 	case toolname.FileDelete:
 		return out.Moved(name, "")
+	case toolname.ApplyPatch:
+		return c.patched(c.standsFor()).Written
 	}
 	if typed, ok := c.typed(); ok {
 		c = typed

@@ -126,6 +126,9 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		return arguments, category, deny(fault.NotFound, fault.ToolNotFound, "go on without it",
 			"the MCP server %s does not offer the tool %s any more", server.Server.Name, server.Tool)
 	}
+	if refused := s.refusePart(agent, role, set, policy.Call{Tool: p.Tool, Arguments: arguments}); refused != nil {
+		return arguments, category, judgement{denied: refused}
+	}
 	counted, refused, err := s.limited(ctx, q, t.OrgID, p.Tool, category, set)
 	if err != nil {
 		return arguments, category, judgement{denied: fault.New(fault.Internal, "it cannot be counted how often tools were called").WithCause(err)}
@@ -143,13 +146,14 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	out := judgement{policy: decided, counted: counted}
 	why := approvalReason(record, agent, arguments)
 	if why == "" {
-		as, err := s.asCommand(ctx, q, t, set, policy.Call{Tool: p.Tool, Arguments: arguments})
+		others, err := s.standsFor(ctx, q, t, set, policy.Call{Tool: p.Tool, Arguments: arguments})
 		if err != nil {
-			return arguments, category, judgement{denied: fault.New(fault.Internal, "what the job runs cannot be found out").WithCause(err)}
+			return arguments, category, judgement{denied: fault.New(fault.Internal, "what the call stands for cannot be found out").WithCause(err)}
 		}
-		if as != nil {
+		for _, as := range others {
 			if why = approvalReason(as, agent, arguments); why != "" {
 				record = as
+				break
 			}
 		}
 	}
@@ -177,6 +181,25 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		out.reason = fmt.Sprintf("allowed: the persona lists %s and role %s covers %s tools", p.Tool, role, category)
 	}
 	return arguments, category, out
+}
+
+// refusePart refuses a patch that does what the agent may not do with the tools for files.
+func (s *Steps) refusePart(agent *persona.Persona, role string, set policy.Set, c policy.Call) *fault.Error {
+	parts, err := policy.Parts(c)
+	if err != nil {
+		return fault.As(err)
+	}
+	for _, part := range parts {
+		why := "the persona does not allow it"
+		if record := recategorised(s.cfg.Tools.Get(part.Tool), set); !tool.Covers(role, record.Category) {
+			why = "role " + role + " does not cover it"
+		} else if tool.Allowed(agent, part.Tool) {
+			continue
+		}
+		return fault.New(fault.Denied, "the patch needs the tool %s, and %s", tool.Title(part.Tool, part.Arguments), why).
+			WithCode(fault.PermissionDenied).WithFix("leave it out of the patch")
+	}
+	return nil
 }
 
 // role returns the role that limits a task: the lowest of its submitter's role at

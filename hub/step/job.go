@@ -153,18 +153,23 @@ func (s *Steps) unfinishedLine(ctx context.Context, q *db.Queries, t db.Task, jo
 	return policy.Unfinished(line), nil
 }
 
-// asCommand returns the tool whose approvals a call needs as well: one that starts a program
+// standsFor returns the tools whose approvals a call needs as well. One that starts a program
 // on a terminal, or types a line into a program which does more than read data, can do what
-// a command does. Nil for none.
-func (s *Steps) asCommand(ctx context.Context, q *db.Queries, t db.Task, set policy.Set, c policy.Call) (*tool.Tool, error) {
-	if c.Tool == toolname.ShellExec {
-		return nil, nil
-	}
+// a command does; a patch does what the tools for files do.
+func (s *Steps) standsFor(ctx context.Context, q *db.Queries, t db.Task, set policy.Set, c policy.Call) ([]*tool.Tool, error) {
 	c, err := s.typing(ctx, q, t, c, 0)
-	if err != nil || !c.Runs() {
+	if err != nil {
 		return nil, err
 	}
-	return recategorised(s.cfg.Tools.Get(toolname.ShellExec), set), nil
+	var out []*tool.Tool
+	if c.Runs() && c.Tool != toolname.ShellExec {
+		out = append(out, recategorised(s.cfg.Tools.Get(toolname.ShellExec), set))
+	}
+	parts, err := policy.Parts(c)
+	for _, part := range parts {
+		out = append(out, recategorised(s.cfg.Tools.Get(part.Tool), set))
+	}
+	return out, err
 }
 
 // recordJob stores what a call did with a job.

@@ -193,7 +193,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
 		record, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -243,6 +243,7 @@ var always = []string{toolname.CompleteTask}
 // comeWith are the tools that a persona need not list, by the one that they come with: that
 // starts what they are used on.
 var comeWith = map[string][]string{
+	toolname.FileEdit:     {toolname.ApplyPatch},
 	toolname.ShellExec:    {toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait},
 	toolname.TerminalOpen: {toolname.JobList, toolname.TerminalClose, toolname.TerminalRead, toolname.TerminalWrite, toolname.Wait},
 }

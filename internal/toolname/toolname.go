@@ -5,6 +5,7 @@ package toolname
 
 // The names of the tools, in order.
 const (
+	ApplyPatch       = "apply_patch"
 	CallTool         = "call_tool"
 	CompleteTask     = "complete_task"
 	ContextSearch    = "context_search"

@@ -54,6 +54,7 @@ export const titles: Record<string, Title> = {
   file_read: path,
   file_list: path,
   file_delete: path,
+  apply_patch: (args) => mono([...(actText(args.input) ?? "").matchAll(/^\*\*\* (?:Add|Update|Delete) File: (.*)$/gm)].map((m) => m[1]!).join(", ").slice(0, longest)),
   glob: (args) => mono(actText(args.pattern) ?? ""),
   file_search: (args) => mono(actText(args.pattern) ?? ""),
   file_move: (args) => (

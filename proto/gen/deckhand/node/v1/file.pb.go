@@ -812,6 +812,202 @@ func (x *EditFileResponse) GetExcerptLine() int64 {
 	return 0
 }
 
+type PatchFilesRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// The patch, from "*** Begin Patch" to "*** End Patch".
+	Patch string `protobuf:"bytes,2,opt,name=patch,proto3" json:"patch,omitempty"`
+	// The step's id.
+	OperationId   string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PatchFilesRequest) Reset() {
+	*x = PatchFilesRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatchFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatchFilesRequest) ProtoMessage() {}
+
+func (x *PatchFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatchFilesRequest.ProtoReflect.Descriptor instead.
+func (*PatchFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PatchFilesRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *PatchFilesRequest) GetPatch() string {
+	if x != nil {
+		return x.Patch
+	}
+	return ""
+}
+
+func (x *PatchFilesRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+type PatchFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the patch.
+	Files []*PatchedFile `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	// The changes; set with an operation id.
+	Workspace     *WorkspaceChange `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PatchFilesResponse) Reset() {
+	*x = PatchFilesResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatchFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatchFilesResponse) ProtoMessage() {}
+
+func (x *PatchFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatchFilesResponse.ProtoReflect.Descriptor instead.
+func (*PatchFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PatchFilesResponse) GetFiles() []*PatchedFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *PatchFilesResponse) GetWorkspace() *WorkspaceChange {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+// PatchedFile is a file that a patch names.
+type PatchedFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Its new path, if it was moved.
+	To string `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// "add", "update" or "delete".
+	Change string `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
+	// Size and SHA-256 afterwards; unset if it was deleted.
+	Size          int64  `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	Digest        string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PatchedFile) Reset() {
+	*x = PatchedFile{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatchedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatchedFile) ProtoMessage() {}
+
+func (x *PatchedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatchedFile.ProtoReflect.Descriptor instead.
+func (*PatchedFile) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PatchedFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PatchedFile) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *PatchedFile) GetChange() string {
+	if x != nil {
+		return x.Change
+	}
+	return ""
+}
+
+func (x *PatchedFile) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *PatchedFile) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 type MoveFileRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
@@ -828,7 +1024,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +1036,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +1049,7 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MoveFileRequest) GetJailId() string {
@@ -907,7 +1103,7 @@ type MoveFileResponse struct {
 
 func (x *MoveFileResponse) Reset() {
 	*x = MoveFileResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +1115,7 @@ func (x *MoveFileResponse) String() string {
 func (*MoveFileResponse) ProtoMessage() {}
 
 func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +1128,7 @@ func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
 func (*MoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MoveFileResponse) GetWorkspace() *WorkspaceChange {
@@ -957,7 +1153,7 @@ type DeleteFileRequest struct {
 
 func (x *DeleteFileRequest) Reset() {
 	*x = DeleteFileRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1165,7 @@ func (x *DeleteFileRequest) String() string {
 func (*DeleteFileRequest) ProtoMessage() {}
 
 func (x *DeleteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1178,7 @@ func (x *DeleteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFileRequest.ProtoReflect.Descriptor instead.
 func (*DeleteFileRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteFileRequest) GetJailId() string {
@@ -1029,7 +1225,7 @@ type DeleteFileResponse struct {
 
 func (x *DeleteFileResponse) Reset() {
 	*x = DeleteFileResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1237,7 @@ func (x *DeleteFileResponse) String() string {
 func (*DeleteFileResponse) ProtoMessage() {}
 
 func (x *DeleteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1250,7 @@ func (x *DeleteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFileResponse.ProtoReflect.Descriptor instead.
 func (*DeleteFileResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeleteFileResponse) GetWorkspace() *WorkspaceChange {
@@ -1087,7 +1283,7 @@ type SearchFilesRequest struct {
 
 func (x *SearchFilesRequest) Reset() {
 	*x = SearchFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1295,7 @@ func (x *SearchFilesRequest) String() string {
 func (*SearchFilesRequest) ProtoMessage() {}
 
 func (x *SearchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1308,7 @@ func (x *SearchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchFilesRequest.ProtoReflect.Descriptor instead.
 func (*SearchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SearchFilesRequest) GetJailId() string {
@@ -1192,7 +1388,7 @@ type FileMatch struct {
 
 func (x *FileMatch) Reset() {
 	*x = FileMatch{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1400,7 @@ func (x *FileMatch) String() string {
 func (*FileMatch) ProtoMessage() {}
 
 func (x *FileMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1413,7 @@ func (x *FileMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileMatch.ProtoReflect.Descriptor instead.
 func (*FileMatch) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FileMatch) GetPath() string {
@@ -1256,7 +1452,7 @@ type SearchFilesResponse struct {
 
 func (x *SearchFilesResponse) Reset() {
 	*x = SearchFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1464,7 @@ func (x *SearchFilesResponse) String() string {
 func (*SearchFilesResponse) ProtoMessage() {}
 
 func (x *SearchFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1477,7 @@ func (x *SearchFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchFilesResponse.ProtoReflect.Descriptor instead.
 func (*SearchFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SearchFilesResponse) GetMatches() []*FileMatch {
@@ -1331,7 +1527,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1539,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1552,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListFilesRequest) GetJailId() string {
@@ -1415,7 +1611,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1623,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1636,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -1492,7 +1688,7 @@ type UploadEntry struct {
 
 func (x *UploadEntry) Reset() {
 	*x = UploadEntry{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[19]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1700,7 @@ func (x *UploadEntry) String() string {
 func (*UploadEntry) ProtoMessage() {}
 
 func (x *UploadEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[19]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1713,7 @@ func (x *UploadEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadEntry.ProtoReflect.Descriptor instead.
 func (*UploadEntry) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UploadEntry) GetPath() string {
@@ -1595,7 +1791,7 @@ type CompareFilesRequest struct {
 
 func (x *CompareFilesRequest) Reset() {
 	*x = CompareFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[20]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1803,7 @@ func (x *CompareFilesRequest) String() string {
 func (*CompareFilesRequest) ProtoMessage() {}
 
 func (x *CompareFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[20]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1816,7 @@ func (x *CompareFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareFilesRequest.ProtoReflect.Descriptor instead.
 func (*CompareFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CompareFilesRequest) GetJailId() string {
@@ -1654,7 +1850,7 @@ type CompareFilesResponse struct {
 
 func (x *CompareFilesResponse) Reset() {
 	*x = CompareFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[21]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1862,7 @@ func (x *CompareFilesResponse) String() string {
 func (*CompareFilesResponse) ProtoMessage() {}
 
 func (x *CompareFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[21]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1875,7 @@ func (x *CompareFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareFilesResponse.ProtoReflect.Descriptor instead.
 func (*CompareFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CompareFilesResponse) GetSendFrom() []int64 {
@@ -1703,7 +1899,7 @@ type UploadFilesRequest struct {
 
 func (x *UploadFilesRequest) Reset() {
 	*x = UploadFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[22]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1911,7 @@ func (x *UploadFilesRequest) String() string {
 func (*UploadFilesRequest) ProtoMessage() {}
 
 func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[22]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1924,7 @@ func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
 func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
@@ -1799,7 +1995,7 @@ type UploadFilesResponse struct {
 
 func (x *UploadFilesResponse) Reset() {
 	*x = UploadFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +2007,7 @@ func (x *UploadFilesResponse) String() string {
 func (*UploadFilesResponse) ProtoMessage() {}
 
 func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +2020,7 @@ func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
 func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UploadFilesResponse) GetFiles() int32 {
@@ -1866,7 +2062,7 @@ type DescribeFilesRequest struct {
 
 func (x *DescribeFilesRequest) Reset() {
 	*x = DescribeFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2074,7 @@ func (x *DescribeFilesRequest) String() string {
 func (*DescribeFilesRequest) ProtoMessage() {}
 
 func (x *DescribeFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2087,7 @@ func (x *DescribeFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeFilesRequest.ProtoReflect.Descriptor instead.
 func (*DescribeFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DescribeFilesRequest) GetJailId() string {
@@ -1944,7 +2140,7 @@ type DescribeFilesResponse struct {
 
 func (x *DescribeFilesResponse) Reset() {
 	*x = DescribeFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2152,7 @@ func (x *DescribeFilesResponse) String() string {
 func (*DescribeFilesResponse) ProtoMessage() {}
 
 func (x *DescribeFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2165,7 @@ func (x *DescribeFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeFilesResponse.ProtoReflect.Descriptor instead.
 func (*DescribeFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DescribeFilesResponse) GetEntries() []*UploadEntry {
@@ -2004,7 +2200,7 @@ type DownloadFilesRequest struct {
 
 func (x *DownloadFilesRequest) Reset() {
 	*x = DownloadFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2212,7 @@ func (x *DownloadFilesRequest) String() string {
 func (*DownloadFilesRequest) ProtoMessage() {}
 
 func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2225,7 @@ func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DownloadFilesRequest) GetJailId() string {
@@ -2059,7 +2255,7 @@ type DownloadFilesResponse struct {
 
 func (x *DownloadFilesResponse) Reset() {
 	*x = DownloadFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2267,7 @@ func (x *DownloadFilesResponse) String() string {
 func (*DownloadFilesResponse) ProtoMessage() {}
 
 func (x *DownloadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2280,7 @@ func (x *DownloadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesResponse.ProtoReflect.Descriptor instead.
 func (*DownloadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DownloadFilesResponse) GetMessage() isDownloadFilesResponse_Message {
@@ -2140,7 +2336,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[28]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2348,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[28]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2361,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WatchFilesRequest) GetJailId() string {
@@ -2195,7 +2391,7 @@ type WatchFilesResponse struct {
 
 func (x *WatchFilesResponse) Reset() {
 	*x = WatchFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[29]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2403,7 @@ func (x *WatchFilesResponse) String() string {
 func (*WatchFilesResponse) ProtoMessage() {}
 
 func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[29]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2416,7 @@ func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
 func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WatchFilesResponse) GetEvents() []*FileEvent {
@@ -2249,7 +2445,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[30]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2457,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[30]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2470,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FileEvent) GetPath() string {
@@ -2309,7 +2505,7 @@ type UploadFilesRequest_Begin struct {
 
 func (x *UploadFilesRequest_Begin) Reset() {
 	*x = UploadFilesRequest_Begin{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[31]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2517,7 @@ func (x *UploadFilesRequest_Begin) String() string {
 func (*UploadFilesRequest_Begin) ProtoMessage() {}
 
 func (x *UploadFilesRequest_Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[31]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2530,7 @@ func (x *UploadFilesRequest_Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesRequest_Begin.ProtoReflect.Descriptor instead.
 func (*UploadFilesRequest_Begin) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{22, 0}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{25, 0}
 }
 
 func (x *UploadFilesRequest_Begin) GetJailId() string {
@@ -2435,7 +2631,20 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\tworkspace\x18\x04 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\x12\x14\n" +
 	"\x05lines\x18\x05 \x03(\x03R\x05lines\x12\x18\n" +
 	"\aexcerpt\x18\x06 \x01(\fR\aexcerpt\x12!\n" +
-	"\fexcerpt_line\x18\a \x01(\x03R\vexcerptLine\"\xcf\x01\n" +
+	"\fexcerpt_line\x18\a \x01(\x03R\vexcerptLine\"|\n" +
+	"\x11PatchFilesRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\"\n" +
+	"\x05patch\x18\x02 \x01(\tB\f\xbaH\tr\a\x10\x01(\x80\x80\x80\x02R\x05patch\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\"\x8a\x01\n" +
+	"\x12PatchFilesResponse\x123\n" +
+	"\x05files\x18\x01 \x03(\v2\x1d.deckhand.node.v1.PatchedFileR\x05files\x12?\n" +
+	"\tworkspace\x18\x02 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"u\n" +
+	"\vPatchedFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x16\n" +
+	"\x06change\x18\x03 \x01(\tR\x06change\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\tR\x06digest\"\xcf\x01\n" +
 	"\x0fMoveFileRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1b\n" +
 	"\x04from\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04from\x12\x17\n" +
@@ -2545,14 +2754,16 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\boverflow\x18\x02 \x01(\bR\boverflow\"3\n" +
 	"\tFileEvent\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04what\x18\x02 \x01(\tR\x04what2\xa0\t\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what2\xf9\t\n" +
 	"\vFileService\x12Q\n" +
 	"\bReadFile\x12!.deckhand.node.v1.ReadFileRequest\x1a\".deckhand.node.v1.ReadFileResponse\x12T\n" +
 	"\tWriteFile\x12\".deckhand.node.v1.WriteFileRequest\x1a#.deckhand.node.v1.WriteFileResponse\x12W\n" +
 	"\n" +
 	"AppendFile\x12#.deckhand.node.v1.AppendFileRequest\x1a$.deckhand.node.v1.AppendFileResponse\x12T\n" +
 	"\tListFiles\x12\".deckhand.node.v1.ListFilesRequest\x1a#.deckhand.node.v1.ListFilesResponse\x12Q\n" +
-	"\bEditFile\x12!.deckhand.node.v1.EditFileRequest\x1a\".deckhand.node.v1.EditFileResponse\x12Q\n" +
+	"\bEditFile\x12!.deckhand.node.v1.EditFileRequest\x1a\".deckhand.node.v1.EditFileResponse\x12W\n" +
+	"\n" +
+	"PatchFiles\x12#.deckhand.node.v1.PatchFilesRequest\x1a$.deckhand.node.v1.PatchFilesResponse\x12Q\n" +
 	"\bMoveFile\x12!.deckhand.node.v1.MoveFileRequest\x1a\".deckhand.node.v1.MoveFileResponse\x12W\n" +
 	"\n" +
 	"DeleteFile\x12#.deckhand.node.v1.DeleteFileRequest\x1a$.deckhand.node.v1.DeleteFileResponse\x12Z\n" +
@@ -2576,7 +2787,7 @@ func file_deckhand_node_v1_file_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_file_proto_rawDescData
 }
 
-var file_deckhand_node_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_deckhand_node_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_deckhand_node_v1_file_proto_goTypes = []any{
 	(*FileInfo)(nil),                 // 0: deckhand.node.v1.FileInfo
 	(*ReadFileRequest)(nil),          // 1: deckhand.node.v1.ReadFileRequest
@@ -2588,81 +2799,88 @@ var file_deckhand_node_v1_file_proto_goTypes = []any{
 	(*Edit)(nil),                     // 7: deckhand.node.v1.Edit
 	(*EditFileRequest)(nil),          // 8: deckhand.node.v1.EditFileRequest
 	(*EditFileResponse)(nil),         // 9: deckhand.node.v1.EditFileResponse
-	(*MoveFileRequest)(nil),          // 10: deckhand.node.v1.MoveFileRequest
-	(*MoveFileResponse)(nil),         // 11: deckhand.node.v1.MoveFileResponse
-	(*DeleteFileRequest)(nil),        // 12: deckhand.node.v1.DeleteFileRequest
-	(*DeleteFileResponse)(nil),       // 13: deckhand.node.v1.DeleteFileResponse
-	(*SearchFilesRequest)(nil),       // 14: deckhand.node.v1.SearchFilesRequest
-	(*FileMatch)(nil),                // 15: deckhand.node.v1.FileMatch
-	(*SearchFilesResponse)(nil),      // 16: deckhand.node.v1.SearchFilesResponse
-	(*ListFilesRequest)(nil),         // 17: deckhand.node.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),        // 18: deckhand.node.v1.ListFilesResponse
-	(*UploadEntry)(nil),              // 19: deckhand.node.v1.UploadEntry
-	(*CompareFilesRequest)(nil),      // 20: deckhand.node.v1.CompareFilesRequest
-	(*CompareFilesResponse)(nil),     // 21: deckhand.node.v1.CompareFilesResponse
-	(*UploadFilesRequest)(nil),       // 22: deckhand.node.v1.UploadFilesRequest
-	(*UploadFilesResponse)(nil),      // 23: deckhand.node.v1.UploadFilesResponse
-	(*DescribeFilesRequest)(nil),     // 24: deckhand.node.v1.DescribeFilesRequest
-	(*DescribeFilesResponse)(nil),    // 25: deckhand.node.v1.DescribeFilesResponse
-	(*DownloadFilesRequest)(nil),     // 26: deckhand.node.v1.DownloadFilesRequest
-	(*DownloadFilesResponse)(nil),    // 27: deckhand.node.v1.DownloadFilesResponse
-	(*WatchFilesRequest)(nil),        // 28: deckhand.node.v1.WatchFilesRequest
-	(*WatchFilesResponse)(nil),       // 29: deckhand.node.v1.WatchFilesResponse
-	(*FileEvent)(nil),                // 30: deckhand.node.v1.FileEvent
-	(*UploadFilesRequest_Begin)(nil), // 31: deckhand.node.v1.UploadFilesRequest.Begin
-	(*timestamppb.Timestamp)(nil),    // 32: google.protobuf.Timestamp
-	(*WorkspaceChange)(nil),          // 33: deckhand.node.v1.WorkspaceChange
+	(*PatchFilesRequest)(nil),        // 10: deckhand.node.v1.PatchFilesRequest
+	(*PatchFilesResponse)(nil),       // 11: deckhand.node.v1.PatchFilesResponse
+	(*PatchedFile)(nil),              // 12: deckhand.node.v1.PatchedFile
+	(*MoveFileRequest)(nil),          // 13: deckhand.node.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),         // 14: deckhand.node.v1.MoveFileResponse
+	(*DeleteFileRequest)(nil),        // 15: deckhand.node.v1.DeleteFileRequest
+	(*DeleteFileResponse)(nil),       // 16: deckhand.node.v1.DeleteFileResponse
+	(*SearchFilesRequest)(nil),       // 17: deckhand.node.v1.SearchFilesRequest
+	(*FileMatch)(nil),                // 18: deckhand.node.v1.FileMatch
+	(*SearchFilesResponse)(nil),      // 19: deckhand.node.v1.SearchFilesResponse
+	(*ListFilesRequest)(nil),         // 20: deckhand.node.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),        // 21: deckhand.node.v1.ListFilesResponse
+	(*UploadEntry)(nil),              // 22: deckhand.node.v1.UploadEntry
+	(*CompareFilesRequest)(nil),      // 23: deckhand.node.v1.CompareFilesRequest
+	(*CompareFilesResponse)(nil),     // 24: deckhand.node.v1.CompareFilesResponse
+	(*UploadFilesRequest)(nil),       // 25: deckhand.node.v1.UploadFilesRequest
+	(*UploadFilesResponse)(nil),      // 26: deckhand.node.v1.UploadFilesResponse
+	(*DescribeFilesRequest)(nil),     // 27: deckhand.node.v1.DescribeFilesRequest
+	(*DescribeFilesResponse)(nil),    // 28: deckhand.node.v1.DescribeFilesResponse
+	(*DownloadFilesRequest)(nil),     // 29: deckhand.node.v1.DownloadFilesRequest
+	(*DownloadFilesResponse)(nil),    // 30: deckhand.node.v1.DownloadFilesResponse
+	(*WatchFilesRequest)(nil),        // 31: deckhand.node.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),       // 32: deckhand.node.v1.WatchFilesResponse
+	(*FileEvent)(nil),                // 33: deckhand.node.v1.FileEvent
+	(*UploadFilesRequest_Begin)(nil), // 34: deckhand.node.v1.UploadFilesRequest.Begin
+	(*timestamppb.Timestamp)(nil),    // 35: google.protobuf.Timestamp
+	(*WorkspaceChange)(nil),          // 36: deckhand.node.v1.WorkspaceChange
 }
 var file_deckhand_node_v1_file_proto_depIdxs = []int32{
-	32, // 0: deckhand.node.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	33, // 1: deckhand.node.v1.WriteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	33, // 2: deckhand.node.v1.AppendFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	35, // 0: deckhand.node.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	36, // 1: deckhand.node.v1.WriteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	36, // 2: deckhand.node.v1.AppendFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
 	7,  // 3: deckhand.node.v1.EditFileRequest.edit:type_name -> deckhand.node.v1.Edit
-	33, // 4: deckhand.node.v1.EditFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	33, // 5: deckhand.node.v1.MoveFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	33, // 6: deckhand.node.v1.DeleteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	15, // 7: deckhand.node.v1.SearchFilesResponse.matches:type_name -> deckhand.node.v1.FileMatch
-	0,  // 8: deckhand.node.v1.ListFilesResponse.files:type_name -> deckhand.node.v1.FileInfo
-	32, // 9: deckhand.node.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
-	19, // 10: deckhand.node.v1.CompareFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
-	31, // 11: deckhand.node.v1.UploadFilesRequest.begin:type_name -> deckhand.node.v1.UploadFilesRequest.Begin
-	19, // 12: deckhand.node.v1.UploadFilesRequest.entry:type_name -> deckhand.node.v1.UploadEntry
-	33, // 13: deckhand.node.v1.UploadFilesResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	19, // 14: deckhand.node.v1.DescribeFilesResponse.entries:type_name -> deckhand.node.v1.UploadEntry
-	19, // 15: deckhand.node.v1.DownloadFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
-	19, // 16: deckhand.node.v1.DownloadFilesResponse.entry:type_name -> deckhand.node.v1.UploadEntry
-	30, // 17: deckhand.node.v1.WatchFilesResponse.events:type_name -> deckhand.node.v1.FileEvent
-	1,  // 18: deckhand.node.v1.FileService.ReadFile:input_type -> deckhand.node.v1.ReadFileRequest
-	3,  // 19: deckhand.node.v1.FileService.WriteFile:input_type -> deckhand.node.v1.WriteFileRequest
-	5,  // 20: deckhand.node.v1.FileService.AppendFile:input_type -> deckhand.node.v1.AppendFileRequest
-	17, // 21: deckhand.node.v1.FileService.ListFiles:input_type -> deckhand.node.v1.ListFilesRequest
-	8,  // 22: deckhand.node.v1.FileService.EditFile:input_type -> deckhand.node.v1.EditFileRequest
-	10, // 23: deckhand.node.v1.FileService.MoveFile:input_type -> deckhand.node.v1.MoveFileRequest
-	12, // 24: deckhand.node.v1.FileService.DeleteFile:input_type -> deckhand.node.v1.DeleteFileRequest
-	14, // 25: deckhand.node.v1.FileService.SearchFiles:input_type -> deckhand.node.v1.SearchFilesRequest
-	20, // 26: deckhand.node.v1.FileService.CompareFiles:input_type -> deckhand.node.v1.CompareFilesRequest
-	22, // 27: deckhand.node.v1.FileService.UploadFiles:input_type -> deckhand.node.v1.UploadFilesRequest
-	24, // 28: deckhand.node.v1.FileService.DescribeFiles:input_type -> deckhand.node.v1.DescribeFilesRequest
-	26, // 29: deckhand.node.v1.FileService.DownloadFiles:input_type -> deckhand.node.v1.DownloadFilesRequest
-	28, // 30: deckhand.node.v1.FileService.WatchFiles:input_type -> deckhand.node.v1.WatchFilesRequest
-	2,  // 31: deckhand.node.v1.FileService.ReadFile:output_type -> deckhand.node.v1.ReadFileResponse
-	4,  // 32: deckhand.node.v1.FileService.WriteFile:output_type -> deckhand.node.v1.WriteFileResponse
-	6,  // 33: deckhand.node.v1.FileService.AppendFile:output_type -> deckhand.node.v1.AppendFileResponse
-	18, // 34: deckhand.node.v1.FileService.ListFiles:output_type -> deckhand.node.v1.ListFilesResponse
-	9,  // 35: deckhand.node.v1.FileService.EditFile:output_type -> deckhand.node.v1.EditFileResponse
-	11, // 36: deckhand.node.v1.FileService.MoveFile:output_type -> deckhand.node.v1.MoveFileResponse
-	13, // 37: deckhand.node.v1.FileService.DeleteFile:output_type -> deckhand.node.v1.DeleteFileResponse
-	16, // 38: deckhand.node.v1.FileService.SearchFiles:output_type -> deckhand.node.v1.SearchFilesResponse
-	21, // 39: deckhand.node.v1.FileService.CompareFiles:output_type -> deckhand.node.v1.CompareFilesResponse
-	23, // 40: deckhand.node.v1.FileService.UploadFiles:output_type -> deckhand.node.v1.UploadFilesResponse
-	25, // 41: deckhand.node.v1.FileService.DescribeFiles:output_type -> deckhand.node.v1.DescribeFilesResponse
-	27, // 42: deckhand.node.v1.FileService.DownloadFiles:output_type -> deckhand.node.v1.DownloadFilesResponse
-	29, // 43: deckhand.node.v1.FileService.WatchFiles:output_type -> deckhand.node.v1.WatchFilesResponse
-	31, // [31:44] is the sub-list for method output_type
-	18, // [18:31] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	36, // 4: deckhand.node.v1.EditFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	12, // 5: deckhand.node.v1.PatchFilesResponse.files:type_name -> deckhand.node.v1.PatchedFile
+	36, // 6: deckhand.node.v1.PatchFilesResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	36, // 7: deckhand.node.v1.MoveFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	36, // 8: deckhand.node.v1.DeleteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	18, // 9: deckhand.node.v1.SearchFilesResponse.matches:type_name -> deckhand.node.v1.FileMatch
+	0,  // 10: deckhand.node.v1.ListFilesResponse.files:type_name -> deckhand.node.v1.FileInfo
+	35, // 11: deckhand.node.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
+	22, // 12: deckhand.node.v1.CompareFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
+	34, // 13: deckhand.node.v1.UploadFilesRequest.begin:type_name -> deckhand.node.v1.UploadFilesRequest.Begin
+	22, // 14: deckhand.node.v1.UploadFilesRequest.entry:type_name -> deckhand.node.v1.UploadEntry
+	36, // 15: deckhand.node.v1.UploadFilesResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	22, // 16: deckhand.node.v1.DescribeFilesResponse.entries:type_name -> deckhand.node.v1.UploadEntry
+	22, // 17: deckhand.node.v1.DownloadFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
+	22, // 18: deckhand.node.v1.DownloadFilesResponse.entry:type_name -> deckhand.node.v1.UploadEntry
+	33, // 19: deckhand.node.v1.WatchFilesResponse.events:type_name -> deckhand.node.v1.FileEvent
+	1,  // 20: deckhand.node.v1.FileService.ReadFile:input_type -> deckhand.node.v1.ReadFileRequest
+	3,  // 21: deckhand.node.v1.FileService.WriteFile:input_type -> deckhand.node.v1.WriteFileRequest
+	5,  // 22: deckhand.node.v1.FileService.AppendFile:input_type -> deckhand.node.v1.AppendFileRequest
+	20, // 23: deckhand.node.v1.FileService.ListFiles:input_type -> deckhand.node.v1.ListFilesRequest
+	8,  // 24: deckhand.node.v1.FileService.EditFile:input_type -> deckhand.node.v1.EditFileRequest
+	10, // 25: deckhand.node.v1.FileService.PatchFiles:input_type -> deckhand.node.v1.PatchFilesRequest
+	13, // 26: deckhand.node.v1.FileService.MoveFile:input_type -> deckhand.node.v1.MoveFileRequest
+	15, // 27: deckhand.node.v1.FileService.DeleteFile:input_type -> deckhand.node.v1.DeleteFileRequest
+	17, // 28: deckhand.node.v1.FileService.SearchFiles:input_type -> deckhand.node.v1.SearchFilesRequest
+	23, // 29: deckhand.node.v1.FileService.CompareFiles:input_type -> deckhand.node.v1.CompareFilesRequest
+	25, // 30: deckhand.node.v1.FileService.UploadFiles:input_type -> deckhand.node.v1.UploadFilesRequest
+	27, // 31: deckhand.node.v1.FileService.DescribeFiles:input_type -> deckhand.node.v1.DescribeFilesRequest
+	29, // 32: deckhand.node.v1.FileService.DownloadFiles:input_type -> deckhand.node.v1.DownloadFilesRequest
+	31, // 33: deckhand.node.v1.FileService.WatchFiles:input_type -> deckhand.node.v1.WatchFilesRequest
+	2,  // 34: deckhand.node.v1.FileService.ReadFile:output_type -> deckhand.node.v1.ReadFileResponse
+	4,  // 35: deckhand.node.v1.FileService.WriteFile:output_type -> deckhand.node.v1.WriteFileResponse
+	6,  // 36: deckhand.node.v1.FileService.AppendFile:output_type -> deckhand.node.v1.AppendFileResponse
+	21, // 37: deckhand.node.v1.FileService.ListFiles:output_type -> deckhand.node.v1.ListFilesResponse
+	9,  // 38: deckhand.node.v1.FileService.EditFile:output_type -> deckhand.node.v1.EditFileResponse
+	11, // 39: deckhand.node.v1.FileService.PatchFiles:output_type -> deckhand.node.v1.PatchFilesResponse
+	14, // 40: deckhand.node.v1.FileService.MoveFile:output_type -> deckhand.node.v1.MoveFileResponse
+	16, // 41: deckhand.node.v1.FileService.DeleteFile:output_type -> deckhand.node.v1.DeleteFileResponse
+	19, // 42: deckhand.node.v1.FileService.SearchFiles:output_type -> deckhand.node.v1.SearchFilesResponse
+	24, // 43: deckhand.node.v1.FileService.CompareFiles:output_type -> deckhand.node.v1.CompareFilesResponse
+	26, // 44: deckhand.node.v1.FileService.UploadFiles:output_type -> deckhand.node.v1.UploadFilesResponse
+	28, // 45: deckhand.node.v1.FileService.DescribeFiles:output_type -> deckhand.node.v1.DescribeFilesResponse
+	30, // 46: deckhand.node.v1.FileService.DownloadFiles:output_type -> deckhand.node.v1.DownloadFilesResponse
+	32, // 47: deckhand.node.v1.FileService.WatchFiles:output_type -> deckhand.node.v1.WatchFilesResponse
+	34, // [34:48] is the sub-list for method output_type
+	20, // [20:34] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_file_proto_init() }
@@ -2671,12 +2889,12 @@ func file_deckhand_node_v1_file_proto_init() {
 		return
 	}
 	file_deckhand_node_v1_snapshot_proto_init()
-	file_deckhand_node_v1_file_proto_msgTypes[22].OneofWrappers = []any{
+	file_deckhand_node_v1_file_proto_msgTypes[25].OneofWrappers = []any{
 		(*UploadFilesRequest_Begin_)(nil),
 		(*UploadFilesRequest_Entry)(nil),
 		(*UploadFilesRequest_Data)(nil),
 	}
-	file_deckhand_node_v1_file_proto_msgTypes[27].OneofWrappers = []any{
+	file_deckhand_node_v1_file_proto_msgTypes[30].OneofWrappers = []any{
 		(*DownloadFilesResponse_Entry)(nil),
 		(*DownloadFilesResponse_Data)(nil),
 	}
@@ -2686,7 +2904,7 @@ func file_deckhand_node_v1_file_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_file_proto_rawDesc), len(file_deckhand_node_v1_file_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	FileService_AppendFile_FullMethodName    = "/deckhand.node.v1.FileService/AppendFile"
 	FileService_ListFiles_FullMethodName     = "/deckhand.node.v1.FileService/ListFiles"
 	FileService_EditFile_FullMethodName      = "/deckhand.node.v1.FileService/EditFile"
+	FileService_PatchFiles_FullMethodName    = "/deckhand.node.v1.FileService/PatchFiles"
 	FileService_MoveFile_FullMethodName      = "/deckhand.node.v1.FileService/MoveFile"
 	FileService_DeleteFile_FullMethodName    = "/deckhand.node.v1.FileService/DeleteFile"
 	FileService_SearchFiles_FullMethodName   = "/deckhand.node.v1.FileService/SearchFiles"
@@ -52,6 +53,9 @@ type FileServiceClient interface {
 	// EditFile replaces texts in a file, all of them or none. With an operation
 	// id it happens once.
 	EditFile(ctx context.Context, in *EditFileRequest, opts ...grpc.CallOption) (*EditFileResponse, error)
+	// PatchFiles applies a patch in the format of Codex's apply_patch, to all its
+	// files or to none. With an operation id it happens once.
+	PatchFiles(ctx context.Context, in *PatchFilesRequest, opts ...grpc.CallOption) (*PatchFilesResponse, error)
 	// MoveFile gives a file or folder another path, making parent folders. With
 	// an operation id it happens once.
 	MoveFile(ctx context.Context, in *MoveFileRequest, opts ...grpc.CallOption) (*MoveFileResponse, error)
@@ -132,6 +136,16 @@ func (c *fileServiceClient) EditFile(ctx context.Context, in *EditFileRequest, o
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EditFileResponse)
 	err := c.cc.Invoke(ctx, FileService_EditFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileServiceClient) PatchFiles(ctx context.Context, in *PatchFilesRequest, opts ...grpc.CallOption) (*PatchFilesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PatchFilesResponse)
+	err := c.cc.Invoke(ctx, FileService_PatchFiles_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -266,6 +280,9 @@ type FileServiceServer interface {
 	// EditFile replaces texts in a file, all of them or none. With an operation
 	// id it happens once.
 	EditFile(context.Context, *EditFileRequest) (*EditFileResponse, error)
+	// PatchFiles applies a patch in the format of Codex's apply_patch, to all its
+	// files or to none. With an operation id it happens once.
+	PatchFiles(context.Context, *PatchFilesRequest) (*PatchFilesResponse, error)
 	// MoveFile gives a file or folder another path, making parent folders. With
 	// an operation id it happens once.
 	MoveFile(context.Context, *MoveFileRequest) (*MoveFileResponse, error)
@@ -316,6 +333,9 @@ func (UnimplementedFileServiceServer) ListFiles(context.Context, *ListFilesReque
 }
 func (UnimplementedFileServiceServer) EditFile(context.Context, *EditFileRequest) (*EditFileResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EditFile not implemented")
+}
+func (UnimplementedFileServiceServer) PatchFiles(context.Context, *PatchFilesRequest) (*PatchFilesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PatchFiles not implemented")
 }
 func (UnimplementedFileServiceServer) MoveFile(context.Context, *MoveFileRequest) (*MoveFileResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MoveFile not implemented")
@@ -448,6 +468,24 @@ func _FileService_EditFile_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(FileServiceServer).EditFile(ctx, req.(*EditFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileService_PatchFiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PatchFilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileServiceServer).PatchFiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileService_PatchFiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileServiceServer).PatchFiles(ctx, req.(*PatchFilesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -590,6 +628,10 @@ var FileService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EditFile",
 			Handler:    _FileService_EditFile_Handler,
+		},
+		{
+			MethodName: "PatchFiles",
+			Handler:    _FileService_PatchFiles_Handler,
 		},
 		{
 			MethodName: "MoveFile",

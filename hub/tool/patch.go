@@ -1,0 +1,94 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/patch"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func patchTool() *Tool {
+	return &Tool{
+		Name: toolname.ApplyPatch,
+		Description: "Change several places or files at once, with a patch; all of it is applied, or nothing. For one place, file_edit is simpler. " +
+			"A patch begins with *** Begin Patch and ends with *** End Patch. Between them: *** Add File: PATH, then the lines of the file, each behind +; " +
+			"*** Delete File: PATH; *** Update File: PATH, maybe *** Move to: PATH, then hunks. A hunk begins with @@, maybe followed by a line that it comes after, " +
+			"such as @@ func main() {. Its lines are 3 lines before and after the change, each behind a space, removed lines behind - and new lines behind +. " +
+			"There are no line numbers. " +
+			`Example: {"input": "*** Begin Patch\n*** Update File: main.go\n@@ func main() {\n \tsetup()\n-\trun()\n+\trun(ctx)\n }\n*** End Patch"}.`,
+		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
+		Idempotent: true, Reversible: true, Timeout: fileTimeout,
+		schema: `{"type":"object","additionalProperties":false,"required":["input"],"properties":{
+			"input":{"type":"string","minLength":1,"maxLength":4000000,"description":"The whole patch"}}}`,
+		run: runPatch, preview: func(arguments map[string]any) string { return text(arguments, "input") },
+	}
+}
+
+// patchModels are the beginnings of the names of the models that are trained on the format
+// of apply_patch.
+var patchModels = []string{"gpt-4.1", "gpt-5", "gpt-6", "o3", "o4", "codex"}
+
+// Offered returns the records of the tools that a persona's model is told of, in order. All
+// that edit files may use apply_patch; only models that are trained on it are offered it
+// unasked, since it confuses others.
+func (r *Registry) Offered(p *persona.Persona, model string) []*deckhandv1.Tool {
+	tools := r.For(p)
+	if slices.Contains(p.Tools, toolname.ApplyPatch) {
+		return tools
+	}
+	model = model[strings.LastIndexByte(model, '/')+1:] // openai/gpt-5
+	if slices.ContainsFunc(patchModels, func(family string) bool { return strings.HasPrefix(model, family) }) {
+		return tools
+	}
+	return slices.DeleteFunc(tools, func(t *deckhandv1.Tool) bool { return t.GetName() == toolname.ApplyPatch })
+}
+
+func runPatch(ctx context.Context, c Call) (Result, error) {
+	files, err := patch.Parse(text(c.Arguments, "input"))
+	if err != nil {
+		return failure(err)
+	}
+	var res *nodev1.PatchFilesResponse
+	err = inJail(ctx, c, func() (err error) {
+		for _, f := range files {
+			texts := []string{f.Content}
+			for _, h := range f.Hunks {
+				was, is := h.Texts()
+				texts = append(texts, was, is)
+			}
+			if err := refuseMarkers(ctx, c, f.Path, texts...); err != nil {
+				return err
+			}
+		}
+		res, err = c.Node.Files().PatchFiles(ctx, &nodev1.PatchFilesRequest{
+			JailId: c.Jail.GetJailId(), Patch: text(c.Arguments, "input"), OperationId: c.StepID,
+		})
+		return err
+	})
+	if err != nil {
+		return failure(err)
+	}
+	var said strings.Builder
+	changed := map[string]any{}
+	for _, f := range res.GetFiles() {
+		done, path := map[string]string{string(patch.Add): "added", string(patch.Update): "updated", string(patch.Delete): "deleted"}[f.GetChange()], f.GetPath()
+		if f.GetTo() != "" {
+			done, path = "moved "+path+" to", f.GetTo()
+		}
+		fmt.Fprintf(&said, "%s %s", done, path)
+		if f.GetDigest() != "" {
+			fmt.Fprintf(&said, ": now %d bytes, sha256 %s", f.GetSize(), f.GetDigest())
+		}
+		said.WriteByte('\n')
+		changed[path] = f.GetChange()
+	}
+	return Result{
+		Observation: strings.TrimSuffix(said.String(), "\n"), Outcome: map[string]any{"files": changed}, Workspace: res.GetWorkspace(),
+	}, nil
+}
