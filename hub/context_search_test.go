@@ -48,7 +48,7 @@ func TestContextSearchFindsExactWordsOfThisTask(t *testing.T) {
 	run(lease, 1, "shell_exec", `{"command":"cat log"}`)
 	run(lease, 2, "pin_fact", `{"key":"release","fact":"RK-77"}`)
 	found := run(lease, 3, "context_search", `{"query":"release-key app.conf"}`)
-	require.Equal(t, "turn 1, step 1: shell_exec, succeeded\n  release-key=RK-77 in /etc/App.conf\n", found.GetObservation())
+	require.Equal(t, "turn 1, step 1: shell_exec, succeeded\n  release-key=RK-77 in /etc/App.conf", found.GetObservation())
 	none := run(lease, 4, "context_search", `{"query":"secret-of-the-other"}`)
 	require.Contains(t, none.GetObservation(), "nothing in this task")
 }

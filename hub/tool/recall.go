@@ -1,8 +1,10 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,19 +15,28 @@ import (
 
 // StepSearcher is the task's own history, for tools that look things up in it.
 type StepSearcher interface {
-	// Search returns the task's steps that contain all words, in lower case, newest
-	// first.
-	Search(ctx context.Context, words []string) ([]StepHit, error)
+	// Steps returns the task's steps that contain all words, in lower case, newest first.
+	Steps(ctx context.Context, words []string) ([]StepHit, error)
+	// Outputs returns places in outputs that were shortened which have one of the words, and
+	// how many of those outputs could not be read.
+	Outputs(ctx context.Context, words []string) (found []StepHit, unread int, err error)
 }
 
-// StepHit is a step that a search found.
+// StepHit is a step, or a place in its output, that a search found.
 type StepHit struct {
 	StepID       string
 	Number, Turn int32
 	Tool, State  string
-	// Arguments and Observation are masked.
-	Arguments, Observation string
+	// Text is the step's arguments and its result, or the place with the lines around it.
+	// Secrets in it are masked.
+	Text string
+	// Output reports that Text is of the step's output, in which it begins at Offset.
+	Output bool
+	Offset int64
 }
+
+// ShownOutput is how many bytes of a command's output a result shows at most.
+const ShownOutput = headBytes + tailBytes
 
 const (
 	searchTimeout = 30 * time.Second
@@ -58,8 +69,8 @@ func recallTools() []*Tool {
 		},
 		{
 			Name: toolname.ContextSearch,
-			Description: "Search everything that you did and saw in this task, including what is no longer in your context. " +
-				"Returns the steps whose arguments or results contain all the words, newest first, with the surrounding lines. " +
+			Description: "Search everything that you did and saw in this task, including what is no longer in your context and the whole of outputs that were shortened. " +
+				"Returns the steps whose arguments or results contain all the words, with the lines that have them: first those where the words are close to each other. " +
 				`Example: {"query": "connection refused 5432"}.`,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_HUB,
 			Idempotent: true, ReadOnly: true, Timeout: searchTimeout,
@@ -75,34 +86,101 @@ func runContextSearch(ctx context.Context, c Call) (Result, error) {
 	if len(words) == 0 {
 		return Result{Failed: true, Code: fault.InvalidParameters, Observation: fmt.Sprintf("error %s: the query has no words", fault.InvalidParameters)}, nil
 	}
-	found, err := c.Past.Search(ctx, words)
+	found, err := c.Past.Steps(ctx, words)
 	if err != nil {
 		return Result{}, err
 	}
+	outputs, unread, err := c.Past.Outputs(ctx, words)
+	if err != nil {
+		return Result{}, err
+	}
+	hits := rank(append(found, outputs...), words, c.StepID)
 	var out strings.Builder
 	shown := 0
-	for _, f := range found {
-		if f.StepID == c.StepID {
-			continue // it has the words too
+	for _, h := range hits {
+		where := ""
+		if h.Output {
+			where = fmt.Sprintf(", in its output; to read on: %s {\"job\": %q, \"offset\": %d}", toolname.JobOutput, h.StepID, h.Offset)
 		}
-		piece := fmt.Sprintf("turn %d, step %d: %s, %s\n%s\n", f.Turn, f.Number, f.Tool, f.State, lines(f, words))
+		piece := fmt.Sprintf("turn %d, step %d: %s, %s%s\n%s\n", h.Turn, h.Number, h.Tool, h.State, where, linesWith(h.Text, words))
 		if out.Len()+len(piece) > searchBytes && shown > 0 {
-			out.WriteString("[older steps have the words too: use more words]\n")
+			fmt.Fprintf(&out, "[%d more places have the words, further apart or older: use more words]\n", len(hits)-shown)
 			break
 		}
 		out.WriteString(piece)
 		shown++
 	}
 	if shown == 0 {
-		out.WriteString("nothing in this task has all of these words: try fewer")
+		out.WriteString("nothing in this task has all of these words: try fewer\n")
 	}
-	return Result{Observation: out.String(), Outcome: map[string]any{"steps": shown}}, nil
+	if unread > 0 {
+		fmt.Fprintf(&out, "[%d long outputs could not be searched: their node is not connected, or they are deleted]\n", unread)
+	}
+	return Result{Observation: strings.TrimSuffix(out.String(), "\n"), Outcome: map[string]any{"steps": shown}}, nil
 }
 
-// lines returns the lines of a step that contain one of the words.
-func lines(f StepHit, words []string) string {
+// rank returns the hits that have all words, those in which the words are closest to each
+// other first, of equal ones the newest, without the search's own step. Places of one output
+// that overlap are one hit.
+func rank(hits []StepHit, words []string, own string) []StepHit {
+	spans := map[int]int{}
+	var order []int
+	last := map[string]int64{}
+	for i, h := range hits {
+		if end, seen := last[h.StepID]; h.StepID == own || h.Output && seen && h.Offset < end {
+			continue
+		}
+		span, all := closest(strings.ToLower(h.Text), words)
+		if !all {
+			continue
+		}
+		if h.Output {
+			last[h.StepID] = h.Offset + int64(len(h.Text))
+		}
+		// Where the words lie within a line's length of each other, only the age counts.
+		spans[i] = span / excerptLine
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(spans[a], spans[b]), cmp.Compare(hits[b].Number, hits[a].Number))
+	})
+	out := make([]StepHit, len(order))
+	for i, at := range order {
+		out[i] = hits[at]
+	}
+	return out
+}
+
+// closest returns the length of the shortest piece of a text, in lower case, that has all
+// words; false if it has not.
+func closest(text string, words []string) (span int, all bool) {
+	next := make([]int, len(words)) // where each word is, at or after the piece's begin
+	for i, w := range words {
+		if next[i] = strings.Index(text, w); next[i] < 0 {
+			return 0, false
+		}
+	}
+	for span = len(text); ; {
+		first, end := 0, 0
+		for i, w := range words {
+			if next[i] < next[first] {
+				first = i
+			}
+			end = max(end, next[i]+len(w))
+		}
+		span = min(span, end-next[first])
+		further := strings.Index(text[next[first]+1:], words[first])
+		if further < 0 {
+			return span, true
+		}
+		next[first] += 1 + further
+	}
+}
+
+// linesWith returns the lines of a text that contain one of the words.
+func linesWith(text string, words []string) string {
 	var out []string
-	for _, line := range strings.Split(f.Arguments+"\n"+f.Observation, "\n") {
+	for _, line := range strings.Split(text, "\n") {
 		low := strings.ToLower(line)
 		at := -1
 		for _, w := range words {

@@ -26,6 +26,10 @@ turns:
       - {tool: job_output, arguments: {job: "${step}", offset: 8192}}
       - {tool: job_output, arguments: {job: "${step}", offset: 57344}}
       - {tool: job_output, arguments: {job: step_nobody, offset: 0}}
+  - text: I search.
+    calls:
+      - {tool: context_search, arguments: {query: "ENTRY 02500"}}
+      - {tool: context_search, arguments: {query: "entry 02500 04000"}}
   - text: All done.
     calls:
       - {tool: complete_task, arguments: {summary: "read"}}
@@ -34,10 +38,13 @@ turns:
 	f.Ended(id)
 	var steps []struct{ ID, State, Observation string }
 	f.JSON(&steps, "task", "steps", id)
-	require.Len(t, steps, 5)
+	require.Len(t, steps, 7)
 	require.Contains(t, steps[0].Observation, `[... bytes 8192 to 51808 of 60000 left out; to read them: job_output {"job": "`+steps[0].ID+`", "offset": 8192} ...]`)
 	require.Regexp(t, regexp.MustCompile(`^step_\w+ has ended: exit status 0\n683\nentry 00684\n`), steps[1].Observation)
 	require.Contains(t, steps[1].Observation, "\n[bytes 8192 to 24576 of its output, which has 60000; continue with offset 24576]")
 	require.Contains(t, steps[2].Observation, "entry 05000\n[bytes 57344 to 60000 of its output]")
+	require.Equal(t, "turn 1, step 1: shell_exec, succeeded, in its output; to read on: job_output {\"job\": \""+steps[0].ID+"\", \"offset\": 29928}\n"+
+		"  entry 02495\n  entry 02496\n  entry 02497\n  entry 02498\n  entry 02499\n  entry 02500\n  [...]", steps[4].Observation)
+	require.Equal(t, "nothing in this task has all of these words: try fewer", steps[5].Observation)
 	require.Contains(t, steps[3].Observation, `this task has no job "step_nobody"`)
 }

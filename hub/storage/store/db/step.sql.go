@@ -826,6 +826,65 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]ListSte
 	return items, nil
 }
 
+const longOutputs = `-- name: LongOutputs :many
+SELECT id, number, turn, tool, state, exec_id, node_id, log_bytes FROM steps
+WHERE org_id = $1 AND task_id = $2 AND exec_id <> '' AND node_id IS NOT NULL AND log_bytes > $3
+ORDER BY number DESC LIMIT $4
+`
+
+type LongOutputsParams struct {
+	OrgID    string
+	TaskID   string
+	MoreThan int64
+	MaxRows  int32
+}
+
+type LongOutputsRow struct {
+	ID       string
+	Number   int32
+	Turn     int32
+	Tool     string
+	State    string
+	ExecID   string
+	NodeID   *string
+	LogBytes int64
+}
+
+// A task's commands that wrote more than some bytes, newest first.
+func (q *Queries) LongOutputs(ctx context.Context, arg LongOutputsParams) ([]LongOutputsRow, error) {
+	rows, err := q.db.Query(ctx, longOutputs,
+		arg.OrgID,
+		arg.TaskID,
+		arg.MoreThan,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LongOutputsRow{}
+	for rows.Next() {
+		var i LongOutputsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Number,
+			&i.Turn,
+			&i.Tool,
+			&i.State,
+			&i.ExecID,
+			&i.NodeID,
+			&i.LogBytes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const nextOpenStep = `-- name: NextOpenStep :one
 SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2
   AND state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')
@@ -1029,15 +1088,16 @@ func (q *Queries) RestartStep(ctx context.Context, arg RestartStepParams) (Step,
 
 const searchSteps = `-- name: SearchSteps :many
 SELECT id, number, turn, tool, state, arguments, observation FROM steps
-WHERE org_id = $1 AND task_id = $2
-  AND NOT EXISTS (SELECT 1 FROM unnest($3::text[]) AS word
+WHERE org_id = $1 AND task_id = $2 AND tool <> $3
+  AND NOT EXISTS (SELECT 1 FROM unnest($4::text[]) AS word
                   WHERE position(word IN lower(arguments::text || ' ' || observation)) = 0)
-ORDER BY number DESC LIMIT $4
+ORDER BY number DESC LIMIT $5
 `
 
 type SearchStepsParams struct {
 	OrgID   string
 	TaskID  string
+	NotOf   string
 	Words   []string
 	MaxRows int32
 }
@@ -1058,6 +1118,7 @@ func (q *Queries) SearchSteps(ctx context.Context, arg SearchStepsParams) ([]Sea
 	rows, err := q.db.Query(ctx, searchSteps,
 		arg.OrgID,
 		arg.TaskID,
+		arg.NotOf,
 		arg.Words,
 		arg.MaxRows,
 	)

@@ -197,9 +197,15 @@ RETURNING *;
 -- The task's steps whose arguments or result contain all the words, in lower
 -- case; newest first.
 SELECT id, number, turn, tool, state, arguments, observation FROM steps
-WHERE org_id = @org_id AND task_id = @task_id
+WHERE org_id = @org_id AND task_id = @task_id AND tool <> @not_of
   AND NOT EXISTS (SELECT 1 FROM unnest(@words::text[]) AS word
                   WHERE position(word IN lower(arguments::text || ' ' || observation)) = 0)
+ORDER BY number DESC LIMIT @max_rows;
+
+-- name: LongOutputs :many
+-- A task's commands that wrote more than some bytes, newest first.
+SELECT id, number, turn, tool, state, exec_id, node_id, log_bytes FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND exec_id <> '' AND node_id IS NOT NULL AND log_bytes > @more_than
 ORDER BY number DESC LIMIT @max_rows;
 
 -- name: SetAskedWorkspace :execrows
