@@ -285,6 +285,7 @@ func TestRetry(t *testing.T) {
 func TestResumeFromACheckpoint(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), output("x"))
+	r.apply("walker", strings.Replace(scripted("walker"), "[shell_exec,", "[checkpoint, shell_exec,", 1))
 	origin := r.submit("walker")
 	lease := r.begin(origin.GetId(), 1)
 	for turn := int32(1); turn <= 3; turn++ {
@@ -293,6 +294,12 @@ func TestResumeFromACheckpoint(t *testing.T) {
 		require.NoError(t, err)
 		_, err = r.execute(lease, step.GetId())
 		require.NoError(t, err)
+		if turn == 2 {
+			step, err = r.propose(lease, turn, 1, "checkpoint", `{"name":"half way"}`)
+			require.NoError(t, err)
+			_, err = r.execute(lease, step.GetId())
+			require.NoError(t, err)
+		}
 		_, err = r.say(origin.GetId(), fmt.Sprintf("after %d", turn), "")
 		require.NoError(t, err)
 		r.checkpoint(lease, turn)
@@ -301,9 +308,12 @@ func TestResumeFromACheckpoint(t *testing.T) {
 	list, err := r.user.Tasks.ListCheckpoints(t.Context(), connect.NewRequest(&deckhandv1.ListCheckpointsRequest{TaskId: origin.GetId()}))
 	require.NoError(t, err)
 	require.Len(t, list.Msg.GetCheckpoints(), 3)
+	require.Equal(t, []string{"", "half way", ""}, []string{list.Msg.GetCheckpoints()[0].GetName(), list.Msg.GetCheckpoints()[1].GetName(), list.Msg.GetCheckpoints()[2].GetName()})
+	require.Equal(t, "agent", list.Msg.GetCheckpoints()[1].GetReason())
+	require.InDelta(t, 7*24, time.Until(list.Msg.GetCheckpoints()[1].GetExpiresAt().AsTime()).Hours(), 1)
 	kept, err := r.user.Tasks.KeepCheckpoint(t.Context(), connect.NewRequest(&deckhandv1.KeepCheckpointRequest{TaskId: origin.GetId(), Iteration: 2}))
 	require.NoError(t, err)
-	require.Equal(t, "manual", kept.Msg.GetCheckpoint().GetReason())
+	require.Equal(t, "agent", kept.Msg.GetCheckpoint().GetReason())
 	require.InDelta(t, 7*24, time.Until(kept.Msg.GetCheckpoint().GetExpiresAt().AsTime()).Hours(), 1)
 
 	from := func(id string, iteration int32, text string) (*deckhandv1.Task, error) {
@@ -320,12 +330,17 @@ func TestResumeFromACheckpoint(t *testing.T) {
 	_, err = from(origin.GetId(), 0, "")
 	require.ErrorContains(t, err, "--message", "where the agent ended there is nothing to go on with")
 
-	task, err := from(origin.GetId(), 2, "the other way")
+	named := &deckhandv1.ResumeTaskFromRequest{TaskId: origin.GetId(), Name: "half", Message: "the other way"}
+	_, err = r.user.Tasks.ResumeTaskFrom(t.Context(), connect.NewRequest(named))
+	require.ErrorContains(t, err, `no checkpoint named "half"`)
+	named.Name = "half way"
+	res, err := r.user.Tasks.ResumeTaskFrom(t.Context(), connect.NewRequest(named))
 	require.NoError(t, err)
+	task := res.Msg.GetTask()
 	require.Equal(t, origin.GetId(), task.GetLineageId())
 	claimed := r.claim(task.GetId(), 1)
 	require.Len(t, claimed.GetTurns(), 2)
-	require.Len(t, claimed.GetSteps(), 2)
+	require.Len(t, claimed.GetSteps(), 3)
 	require.EqualValues(t, 2, claimed.GetCheckpoint().GetIteration())
 	require.Equal(t, "go on", claimed.GetCheckpoint().GetState().GetFields()["opening"].GetStringValue())
 	require.Equal(t, []string{"1 after 1", "2 the other way"}, texts(claimed.GetMessages()))
@@ -346,8 +361,8 @@ func TestResumeFromACheckpoint(t *testing.T) {
 	require.Equal(t, origin.GetId(), third.GetLineageId())
 	claimed = r.claim(third.GetId(), 1)
 	require.Len(t, claimed.GetTurns(), 3)
-	require.Len(t, claimed.GetSteps(), 3)
-	require.Equal(t, step.GetId(), claimed.GetSteps()[2].GetId())
+	require.Len(t, claimed.GetSteps(), 4)
+	require.Equal(t, step.GetId(), claimed.GetSteps()[3].GetId())
 }
 
 // Checkpoints expire, but never the one that a live task goes on from.

@@ -170,6 +170,12 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 	if err != nil {
 		return nil, err
 	}
+	from := m.GetIteration()
+	if m.GetName() != "" {
+		if from, err = h.Tasks.CheckpointNamed(ctx, id.OrgID, taskID, m.GetName()); err != nil {
+			return nil, err
+		}
+	}
 	res := &deckhandv1.ResumeTaskFromResponse{}
 	keep := m.GetWorkspace() == deckhandv1.ResumeWorkspace_RESUME_WORKSPACE_KEEP
 	at := func(ctx context.Context, origin db.Task, iteration int32) (*workspace.Restore, error) {
@@ -183,7 +189,7 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 		return r, err
 	}
 	if m.GetPreview() {
-		row, checkpoint, err := h.Tasks.CheckpointOf(ctx, id.OrgID, taskID, m.GetIteration())
+		row, checkpoint, err := h.Tasks.CheckpointOf(ctx, id.OrgID, taskID, from)
 		if err == nil {
 			_, err = at(ctx, row.Task, checkpoint.Iteration)
 		}
@@ -206,7 +212,7 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 		}
 		return func(ctx context.Context, tx *event.Tx, t db.Task) error { return r.Store(ctx, tx, t, again.By) }, nil
 	}
-	row, err := h.Tasks.ResumeFrom(ctx, id.OrgID, taskID, m.GetIteration(), m.GetMessage(), again)
+	row, err := h.Tasks.ResumeFrom(ctx, id.OrgID, taskID, from, m.GetMessage(), again)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +265,7 @@ func (h *Tasks) KeepCheckpoint(ctx context.Context, req *connect.Request[deckhan
 
 func checkpointMessage(row db.ListCheckpointsRow) *deckhandv1.TaskCheckpoint {
 	return &deckhandv1.TaskCheckpoint{
-		Iteration: row.Iteration, Reason: row.Reason, CreatedAt: timestamppb.New(row.CreatedAt), ExpiresAt: timestamppb.New(row.ExpiresAt),
+		Iteration: row.Iteration, Name: row.Name, Reason: row.Reason, CreatedAt: timestamppb.New(row.CreatedAt), ExpiresAt: timestamppb.New(row.ExpiresAt),
 	}
 }
 

@@ -7,6 +7,7 @@ package toolname
 const (
 	ApplyPatch       = "apply_patch"
 	CallTool         = "call_tool"
+	Checkpoint       = "checkpoint"
 	CompleteTask     = "complete_task"
 	ContextSearch    = "context_search"
 	CreateSubtask    = "create_subtask"

@@ -110,7 +110,7 @@ type mark struct {
 // waiting are tools that are there to be called again and again, and polling those that
 // look what a job does: they fail only if there is no such job.
 var (
-	waiting = map[string]bool{toolname.UpdatePlan: true, toolname.ManageScratchpad: true, toolname.PinFact: true}
+	waiting = map[string]bool{toolname.UpdatePlan: true, toolname.ManageScratchpad: true, toolname.PinFact: true, toolname.Checkpoint: true}
 	polling = map[string]bool{toolname.JobOutput: true, toolname.JobList: true, toolname.TerminalRead: true, toolname.Wait: true}
 )
 

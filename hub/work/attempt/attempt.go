@@ -28,6 +28,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -308,7 +309,9 @@ func (r *Reports) checkpointParams(t db.Task, b Checkpoint) (db.CreateCheckpoint
 	if err != nil {
 		return db.CreateCheckpointParams{}, fmt.Errorf("encode checkpoint of %s: %w", t.ID, err)
 	}
-	return db.CreateCheckpointParams{TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data}, nil
+	return db.CreateCheckpointParams{
+		TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data, Tool: toolname.Checkpoint, KeepFor: task.MaxCheckpointTime,
+	}, nil
 }
 
 // Outcome is how a loop ended.

@@ -29,6 +29,19 @@ func (s *Service) Checkpoints(ctx context.Context, orgID, id, page string, size 
 	return rows, next, nil
 }
 
+// CheckpointNamed returns the iteration of a task's newest checkpoint of a name.
+func (s *Service) CheckpointNamed(ctx context.Context, orgID, id, name string) (int32, error) {
+	iteration, err := s.cfg.Store.CheckpointNamed(ctx, db.CheckpointNamedParams{OrgID: orgID, TaskID: id, Name: name})
+	if store.IsNotFound(err) {
+		return 0, fault.New(fault.NotFound, "task %s has no checkpoint named %q", id, name).WithCode(fault.CheckpointNotFound).
+			WithObject(id).WithFix("it may have expired; see those there are: deckhand task checkpoints %s", id)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find checkpoint %q of %s: %w", name, id, err)
+	}
+	return iteration, nil
+}
+
 // KeepCheckpoint keeps a checkpoint, 0 for the newest, for a time from now.
 func (s *Service) KeepCheckpoint(ctx context.Context, orgID, id string, iteration int32, keepFor time.Duration, by event.Actor) (kept db.KeepCheckpointRow, err error) {
 	if keepFor <= 0 || keepFor > MaxCheckpointTime {

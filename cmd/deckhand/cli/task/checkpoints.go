@@ -7,6 +7,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -39,6 +40,7 @@ func checkpointNoun(e *env.Env) output.Noun[*deckhandv1.TaskCheckpoint] {
 		Name: func(x *deckhandv1.TaskCheckpoint) string { return fmt.Sprint(x.GetIteration()) },
 		Columns: []output.Column[*deckhandv1.TaskCheckpoint]{
 			{Header: "iteration", Value: func(x *deckhandv1.TaskCheckpoint) string { return fmt.Sprint(x.GetIteration()) }},
+			{Header: "name", Value: func(x *deckhandv1.TaskCheckpoint) string { return literal.Line(x.GetName()) }},
 			{Header: "reason", Value: (*deckhandv1.TaskCheckpoint).GetReason},
 			{Header: "age", Value: func(x *deckhandv1.TaskCheckpoint) string { return e.Age(x.GetCreatedAt()) }},
 			{Header: "expires", Value: func(x *deckhandv1.TaskCheckpoint) string { return output.Moment(x.GetExpiresAt()) }},

@@ -33,7 +33,8 @@ changed since, unless --workspace is overwrite, and where the node does not keep
 that state any more. With --workspace keep the files stay as they are.`,
 		Example: `deckhand task checkpoints task_3q9
 deckhand task resume-from task_3q9 --iteration 4 --preview
-deckhand task resume-from task_3q9 --iteration 4 --message "try it without sudo"`,
+deckhand task resume-from task_3q9 --iteration 4 --message "try it without sudo"
+deckhand task resume-from task_3q9 --name "tests pass" --message "now the docs"`,
 		Args: env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if request.GetIteration() < 0 {
@@ -63,6 +64,8 @@ deckhand task resume-from task_3q9 --iteration 4 --message "try it without sudo"
 	}
 	cmd.Flags().Int32Var(&request.Iteration, "iteration", 0, "the checkpoint's; the newest by default")
 	cmd.Flags().Lookup("iteration").DefValue = ""
+	cmd.Flags().StringVar(&request.Name, "name", "", "the name that the agent gave the checkpoint")
+	cmd.MarkFlagsMutuallyExclusive("iteration", "name")
 	cmd.Flags().StringVar(&request.Message, "message", "", "what the agent is told first")
 	cmd.Flags().StringVar(&workspace, "workspace", "restore", "restore the checkpoint's files, overwrite what others changed since, or keep the files as they are")
 	cmd.Flags().BoolVar(&request.Preview, "preview", false, "show what would be restored in the workspace, and do nothing")

@@ -11,6 +11,26 @@ import (
 	"time"
 )
 
+const checkpointNamed = `-- name: CheckpointNamed :one
+SELECT c.iteration FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+WHERE c.org_id = $1 AND c.task_id = $2 AND c.name = $3 AND (c.expires_at > now() OR t.finished_at IS NULL)
+ORDER BY c.iteration DESC LIMIT 1
+`
+
+type CheckpointNamedParams struct {
+	OrgID  string
+	TaskID string
+	Name   string
+}
+
+// The newest of a task with a name that has not expired.
+func (q *Queries) CheckpointNamed(ctx context.Context, arg CheckpointNamedParams) (int32, error) {
+	row := q.db.QueryRow(ctx, checkpointNamed, arg.OrgID, arg.TaskID, arg.Name)
+	var iteration int32
+	err := row.Scan(&iteration)
+	return iteration, err
+}
+
 const copyCheckpoint = `-- name: CopyCheckpoint :execrows
 INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state)
 SELECT $1::text, o.iteration, o.org_id, o.attempt, o.state FROM checkpoints o
@@ -38,8 +58,16 @@ func (q *Queries) CopyCheckpoint(ctx context.Context, arg CopyCheckpointParams) 
 }
 
 const createCheckpoint = `-- name: CreateCheckpoint :execrows
-INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state)
-VALUES ($1, $2, $3, $4, $5)
+WITH named AS (
+    SELECT outcome->>'name' AS name FROM steps
+    WHERE org_id = $3 AND task_id = $1 AND turn = $2 AND tool = $7 AND state = 'succeeded'
+    ORDER BY number DESC LIMIT 1
+)
+INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state, name, reason, expires_at)
+SELECT $1, $2, $3, $4, $5, coalesce(n.name, ''),
+       CASE WHEN n.name IS NULL THEN 'auto' ELSE 'agent' END,
+       now() + CASE WHEN n.name IS NULL THEN interval '24 hours' ELSE $6::interval END
+FROM (SELECT 1) AS one LEFT JOIN named n ON true
 ON CONFLICT (task_id, iteration) DO NOTHING
 `
 
@@ -49,8 +77,11 @@ type CreateCheckpointParams struct {
 	OrgID     string
 	Attempt   int32
 	State     json.RawMessage
+	KeepFor   time.Duration
+	Tool      string
 }
 
+// With the name that the agent gave it in that iteration, for which it is kept longer.
 func (q *Queries) CreateCheckpoint(ctx context.Context, arg CreateCheckpointParams) (int64, error) {
 	result, err := q.db.Exec(ctx, createCheckpoint,
 		arg.TaskID,
@@ -58,6 +89,8 @@ func (q *Queries) CreateCheckpoint(ctx context.Context, arg CreateCheckpointPara
 		arg.OrgID,
 		arg.Attempt,
 		arg.State,
+		arg.KeepFor,
+		arg.Tool,
 	)
 	if err != nil {
 		return 0, err
@@ -82,7 +115,7 @@ func (q *Queries) ExpireCheckpoints(ctx context.Context) (int64, error) {
 }
 
 const getCheckpoint = `-- name: GetCheckpoint :one
-SELECT c.task_id, c.iteration, c.org_id, c.attempt, c.state, c.created_at, c.reason, c.expires_at FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+SELECT c.task_id, c.iteration, c.org_id, c.attempt, c.state, c.created_at, c.reason, c.expires_at, c.name FROM checkpoints c JOIN tasks t ON t.id = c.task_id
 WHERE c.org_id = $1 AND c.task_id = $2 AND ($3::int = 0 OR c.iteration = $3)
   AND (c.expires_at > now() OR t.finished_at IS NULL)
 ORDER BY c.iteration DESC LIMIT 1
@@ -107,14 +140,15 @@ func (q *Queries) GetCheckpoint(ctx context.Context, arg GetCheckpointParams) (C
 		&i.CreatedAt,
 		&i.Reason,
 		&i.ExpiresAt,
+		&i.Name,
 	)
 	return i, err
 }
 
 const keepCheckpoint = `-- name: KeepCheckpoint :one
-UPDATE checkpoints SET reason = $1, expires_at = greatest(expires_at, now() + $2::interval)
+UPDATE checkpoints SET reason = CASE WHEN reason = 'agent' THEN reason ELSE $1 END, expires_at = greatest(expires_at, now() + $2::interval)
 WHERE org_id = $3 AND task_id = $4 AND iteration = $5
-RETURNING iteration, reason, created_at, expires_at
+RETURNING iteration, name, reason, created_at, expires_at
 `
 
 type KeepCheckpointParams struct {
@@ -127,6 +161,7 @@ type KeepCheckpointParams struct {
 
 type KeepCheckpointRow struct {
 	Iteration int32
+	Name      string
 	Reason    string
 	CreatedAt time.Time
 	ExpiresAt time.Time
@@ -144,6 +179,7 @@ func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) 
 	var i KeepCheckpointRow
 	err := row.Scan(
 		&i.Iteration,
+		&i.Name,
 		&i.Reason,
 		&i.CreatedAt,
 		&i.ExpiresAt,
@@ -152,7 +188,7 @@ func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) 
 }
 
 const listCheckpoints = `-- name: ListCheckpoints :many
-SELECT iteration, reason, created_at, expires_at FROM checkpoints
+SELECT iteration, name, reason, created_at, expires_at FROM checkpoints
 WHERE org_id = $1 AND task_id = $2 AND ($3::int = 0 OR iteration < $3::int) ORDER BY iteration DESC LIMIT $4
 `
 
@@ -165,6 +201,7 @@ type ListCheckpointsParams struct {
 
 type ListCheckpointsRow struct {
 	Iteration int32
+	Name      string
 	Reason    string
 	CreatedAt time.Time
 	ExpiresAt time.Time
@@ -187,6 +224,7 @@ func (q *Queries) ListCheckpoints(ctx context.Context, arg ListCheckpointsParams
 		var i ListCheckpointsRow
 		if err := rows.Scan(
 			&i.Iteration,
+			&i.Name,
 			&i.Reason,
 			&i.CreatedAt,
 			&i.ExpiresAt,
@@ -202,7 +240,7 @@ func (q *Queries) ListCheckpoints(ctx context.Context, arg ListCheckpointsParams
 }
 
 const newestCheckpoint = `-- name: NewestCheckpoint :one
-SELECT task_id, iteration, org_id, attempt, state, created_at, reason, expires_at FROM checkpoints WHERE org_id = $1 AND task_id = $2 ORDER BY iteration DESC LIMIT 1
+SELECT task_id, iteration, org_id, attempt, state, created_at, reason, expires_at, name FROM checkpoints WHERE org_id = $1 AND task_id = $2 ORDER BY iteration DESC LIMIT 1
 `
 
 type NewestCheckpointParams struct {
@@ -222,6 +260,7 @@ func (q *Queries) NewestCheckpoint(ctx context.Context, arg NewestCheckpointPara
 		&i.CreatedAt,
 		&i.Reason,
 		&i.ExpiresAt,
+		&i.Name,
 	)
 	return i, err
 }

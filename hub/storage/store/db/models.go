@@ -203,6 +203,7 @@ type Checkpoint struct {
 	CreatedAt time.Time
 	Reason    string
 	ExpiresAt time.Time
+	Name      string
 }
 
 type ClusterSecret struct {

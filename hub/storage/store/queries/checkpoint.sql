@@ -1,7 +1,22 @@
 -- name: CreateCheckpoint :execrows
-INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state)
-VALUES (@task_id, @iteration, @org_id, @attempt, @state)
+-- With the name that the agent gave it in that iteration, for which it is kept longer.
+WITH named AS (
+    SELECT outcome->>'name' AS name FROM steps
+    WHERE org_id = @org_id AND task_id = @task_id AND turn = @iteration AND tool = @tool AND state = 'succeeded'
+    ORDER BY number DESC LIMIT 1
+)
+INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state, name, reason, expires_at)
+SELECT @task_id, @iteration, @org_id, @attempt, @state, coalesce(n.name, ''),
+       CASE WHEN n.name IS NULL THEN 'auto' ELSE 'agent' END,
+       now() + CASE WHEN n.name IS NULL THEN interval '24 hours' ELSE @keep_for::interval END
+FROM (SELECT 1) AS one LEFT JOIN named n ON true
 ON CONFLICT (task_id, iteration) DO NOTHING;
+
+-- name: CheckpointNamed :one
+-- The newest of a task with a name that has not expired.
+SELECT c.iteration FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+WHERE c.org_id = @org_id AND c.task_id = @task_id AND c.name = @name AND (c.expires_at > now() OR t.finished_at IS NULL)
+ORDER BY c.iteration DESC LIMIT 1;
 
 -- name: NewestCheckpoint :one
 SELECT * FROM checkpoints WHERE org_id = @org_id AND task_id = @task_id ORDER BY iteration DESC LIMIT 1;
@@ -15,14 +30,14 @@ ORDER BY c.iteration DESC LIMIT 1;
 
 -- name: ListCheckpoints :many
 -- Newest first, those before an iteration; 0 for all.
-SELECT iteration, reason, created_at, expires_at FROM checkpoints
+SELECT iteration, name, reason, created_at, expires_at FROM checkpoints
 WHERE org_id = @org_id AND task_id = @task_id AND (@before::int = 0 OR iteration < @before::int) ORDER BY iteration DESC LIMIT @max_rows;
 
 -- name: KeepCheckpoint :one
 -- Extends the time for which it is kept; never shortens it.
-UPDATE checkpoints SET reason = @reason, expires_at = greatest(expires_at, now() + @keep_for::interval)
+UPDATE checkpoints SET reason = CASE WHEN reason = 'agent' THEN reason ELSE @reason END, expires_at = greatest(expires_at, now() + @keep_for::interval)
 WHERE org_id = @org_id AND task_id = @task_id AND iteration = @iteration
-RETURNING iteration, reason, created_at, expires_at;
+RETURNING iteration, name, reason, created_at, expires_at;
 
 -- name: CopyCheckpoint :execrows
 INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state)

@@ -1099,12 +1099,14 @@ func (x *TaskMessage) GetCreatedAt() *timestamppb.Timestamp {
 type TaskCheckpoint struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Iteration int32                  `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	// "auto": an iteration ended there; "manual": a person keeps it; "error": the
-	// task failed after it.
+	// "auto": an iteration ended there; "agent": the agent named it; "manual": a
+	// person keeps it; "error": the task failed after it.
 	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The newest one of a task that has not ended stays in any case.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The name that the agent gave it; empty for none.
+	Name          string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1165,6 +1167,13 @@ func (x *TaskCheckpoint) GetExpiresAt() *timestamppb.Timestamp {
 		return x.ExpiresAt
 	}
 	return nil
+}
+
+func (x *TaskCheckpoint) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 // ConversationMessage is a part of what was said before a task.
@@ -2423,7 +2432,9 @@ type ResumeTaskFromRequest struct {
 	// Which files it begins with.
 	Workspace ResumeWorkspace `protobuf:"varint,6,opt,name=workspace,proto3,enum=deckhand.v1.ResumeWorkspace" json:"workspace,omitempty"`
 	// Say what would be restored in the workspace, and do nothing.
-	Preview       bool `protobuf:"varint,7,opt,name=preview,proto3" json:"preview,omitempty"`
+	Preview bool `protobuf:"varint,7,opt,name=preview,proto3" json:"preview,omitempty"`
+	// The checkpoint's name, in place of iteration: the newest of that name.
+	Name          string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2505,6 +2516,13 @@ func (x *ResumeTaskFromRequest) GetPreview() bool {
 		return x.Preview
 	}
 	return false
+}
+
+func (x *ResumeTaskFromRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 // WorkspaceRestore is what giving back the workspace of a checkpoint changes.
@@ -3634,14 +3652,15 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"after_turn\x18\x04 \x01(\x05R\tafterTurn\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xbc\x01\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xd0\x01\n" +
 	"\x0eTaskCheckpoint\x12\x1c\n" +
 	"\titeration\x18\x01 \x01(\x05R\titeration\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x129\n" +
 	"\n" +
 	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"S\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\"S\n" +
 	"\x13ConversationMessage\x12\x1d\n" +
 	"\x04role\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04role\x12\x1d\n" +
 	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x02R\x04text\"e\n" +
@@ -3735,7 +3754,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\boverride\x18\x02 \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x121\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\":\n" +
 	"\x11RetryTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xd1\x02\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xee\x02\n" +
 	"\x15ResumeTaskFromRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12%\n" +
@@ -3744,7 +3763,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\boverride\x18\x04 \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x121\n" +
 	"\x0fidempotency_key\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\x12D\n" +
 	"\tworkspace\x18\x06 \x01(\x0e2\x1c.deckhand.v1.ResumeWorkspaceB\b\xbaH\x05\x82\x01\x02\x10\x01R\tworkspace\x12\x18\n" +
-	"\apreview\x18\a \x01(\bR\apreview\"\x94\x02\n" +
+	"\apreview\x18\a \x01(\bR\apreview\x12\x1b\n" +
+	"\x04name\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\"\x94\x02\n" +
 	"\x10WorkspaceRestore\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\x03R\x05state\x121\n" +
 	"\achanges\x18\x02 \x03(\v2\x17.deckhand.v1.FileChangeR\achanges\x12\x14\n" +
