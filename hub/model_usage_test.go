@@ -77,7 +77,7 @@ func TestTheHubCountsForItself(t *testing.T) {
 	r.kill(deckhandv1.KillScope_KILL_SCOPE_TASK, task.GetId())
 	res, body = r.askModel(lease, 1)
 	require.Equal(t, http.StatusUnauthorized, res.StatusCode, body)
-	require.Equal(t, "1", r.sql("SELECT count(*)::text FROM model_calls WHERE turn IS NULL"))
+	require.Equal(t, "3", r.sql("SELECT count(*)::text FROM model_calls WHERE basis = 'reported'"))
 	require.Equal(t, "0", r.sql("SELECT sum(reserved_micros)::text FROM budget_accounts"))
 }
 

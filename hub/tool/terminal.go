@@ -240,7 +240,7 @@ func screenResult(ctx context.Context, c Call, j Job, exec *nodev1.Exec) (Result
 	}
 	shown, row, column, err := now.Text(int(number(c.Arguments, "above")))
 	if err != nil {
-		return Result{}, fault.New(fault.Invalid, "%v", err).WithCode(fault.ToolFailed).WithFix("read its bytes: %s", toolname.JobOutput)
+		return Result{}, fault.New(fault.Precondition, "%v", err).WithCode(fault.ToolFailed).WithFix("read its bytes: %s", toolname.JobOutput)
 	}
 	place := fmt.Sprintf("cursor in row %d, column %d", row, column)
 	if cut {
