@@ -112,7 +112,8 @@ func (w *Worker) runAttempt(ctx context.Context, claim *deckhandv1.ClaimTaskResp
 		}
 	}
 	claim.Tools = append(claim.GetTools(), started.GetTools()...)
-	project := loop.Project{Instructions: started.GetInstructions(), Problems: started.GetProblems(), Branch: started.GetGitBranch()}
+	project := loop.Project{Instructions: started.GetInstructions(), Problems: started.GetProblems(), Branch: started.GetGitBranch(),
+		GitStatus: started.GetGitStatus(), Platform: started.GetPlatform()}
 	for _, s := range started.GetSkills() {
 		project.Skills = append(project.Skills, loop.Skill{Name: s.GetName(), Description: s.GetDescription(), Path: s.GetPath()})
 	}

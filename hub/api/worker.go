@@ -236,7 +236,8 @@ func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1
 	}
 	res := &deckhandv1.StartTaskResponse{
 		NodeId: p.NodeID, JailId: p.JailID, Scratchpad: p.Project.Scratchpad, Instructions: p.Project.Instructions,
-		GitBranch: maskOf(ctx, h.Redact).String(p.Project.Branch),
+		GitBranch: maskOf(ctx, h.Redact).String(p.Project.Branch), GitStatus: maskOf(ctx, h.Redact).String(p.Project.GitStatus),
+		Platform: p.Platform,
 	}
 	for _, skill := range p.Project.Skills {
 		res.Skills = append(res.Skills, &deckhandv1.StartTaskResponse_Skill{

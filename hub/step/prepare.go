@@ -15,6 +15,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -23,7 +25,9 @@ import (
 type AttemptStart struct {
 	NodeID  string
 	JailID  string
-	Project tool.Project
+	// Platform is what the jail's commands run on.
+	Platform string
+	Project  tool.Project
 	// Tools are those of the agent's MCP servers, and Problems describes servers that
 	// cannot be used.
 	Tools    []*deckhandv1.Tool
@@ -67,7 +71,8 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 			return AttemptStart{}, err
 		}
 	}
-	if _, err := call.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: call.Jail}); err != nil {
+	made, err := call.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: call.Jail})
+	if err != nil {
 		return AttemptStart{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, fault.FromGRPC(err))
 	}
 	if t.StartedAt == nil && t.ResumedAt > 0 {
@@ -90,18 +95,12 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if err != nil {
 		return AttemptStart{}, fmt.Errorf("read the workspace's instructions: %w", fault.FromGRPC(err))
 	}
-	own, err := s.cfg.Store.NodeSkills(ctx, db.NodeSkillsParams{OrgID: orgID, ID: *t.NodeID})
-	if err != nil {
-		return AttemptStart{}, fmt.Errorf("read the skills of node %s: %w", *t.NodeID, err)
-	}
-	for _, skill := range node.Skills(own) {
-		if skill.Problem == "" {
-			project.Skills = append(project.Skills, tool.Skill{Name: skill.Name, Description: skill.Description, Path: skill.Path})
-		}
-	}
 	project.Scratchpad, project.Instructions = s.cfg.Redact.Org(orgID).String(project.Scratchpad), s.cfg.Redact.Org(orgID).String(project.Instructions)
 	p, err := s.persona(ctx, t)
 	if err != nil {
+		return AttemptStart{}, err
+	}
+	if project.Skills, err = s.withNodeSkills(ctx, t, p, project.Skills); err != nil {
 		return AttemptStart{}, err
 	}
 	tools, problems, err := s.servers(ctx, t, p, call)
@@ -121,7 +120,25 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 		_, err = task.Move(ctx, tx, t, task.Running, "", event.Actor{Kind: "worker", ID: *t.WorkerID})
 		return err
 	})
-	return AttemptStart{NodeID: *t.NodeID, JailID: t.JailID, Project: project, Tools: tools, Problems: problems}, err
+	return AttemptStart{NodeID: *t.NodeID, JailID: t.JailID, Platform: made.GetJail().GetPlatform(), Project: project, Tools: tools, Problems: problems}, err
+}
+
+// withNodeSkills adds the skills of the task's node to those of the workspace, for an agent
+// that can read them: they lie outside of the workspace.
+func (s *Steps) withNodeSkills(ctx context.Context, t db.Task, p *persona.Persona, skills []tool.Skill) ([]tool.Skill, error) {
+	if !tool.Allowed(p, toolname.ShellExec) {
+		return skills, nil
+	}
+	column, err := s.cfg.Store.NodeSkills(ctx, db.NodeSkillsParams{OrgID: t.OrgID, ID: *t.NodeID})
+	if err != nil {
+		return nil, fmt.Errorf("read the skills of node %s: %w", *t.NodeID, err)
+	}
+	for _, skill := range node.Skills(column) {
+		if skill.Problem == "" {
+			skills = append(skills, tool.Skill{Name: skill.Name, Description: skill.Description, Path: skill.Path})
+		}
+	}
+	return skills, nil
 }
 
 // Holder returns the name under which a jail is frozen while a task waits for a person.

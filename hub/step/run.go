@@ -167,6 +167,9 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	if step.StartedAt != nil {
 		call.StartedAt = *step.StartedAt
 	}
+	call.Told = func(ctx context.Context) ([]string, error) {
+		return s.cfg.Store.ToldInstructions(ctx, db.ToldInstructionsParams{OrgID: t.OrgID, TaskID: t.ID})
+	}
 	if record.Waits {
 		if call.WaitSince, call.WaitUntil, err = s.waited(ctx, step); err != nil {
 			return call, err

@@ -41,7 +41,8 @@ func fileTools() []*Tool {
 				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path, relative to the workspace"},
 				"offset":{"type":"integer","minimum":1,"description":"Number of the first line to read; 1 by default"},
 				"limit":{"type":"integer","minimum":1,"maximum":10000,"description":"At most this many lines; 2000 by default"}}}`,
-			run: runFileRead,
+			touches: paths("path"),
+			run:     runFileRead,
 		},
 		{
 			Name: toolname.FileWrite,
@@ -53,7 +54,8 @@ func fileTools() []*Tool {
 				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path, relative to the workspace"},
 				"content":{"type":"string","maxLength":4000000,"description":"The complete new content"},
 				"expect_digest":{"type":"string","maxLength":64,"description":"SHA-256, in hex, that the file must have now, as file_read showed it; \"absent\" if it must not exist"}}}`,
-			run: runFileWrite, preview: previewFileWrite,
+			touches: paths("path"),
+			run:     runFileWrite, preview: previewFileWrite,
 		},
 		{
 			Name: toolname.FileList,

@@ -34,7 +34,8 @@ func fileChangeTools() []*Tool {
 				"path":` + pathSchema + `,
 				"content":{"type":"string","minLength":1,"maxLength":4000000},
 				"expect_digest":` + expectSchema + `}}`,
-			run: runFileAppend,
+			touches: paths("path"),
+			run:     runFileAppend,
 		},
 		{
 			Name: toolname.FileEdit,
@@ -49,7 +50,8 @@ func fileChangeTools() []*Tool {
 				"new_string":{"type":"string","maxLength":1000000,"description":"The text to put there; empty to delete it"},
 				"replace_all":{"type":"boolean","description":"Replace every occurrence"},
 				"expect_digest":` + expectSchema + `}}`,
-			run: runFileEdit,
+			touches: paths("path"),
+			run:     runFileEdit,
 		},
 		{
 			Name: toolname.FileMove,
@@ -61,7 +63,8 @@ func fileChangeTools() []*Tool {
 				"to":` + pathSchema + `,
 				"overwrite":{"type":"boolean","description":"Replace an existing file"},
 				"expect_digest":` + expectSchema + `}}`,
-			run: runFileMove,
+			touches: paths("from", "to"),
+			run:     runFileMove,
 		},
 		{
 			Name: toolname.FileDelete,
@@ -72,7 +75,8 @@ func fileChangeTools() []*Tool {
 				"path":` + pathSchema + `,
 				"recursive":{"type":"boolean","description":"Delete a folder with everything in it"},
 				"expect_digest":` + expectSchema + `}}`,
-			run: runFileDelete,
+			touches: paths("path"),
+			run:     runFileDelete,
 		},
 		{
 			Name: toolname.FileSearch,

@@ -26,7 +26,8 @@ func patchTool() *Tool {
 		Idempotent: true, Reversible: true, Timeout: fileTimeout,
 		schema: `{"type":"object","additionalProperties":false,"required":["input"],"properties":{
 			"input":{"type":"string","minLength":1,"maxLength":4000000,"description":"The whole patch"}}}`,
-		run: runPatch, preview: func(arguments map[string]any) string { return text(arguments, "input") },
+		touches: patched,
+		run:     runPatch, preview: func(arguments map[string]any) string { return text(arguments, "input") },
 	}
 }
 
@@ -47,6 +48,20 @@ func (r *Registry) Offered(p *persona.Persona, model string) []*deckhandv1.Tool 
 		return tools
 	}
 	return slices.DeleteFunc(tools, func(t *deckhandv1.Tool) bool { return t.GetName() == toolname.ApplyPatch })
+}
+
+// patched returns the files that a patch changes.
+func patched(arguments map[string]any) (out []string) {
+	files, err := patch.Parse(text(arguments, "input"))
+	if err != nil {
+		return nil // the call fails
+	}
+	for _, f := range files {
+		if out = append(out, f.Path); f.To != "" {
+			out = append(out, f.To)
+		}
+	}
+	return out
 }
 
 func runPatch(ctx context.Context, c Call) (Result, error) {

@@ -2,11 +2,13 @@ package tool
 
 import (
 	"context"
+	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/deckhand-sh/deckhand/internal/agentskill"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -26,8 +28,9 @@ type Project struct {
 	Scratchpad   string
 	Instructions string
 	Skills       []Skill
-	// Branch is the Git branch that is checked out, or "detached at COMMIT".
-	Branch string
+	// Branch is the Git branch that is checked out, or "detached at COMMIT", and GitStatus
+	// is what Git would say of the files.
+	Branch, GitStatus string
 }
 
 // Skill is a folder in the Agent Skills format: a SKILL.md whose front matter says when
@@ -51,29 +54,41 @@ func ReadProject(ctx context.Context, c Call) (Project, error) {
 		return err
 	})
 	group.Go(func() error {
-		head, err := readHead(ctx, c, ".git/HEAD", maxHead)
-		p.Branch = branchOf(head)
-		return err
+		st, err := c.Node.Files().GitStatus(ctx, &nodev1.GitStatusRequest{JailId: c.Jail.GetJailId()})
+		if status.Code(err) == codes.Unimplemented {
+			return nil // an older node
+		}
+		p.Branch, p.GitStatus = st.GetBranch(), gitStatus(st)
+		return unlessRefused(err)
 	})
 	return p, group.Wait()
 }
 
-// maxHead is the size of a .git/HEAD that is read, in bytes.
-const maxHead = 1 << 10
-
-var commit = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
-
-// branchOf reads a .git/HEAD.
-func branchOf(head string) string {
-	head = strings.TrimSpace(head)
-	if branch, ok := strings.CutPrefix(head, "ref: refs/heads/"); ok && !strings.ContainsAny(branch, "\n\r") {
-		return branch
+// gitStatus says in a few words what Git would say of the workspace's files; empty if that
+// is not known.
+func gitStatus(st *nodev1.GitStatusResponse) string {
+	if !st.GetCompared() {
+		return ""
 	}
-	if commit.MatchString(head) {
-		const short = 12
-		return "detached at " + head[:short]
+	var parts []string
+	for _, kind := range []struct {
+		is    string
+		paths *nodev1.GitStatusResponse_Paths
+	}{{"changed", st.GetChanged()}, {"deleted", st.GetDeleted()}, {"in conflict", st.GetConflicted()}, {"not tracked", st.GetUntracked()}} {
+		names, count := kind.paths.GetPaths(), int(kind.paths.GetCount())
+		if count == 0 {
+			continue
+		}
+		part := fmt.Sprintf("%d %s: %s", count, kind.is, strings.Join(names, ", "))
+		if more := count - len(names); more > 0 {
+			part += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, part)
 	}
-	return ""
+	if len(parts) == 0 {
+		return "nothing changed since it was added or committed, and no file that is not tracked"
+	}
+	return strings.Join(parts, "; ")
 }
 
 // readHead returns a file's first bytes as text; "" for one that cannot be read

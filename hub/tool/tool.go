@@ -66,6 +66,9 @@ type Call struct {
 	// Jobs are the background commands of the task, and JobTime is how long one may run.
 	Jobs    Jobs
 	JobTime time.Duration
+	// Told returns which files of instructions the agent was told in this task, as paths in
+	// the workspace; nil for a call that is told none.
+	Told func(ctx context.Context) ([]string, error)
 	// Engine returns the search engine to ask.
 	Engine func(ctx context.Context) (websearch.Engine, error)
 }
@@ -139,6 +142,9 @@ type Tool struct {
 	Ends    bool
 	Timeout time.Duration
 
+	// touches returns the paths of the files that a call reads or changes; nil for a tool
+	// that is no tool for files.
+	touches func(arguments map[string]any) []string
 	// runs reports that it runs a command on a node, under the step's id.
 	runs bool
 
@@ -167,6 +173,9 @@ func (t *Tool) Run(ctx context.Context, c Call) (Result, error) {
 	r, err := t.run(ctx, c)
 	if err != nil {
 		return r, err
+	}
+	if t.touches != nil && c.Told != nil && !r.Failed && !r.Unknown {
+		r = withInstructions(ctx, c, r, t.touches(c.Arguments))
 	}
 	return withEgress(r, use), nil
 }

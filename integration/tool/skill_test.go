@@ -101,7 +101,8 @@ func TestOperatorsOwnSkills(t *testing.T) {
 		Skills []struct{ Name, Description, Path, Problem string }
 	}
 	f.JSON(&node, "node", "show", "skilled")
-	require.Len(t, node.Skills, 2)
+	require.Len(t, node.Skills, 3)
+	require.Equal(t, "git", node.Skills[2].Name, "a built-in one")
 	require.Equal(t, "broken", node.Skills[0].Name)
 	require.Contains(t, node.Skills[0].Problem, "no front matter")
 	const path = "/.deckhand-skills/disk-report/SKILL.md"

@@ -317,7 +317,7 @@ bad.md:9: egress.presets has "gti": write one of git, models, packages
 bad.md:9: egress.presets has "internet-of-everything": write one of git, models, packages
 bad.md:11: egress.allow has "https://example.com/": write the host alone, without "https://" and without a path
 bad.md:12: egress.allow.ports must be a whole number from 1 to 65535
-bad.md:12: egress.allow.methods has "get": write one of GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE
+bad.md:12: egress.allow.methods has "get": write "GET"
 bad.md:12: egress.allow.methods has "FETCH": write one of GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE
 bad.md:12: egress.allow.private must be true or false
 bad.md:12: egress.allow: port 0 is repeated or out of range

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/nearest"
 )
 
 // maxProblems bounds a report: a file with more is wrong as a whole.
@@ -49,48 +51,13 @@ func (p *Problems) err() error {
 	return p
 }
 
-// nearest returns the candidate that word most probably stands for, or "".
-func nearest(word string, candidates []string) string {
-	best, bestDistance := "", max(1, len(word)/3)+1
-	for _, candidate := range candidates {
-		if d := distance(strings.ToLower(word), candidate, bestDistance); d < bestDistance {
-			best, bestDistance = candidate, d
-		}
-	}
-	return best
-}
-
 // suggest ends a message: the nearest candidate, or all of them.
 func suggest(word string, candidates []string) string {
 	if len(candidates) == 0 {
 		return "remove it"
 	}
-	if near := nearest(word, candidates); near != "" {
+	if near := nearest.First(word, candidates); near != "" {
 		return fmt.Sprintf("write %q", near)
 	}
 	return "write one of " + strings.Join(candidates, ", ")
-}
-
-// distance returns the Levenshtein distance, or limit if the words differ by at
-// least that much.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return min(row[len(b)], limit)
 }

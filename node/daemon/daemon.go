@@ -44,6 +44,7 @@ const (
 	identityDir = "identity"
 	ledgerFile  = "ledger.db"
 	jailsDir    = "jails"
+	builtinDir  = "builtin-skills"
 )
 
 // endJailsTimeout is how long the jails may take to end, all together.
@@ -115,7 +116,11 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.opened = append(d.opened, d.ledger.Close)
-	if d.skills, err = operatorskill.Load(c.SkillsDir); err != nil {
+	own, err := operatorskill.Load(c.SkillsDir)
+	if err != nil {
+		return nil, err
+	}
+	if d.skills, err = operatorskill.WithBuiltin(own, filepath.Join(c.DataDir, builtinDir)); err != nil {
 		return nil, err
 	}
 	special, err := c.SpecialAddresses.prefixes()

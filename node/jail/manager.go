@@ -510,7 +510,7 @@ func describe(id string, rec *nodev1.JailRecord, state nodev1.JailState, conn *I
 	out := &nodev1.Jail{
 		JailId: id, State: state, Runtime: rec.GetSpec().GetRuntime(),
 		WorkspaceLimitHard: rec.GetWorkspaceLimitHard(), StartedAt: rec.GetStartedAt(),
-		HostMode: id == HostID,
+		HostMode: id == HostID, Platform: platform(),
 	}
 	if conn != nil {
 		out.Pid, out.FrozenBy = conn.pid, rec.GetFrozenBy()

@@ -101,6 +101,11 @@ type Project struct {
 	Problems []string
 	// Branch is the Git branch that is checked out; empty if the workspace is no repository.
 	Branch string
+	// GitStatus is what Git would say of the files; empty if that is not known.
+	GitStatus string
+	// Platform is what commands run on, such as "linux/amd64, Debian GNU/Linux 12
+	// (bookworm)"; empty if that is not known.
+	Platform string
 }
 
 // Skill is a folder of instructions. The prompt contains its description; the
@@ -187,6 +192,9 @@ func opening(task *deckhandv1.Task, project Project, scratchpad string) string {
 	return out.String()
 }
 
+// maxStatus bounds what is said of the workspace's files, in bytes.
+const maxStatus = 2 << 10
+
 // environment describes where an attempt begins. It is a message, and not part of the system
 // prompt, which must stay the same over all attempts.
 func environment(now time.Time, p *persona.Persona, project Project, attempt int32) string {
@@ -196,9 +204,13 @@ func environment(now time.Time, p *persona.Persona, project Project, attempt int
 		out.WriteString("You were interrupted and go on here. Time has passed: what you saw before may have changed.\n\n")
 	}
 	fmt.Fprintf(&out, "- Date and time: %s\n", now.UTC().Format("Monday, 2 January 2006, 15:04 MST"))
-	out.WriteString("- Working folder: /workspace, on Linux; your commands run as an ordinary user without root\n")
+	oneLine := func(text string) string { return fenceMark.ReplaceAllString(firstLine(text), `<\$1`) }
+	fmt.Fprintf(&out, "- Working folder: /workspace, on %s; your commands run as an ordinary user without root\n", oneLine(cmp.Or(project.Platform, "Linux")))
 	if project.Branch != "" {
-		fmt.Fprintf(&out, "- Git branch: %s\n", fenceMark.ReplaceAllString(firstLine(project.Branch), `<\$1`))
+		fmt.Fprintf(&out, "- Git branch: %s\n", oneLine(project.Branch))
+	}
+	if project.GitStatus != "" {
+		fmt.Fprintf(&out, "- Git status of the files: %s\n", fenceMark.ReplaceAllString(bounded(project.GitStatus, maxStatus), `<\$1`))
 	}
 	fmt.Fprintf(&out, "- Limits of all your commands together: %s, %s of memory, %d processes, %s in /tmp\n",
 		cores(p.Jail.CPUMillis), bytesize.Format(p.Jail.MemoryBytes), p.Jail.PIDs, bytesize.Format(p.Jail.TmpBytes))

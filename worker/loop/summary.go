@@ -35,6 +35,7 @@ const summarySystem = `You keep the memory of an agent that works through tool c
 
 Write, in this order and leaving out what is empty:
 - what people asked for or decided, in their words
+- the rules of AGENTS.md files that it was told, with the folder that each is for
 - what was done, and what came of it
 - findings: every name, path, id, version, number, address, command and error text that may matter later, copied character for character, each with the turn it is from, as (turn 12)
 - what was tried and failed, and why

@@ -42,6 +42,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/nearest"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
@@ -236,14 +237,14 @@ func WaitReason(ctx context.Context, q *db.Queries, orgID, taskID string) (strin
 }
 
 // unknownAgent is the refusal of work for an agent that the persona names and that does
-// not exist.
+// not exist. It names the other agents that may be used, the nearest in spelling first.
 func unknownAgent(own *persona.Persona, work tool.SubtaskSpec) *fault.Error {
 	e := fault.New(fault.Invalid, "there is no agent %q", work.Agent).WithCode(fault.InvalidParameters)
 	_, names := targets(own, work)
 	if names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == work.Agent }); len(names) == 0 {
 		return e.WithFix("do it yourself: you may use no other")
 	}
-	return e.WithFix("use one of %s", strings.Join(names, ", "))
+	return e.WithFix("use one of %s", strings.Join(nearest.Sort(work.Agent, names), ", "))
 }
 
 // targets returns the agents to which a persona may give work, and the key that names them.
@@ -360,5 +361,5 @@ func permitted(own *persona.Persona, work tool.SubtaskSpec) *fault.Error {
 	if len(names) == 0 {
 		return e.WithFix("do it yourself: it lists no agent")
 	}
-	return e.WithFix("use one of %s", strings.Join(names, ", "))
+	return e.WithFix("use one of %s", strings.Join(nearest.Sort(work.Agent, names), ", "))
 }

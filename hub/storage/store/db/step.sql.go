@@ -1590,3 +1590,33 @@ func (q *Queries) StepsUpTo(ctx context.Context, arg StepsUpToParams) ([]Step, e
 	}
 	return items, nil
 }
+
+const toldInstructions = `-- name: ToldInstructions :many
+SELECT jsonb_array_elements_text(outcome->'instructions')::text FROM steps WHERE org_id = $1 AND task_id = $2 AND outcome ? 'instructions'
+`
+
+type ToldInstructionsParams struct {
+	OrgID  string
+	TaskID string
+}
+
+// The files of instructions that results of a task's steps have told.
+func (q *Queries) ToldInstructions(ctx context.Context, arg ToldInstructionsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, toldInstructions, arg.OrgID, arg.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var column_1 string
+		if err := rows.Scan(&column_1); err != nil {
+			return nil, err
+		}
+		items = append(items, column_1)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -208,6 +208,10 @@ SELECT id, number, turn, tool, state, exec_id, node_id, log_bytes FROM steps
 WHERE org_id = @org_id AND task_id = @task_id AND exec_id <> '' AND node_id IS NOT NULL AND log_bytes > @more_than
 ORDER BY number DESC LIMIT @max_rows;
 
+-- name: ToldInstructions :many
+-- The files of instructions that results of a task's steps have told.
+SELECT jsonb_array_elements_text(outcome->'instructions')::text FROM steps WHERE org_id = @org_id AND task_id = @task_id AND outcome ? 'instructions';
+
 -- name: SetAskedWorkspace :execrows
 -- Records the state of the workspace while a task waits for an approval; the
 -- attempt identifies the wait.

@@ -949,7 +949,12 @@ type StartTaskResponse struct {
 	Problems []string `protobuf:"bytes,7,rep,name=problems,proto3" json:"problems,omitempty"`
 	// The Git branch that is checked out in the workspace, or "detached at COMMIT"; empty if
 	// it is no repository.
-	GitBranch     string `protobuf:"bytes,8,opt,name=git_branch,json=gitBranch,proto3" json:"git_branch,omitempty"`
+	GitBranch string `protobuf:"bytes,8,opt,name=git_branch,json=gitBranch,proto3" json:"git_branch,omitempty"`
+	// What Git would say of the workspace's files; empty if that is not known.
+	GitStatus string `protobuf:"bytes,9,opt,name=git_status,json=gitStatus,proto3" json:"git_status,omitempty"`
+	// What commands in the jail run on, such as "linux/amd64, Debian GNU/Linux 12
+	// (bookworm)".
+	Platform      string `protobuf:"bytes,10,opt,name=platform,proto3" json:"platform,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1036,6 +1041,20 @@ func (x *StartTaskResponse) GetProblems() []string {
 func (x *StartTaskResponse) GetGitBranch() string {
 	if x != nil {
 		return x.GitBranch
+	}
+	return ""
+}
+
+func (x *StartTaskResponse) GetGitStatus() string {
+	if x != nil {
+		return x.GitStatus
+	}
+	return ""
+}
+
+func (x *StartTaskResponse) GetPlatform() string {
+	if x != nil {
+		return x.Platform
 	}
 	return ""
 }
@@ -2677,7 +2696,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x04held\x18\x02 \x01(\bR\x04held\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"D\n" +
 	"\x10StartTaskRequest\x120\n" +
-	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"\xfe\x02\n" +
+	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"\xb9\x03\n" +
 	"\x11StartTaskResponse\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x12\x1e\n" +
@@ -2689,7 +2708,11 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x05tools\x18\x06 \x03(\v2\x11.deckhand.v1.ToolR\x05tools\x12\x1a\n" +
 	"\bproblems\x18\a \x03(\tR\bproblems\x12\x1d\n" +
 	"\n" +
-	"git_branch\x18\b \x01(\tR\tgitBranch\x1aQ\n" +
+	"git_branch\x18\b \x01(\tR\tgitBranch\x12\x1d\n" +
+	"\n" +
+	"git_status\x18\t \x01(\tR\tgitStatus\x12\x1a\n" +
+	"\bplatform\x18\n" +
+	" \x01(\tR\bplatform\x1aQ\n" +
 	"\x05Skill\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +

@@ -1779,6 +1779,139 @@ func (x *UploadEntry) GetExpectDigest() string {
 	return ""
 }
 
+type GitStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JailId        string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GitStatusRequest) Reset() {
+	*x = GitStatusRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GitStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GitStatusRequest) ProtoMessage() {}
+
+func (x *GitStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GitStatusRequest.ProtoReflect.Descriptor instead.
+func (*GitStatusRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *GitStatusRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+type GitStatusResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The branch that is checked out, or "detached at COMMIT"; empty if the
+	// workspace is no repository.
+	Branch string `protobuf:"bytes,1,opt,name=branch,proto3" json:"branch,omitempty"`
+	// The index could be read, and the rest is known.
+	Compared bool `protobuf:"varint,2,opt,name=compared,proto3" json:"compared,omitempty"`
+	// Files that differ from the index, that are gone, whose merge is not
+	// finished, and that Git neither tracks nor ignores.
+	Changed       *GitStatusResponse_Paths `protobuf:"bytes,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	Deleted       *GitStatusResponse_Paths `protobuf:"bytes,4,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	Conflicted    *GitStatusResponse_Paths `protobuf:"bytes,5,opt,name=conflicted,proto3" json:"conflicted,omitempty"`
+	Untracked     *GitStatusResponse_Paths `protobuf:"bytes,6,opt,name=untracked,proto3" json:"untracked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GitStatusResponse) Reset() {
+	*x = GitStatusResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GitStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GitStatusResponse) ProtoMessage() {}
+
+func (x *GitStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GitStatusResponse.ProtoReflect.Descriptor instead.
+func (*GitStatusResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *GitStatusResponse) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *GitStatusResponse) GetCompared() bool {
+	if x != nil {
+		return x.Compared
+	}
+	return false
+}
+
+func (x *GitStatusResponse) GetChanged() *GitStatusResponse_Paths {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *GitStatusResponse) GetDeleted() *GitStatusResponse_Paths {
+	if x != nil {
+		return x.Deleted
+	}
+	return nil
+}
+
+func (x *GitStatusResponse) GetConflicted() *GitStatusResponse_Paths {
+	if x != nil {
+		return x.Conflicted
+	}
+	return nil
+}
+
+func (x *GitStatusResponse) GetUntracked() *GitStatusResponse_Paths {
+	if x != nil {
+		return x.Untracked
+	}
+	return nil
+}
+
 type CompareFilesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
@@ -1791,7 +1924,7 @@ type CompareFilesRequest struct {
 
 func (x *CompareFilesRequest) Reset() {
 	*x = CompareFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1936,7 @@ func (x *CompareFilesRequest) String() string {
 func (*CompareFilesRequest) ProtoMessage() {}
 
 func (x *CompareFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1949,7 @@ func (x *CompareFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareFilesRequest.ProtoReflect.Descriptor instead.
 func (*CompareFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CompareFilesRequest) GetJailId() string {
@@ -1850,7 +1983,7 @@ type CompareFilesResponse struct {
 
 func (x *CompareFilesResponse) Reset() {
 	*x = CompareFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1862,7 +1995,7 @@ func (x *CompareFilesResponse) String() string {
 func (*CompareFilesResponse) ProtoMessage() {}
 
 func (x *CompareFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +2008,7 @@ func (x *CompareFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareFilesResponse.ProtoReflect.Descriptor instead.
 func (*CompareFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CompareFilesResponse) GetSendFrom() []int64 {
@@ -1899,7 +2032,7 @@ type UploadFilesRequest struct {
 
 func (x *UploadFilesRequest) Reset() {
 	*x = UploadFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2044,7 @@ func (x *UploadFilesRequest) String() string {
 func (*UploadFilesRequest) ProtoMessage() {}
 
 func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2057,7 @@ func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
 func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
@@ -1995,7 +2128,7 @@ type UploadFilesResponse struct {
 
 func (x *UploadFilesResponse) Reset() {
 	*x = UploadFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2140,7 @@ func (x *UploadFilesResponse) String() string {
 func (*UploadFilesResponse) ProtoMessage() {}
 
 func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2153,7 @@ func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
 func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UploadFilesResponse) GetFiles() int32 {
@@ -2062,7 +2195,7 @@ type DescribeFilesRequest struct {
 
 func (x *DescribeFilesRequest) Reset() {
 	*x = DescribeFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2207,7 @@ func (x *DescribeFilesRequest) String() string {
 func (*DescribeFilesRequest) ProtoMessage() {}
 
 func (x *DescribeFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2220,7 @@ func (x *DescribeFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeFilesRequest.ProtoReflect.Descriptor instead.
 func (*DescribeFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DescribeFilesRequest) GetJailId() string {
@@ -2140,7 +2273,7 @@ type DescribeFilesResponse struct {
 
 func (x *DescribeFilesResponse) Reset() {
 	*x = DescribeFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[28]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2285,7 @@ func (x *DescribeFilesResponse) String() string {
 func (*DescribeFilesResponse) ProtoMessage() {}
 
 func (x *DescribeFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[28]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2298,7 @@ func (x *DescribeFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeFilesResponse.ProtoReflect.Descriptor instead.
 func (*DescribeFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DescribeFilesResponse) GetEntries() []*UploadEntry {
@@ -2200,7 +2333,7 @@ type DownloadFilesRequest struct {
 
 func (x *DownloadFilesRequest) Reset() {
 	*x = DownloadFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[29]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2345,7 @@ func (x *DownloadFilesRequest) String() string {
 func (*DownloadFilesRequest) ProtoMessage() {}
 
 func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[29]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2358,7 @@ func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DownloadFilesRequest) GetJailId() string {
@@ -2255,7 +2388,7 @@ type DownloadFilesResponse struct {
 
 func (x *DownloadFilesResponse) Reset() {
 	*x = DownloadFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[30]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2400,7 @@ func (x *DownloadFilesResponse) String() string {
 func (*DownloadFilesResponse) ProtoMessage() {}
 
 func (x *DownloadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[30]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2413,7 @@ func (x *DownloadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesResponse.ProtoReflect.Descriptor instead.
 func (*DownloadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DownloadFilesResponse) GetMessage() isDownloadFilesResponse_Message {
@@ -2336,7 +2469,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[31]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2481,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[31]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2494,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchFilesRequest) GetJailId() string {
@@ -2391,7 +2524,7 @@ type WatchFilesResponse struct {
 
 func (x *WatchFilesResponse) Reset() {
 	*x = WatchFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[32]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2536,7 @@ func (x *WatchFilesResponse) String() string {
 func (*WatchFilesResponse) ProtoMessage() {}
 
 func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[32]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2549,7 @@ func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
 func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchFilesResponse) GetEvents() []*FileEvent {
@@ -2445,7 +2578,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[33]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2590,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[33]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2603,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FileEvent) GetPath() string {
@@ -2485,6 +2618,59 @@ func (x *FileEvent) GetWhat() string {
 		return x.What
 	}
 	return ""
+}
+
+type GitStatusResponse_Paths struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Count int32                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// The first 20 in order; a folder ends with "/".
+	Paths         []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GitStatusResponse_Paths) Reset() {
+	*x = GitStatusResponse_Paths{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GitStatusResponse_Paths) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GitStatusResponse_Paths) ProtoMessage() {}
+
+func (x *GitStatusResponse_Paths) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GitStatusResponse_Paths.ProtoReflect.Descriptor instead.
+func (*GitStatusResponse_Paths) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{24, 0}
+}
+
+func (x *GitStatusResponse_Paths) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *GitStatusResponse_Paths) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
 }
 
 type UploadFilesRequest_Begin struct {
@@ -2505,7 +2691,7 @@ type UploadFilesRequest_Begin struct {
 
 func (x *UploadFilesRequest_Begin) Reset() {
 	*x = UploadFilesRequest_Begin{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[34]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2703,7 @@ func (x *UploadFilesRequest_Begin) String() string {
 func (*UploadFilesRequest_Begin) ProtoMessage() {}
 
 func (x *UploadFilesRequest_Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[34]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2716,7 @@ func (x *UploadFilesRequest_Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesRequest_Begin.ProtoReflect.Descriptor instead.
 func (*UploadFilesRequest_Begin) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{25, 0}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{27, 0}
 }
 
 func (x *UploadFilesRequest_Begin) GetJailId() string {
@@ -2708,7 +2894,21 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"modifiedAt\x12 \n" +
 	"\x06target\x18\a \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06target\x12\x1f\n" +
 	"\x06offset\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12,\n" +
-	"\rexpect_digest\x18\t \x01(\tB\a\xbaH\x04r\x02(@R\fexpectDigest\"\x8f\x01\n" +
+	"\rexpect_digest\x18\t \x01(\tB\a\xbaH\x04r\x02(@R\fexpectDigest\"4\n" +
+	"\x10GitStatusRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\"\x9a\x03\n" +
+	"\x11GitStatusResponse\x12\x16\n" +
+	"\x06branch\x18\x01 \x01(\tR\x06branch\x12\x1a\n" +
+	"\bcompared\x18\x02 \x01(\bR\bcompared\x12C\n" +
+	"\achanged\x18\x03 \x01(\v2).deckhand.node.v1.GitStatusResponse.PathsR\achanged\x12C\n" +
+	"\adeleted\x18\x04 \x01(\v2).deckhand.node.v1.GitStatusResponse.PathsR\adeleted\x12I\n" +
+	"\n" +
+	"conflicted\x18\x05 \x01(\v2).deckhand.node.v1.GitStatusResponse.PathsR\n" +
+	"conflicted\x12G\n" +
+	"\tuntracked\x18\x06 \x01(\v2).deckhand.node.v1.GitStatusResponse.PathsR\tuntracked\x1a3\n" +
+	"\x05Paths\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x05R\x05count\x12\x14\n" +
+	"\x05paths\x18\x02 \x03(\tR\x05paths\"\x8f\x01\n" +
 	"\x13CompareFilesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12B\n" +
@@ -2754,7 +2954,8 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\boverflow\x18\x02 \x01(\bR\boverflow\"3\n" +
 	"\tFileEvent\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04what\x18\x02 \x01(\tR\x04what2\xf9\t\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what2\xcf\n" +
+	"\n" +
 	"\vFileService\x12Q\n" +
 	"\bReadFile\x12!.deckhand.node.v1.ReadFileRequest\x1a\".deckhand.node.v1.ReadFileResponse\x12T\n" +
 	"\tWriteFile\x12\".deckhand.node.v1.WriteFileRequest\x1a#.deckhand.node.v1.WriteFileResponse\x12W\n" +
@@ -2767,7 +2968,8 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\bMoveFile\x12!.deckhand.node.v1.MoveFileRequest\x1a\".deckhand.node.v1.MoveFileResponse\x12W\n" +
 	"\n" +
 	"DeleteFile\x12#.deckhand.node.v1.DeleteFileRequest\x1a$.deckhand.node.v1.DeleteFileResponse\x12Z\n" +
-	"\vSearchFiles\x12$.deckhand.node.v1.SearchFilesRequest\x1a%.deckhand.node.v1.SearchFilesResponse\x12]\n" +
+	"\vSearchFiles\x12$.deckhand.node.v1.SearchFilesRequest\x1a%.deckhand.node.v1.SearchFilesResponse\x12T\n" +
+	"\tGitStatus\x12\".deckhand.node.v1.GitStatusRequest\x1a#.deckhand.node.v1.GitStatusResponse\x12]\n" +
 	"\fCompareFiles\x12%.deckhand.node.v1.CompareFilesRequest\x1a&.deckhand.node.v1.CompareFilesResponse\x12\\\n" +
 	"\vUploadFiles\x12$.deckhand.node.v1.UploadFilesRequest\x1a%.deckhand.node.v1.UploadFilesResponse(\x01\x12b\n" +
 	"\rDescribeFiles\x12&.deckhand.node.v1.DescribeFilesRequest\x1a'.deckhand.node.v1.DescribeFilesResponse0\x01\x12b\n" +
@@ -2787,7 +2989,7 @@ func file_deckhand_node_v1_file_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_file_proto_rawDescData
 }
 
-var file_deckhand_node_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_deckhand_node_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_deckhand_node_v1_file_proto_goTypes = []any{
 	(*FileInfo)(nil),                 // 0: deckhand.node.v1.FileInfo
 	(*ReadFileRequest)(nil),          // 1: deckhand.node.v1.ReadFileRequest
@@ -2812,75 +3014,84 @@ var file_deckhand_node_v1_file_proto_goTypes = []any{
 	(*ListFilesRequest)(nil),         // 20: deckhand.node.v1.ListFilesRequest
 	(*ListFilesResponse)(nil),        // 21: deckhand.node.v1.ListFilesResponse
 	(*UploadEntry)(nil),              // 22: deckhand.node.v1.UploadEntry
-	(*CompareFilesRequest)(nil),      // 23: deckhand.node.v1.CompareFilesRequest
-	(*CompareFilesResponse)(nil),     // 24: deckhand.node.v1.CompareFilesResponse
-	(*UploadFilesRequest)(nil),       // 25: deckhand.node.v1.UploadFilesRequest
-	(*UploadFilesResponse)(nil),      // 26: deckhand.node.v1.UploadFilesResponse
-	(*DescribeFilesRequest)(nil),     // 27: deckhand.node.v1.DescribeFilesRequest
-	(*DescribeFilesResponse)(nil),    // 28: deckhand.node.v1.DescribeFilesResponse
-	(*DownloadFilesRequest)(nil),     // 29: deckhand.node.v1.DownloadFilesRequest
-	(*DownloadFilesResponse)(nil),    // 30: deckhand.node.v1.DownloadFilesResponse
-	(*WatchFilesRequest)(nil),        // 31: deckhand.node.v1.WatchFilesRequest
-	(*WatchFilesResponse)(nil),       // 32: deckhand.node.v1.WatchFilesResponse
-	(*FileEvent)(nil),                // 33: deckhand.node.v1.FileEvent
-	(*UploadFilesRequest_Begin)(nil), // 34: deckhand.node.v1.UploadFilesRequest.Begin
-	(*timestamppb.Timestamp)(nil),    // 35: google.protobuf.Timestamp
-	(*WorkspaceChange)(nil),          // 36: deckhand.node.v1.WorkspaceChange
+	(*GitStatusRequest)(nil),         // 23: deckhand.node.v1.GitStatusRequest
+	(*GitStatusResponse)(nil),        // 24: deckhand.node.v1.GitStatusResponse
+	(*CompareFilesRequest)(nil),      // 25: deckhand.node.v1.CompareFilesRequest
+	(*CompareFilesResponse)(nil),     // 26: deckhand.node.v1.CompareFilesResponse
+	(*UploadFilesRequest)(nil),       // 27: deckhand.node.v1.UploadFilesRequest
+	(*UploadFilesResponse)(nil),      // 28: deckhand.node.v1.UploadFilesResponse
+	(*DescribeFilesRequest)(nil),     // 29: deckhand.node.v1.DescribeFilesRequest
+	(*DescribeFilesResponse)(nil),    // 30: deckhand.node.v1.DescribeFilesResponse
+	(*DownloadFilesRequest)(nil),     // 31: deckhand.node.v1.DownloadFilesRequest
+	(*DownloadFilesResponse)(nil),    // 32: deckhand.node.v1.DownloadFilesResponse
+	(*WatchFilesRequest)(nil),        // 33: deckhand.node.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),       // 34: deckhand.node.v1.WatchFilesResponse
+	(*FileEvent)(nil),                // 35: deckhand.node.v1.FileEvent
+	(*GitStatusResponse_Paths)(nil),  // 36: deckhand.node.v1.GitStatusResponse.Paths
+	(*UploadFilesRequest_Begin)(nil), // 37: deckhand.node.v1.UploadFilesRequest.Begin
+	(*timestamppb.Timestamp)(nil),    // 38: google.protobuf.Timestamp
+	(*WorkspaceChange)(nil),          // 39: deckhand.node.v1.WorkspaceChange
 }
 var file_deckhand_node_v1_file_proto_depIdxs = []int32{
-	35, // 0: deckhand.node.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	36, // 1: deckhand.node.v1.WriteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	36, // 2: deckhand.node.v1.AppendFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	38, // 0: deckhand.node.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	39, // 1: deckhand.node.v1.WriteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	39, // 2: deckhand.node.v1.AppendFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
 	7,  // 3: deckhand.node.v1.EditFileRequest.edit:type_name -> deckhand.node.v1.Edit
-	36, // 4: deckhand.node.v1.EditFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	39, // 4: deckhand.node.v1.EditFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
 	12, // 5: deckhand.node.v1.PatchFilesResponse.files:type_name -> deckhand.node.v1.PatchedFile
-	36, // 6: deckhand.node.v1.PatchFilesResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	36, // 7: deckhand.node.v1.MoveFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	36, // 8: deckhand.node.v1.DeleteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	39, // 6: deckhand.node.v1.PatchFilesResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	39, // 7: deckhand.node.v1.MoveFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	39, // 8: deckhand.node.v1.DeleteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
 	18, // 9: deckhand.node.v1.SearchFilesResponse.matches:type_name -> deckhand.node.v1.FileMatch
 	0,  // 10: deckhand.node.v1.ListFilesResponse.files:type_name -> deckhand.node.v1.FileInfo
-	35, // 11: deckhand.node.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
-	22, // 12: deckhand.node.v1.CompareFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
-	34, // 13: deckhand.node.v1.UploadFilesRequest.begin:type_name -> deckhand.node.v1.UploadFilesRequest.Begin
-	22, // 14: deckhand.node.v1.UploadFilesRequest.entry:type_name -> deckhand.node.v1.UploadEntry
-	36, // 15: deckhand.node.v1.UploadFilesResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	22, // 16: deckhand.node.v1.DescribeFilesResponse.entries:type_name -> deckhand.node.v1.UploadEntry
-	22, // 17: deckhand.node.v1.DownloadFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
-	22, // 18: deckhand.node.v1.DownloadFilesResponse.entry:type_name -> deckhand.node.v1.UploadEntry
-	33, // 19: deckhand.node.v1.WatchFilesResponse.events:type_name -> deckhand.node.v1.FileEvent
-	1,  // 20: deckhand.node.v1.FileService.ReadFile:input_type -> deckhand.node.v1.ReadFileRequest
-	3,  // 21: deckhand.node.v1.FileService.WriteFile:input_type -> deckhand.node.v1.WriteFileRequest
-	5,  // 22: deckhand.node.v1.FileService.AppendFile:input_type -> deckhand.node.v1.AppendFileRequest
-	20, // 23: deckhand.node.v1.FileService.ListFiles:input_type -> deckhand.node.v1.ListFilesRequest
-	8,  // 24: deckhand.node.v1.FileService.EditFile:input_type -> deckhand.node.v1.EditFileRequest
-	10, // 25: deckhand.node.v1.FileService.PatchFiles:input_type -> deckhand.node.v1.PatchFilesRequest
-	13, // 26: deckhand.node.v1.FileService.MoveFile:input_type -> deckhand.node.v1.MoveFileRequest
-	15, // 27: deckhand.node.v1.FileService.DeleteFile:input_type -> deckhand.node.v1.DeleteFileRequest
-	17, // 28: deckhand.node.v1.FileService.SearchFiles:input_type -> deckhand.node.v1.SearchFilesRequest
-	23, // 29: deckhand.node.v1.FileService.CompareFiles:input_type -> deckhand.node.v1.CompareFilesRequest
-	25, // 30: deckhand.node.v1.FileService.UploadFiles:input_type -> deckhand.node.v1.UploadFilesRequest
-	27, // 31: deckhand.node.v1.FileService.DescribeFiles:input_type -> deckhand.node.v1.DescribeFilesRequest
-	29, // 32: deckhand.node.v1.FileService.DownloadFiles:input_type -> deckhand.node.v1.DownloadFilesRequest
-	31, // 33: deckhand.node.v1.FileService.WatchFiles:input_type -> deckhand.node.v1.WatchFilesRequest
-	2,  // 34: deckhand.node.v1.FileService.ReadFile:output_type -> deckhand.node.v1.ReadFileResponse
-	4,  // 35: deckhand.node.v1.FileService.WriteFile:output_type -> deckhand.node.v1.WriteFileResponse
-	6,  // 36: deckhand.node.v1.FileService.AppendFile:output_type -> deckhand.node.v1.AppendFileResponse
-	21, // 37: deckhand.node.v1.FileService.ListFiles:output_type -> deckhand.node.v1.ListFilesResponse
-	9,  // 38: deckhand.node.v1.FileService.EditFile:output_type -> deckhand.node.v1.EditFileResponse
-	11, // 39: deckhand.node.v1.FileService.PatchFiles:output_type -> deckhand.node.v1.PatchFilesResponse
-	14, // 40: deckhand.node.v1.FileService.MoveFile:output_type -> deckhand.node.v1.MoveFileResponse
-	16, // 41: deckhand.node.v1.FileService.DeleteFile:output_type -> deckhand.node.v1.DeleteFileResponse
-	19, // 42: deckhand.node.v1.FileService.SearchFiles:output_type -> deckhand.node.v1.SearchFilesResponse
-	24, // 43: deckhand.node.v1.FileService.CompareFiles:output_type -> deckhand.node.v1.CompareFilesResponse
-	26, // 44: deckhand.node.v1.FileService.UploadFiles:output_type -> deckhand.node.v1.UploadFilesResponse
-	28, // 45: deckhand.node.v1.FileService.DescribeFiles:output_type -> deckhand.node.v1.DescribeFilesResponse
-	30, // 46: deckhand.node.v1.FileService.DownloadFiles:output_type -> deckhand.node.v1.DownloadFilesResponse
-	32, // 47: deckhand.node.v1.FileService.WatchFiles:output_type -> deckhand.node.v1.WatchFilesResponse
-	34, // [34:48] is the sub-list for method output_type
-	20, // [20:34] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	38, // 11: deckhand.node.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
+	36, // 12: deckhand.node.v1.GitStatusResponse.changed:type_name -> deckhand.node.v1.GitStatusResponse.Paths
+	36, // 13: deckhand.node.v1.GitStatusResponse.deleted:type_name -> deckhand.node.v1.GitStatusResponse.Paths
+	36, // 14: deckhand.node.v1.GitStatusResponse.conflicted:type_name -> deckhand.node.v1.GitStatusResponse.Paths
+	36, // 15: deckhand.node.v1.GitStatusResponse.untracked:type_name -> deckhand.node.v1.GitStatusResponse.Paths
+	22, // 16: deckhand.node.v1.CompareFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
+	37, // 17: deckhand.node.v1.UploadFilesRequest.begin:type_name -> deckhand.node.v1.UploadFilesRequest.Begin
+	22, // 18: deckhand.node.v1.UploadFilesRequest.entry:type_name -> deckhand.node.v1.UploadEntry
+	39, // 19: deckhand.node.v1.UploadFilesResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	22, // 20: deckhand.node.v1.DescribeFilesResponse.entries:type_name -> deckhand.node.v1.UploadEntry
+	22, // 21: deckhand.node.v1.DownloadFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
+	22, // 22: deckhand.node.v1.DownloadFilesResponse.entry:type_name -> deckhand.node.v1.UploadEntry
+	35, // 23: deckhand.node.v1.WatchFilesResponse.events:type_name -> deckhand.node.v1.FileEvent
+	1,  // 24: deckhand.node.v1.FileService.ReadFile:input_type -> deckhand.node.v1.ReadFileRequest
+	3,  // 25: deckhand.node.v1.FileService.WriteFile:input_type -> deckhand.node.v1.WriteFileRequest
+	5,  // 26: deckhand.node.v1.FileService.AppendFile:input_type -> deckhand.node.v1.AppendFileRequest
+	20, // 27: deckhand.node.v1.FileService.ListFiles:input_type -> deckhand.node.v1.ListFilesRequest
+	8,  // 28: deckhand.node.v1.FileService.EditFile:input_type -> deckhand.node.v1.EditFileRequest
+	10, // 29: deckhand.node.v1.FileService.PatchFiles:input_type -> deckhand.node.v1.PatchFilesRequest
+	13, // 30: deckhand.node.v1.FileService.MoveFile:input_type -> deckhand.node.v1.MoveFileRequest
+	15, // 31: deckhand.node.v1.FileService.DeleteFile:input_type -> deckhand.node.v1.DeleteFileRequest
+	17, // 32: deckhand.node.v1.FileService.SearchFiles:input_type -> deckhand.node.v1.SearchFilesRequest
+	23, // 33: deckhand.node.v1.FileService.GitStatus:input_type -> deckhand.node.v1.GitStatusRequest
+	25, // 34: deckhand.node.v1.FileService.CompareFiles:input_type -> deckhand.node.v1.CompareFilesRequest
+	27, // 35: deckhand.node.v1.FileService.UploadFiles:input_type -> deckhand.node.v1.UploadFilesRequest
+	29, // 36: deckhand.node.v1.FileService.DescribeFiles:input_type -> deckhand.node.v1.DescribeFilesRequest
+	31, // 37: deckhand.node.v1.FileService.DownloadFiles:input_type -> deckhand.node.v1.DownloadFilesRequest
+	33, // 38: deckhand.node.v1.FileService.WatchFiles:input_type -> deckhand.node.v1.WatchFilesRequest
+	2,  // 39: deckhand.node.v1.FileService.ReadFile:output_type -> deckhand.node.v1.ReadFileResponse
+	4,  // 40: deckhand.node.v1.FileService.WriteFile:output_type -> deckhand.node.v1.WriteFileResponse
+	6,  // 41: deckhand.node.v1.FileService.AppendFile:output_type -> deckhand.node.v1.AppendFileResponse
+	21, // 42: deckhand.node.v1.FileService.ListFiles:output_type -> deckhand.node.v1.ListFilesResponse
+	9,  // 43: deckhand.node.v1.FileService.EditFile:output_type -> deckhand.node.v1.EditFileResponse
+	11, // 44: deckhand.node.v1.FileService.PatchFiles:output_type -> deckhand.node.v1.PatchFilesResponse
+	14, // 45: deckhand.node.v1.FileService.MoveFile:output_type -> deckhand.node.v1.MoveFileResponse
+	16, // 46: deckhand.node.v1.FileService.DeleteFile:output_type -> deckhand.node.v1.DeleteFileResponse
+	19, // 47: deckhand.node.v1.FileService.SearchFiles:output_type -> deckhand.node.v1.SearchFilesResponse
+	24, // 48: deckhand.node.v1.FileService.GitStatus:output_type -> deckhand.node.v1.GitStatusResponse
+	26, // 49: deckhand.node.v1.FileService.CompareFiles:output_type -> deckhand.node.v1.CompareFilesResponse
+	28, // 50: deckhand.node.v1.FileService.UploadFiles:output_type -> deckhand.node.v1.UploadFilesResponse
+	30, // 51: deckhand.node.v1.FileService.DescribeFiles:output_type -> deckhand.node.v1.DescribeFilesResponse
+	32, // 52: deckhand.node.v1.FileService.DownloadFiles:output_type -> deckhand.node.v1.DownloadFilesResponse
+	34, // 53: deckhand.node.v1.FileService.WatchFiles:output_type -> deckhand.node.v1.WatchFilesResponse
+	39, // [39:54] is the sub-list for method output_type
+	24, // [24:39] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_file_proto_init() }
@@ -2889,12 +3100,12 @@ func file_deckhand_node_v1_file_proto_init() {
 		return
 	}
 	file_deckhand_node_v1_snapshot_proto_init()
-	file_deckhand_node_v1_file_proto_msgTypes[25].OneofWrappers = []any{
+	file_deckhand_node_v1_file_proto_msgTypes[27].OneofWrappers = []any{
 		(*UploadFilesRequest_Begin_)(nil),
 		(*UploadFilesRequest_Entry)(nil),
 		(*UploadFilesRequest_Data)(nil),
 	}
-	file_deckhand_node_v1_file_proto_msgTypes[30].OneofWrappers = []any{
+	file_deckhand_node_v1_file_proto_msgTypes[32].OneofWrappers = []any{
 		(*DownloadFilesResponse_Entry)(nil),
 		(*DownloadFilesResponse_Data)(nil),
 	}
@@ -2904,7 +3115,7 @@ func file_deckhand_node_v1_file_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_file_proto_rawDesc), len(file_deckhand_node_v1_file_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

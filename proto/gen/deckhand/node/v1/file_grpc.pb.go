@@ -28,6 +28,7 @@ const (
 	FileService_MoveFile_FullMethodName      = "/deckhand.node.v1.FileService/MoveFile"
 	FileService_DeleteFile_FullMethodName    = "/deckhand.node.v1.FileService/DeleteFile"
 	FileService_SearchFiles_FullMethodName   = "/deckhand.node.v1.FileService/SearchFiles"
+	FileService_GitStatus_FullMethodName     = "/deckhand.node.v1.FileService/GitStatus"
 	FileService_CompareFiles_FullMethodName  = "/deckhand.node.v1.FileService/CompareFiles"
 	FileService_UploadFiles_FullMethodName   = "/deckhand.node.v1.FileService/UploadFiles"
 	FileService_DescribeFiles_FullMethodName = "/deckhand.node.v1.FileService/DescribeFiles"
@@ -64,6 +65,8 @@ type FileServiceClient interface {
 	DeleteFile(ctx context.Context, in *DeleteFileRequest, opts ...grpc.CallOption) (*DeleteFileResponse, error)
 	// SearchFiles finds lines in the files below a folder.
 	SearchFiles(ctx context.Context, in *SearchFilesRequest, opts ...grpc.CallOption) (*SearchFilesResponse, error)
+	// GitStatus compares the workspace with the index of its Git repository.
+	GitStatus(ctx context.Context, in *GitStatusRequest, opts ...grpc.CallOption) (*GitStatusResponse, error)
 	// CompareFiles returns which of some files an upload has to send, and from
 	// which byte on.
 	CompareFiles(ctx context.Context, in *CompareFilesRequest, opts ...grpc.CallOption) (*CompareFilesResponse, error)
@@ -182,6 +185,16 @@ func (c *fileServiceClient) SearchFiles(ctx context.Context, in *SearchFilesRequ
 	return out, nil
 }
 
+func (c *fileServiceClient) GitStatus(ctx context.Context, in *GitStatusRequest, opts ...grpc.CallOption) (*GitStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GitStatusResponse)
+	err := c.cc.Invoke(ctx, FileService_GitStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *fileServiceClient) CompareFiles(ctx context.Context, in *CompareFilesRequest, opts ...grpc.CallOption) (*CompareFilesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CompareFilesResponse)
@@ -291,6 +304,8 @@ type FileServiceServer interface {
 	DeleteFile(context.Context, *DeleteFileRequest) (*DeleteFileResponse, error)
 	// SearchFiles finds lines in the files below a folder.
 	SearchFiles(context.Context, *SearchFilesRequest) (*SearchFilesResponse, error)
+	// GitStatus compares the workspace with the index of its Git repository.
+	GitStatus(context.Context, *GitStatusRequest) (*GitStatusResponse, error)
 	// CompareFiles returns which of some files an upload has to send, and from
 	// which byte on.
 	CompareFiles(context.Context, *CompareFilesRequest) (*CompareFilesResponse, error)
@@ -345,6 +360,9 @@ func (UnimplementedFileServiceServer) DeleteFile(context.Context, *DeleteFileReq
 }
 func (UnimplementedFileServiceServer) SearchFiles(context.Context, *SearchFilesRequest) (*SearchFilesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SearchFiles not implemented")
+}
+func (UnimplementedFileServiceServer) GitStatus(context.Context, *GitStatusRequest) (*GitStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GitStatus not implemented")
 }
 func (UnimplementedFileServiceServer) CompareFiles(context.Context, *CompareFilesRequest) (*CompareFilesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CompareFiles not implemented")
@@ -544,6 +562,24 @@ func _FileService_SearchFiles_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FileService_GitStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GitStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileServiceServer).GitStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileService_GitStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileServiceServer).GitStatus(ctx, req.(*GitStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _FileService_CompareFiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CompareFilesRequest)
 	if err := dec(in); err != nil {
@@ -644,6 +680,10 @@ var FileService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SearchFiles",
 			Handler:    _FileService_SearchFiles_Handler,
+		},
+		{
+			MethodName: "GitStatus",
+			Handler:    _FileService_GitStatus_Handler,
 		},
 		{
 			MethodName: "CompareFiles",

@@ -221,7 +221,10 @@ type Jail struct {
 	// It is no jail: what runs in it runs on the machine itself.
 	HostMode bool `protobuf:"varint,7,opt,name=host_mode,json=hostMode,proto3" json:"host_mode,omitempty"`
 	// Its holders, who keep it frozen, sorted by name.
-	FrozenBy      []string `protobuf:"bytes,8,rep,name=frozen_by,json=frozenBy,proto3" json:"frozen_by,omitempty"`
+	FrozenBy []string `protobuf:"bytes,8,rep,name=frozen_by,json=frozenBy,proto3" json:"frozen_by,omitempty"`
+	// What its commands run on, such as "linux/amd64, Debian GNU/Linux 12
+	// (bookworm)".
+	Platform      string `protobuf:"bytes,9,opt,name=platform,proto3" json:"platform,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -310,6 +313,13 @@ func (x *Jail) GetFrozenBy() []string {
 		return x.FrozenBy
 	}
 	return nil
+}
+
+func (x *Jail) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
 }
 
 type EnsureJailRequest struct {
@@ -1066,7 +1076,7 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x0fworkspace_bytes\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eworkspaceBytes\x120\n" +
 	"\x0fread_only_paths\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\rreadOnlyPaths\x120\n" +
 	"\x06egress\x18\n" +
-	" \x01(\v2\x18.deckhand.node.v1.EgressR\x06egress\"\xa5\x02\n" +
+	" \x01(\v2\x18.deckhand.node.v1.EgressR\x06egress\"\xc1\x02\n" +
 	"\x04Jail\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.deckhand.node.v1.JailStateR\x05state\x12\x10\n" +
@@ -1076,7 +1086,8 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1b\n" +
 	"\thost_mode\x18\a \x01(\bR\bhostMode\x12\x1b\n" +
-	"\tfrozen_by\x18\b \x03(\tR\bfrozenBy\"h\n" +
+	"\tfrozen_by\x18\b \x03(\tR\bfrozenBy\x12\x1a\n" +
+	"\bplatform\x18\t \x01(\tR\bplatform\"h\n" +
 	"\x11EnsureJailRequest\x126\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.JailSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\x1b\n" +
 	"\thost_mode\x18\x02 \x01(\bR\bhostMode\"@\n" +
