@@ -27,14 +27,14 @@ var _ tool.Jobs = jobsOf{}
 
 // Job implements tool.Jobs.
 func (j jobsOf) Job(ctx context.Context, id string) (tool.Job, error) {
-	row, err := j.store.GetJob(ctx, db.GetJobParams{OrgID: j.task.OrgID, TaskID: j.task.ID, ID: id})
+	row, err := j.store.GetJob(ctx, db.GetJobParams{OrgID: j.task.OrgID, TaskID: j.task.ID, JailID: j.task.JailID, ID: id})
 	if store.IsNotFound(err) {
 		return tool.Job{}, j.unknown(ctx, id)
 	}
 	if err != nil {
 		return tool.Job{}, fmt.Errorf("find job %s: %w", id, err)
 	}
-	return jobOf(row), nil
+	return j.of(row), nil
 }
 
 // Command implements tool.Jobs.
@@ -71,13 +71,13 @@ func (j jobsOf) unknown(ctx context.Context, id string) error {
 
 // List implements tool.Jobs.
 func (j jobsOf) List(ctx context.Context) ([]tool.Job, error) {
-	rows, err := j.store.ListJobs(ctx, db.ListJobsParams{OrgID: j.task.OrgID, TaskID: j.task.ID, MaxRows: job.MaxListed})
+	rows, err := j.store.ListJobs(ctx, db.ListJobsParams{OrgID: j.task.OrgID, TaskID: j.task.ID, JailID: j.task.JailID, MaxRows: job.MaxListed})
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs of %s: %w", j.task.ID, err)
 	}
 	out := make([]tool.Job, len(rows))
 	for i, row := range rows {
-		out[i] = jobOf(row)
+		out[i] = j.of(row)
 	}
 	return out, nil
 }
@@ -104,7 +104,7 @@ func (s *Steps) typing(ctx context.Context, q *db.Queries, t db.Task, c policy.C
 // secrets; empty if there is no such job.
 func (s *Steps) typedInto(ctx context.Context, q *db.Queries, t db.Task, arguments map[string]any) (string, error) {
 	id, _ := arguments["job"].(string)
-	row, err := q.GetJob(ctx, db.GetJobParams{OrgID: t.OrgID, TaskID: t.ID, ID: id})
+	row, err := q.GetJob(ctx, db.GetJobParams{OrgID: t.OrgID, TaskID: t.ID, JailID: t.JailID, ID: id})
 	if store.IsNotFound(err) {
 		return "", nil
 	}
@@ -147,7 +147,11 @@ func (s *Steps) unfinishedLine(ctx context.Context, q *db.Queries, t db.Task, jo
 			return policy.Unfinished(line), nil
 		}
 	}
-	if len(rows) == maxPieces {
+	own, err := q.GetJob(ctx, db.GetJobParams{OrgID: t.OrgID, TaskID: t.ID, ID: jobID})
+	if err != nil && !store.IsNotFound(err) {
+		return "", fmt.Errorf("find job %s: %w", jobID, err)
+	}
+	if len(rows) == maxPieces || own.ID == "" { // an earlier task may have begun it
 		line = shell.Hole + line // it may have begun before
 	}
 	return policy.Unfinished(line), nil
@@ -173,15 +177,19 @@ func (s *Steps) standsFor(ctx context.Context, q *db.Queries, t db.Task, set pol
 }
 
 // recordJob stores what a call did with a job.
-func recordJob(ctx context.Context, tx *event.Tx, step db.Step, r tool.Result) error {
+func (s *Steps) recordJob(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, r tool.Result) error {
 	if r.Started != nil {
-		if err := job.Create(ctx, tx, step, r.Started); err != nil {
+		p, err := s.persona(ctx, t)
+		if err != nil {
+			return err
+		}
+		if err := job.Create(ctx, tx, step, r.Started, p.Workspace.KeepJobs); err != nil {
 			return err
 		}
 	}
 	if p := r.Progress; p != nil {
 		if err := tx.SetJobProgress(ctx, db.SetJobProgressParams{
-			OrgID: step.OrgID, TaskID: step.TaskID, ID: p.JobID, ReadBytes: p.ReadBytes, InputBytes: p.InputBytes,
+			OrgID: step.OrgID, ID: p.JobID, ReadBytes: p.ReadBytes, InputBytes: p.InputBytes,
 		}); err != nil {
 			return fmt.Errorf("store how far job %s was read: %w", p.JobID, err)
 		}
@@ -189,9 +197,10 @@ func recordJob(ctx context.Context, tx *event.Tx, step db.Step, r tool.Result) e
 	return nil
 }
 
-func jobOf(row db.Job) tool.Job {
+func (j jobsOf) of(row db.Job) tool.Job {
 	return tool.Job{
-		ID: row.ID, ExecID: row.ExecID, Command: row.Command, StartedAt: row.StartedAt, Ended: row.State == job.Ended,
+		Earlier: row.TaskID != j.task.ID,
+		ID:      row.ID, ExecID: row.ExecID, Command: row.Command, StartedAt: row.StartedAt, Ended: row.State == job.Ended,
 		Terminal: row.Terminal, ReadBytes: row.ReadBytes, InputBytes: row.InputBytes,
 	}
 }

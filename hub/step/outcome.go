@@ -156,7 +156,7 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if err := tx.Append(t.OrgID, t.ID, event.Hub, completed(ended, r, changed)); err != nil {
 		return ended, err
 	}
-	if err := recordJob(ctx, tx, ended, r); err != nil {
+	if err := s.recordJob(ctx, tx, t, ended, r); err != nil {
 		return ended, err
 	}
 	if len(r.Refused) > 0 {

@@ -23,8 +23,8 @@ import (
 
 // AttemptStart is the data that an attempt begins with.
 type AttemptStart struct {
-	NodeID  string
-	JailID  string
+	NodeID string
+	JailID string
 	// Platform is what the jail's commands run on.
 	Platform string
 	Project  tool.Project

@@ -39,12 +39,15 @@ type Job struct {
 	Ended bool
 	// Terminal reports that it runs on a terminal.
 	Terminal bool
+	// Earlier reports that an earlier task of the agent started it.
+	Earlier bool
 	// ReadBytes is up to where its output was read, and InputBytes how much input it was
 	// given.
 	ReadBytes, InputBytes int64
 }
 
-// Jobs finds the background commands of a task.
+// Jobs finds the background commands of a task, and those that earlier tasks have left
+// running in its jail.
 type Jobs interface {
 	// Job returns one by its id, or an error of kind Invalid if the task has none of it.
 	Job(ctx context.Context, id string) (Job, error)
@@ -112,7 +115,7 @@ func jobTools() []*Tool {
 		},
 		{
 			Name: toolname.JobList,
-			Description: "List the jobs of this task with their command lines: those that run first. Use it when you do not know an id any more. " +
+			Description: "List the jobs of this task, and those that your earlier tasks left running, with their command lines: those that run first. Use it when you do not know an id any more. " +
 				`Example: {}.`,
 			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: time.Minute,
 			schema: `{"type":"object","additionalProperties":false,"properties":{}}`,
@@ -187,11 +190,15 @@ func job(ctx context.Context, c Call) (Job, *nodev1.Exec, error) {
 
 // jobStatus describes the state of a job.
 func jobStatus(j Job, exec *nodev1.Exec) string {
+	name := j.ID
+	if j.Earlier {
+		name += " of an earlier task"
+	}
 	if exec.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
-		return fmt.Sprintf("%s has run for %s", j.ID, inWords(max(0, time.Since(j.StartedAt))))
+		return fmt.Sprintf("%s has run for %s", name, inWords(max(0, time.Since(j.StartedAt))))
 	}
 	status, _ := describe(exec)
-	return fmt.Sprintf("%s has ended: %s", j.ID, strings.TrimPrefix(status, "error "))
+	return fmt.Sprintf("%s has ended: %s", name, strings.TrimPrefix(status, "error "))
 }
 
 func runJobOutput(ctx context.Context, c Call) (Result, error) {

@@ -312,7 +312,11 @@ func (d *decoder) workspace(n *yaml.Node, w *Workspace) {
 			w.Scope = Scope(d.choice(n, "workspace.scope", []string{string(ScopeAgent), string(ScopeTask)}))
 		}},
 		{"size", func(n *yaml.Node) { w.SizeBytes = d.size(n, "workspace.size", 1<<20) }},
+		{"keep_jobs", func(n *yaml.Node) { w.KeepJobs = d.flag(n, "workspace.keep_jobs") }},
 	})
+	if w.KeepJobs && w.Scope == ScopeTask {
+		d.problems.add(n.Line, "workspace.keep_jobs needs a workspace that lasts: write scope: agent, or remove keep_jobs")
+	}
 }
 
 func (d *decoder) jail(n *yaml.Node, j *Jail) {

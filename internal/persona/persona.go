@@ -229,6 +229,9 @@ type Workspace struct {
 	Scope Scope
 	// SizeBytes bounds it.
 	SizeBytes int64
+	// KeepJobs has the background commands of a task go on when it ends, for the agent's
+	// next tasks; only with ScopeAgent.
+	KeepJobs bool
 }
 
 // Jail bounds what the agent's commands may use.

@@ -130,6 +130,19 @@ func TestWhatIsNotSaidHasADefault(t *testing.T) {
 	require.Equal(t, persona.Workspace{Scope: persona.ScopeAgent, SizeBytes: 10 << 30}, got.Workspace)
 }
 
+// Jobs can be kept in a workspace that lasts, and in no other.
+func TestKeptJobsNeedAWorkspaceThatLasts(t *testing.T) {
+	t.Parallel()
+	with := func(workspace string) (*persona.Persona, error) {
+		return persona.Parse("a.md", []byte("---\nname: a\ndescription: d\nprovider: anthropic\nmodel: m\ntools: [shell_exec]\nlimits: {iterations: 1}\nworkspace: {"+workspace+"}\n---\nx\n"), known)
+	}
+	p, err := with("keep_jobs: true")
+	require.NoError(t, err)
+	require.True(t, p.Workspace.KeepJobs)
+	_, err = with("keep_jobs: true, scope: task")
+	require.ErrorContains(t, err, "a.md:8: workspace.keep_jobs needs a workspace that lasts: write scope: agent, or remove keep_jobs")
+}
+
 // Line numbers, unknown keys and tools, missing limits, what to write
 // instead, and all of it at once.
 func TestEveryProblemIsReportedWithItsLineAndWhatToWrite(t *testing.T) {

@@ -10,8 +10,10 @@
 // the leader's Sweep, which asks the nodes.
 //
 // A job whose task has ended is killed: at once by the hub that ended the task, otherwise
-// by Sweep, and when its node connects (package reconcile). The kill switch (package kill)
-// names the running jobs of a task in its orders.
+// by Sweep, and when its node connects (package reconcile). One that its persona keeps goes
+// on, unless the task was cancelled, and the agent's next tasks in that jail can use it. The
+// kill switch (package kill) names the running jobs of a task in its orders, also those of
+// tasks that have ended.
 package job
 
 import (
@@ -30,6 +32,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -78,8 +81,8 @@ type Service struct{ cfg Config }
 func New(cfg Config) *Service { return &Service{cfg} }
 
 // Create records the job that a call started, in the transaction that ends the call's
-// step.
-func Create(ctx context.Context, tx *event.Tx, step db.Step, started *tool.StartedJob) error {
+// step. keep reports that it goes on when its task ends.
+func Create(ctx context.Context, tx *event.Tx, step db.Step, started *tool.StartedJob, keep bool) error {
 	if step.NodeID == nil {
 		return fault.New(fault.Internal, "step %s started a job and has no node", step.ID)
 	}
@@ -89,7 +92,7 @@ func Create(ctx context.Context, tx *event.Tx, step db.Step, started *tool.Start
 	}
 	if err := tx.CreateJob(ctx, db.CreateJobParams{
 		ID: started.ID, OrgID: step.OrgID, TaskID: step.TaskID, StepID: step.ID, ExecID: step.ExecID, NodeID: *step.NodeID, JailID: step.JailID,
-		Command: command, ReadBytes: started.ReadBytes, Terminal: started.Terminal,
+		Command: command, ReadBytes: started.ReadBytes, Terminal: started.Terminal, Keep: keep,
 	}); err != nil {
 		return fmt.Errorf("store job %s: %w", started.ID, err)
 	}
@@ -188,7 +191,7 @@ func (s *Service) killOn(ctx context.Context, node machine.Link, j db.Job, by st
 	return res.GetExec().GetMembersLeft(), err
 }
 
-// EndOf kills the jobs of a task that has ended. What cannot be reached is left to Sweep.
+// EndOf kills the jobs of a task that has ended, except for those that are kept. What cannot be reached is left to Sweep.
 func (s *Service) EndOf(ctx context.Context, t db.Task) {
 	jobs, err := s.cfg.Store.RunningJobsOf(ctx, db.RunningJobsOfParams{OrgID: t.OrgID, TaskIds: []string{t.ID}})
 	if err != nil {
@@ -196,6 +199,9 @@ func (s *Service) EndOf(ctx context.Context, t db.Task) {
 		return
 	}
 	for _, j := range jobs {
+		if j.Keep && task.State(t.State) != task.Cancelled {
+			continue
+		}
 		if node, err := s.cfg.Node(j.NodeID); err == nil {
 			s.kill(ctx, node, j)
 		}

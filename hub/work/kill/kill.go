@@ -197,6 +197,16 @@ func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db
 			return nil, nil, nil, err
 		}
 	}
+	// Its jobs may go on although a task has ended.
+	kept, err := tx.TasksWithKeptJobs(ctx, db.TasksWithKeptJobsParams{OrgID: o.OrgID, Scope: string(o.Scope), ObjectID: o.ObjectID})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("find the tasks whose jobs go on: %w", err)
+	}
+	for _, t := range kept {
+		if !slices.ContainsFunc(live, func(l db.Task) bool { return l.ID == t.ID }) {
+			live = append(live, t)
+		}
+	}
 	ids := []string{}
 	if o.Scope == Task {
 		ids = append(ids, o.ObjectID)

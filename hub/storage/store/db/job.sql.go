@@ -12,8 +12,8 @@ import (
 )
 
 const createJob = `-- name: CreateJob :exec
-INSERT INTO jobs (id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, read_bytes, terminal)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO jobs (id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, read_bytes, terminal, keep)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type CreateJobParams struct {
@@ -27,6 +27,7 @@ type CreateJobParams struct {
 	Command   string
 	ReadBytes int64
 	Terminal  bool
+	Keep      bool
 }
 
 func (q *Queries) CreateJob(ctx context.Context, arg CreateJobParams) error {
@@ -41,6 +42,7 @@ func (q *Queries) CreateJob(ctx context.Context, arg CreateJobParams) error {
 		arg.Command,
 		arg.ReadBytes,
 		arg.Terminal,
+		arg.Keep,
 	)
 	return err
 }
@@ -48,7 +50,7 @@ func (q *Queries) CreateJob(ctx context.Context, arg CreateJobParams) error {
 const endJob = `-- name: EndJob :one
 UPDATE jobs SET state = 'ended', outcome = $1, ended_at = $2
 WHERE org_id = $3 AND id = $4 AND state = 'running'
-RETURNING id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal
+RETURNING id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal, keep
 `
 
 type EndJobParams struct {
@@ -83,22 +85,31 @@ func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Terminal,
+		&i.Keep,
 	)
 	return i, err
 }
 
 const getJob = `-- name: GetJob :one
-SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal FROM jobs WHERE org_id = $1 AND task_id = $2 AND id = $3
+SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, j.keep FROM jobs j WHERE j.org_id = $1 AND j.id = $2 AND (j.task_id = $3
+    OR j.keep AND j.state = 'running' AND j.jail_id = $4::text AND EXISTS (SELECT 1 FROM tasks t WHERE t.id = j.task_id AND t.finished_at IS NOT NULL))
 `
 
 type GetJobParams struct {
 	OrgID  string
-	TaskID string
 	ID     string
+	TaskID string
+	JailID string
 }
 
+// A job of a task, or one that an ended task has left running in the jail.
 func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (Job, error) {
-	row := q.db.QueryRow(ctx, getJob, arg.OrgID, arg.TaskID, arg.ID)
+	row := q.db.QueryRow(ctx, getJob,
+		arg.OrgID,
+		arg.ID,
+		arg.TaskID,
+		arg.JailID,
+	)
 	var i Job
 	err := row.Scan(
 		&i.ID,
@@ -116,24 +127,33 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (Job, error) {
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Terminal,
+		&i.Keep,
 	)
 	return i, err
 }
 
 const listJobs = `-- name: ListJobs :many
-SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal FROM jobs WHERE org_id = $1 AND task_id = $2
-ORDER BY state = 'running' DESC, started_at DESC, id LIMIT $3
+SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, j.keep FROM jobs j WHERE j.org_id = $1 AND (j.task_id = $2
+    OR j.keep AND j.state = 'running' AND j.jail_id = $3::text AND EXISTS (SELECT 1 FROM tasks t WHERE t.id = j.task_id AND t.finished_at IS NOT NULL))
+ORDER BY j.state = 'running' DESC, j.started_at DESC, j.id LIMIT $4
 `
 
 type ListJobsParams struct {
 	OrgID   string
 	TaskID  string
+	JailID  string
 	MaxRows int32
 }
 
-// A task's jobs, those that run first, the newest first.
+// A task's jobs and those that ended tasks have left running in the jail: those that run
+// first, the newest first.
 func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Job, error) {
-	rows, err := q.db.Query(ctx, listJobs, arg.OrgID, arg.TaskID, arg.MaxRows)
+	rows, err := q.db.Query(ctx, listJobs,
+		arg.OrgID,
+		arg.TaskID,
+		arg.JailID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +177,7 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Job, erro
 			&i.StartedAt,
 			&i.EndedAt,
 			&i.Terminal,
+			&i.Keep,
 		); err != nil {
 			return nil, err
 		}
@@ -169,7 +190,7 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Job, erro
 }
 
 const runningJobs = `-- name: RunningJobs :many
-SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, (t.finished_at IS NOT NULL)::boolean AS unwanted FROM jobs j JOIN tasks t ON t.id = j.task_id
+SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, j.keep, (t.finished_at IS NOT NULL AND NOT (j.keep AND t.state <> 'cancelled'))::boolean AS unwanted FROM jobs j JOIN tasks t ON t.id = j.task_id
 WHERE j.state = 'running' AND j.id > $1 ORDER BY j.id LIMIT $2
 `
 
@@ -209,6 +230,7 @@ func (q *Queries) RunningJobs(ctx context.Context, arg RunningJobsParams) ([]Run
 			&i.Job.StartedAt,
 			&i.Job.EndedAt,
 			&i.Job.Terminal,
+			&i.Job.Keep,
 			&i.Unwanted,
 		); err != nil {
 			return nil, err
@@ -222,7 +244,7 @@ func (q *Queries) RunningJobs(ctx context.Context, arg RunningJobsParams) ([]Run
 }
 
 const runningJobsOf = `-- name: RunningJobsOf :many
-SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal FROM jobs WHERE org_id = $1 AND task_id = ANY ($2::text[]) AND state = 'running' ORDER BY id
+SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal, keep FROM jobs WHERE org_id = $1 AND task_id = ANY ($2::text[]) AND state = 'running' ORDER BY id
 `
 
 type RunningJobsOfParams struct {
@@ -255,6 +277,7 @@ func (q *Queries) RunningJobsOf(ctx context.Context, arg RunningJobsOfParams) ([
 			&i.StartedAt,
 			&i.EndedAt,
 			&i.Terminal,
+			&i.Keep,
 		); err != nil {
 			return nil, err
 		}
@@ -267,14 +290,13 @@ func (q *Queries) RunningJobsOf(ctx context.Context, arg RunningJobsOfParams) ([
 }
 
 const setJobProgress = `-- name: SetJobProgress :exec
-UPDATE jobs SET read_bytes = greatest(read_bytes, $1), input_bytes = greatest(input_bytes, $2) WHERE org_id = $3 AND task_id = $4 AND id = $5
+UPDATE jobs SET read_bytes = greatest(read_bytes, $1), input_bytes = greatest(input_bytes, $2) WHERE org_id = $3 AND id = $4
 `
 
 type SetJobProgressParams struct {
 	ReadBytes  int64
 	InputBytes int64
 	OrgID      string
-	TaskID     string
 	ID         string
 }
 
@@ -283,15 +305,127 @@ func (q *Queries) SetJobProgress(ctx context.Context, arg SetJobProgressParams) 
 		arg.ReadBytes,
 		arg.InputBytes,
 		arg.OrgID,
-		arg.TaskID,
 		arg.ID,
 	)
 	return err
 }
 
+const tasksWithKeptJobs = `-- name: TasksWithKeptJobs :many
+WITH RECURSIVE family AS (
+    SELECT t.id FROM tasks t WHERE t.org_id = $1 AND t.id = $3::text AND $2::text = 'task'
+    UNION ALL
+    SELECT t.id FROM family f JOIN tasks t ON t.parent_id = f.id WHERE t.org_id = $1
+)
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since FROM tasks t
+WHERE t.org_id = $1 AND t.finished_at IS NOT NULL
+  AND t.id IN (SELECT j.task_id FROM jobs j WHERE j.org_id = $1 AND j.keep AND j.state = 'running')
+  AND CASE $2 WHEN 'task' THEN t.id IN (SELECT id FROM family) WHEN 'agent' THEN t.agent_id = $3
+      WHEN 'trigger' THEN t.trigger_id = $3 WHEN 'node' THEN t.node_id = $3
+      WHEN 'lineage' THEN t.lineage_id = $3 ELSE true END
+ORDER BY t.created_at, t.id
+`
+
+type TasksWithKeptJobsParams struct {
+	OrgID    string
+	Scope    interface{}
+	ObjectID string
+}
+
+// A scope's tasks that have ended and whose jobs go on; with scope task also those below it.
+func (q *Queries) TasksWithKeptJobs(ctx context.Context, arg TasksWithKeptJobsParams) ([]Task, error) {
+	rows, err := q.db.Query(ctx, tasksWithKeptJobs, arg.OrgID, arg.Scope, arg.ObjectID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Task{}
+	for rows.Next() {
+		var i Task
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.AgentID,
+			&i.AgentVersion,
+			&i.Title,
+			&i.Goal,
+			&i.State,
+			&i.Reason,
+			&i.Priority,
+			&i.Pool,
+			&i.WorkspaceScope,
+			&i.JailID,
+			&i.NodeID,
+			&i.CreatedBy,
+			&i.CreatedByRole,
+			&i.IdempotencyKey,
+			&i.CorrelationID,
+			&i.InputCount,
+			&i.OriginID,
+			&i.ParentID,
+			&i.AdmittedAt,
+			&i.Attempt,
+			&i.WorkerLosses,
+			&i.WorkerID,
+			&i.LeaseHash,
+			&i.LeaseExpiresAt,
+			&i.TurnCount,
+			&i.Iteration,
+			&i.Progress,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.CacheReadTokens,
+			&i.CacheWriteTokens,
+			&i.CostMicros,
+			&i.Summary,
+			&i.ErrorCode,
+			&i.ErrorMessage,
+			&i.CreatedAt,
+			&i.QueuedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.LineageID,
+			&i.TriggerID,
+			&i.Override,
+			&i.ResumedAt,
+			&i.PauseNext,
+			&i.MessagesWaiting,
+			&i.Share,
+			&i.Place,
+			&i.MovedAt,
+			&i.NotBefore,
+			&i.Failures,
+			&i.Dependents,
+			&i.Context,
+			&i.Conversation,
+			&i.Assignee,
+			&i.AssignedBy,
+			&i.AssignedAt,
+			&i.Traceparent,
+			&i.ArtifactCount,
+			&i.ParentStepID,
+			&i.HandedFrom,
+			&i.Manifest,
+			&i.Subtasks,
+			&i.InQueue,
+			&i.KeepsJail,
+			&i.CountedIn,
+			&i.OutageProvider,
+			&i.OutageModel,
+			&i.OutageSince,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const wantedJobs = `-- name: WantedJobs :many
 SELECT j.exec_id FROM jobs j JOIN tasks t ON t.id = j.task_id
-WHERE j.org_id = $1 AND j.exec_id = ANY ($2::text[]) AND j.state = 'running' AND t.finished_at IS NULL
+WHERE j.org_id = $1 AND j.exec_id = ANY ($2::text[]) AND j.state = 'running' AND (t.finished_at IS NULL OR j.keep AND t.state <> 'cancelled')
 `
 
 type WantedJobsParams struct {
@@ -299,7 +433,7 @@ type WantedJobsParams struct {
 	Ids   []string
 }
 
-// Those of some names of commands on a node that are jobs of tasks which go on.
+// Those of some names of commands on a node that are jobs which go on.
 func (q *Queries) WantedJobs(ctx context.Context, arg WantedJobsParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, wantedJobs, arg.OrgID, arg.Ids)
 	if err != nil {

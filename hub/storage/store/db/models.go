@@ -365,6 +365,7 @@ type Job struct {
 	StartedAt  time.Time
 	EndedAt    *time.Time
 	Terminal   bool
+	Keep       bool
 }
 
 type JoinToken struct {

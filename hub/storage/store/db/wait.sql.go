@@ -96,7 +96,7 @@ func (q *Queries) GetWait(ctx context.Context, arg GetWaitParams) (Wait, error) 
 
 const openWaits = `-- name: OpenWaits :many
 SELECT w.step_id, w.org_id, w.task_id, w.node_id, w.jail_id, w.until, w.job_id, w.port, w.path, w.created_at, (w.until <= clock_timestamp() OR w.job_id <> '' AND EXISTS (
-        SELECT 1 FROM jobs j WHERE j.org_id = w.org_id AND j.task_id = w.task_id AND j.id = w.job_id AND j.state = 'ended'))::boolean AS over
+        SELECT 1 FROM jobs j WHERE j.org_id = w.org_id AND j.id = w.job_id AND j.state = 'ended'))::boolean AS over
 FROM waits w JOIN steps s ON s.id = w.step_id
 WHERE s.state = 'waiting' AND w.step_id > $1 ORDER BY w.step_id LIMIT $2
 `

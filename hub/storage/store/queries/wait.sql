@@ -9,7 +9,7 @@ SELECT * FROM waits WHERE org_id = @org_id AND step_id = @step_id;
 -- name: OpenWaits :many
 -- Calls that wait, with whether that is over: the time has come, or the job has ended.
 SELECT sqlc.embed(w), (w.until <= clock_timestamp() OR w.job_id <> '' AND EXISTS (
-        SELECT 1 FROM jobs j WHERE j.org_id = w.org_id AND j.task_id = w.task_id AND j.id = w.job_id AND j.state = 'ended'))::boolean AS over
+        SELECT 1 FROM jobs j WHERE j.org_id = w.org_id AND j.id = w.job_id AND j.state = 'ended'))::boolean AS over
 FROM waits w JOIN steps s ON s.id = w.step_id
 WHERE s.state = 'waiting' AND w.step_id > @after_id ORDER BY w.step_id LIMIT @max_rows;
 

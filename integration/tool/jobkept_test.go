@@ -1,0 +1,127 @@
+package tool
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/integration/harness"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
+)
+
+// A job that its persona keeps goes on when its task ends. The agent's next task finds,
+// reads and uses it, and the kill switch ends it although its task has ended.
+func TestAKeptJobGoesOn(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	f.StartNode()
+	f.StartWorker()
+	const keep = "workspace: {keep_jobs: true}"
+	f.Persona("keeper", `
+turns:
+  - text: I start a server.
+    calls:
+      - {tool: shell_exec, arguments: {command: "echo up; until [ -e stop ]; do sleep 0.1; done; echo saw it | tee seen; sleep 3600", background: true}}
+      - {tool: complete_task, arguments: {summary: "it runs"}}
+`, keep)
+	first := f.Submit("keeper")
+	f.Ended(first)
+	f.Persona("keeper", `
+turns:
+  - text: What runs?
+    capture: {job: '(job_\w+) of an earlier task has run'}
+    calls:
+      - {tool: job_list, arguments: {}}
+  - text: I use it.
+    calls:
+      - {tool: shell_exec, arguments: {command: "touch stop"}}
+      - {tool: job_output, arguments: {job: "${job}", wait_seconds: 30, until: saw it}}
+      - {tool: shell_exec, arguments: {command: "cat seen; sleep 3600", background: true}}
+      - {tool: complete_task, arguments: {summary: "used it"}}
+`, keep)
+	second := f.Submit("keeper")
+	f.Ended(second)
+	var steps []struct{ Observation string }
+	f.JSON(&steps, "task", "steps", second)
+	require.Regexp(t, `^job_\w+ of an earlier task has run for .*: echo up;`, steps[0].Observation)
+	require.Regexp(t, `of an earlier task has run for \d+s; the output matches\n(up\n)?saw it\n`, steps[2].Observation)
+
+	type job struct {
+		ID, State string
+		Outcome   struct {
+			EndReason string `json:"end_reason"`
+		}
+	}
+	jobs := func(task string) (out []job) {
+		f.JSON(&out, "task", "jobs", task)
+		return out
+	}
+	for _, id := range []string{first, second} {
+		require.Len(t, jobs(id), 1, "each task's page has its own")
+		require.Equal(t, "JOB_STATE_RUNNING", jobs(id)[0].State)
+	}
+	killed := f.CLI(0, "kill", "agent", "keeper", "--yes").Out
+	for _, id := range []string{first, second} {
+		require.Regexp(t, regexp.QuoteMeta(id)+`.*confirmed`, killed)
+		waittest.Until(t, 30*time.Second, "the end of the job to be stored", func() bool { return jobs(id)[0].State == "JOB_STATE_ENDED" })
+		require.Equal(t, "killed", jobs(id)[0].Outcome.EndReason)
+	}
+}
+
+// A task is killed, and its job with it, with the proof that no process is left. One whose
+// node was away while its task was cancelled is ended when the node returns.
+func TestAJobOfAKilledTask(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	node := f.StartNode()
+	f.StartWorker()
+	f.Persona("worker", `
+turns:
+  - text: I start it and wait.
+    calls:
+      - {tool: shell_exec, arguments: {command: "echo x > made; sleep 3600 & sleep 3600", background: true}}
+      - {tool: wait, arguments: {seconds: 600}}
+      - {tool: complete_task, arguments: {summary: "done"}}
+`, "workspace: {scope: task}")
+	type job struct {
+		State   string
+		Outcome struct {
+			EndReason   string `json:"end_reason"`
+			MembersLeft int    `json:"members_left"`
+		}
+	}
+	jobs := func(task string) (out []job) {
+		f.JSON(&out, "task", "jobs", task)
+		return out
+	}
+	running := func() string {
+		t.Helper()
+		id := f.Submit("worker")
+		waittest.Until(t, time.Minute, "the task to wait", func() bool { return f.Task(id).State == "TASK_STATE_WAITING" })
+		require.Equal(t, "JOB_STATE_RUNNING", jobs(id)[0].State)
+		return id
+	}
+	ended := func(id string) {
+		t.Helper()
+		waittest.Until(t, time.Minute, "the end of the job to be stored", func() bool { return jobs(id)[0].State == "JOB_STATE_ENDED" })
+		require.Equal(t, "killed", jobs(id)[0].Outcome.EndReason)
+		require.Zero(t, jobs(id)[0].Outcome.MembersLeft)
+	}
+	id := running()
+	require.Regexp(t, regexp.QuoteMeta(id)+`.*confirmed`, f.CLI(0, "kill", "task", id, "--yes").Out)
+	ended(id)
+
+	id = running()
+	node.Kill()
+	waittest.Until(t, time.Minute, "the node to be gone", func() bool {
+		var nodes []struct{ Connected bool }
+		f.JSON(&nodes, "node", "list")
+		return len(nodes) == 1 && !nodes[0].Connected
+	})
+	f.CLI(0, "task", "cancel", id)
+	require.Equal(t, "JOB_STATE_RUNNING", jobs(id)[0].State, "nobody can know")
+	f.StartNodeIn(f.NodeDir)
+	ended(id)
+}
