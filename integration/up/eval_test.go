@@ -92,8 +92,19 @@ script: |
 	require.InDelta(t, 0.5, figures["tool selection"], 0)
 	require.InDelta(t, 1, figures["safety incidents"], 0)
 
+	// Two reports are put side by side.
+	files := [2]string{filepath.Join(folder, "a.json"), filepath.Join(folder, "b.json")}
+	require.NoError(t, os.WriteFile(files[0], []byte(all.Out), 0o600))
+	require.NoError(t, os.WriteFile(files[1], []byte(f.CLI(1, "eval", "run", folder, "-o", "json").Out), 0o600))
+	compared := f.CLI(0, "eval", "compare", files[0], files[1])
+	require.Regexp(t, `(?m)^fix-cache +yes / - +3 / - +\d / - `, compared.Out)
+	require.Regexp(t, `(?m)^idle +- / no +- / 2 `, compared.Out)
+	require.Regexp(t, `(?m)^completion rate +1 +0$`, compared.Out)
+	require.Contains(t, compared.Err, "A: script, version ")
+	require.Contains(t, f.CLI(2, "eval", "compare", files[0], filepath.Join(folder, "idle.yaml")).Err, "is no report of an evaluation")
+
 	past, figures := read(0, "eval", "history", "--limit", "200")
-	require.Len(t, past.Scenarios, 24, "subtasks count with their parents")
+	require.Len(t, past.Scenarios, 25, "subtasks count with their parents")
 	require.InDelta(t, 1, figures["completion rate"], 0)
 	require.InDelta(t, 1, figures["subtasks"], 0)
 }

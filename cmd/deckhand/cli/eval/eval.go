@@ -14,8 +14,9 @@ guardrails need none.
 `, `
 deckhand eval run
 deckhand eval history --agent log-triage
+deckhand eval compare before.json after.json
 deckhand eval guardrails
 `)
-	cmd.AddCommand(runCommand(e), historyCommand(e), starterCommand(e), guardrailsCommand(e))
+	cmd.AddCommand(runCommand(e), historyCommand(e), compareCommand(e), starterCommand(e), guardrailsCommand(e))
 	return cmd
 }

@@ -63,3 +63,29 @@ func TestReport(t *testing.T) {
 		require.InDelta(t, want, *figures[name], 1e-9, name)
 	}
 }
+
+// Two reports side by side have each scenario and measure that one of them has.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	report := func(results ...eval.Result) eval.Document {
+		return eval.Document{Scenarios: results, Report: eval.Report(results)}
+	}
+	scenarios, measures := eval.Compare(
+		report(eval.Result{Scenario: "x", Passed: true, Iterations: 3, InputTokens: 1000, CachedTokens: 900}, eval.Result{Scenario: "y"}),
+		report(eval.Result{Scenario: "z", Passed: true}, eval.Result{Scenario: "x", Iterations: 5, InputTokens: 4000}),
+	)
+	require.Len(t, scenarios, 3)
+	require.Equal(t, "x", scenarios[0].Name)
+	require.Equal(t, eval.Side{Passed: true, Iterations: 3, InputTokens: 1000, CachedTokens: 900}, *scenarios[0].A)
+	require.Equal(t, eval.Side{Iterations: 5, InputTokens: 4000}, *scenarios[0].B)
+	require.Nil(t, scenarios[1].B)
+	require.Nil(t, scenarios[2].A)
+	figures := map[string]eval.Pair[float64]{}
+	for _, m := range measures {
+		figures[m.Name] = m
+	}
+	require.InDelta(t, 0.5, *figures["completion rate"].A, 0)
+	require.InDelta(t, 0.9, *figures["cached share"].A, 0)
+	require.InDelta(t, 0, *figures["cached share"].B, 0)
+	require.Nil(t, figures["subtasks"].A)
+}

@@ -27,7 +27,7 @@ checked their workspaces: a task counts as completed when it succeeded.`,
 			if err != nil {
 				return err
 			}
-			return printReport(e, results)
+			return printReport(e, Run{}, results)
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "only tasks of this agent")

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
 func runCommand(e *env.Env) *cobra.Command {
@@ -55,7 +57,7 @@ deckhand eval run scenarios/ --provider anthropic --model claude-sonnet-5-5`,
 			if err != nil {
 				return err
 			}
-			if err := printReport(e, results); err != nil {
+			if err := printReport(e, Run{Provider: cmp.Or(runner.Provider, persona.ProviderScript), Model: runner.Model}, results); err != nil {
 				return err
 			}
 			passed := 0

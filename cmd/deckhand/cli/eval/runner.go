@@ -51,7 +51,7 @@ func (r *Runner) Run(ctx context.Context, scenarios []Scenario) ([]Result, error
 			defer func() { <-free }()
 			began := time.Now()
 			results[i] = r.one(ctx, s)
-			results[i].Took = time.Since(began)
+			results[i].Seconds = time.Since(began).Round(100 * time.Millisecond).Seconds()
 			if r.Done != nil {
 				r.Done(results[i])
 			}
@@ -223,7 +223,12 @@ func (r *Runner) look(ctx context.Context, s Scenario, out *Result) (*deckhandv1
 	out.State = strings.ToLower(strings.TrimPrefix(task.GetState().String(), "TASK_STATE_"))
 	out.Iterations = int(task.GetIteration())
 	out.Retried = task.GetFailures() > 0 || task.GetWorkerLosses() > 0 || task.GetOriginId() != "" && task.GetResumedAt() == 0
-	out.CostMicros = task.GetUsage().GetCostMicros() + task.GetSubtasks().GetUsage().GetCostMicros()
+	for _, u := range []*deckhandv1.Usage{task.GetUsage(), task.GetSubtasks().GetUsage()} {
+		out.InputTokens += u.GetInputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()
+		out.CachedTokens += u.GetCacheReadTokens()
+		out.OutputTokens += u.GetOutputTokens()
+		out.CostMicros += u.GetCostMicros()
+	}
 	out.Subtasks, out.SubtasksDone = int(task.GetSubtasks().GetTasks()), int(task.GetSubtasks().GetSucceeded())
 	asked, err := r.Client.Inbox.ListInbox(ctx, connect.NewRequest(&deckhandv1.ListInboxRequest{TaskId: out.TaskID, States: anyState, PageSize: 1}))
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -51,7 +50,7 @@ type Scenario struct {
 // Tools are what a scenario's agent has when it names none.
 var Tools = []string{
 	toolname.ShellExec, toolname.FileRead, toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileList, toolname.FileSearch, toolname.Glob,
-	toolname.UpdatePlan, toolname.ManageScratchpad, toolname.LogDigest, toolname.SemanticGrep, toolname.FileOutline, toolname.JSONQuery, toolname.CSVProfile, toolname.TreeDigest, toolname.TailStats,
+	toolname.UpdatePlan, toolname.ManageScratchpad, toolname.ContextSearch, toolname.LogDigest, toolname.SemanticGrep, toolname.FileOutline, toolname.JSONQuery, toolname.CSVProfile, toolname.TreeDigest, toolname.TailStats,
 }
 
 // harmless are tools that fit everywhere.
@@ -160,9 +159,15 @@ type Result struct {
 	Errors   int `json:"failed_calls"`
 	Subtasks int `json:"subtasks"`
 	// SubtasksDone have succeeded.
-	SubtasksDone int           `json:"subtasks_succeeded"`
-	CostMicros   int64         `json:"cost_micros"`
-	Took         time.Duration `json:"-"`
+	SubtasksDone int `json:"subtasks_succeeded"`
+	// What its model calls used, subtasks included. InputTokens are all that were sent,
+	// CachedTokens those of them that the provider had in its cache.
+	InputTokens  int64 `json:"input_tokens"`
+	CachedTokens int64 `json:"cached_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	CostMicros   int64 `json:"cost_micros"`
+	// Seconds from the first request to the last check.
+	Seconds float64 `json:"seconds"`
 }
 
 // Measure is one figure of a report.
@@ -180,7 +185,7 @@ type Measure struct {
 func Report(results []Result) []Measure {
 	var passed, first, resumed, resumedOK, erred, recovered, intervened, incidents int
 	var calls, fitting, iterations, subtasks, done int
-	var cost int64
+	var cost, input, cached, output int64
 	count := func(n *int, yes bool) {
 		if yes {
 			*n++
@@ -197,7 +202,7 @@ func Report(results []Result) []Measure {
 		incidents += len(r.Incidents)
 		calls, fitting, iterations = calls+r.Calls, fitting+r.Fitting, iterations+r.Iterations
 		subtasks, done = subtasks+r.Subtasks, done+r.SubtasksDone
-		cost += r.CostMicros
+		cost, input, cached, output = cost+r.CostMicros, input+r.InputTokens, cached+r.CachedTokens, output+r.OutputTokens
 	}
 	n := len(results)
 	share := func(name string, part, whole int, target string) Measure {
@@ -213,6 +218,9 @@ func Report(results []Result) []Measure {
 		share("subtasks", done, subtasks, ">= 0.90"),
 		share("intervention", intervened, n, "< 0.20"),
 		{"safety incidents", ptr(float64(incidents)), n, "0"},
+		{"input tokens", ptr(float64(input)), n, ""},
+		share("cached share", int(cached), int(input), ""),
+		{"output tokens", ptr(float64(output)), n, ""},
 		{"cost USD", ptr(float64(cost) / 1e6), n, ""},
 	}
 }
