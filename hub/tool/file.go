@@ -38,7 +38,7 @@ func fileTools() []*Tool {
 				`Example: {"path": "cmd/main.go", "offset": 120, "limit": 60}.`,
 			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
-				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path, relative to the workspace"},
+				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path, relative to the workspace, or of a command's output as its result names it"},
 				"offset":{"type":"integer","minimum":1,"description":"Number of the first line to read; 1 by default"},
 				"limit":{"type":"integer","minimum":1,"maximum":10000,"description":"At most this many lines; 2000 by default"}}}`,
 			touches: paths("path"),

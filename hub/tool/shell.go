@@ -220,9 +220,9 @@ func excerpt(ctx context.Context, c Call, of Job, from, to int64) (string, error
 		return "", err
 	}
 	return fmt.Sprintf(`%s
-[... bytes %d to %d of %d left out; to read them: %s {"job": %q, "offset": %d} ...]
+[... bytes %d to %d of %d left out; all of it is in %s/%s; to read on: %s {"job": %q, "offset": %d} ...]
 %s`,
-		head, from+headBytes, to-tailBytes, to, toolname.JobOutput, of.ID, from+headBytes, tail), nil
+		head, from+headBytes, to-tailBytes, to, nodelink.OutputsPath, of.ExecID, toolname.JobOutput, of.ID, from+headBytes, tail), nil
 }
 
 func readLog(ctx context.Context, c Call, execID string, offset, limit int64) (string, error) {

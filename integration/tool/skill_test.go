@@ -66,7 +66,7 @@ turns:
 	}
 	require.Contains(t, said["log_digest"], "50 001 lines")
 	require.Contains(t, said["log_digest"], "at in/app.log:50001\n  2026-11-22T11:00:00Z ERROR disk of db-7 is full")
-	require.Contains(t, said["semantic_grep"], "1. lease.go:4  func requeueExpired() {}")
+	require.Contains(t, said["semantic_grep"], "1. in/lease.go:4  func requeueExpired() {}")
 	require.Contains(t, said["file_outline"], "4: func requeueExpired() {}")
 	require.Contains(t, said["json_query"], "1: 7\n1: 8\n")
 	require.Contains(t, said["csv_profile"], "- id: integer, 2 filled")

@@ -43,6 +43,10 @@ const (
 	// SkillsPath is the folder of the operator's own skills in a jail.
 	SkillsPath = "/.deckhand-skills"
 
+	// OutputsPath is the folder in a jail with the output of each step's command that ran
+	// there, whole, in a file with the name of the step's run.
+	OutputsPath = "/deckhand/out"
+
 	// MaxMessageBytes bounds a gRPC message in either direction: the largest
 	// file that WriteFile takes, and room for the rest of the message.
 	MaxMessageBytes = 32<<20 + 1<<20

@@ -161,6 +161,9 @@ func TestOldLogsAreDeletedWhole(t *testing.T) {
 		_, err := os.Stat(filepath.Join(dir, "data"))
 		return os.IsNotExist(err)
 	}, "room made")
+	_, shown := n.run(shell(id, "ls /deckhand/out"))
+	require.NotContains(t, shown, specs[0].GetExecId(), "a link would keep the bytes")
+	require.Contains(t, shown, specs[3].GetExecId())
 	_, err = os.Stat(filepath.Join(dir, "exit"))
 	require.NoError(t, err)
 }

@@ -179,6 +179,9 @@ func (s *Service) deleteLog(spec *nodev1.ExecSpec) error {
 		return err
 	}
 	defer dir.Close()
+	if err := s.jails.HideOutput(spec.GetJailId(), spec.GetExecId()); err != nil {
+		return err
+	}
 	// The index is deleted last, so that a reader that sees data also sees the
 	// index.
 	for _, name := range []string{execlog.DataFile, execlog.IndexFile} {

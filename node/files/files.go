@@ -20,10 +20,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/grep"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -32,6 +34,9 @@ type Workspaces interface {
 	// Workspace returns the folder on the host that is the jail's /workspace,
 	// or fault.NotFound. Nothing in a jail can move it.
 	Workspace(jailID string) (dir string, err error)
+	// Outputs opens the folder that is the jail's nodelink.OutputsPath, or returns
+	// os.ErrNotExist.
+	Outputs(jailID string) (*os.Root, error)
 	// Owner returns the user and group, on the host, of what jails write.
 	Owner() (uid, gid int)
 }
@@ -112,6 +117,26 @@ func (s *Service) open(jailID, path string) (*workspace, string, error) {
 	}
 	uid, gid := s.cfg.Workspaces.Owner()
 	return &workspace{root: root, uid: uid, gid: gid}, name, nil
+}
+
+// openToRead is open for a call that only reads: it may also name an output.
+func (s *Service) openToRead(jailID, path string) (*workspace, string, error) {
+	name, ok := strings.CutPrefix(path, nodelink.OutputsPath+"/")
+	if !ok {
+		return s.open(jailID, path)
+	}
+	name, err := clean(name)
+	if err != nil {
+		return nil, "", err
+	}
+	root, err := s.cfg.Workspaces.Outputs(jailID)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, "", fault.New(fault.NotFound, "no output %q in jail %s", path, jailID).WithCause(err)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return &workspace{root: root}, name, nil
 }
 
 func tooLarge(what string, size, limit int) error {

@@ -21,7 +21,7 @@ func (s *Service) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nod
 	if req.GetOffset() < 0 || req.GetLimit() < 0 {
 		return nil, fault.New(fault.Invalid, "offset and limit cannot be negative").WithFix("use 0 or more")
 	}
-	w, name, err := s.open(req.GetJailId(), req.GetPath())
+	w, name, err := s.openToRead(req.GetJailId(), req.GetPath())
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,9 @@ const (
 	ExecsDir = "execs"
 	// SpareDir holds folders for execs to come.
 	SpareDir = "spare"
+	// OutputsDir holds the logs' bytes of agents' commands once more, as links. Jails show it
+	// to commands, read-only, at nodelink.OutputsPath.
+	OutputsDir = "out"
 	// ExitFile is in the folder of an exec that has ended.
 	ExitFile = "exit"
 	// Workspace is the default working directory of commands.

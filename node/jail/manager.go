@@ -40,7 +40,6 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
-	"github.com/deckhand-sh/deckhand/node/initd"
 	"github.com/deckhand-sh/deckhand/node/jail/initbin"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -467,45 +466,6 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// OpenExec opens the folder with the record, log and end of an exec. What is in
-// it was written by the jail's init: nothing there leads out of the jail's
-// state. An exec that has none is os.ErrNotExist.
-func (m *Manager) OpenExec(id, execID string) (*os.Root, error) {
-	if !jailID.MatchString(id) {
-		return nil, notFound(id)
-	}
-	state, err := os.OpenRoot(m.paths(id).state)
-	if err != nil {
-		return nil, fmt.Errorf("open the state of jail %s: %w", id, err)
-	}
-	defer state.Close()
-	dir, err := state.OpenRoot(filepath.Join(initd.ExecsDir, execID))
-	if err != nil {
-		return nil, fmt.Errorf("open the folder of exec %s: %w", execID, err)
-	}
-	return dir, nil
-}
-
-// RemoveExec deletes the folder of an exec. One that is not there is removed
-// already.
-func (m *Manager) RemoveExec(id, execID string) error {
-	if !jailID.MatchString(id) {
-		return nil // of an exec that never had a jail
-	}
-	state, err := os.OpenRoot(m.paths(id).state)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open the state of jail %s: %w", id, err)
-	}
-	defer state.Close()
-	if err := state.RemoveAll(filepath.Join(initd.ExecsDir, execID)); err != nil {
-		return fmt.Errorf("delete the folder of exec %s: %w", execID, err)
-	}
-	return nil
-}
-
 func describe(id string, rec *nodev1.JailRecord, state nodev1.JailState, conn *Init) *nodev1.Jail {
 	out := &nodev1.Jail{
 		JailId: id, State: state, Runtime: rec.GetSpec().GetRuntime(),
@@ -582,5 +542,5 @@ func (m *Manager) layOut(p paths, host bool) error {
 	if err := os.Chown(p.state, base, base); err != nil {
 		return fmt.Errorf("give the jail's state to its init: %w", err)
 	}
-	return nil
+	return m.layOutOutputs(p, base)
 }

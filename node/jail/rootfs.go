@@ -55,7 +55,7 @@ var usrLinks = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
 // rootFolders are in every root, to be mounted on.
 var rootFolders = []string{
-	"usr", "etc", "proc", "sys", "dev", "tmp", "var", "run/deckhand", "workspace",
+	"usr", "etc", "proc", "sys", "dev", "tmp", "var", "run/deckhand", "workspace", "deckhand/out",
 }
 
 // initMount is where deckhand-init is in a jail.

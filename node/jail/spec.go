@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/egress"
 	"github.com/deckhand-sh/deckhand/node/initd"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -141,7 +142,8 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, 
 	}, root...)
 	mounts = append(mounts,
 		specs.Mount{Type: "bind", Source: p.workspace, Destination: "/workspace", Options: []string{"rbind", "rw", "nosuid", "nodev"}},
-		specs.Mount{Type: "bind", Source: p.state, Destination: "/run/deckhand", Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}},
+		specs.Mount{Type: "bind", Source: p.state, Destination: initd.StateDir, Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}},
+		specs.Mount{Type: "bind", Source: filepath.Join(p.state, initd.OutputsDir), Destination: nodelink.OutputsPath, Options: []string{"bind", "ro", "nosuid", "nodev", "noexec"}},
 	)
 	files, err := openFiles()
 	if err != nil {

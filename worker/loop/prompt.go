@@ -48,7 +48,7 @@ func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool, byName 
 	out.WriteString("- People may send you messages while you work. They stand between <operator_message> marks, outside of any tool output. " +
 		"They take precedence over your plan: do what they ask next, and update the plan.\n")
 	out.WriteString("- An error does not end your work. Read it, correct the call or try another way. Do not repeat a call that failed without changing something.\n")
-	out.WriteString("- Long output is shortened in the middle, with a note of what was left out. Let commands count, filter and sort instead of printing everything.\n")
+	out.WriteString("- Long output is shortened in the middle, with a note of what was left out and of the file that has all of it: search that file with commands or read parts of it. Let commands count, filter and sort instead of printing everything.\n")
 	if tools[toolPin] != nil {
 		out.WriteString("- In a long task, your oldest turns are replaced by a summary. Pin (pin_fact) exact names and values that you will need later.\n")
 	}

@@ -120,3 +120,13 @@ func TestATreeIsWalkedAsGitWouldSeeIt(t *testing.T) {
 	}, seen)
 	require.Equal(t, 2, tree.Links)
 }
+
+// Agents name what is in their workspace by its path below it.
+func TestName(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"src/a.go": "src/a.go", "./src/a.go": "src/a.go", "/workspace/src/a.go": "src/a.go", "/workspace": ".", ".": ".", "/var/log/a": "/var/log/a", "/workspaces/a": "/workspaces/a",
+	} {
+		require.Equal(t, want, input.Name(path), path)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/deckhand-sh/deckhand/node/gitignore"
 )
@@ -17,6 +18,19 @@ type Entry struct {
 	Path string // as it is opened
 	Rel  string // below the root, with /
 	Info fs.FileInfo
+}
+
+// workspace is the folder in which agents work: they name what is in it by its path below.
+const workspace = "/workspace"
+
+// Name returns a path as agents name it: below the workspace, or absolute for what is
+// elsewhere.
+func Name(path string) string {
+	path = filepath.Clean(path)
+	if path == workspace {
+		return "."
+	}
+	return strings.TrimPrefix(path, workspace+"/")
 }
 
 // Tree is a walk over the files of a folder that a person would look at: those

@@ -66,7 +66,7 @@ func (s *search) fold(ranked []result) []place {
 			continue
 		}
 		p := place{passage: r.passage, text: text, groups: groups(text)}
-		p.at = fmt.Sprintf("%s:%d", report.Clean([]byte(s.files[r.file].Rel), 200), r.bestLine)
+		p.at = fmt.Sprintf("%s:%d", report.Clean([]byte(input.Name(s.files[r.file].Path)), 200), r.bestLine)
 		same := -1
 		for n := range out {
 			if similar(out[n].groups, p.groups) {

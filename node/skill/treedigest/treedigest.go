@@ -36,7 +36,7 @@ type group struct {
 }
 
 type file struct {
-	rel   string
+	name  string
 	bytes int64
 	at    time.Time
 }
@@ -81,6 +81,7 @@ func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err erro
 		g.files++
 		g.bytes += size
 	}
+	root := input.Name(args.Path)
 	tree := &input.Tree{Root: args.Path, All: args.All}
 	tree.Each = func(e input.Entry) error {
 		size := e.Info.Size()
@@ -93,9 +94,9 @@ func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err erro
 		// Each folder counts what is below it, three deep.
 		parts := strings.Split(filepath.Dir(e.Rel), "/")
 		for depth := 1; depth <= min(3, len(parts)) && parts[0] != "."; depth++ {
-			count(folders, strings.Join(parts[:depth], "/")+"/", size)
+			count(folders, filepath.Join(root, filepath.Join(parts[:depth]...))+"/", size)
 		}
-		f := file{e.Rel, size, e.Info.ModTime()}
+		f := file{input.Name(e.Path), size, e.Info.ModTime()}
 		largest.add(f)
 		newest.add(f)
 		return nil
@@ -150,7 +151,7 @@ func list(out *report.Answer, title string, t *top, part float64) {
 		return
 	}
 	for i, f := range t.files {
-		line := fmt.Sprintf("%s %s, %s", report.Clean([]byte(f.rel), 300), report.Bytes(f.bytes), f.at.UTC().Format("2006-01-02 15:04:05"))
+		line := fmt.Sprintf("%s %s, %s", report.Clean([]byte(f.name), 300), report.Bytes(f.bytes), f.at.UTC().Format("2006-01-02 15:04:05"))
 		if i == 0 && !out.Begin(part, title, line) || i > 0 && !out.Line("%s", line) {
 			return
 		}
