@@ -176,6 +176,9 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		}
 	}
 	call.Engine = func(ctx context.Context) (websearch.Engine, error) { return s.cfg.Engine(ctx, t.OrgID) }
+	call.Restore = func(ctx context.Context, name string) (tool.Restored, error) {
+		return s.goBack(ctx, t, step, call.Node, name)
+	}
 	call.Sync = func(ctx context.Context, sync tool.SyncRequest) (tool.SyncResult, error) {
 		return s.cfg.Artifacts.Sync(ctx, t, p, step.ID, sync)
 	}

@@ -108,6 +108,9 @@ type Config struct {
 	Role func(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error)
 	// Artifacts brings files from one workspace into another.
 	Artifacts Artifacts
+	// GoBack brings the workspace of a running task back to what it was at one of its
+	// iterations, once for a step.
+	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, iteration int32) (tool.Restored, error)
 	// Engine returns the web search engine that an organisation has connected.
 	Engine func(ctx context.Context, orgID string) (websearch.Engine, error)
 	// AckOutcome is called after a commit that stored the end of a step on a node: the

@@ -68,20 +68,6 @@ func recallTools() []*Tool {
 			},
 		},
 		{
-			Name: toolname.Checkpoint,
-			Description: "Name this point of your task, with the conversation and the workspace as they are at the end of this turn: people can have the task go on from there, for 7 days. " +
-				"Use it before a risky change, and when a part of the work is done. To undo your own last changes you need none: edit the files, or use Git. " +
-				`Example: {"name": "tests pass"}.`,
-			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_WORKER,
-			Idempotent: true, Reversible: true, Timeout: workTimeout,
-			schema: `{"type":"object","additionalProperties":false,"required":["name"],"properties":{
-				"name":{"type":"string","minLength":1,"maxLength":100}}}`,
-			run: func(_ context.Context, c Call) (Result, error) {
-				name := text(c.Arguments, "name")
-				return Result{Observation: fmt.Sprintf("the end of this turn is checkpoint %q", name), Outcome: map[string]any{"name": name}}, nil
-			},
-		},
-		{
 			Name: toolname.ContextSearch,
 			Description: "Search everything that you did and saw in this task, including what is no longer in your context and the whole of outputs that were shortened. " +
 				"Returns the steps whose arguments or results contain all the words, with the lines that have them: first those where the words are close to each other. " +

@@ -48,6 +48,8 @@ type Call struct {
 	Node machine.Link
 	// SyncRequest copies files to or from the agent's jail on another node.
 	Sync func(ctx context.Context, s SyncRequest) (SyncResult, error)
+	// Restore brings the workspace back to a checkpoint that the agent has named.
+	Restore func(ctx context.Context, name string) (Restored, error)
 	// Live reports whether the call is still wanted.
 	Live func(ctx context.Context) bool
 	// Answer is a person's, for tools that ask.
@@ -202,7 +204,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), agentTools()) {
 		record, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -252,6 +254,7 @@ var always = []string{toolname.CompleteTask}
 // comeWith are the tools that a persona need not list, by the one that they come with: that
 // starts what they are used on.
 var comeWith = map[string][]string{
+	toolname.Checkpoint:   {toolname.CheckpointRestore},
 	toolname.FileEdit:     {toolname.ApplyPatch},
 	toolname.ShellExec:    {toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait},
 	toolname.TerminalOpen: {toolname.JobList, toolname.TerminalClose, toolname.TerminalRead, toolname.TerminalWrite, toolname.Wait},

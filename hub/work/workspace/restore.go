@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -227,6 +229,67 @@ func (w *Workspaces) Restore(ctx context.Context, t db.Task, node machine.Link) 
 		}
 		return w.finish(context.WithoutCancel(ctx), row, res)
 	}
+}
+
+// GoBack brings the workspace of a running task back to what it was at the end of one of its
+// iterations, once for a step, whose change that is. Changes of others since are a refusal.
+func (w *Workspaces) GoBack(ctx context.Context, t db.Task, node machine.Link, stepID string, iteration int32) (tool.Restored, error) {
+	r, err := w.find(ctx, t, iteration)
+	if err != nil || r == nil {
+		return tool.Restored{}, err // nil: no step has changed anything since
+	}
+	if r.NodeID != *t.NodeID || r.JailID != t.JailID {
+		return tool.Restored{}, fault.New(fault.Precondition, "the workspace of that checkpoint is on node %s", r.NodeID).WithFix("change the files back yourself")
+	}
+	r.OrgID, r.LineageID = t.OrgID, t.LineageID
+	for try := 1; ; try++ {
+		// A call that is repeated gets the answer to the first one: no workspace is in the
+		// state that this expects.
+		req := &nodev1.UndoChangesRequest{
+			JailId: r.JailID, OperationId: stepID, Range: &nodev1.ChangeRange{From: r.State}, ExpectRecord: r.Record, ExpectSnapshot: math.MaxInt64,
+		}
+		res, err := node.Snapshots().UndoChanges(ctx, req)
+		if err = fault.FromGRPC(err); fault.Is(err, fault.Aborted) {
+			if err := w.see(ctx, r, node); err != nil {
+				return tool.Restored{}, err
+			}
+			if err := r.refusedToAgent(); err != nil {
+				return tool.Restored{}, err
+			}
+			req.ExpectSnapshot = r.Seen.GetSnapshot()
+			res, err = node.Snapshots().UndoChanges(ctx, req)
+			if err = fault.FromGRPC(err); fault.Is(err, fault.Aborted) && try < restoreTries {
+				continue // it changed since it was read
+			}
+		}
+		if err != nil {
+			return tool.Restored{}, gone(r.JailID, err)
+		}
+		out := tool.Restored{Running: res.GetRunning(), Change: &nodev1.WorkspaceChange{
+			Id: stepID, Before: res.GetSnapshot(), After: res.GetSnapshot(), Files: res.GetFiles(), Record: r.Record,
+			Changes: res.GetChanges()[:min(len(res.GetChanges()), shownChanges)],
+		}}
+		if res.GetFiles() > 0 {
+			out.Change.Before--
+		}
+		return out, nil
+	}
+}
+
+// shownChanges is how many of its changes a step's record describes.
+const shownChanges = 100
+
+// refusedToAgent returns why an agent may not bring its workspace back; nil if it may.
+func (r *Restore) refusedToAgent() error {
+	if len(r.Others) > 0 {
+		return fault.New(fault.Precondition, "others have changed the workspace since that checkpoint, and their work would be lost: %s", some(r.Others)).
+			WithFix("change your own files back yourself")
+	}
+	if c := r.Seen.GetConflicts(); len(c) > 0 {
+		return fault.New(fault.Precondition, "the workspace of that checkpoint cannot be restored whole: %s", c[0].GetMessage()).
+			WithFix("change the files back yourself")
+	}
+	return nil
 }
 
 // restored records that a task's workspace was restored.

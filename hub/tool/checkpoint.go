@@ -1,0 +1,79 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/toolname"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func checkpointTools() []*Tool {
+	return []*Tool{
+		{
+			Name: toolname.Checkpoint,
+			Description: "Name this point of your task, with the conversation and the workspace as they are at the end of this turn: for 7 days, people can have the task go on from there, and you can go back to its files with checkpoint_restore. " +
+				"Use it before a risky change, and when a part of the work is done. To undo your own last changes you need none: edit the files, or use Git. " +
+				`Example: {"name": "tests pass"}.`,
+			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_WORKER,
+			Idempotent: true, Reversible: true, Timeout: workTimeout,
+			schema: `{"type":"object","additionalProperties":false,"required":["name"],"properties":{
+				"name":{"type":"string","minLength":1,"maxLength":100}}}`,
+			run: func(_ context.Context, c Call) (Result, error) {
+				name := text(c.Arguments, "name")
+				return Result{Observation: fmt.Sprintf("the end of this turn is checkpoint %q", name), Outcome: map[string]any{"name": name}}, nil
+			},
+		},
+		{
+			Name: toolname.CheckpointRestore,
+			Description: "Bring all files of the workspace back to what they were at a checkpoint that you named with checkpoint. Use it when a larger change went wrong; " +
+				"for a few files, edit them. Your conversation stays, so say what you learned. What commands did outside of the workspace stays, too. " +
+				`Example: {"name": "tests pass"}.`,
+			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
+			Idempotent: true, Reversible: true, Timeout: fileTimeout,
+			schema: `{"type":"object","additionalProperties":false,"required":["name"],"properties":{
+				"name":{"type":"string","minLength":1,"maxLength":100}}}`,
+			run: runCheckpointRestore,
+		},
+	}
+}
+
+// Restored is what bringing a workspace back to a checkpoint has changed.
+type Restored struct {
+	Change *nodev1.WorkspaceChange
+	// Running is how many commands ran in the jail meanwhile.
+	Running int32
+}
+
+// restoredPaths is how many of the files that were brought back are named.
+const restoredPaths = 20
+
+func runCheckpointRestore(ctx context.Context, c Call) (Result, error) {
+	name := text(c.Arguments, "name")
+	var restored Restored
+	err := inJail(ctx, c, func() (err error) {
+		restored, err = c.Restore(ctx, name)
+		return err
+	})
+	if err != nil {
+		return failure(err)
+	}
+	files := restored.Change.GetFiles()
+	said := fmt.Sprintf("the workspace is as it was at checkpoint %q: nothing had changed", name)
+	if files > 0 {
+		var paths []string
+		for _, change := range restored.Change.GetChanges()[:min(len(restored.Change.GetChanges()), restoredPaths)] {
+			paths = append(paths, strings.ToValidUTF8(string(change.GetPath()), "\uFFFD"))
+		}
+		said = fmt.Sprintf("the workspace is as it was at checkpoint %q. Brought back, %d files and folders: %s", name, files, strings.Join(paths, ", "))
+		if more := int(files) - len(paths); more > 0 {
+			said += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	if restored.Running > 0 {
+		said += fmt.Sprintf("\n%d commands ran meanwhile, and may change files again", restored.Running)
+	}
+	return Result{Observation: said, Outcome: map[string]any{"name": name, "files": files}, Workspace: restored.Change}, nil
+}
