@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -50,10 +51,14 @@ func (h *Workspaces) task(ctx context.Context, ref string) (db.Task, error) {
 	return row.Task, err
 }
 
-// steps returns whole ids of a task's steps.
+// steps returns whole ids of a task's steps and jobs.
 func (h *Workspaces) steps(ctx context.Context, t db.Task, refs []string) ([]string, error) {
 	var out []string
 	for _, ref := range refs {
+		if strings.HasPrefix(ref, "job_") {
+			out = append(out, ref) // in full
+			continue
+		}
 		id, err := h.Steps.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return nil, err
@@ -81,21 +86,27 @@ func (h *Workspaces) ListChanges(ctx context.Context, req *connect.Request[deckh
 		return nil, err
 	}
 	size := cmp.Or(req.Msg.GetPageSize(), listPage)
-	rows, span, err := h.Changes.ChangesAfter(ctx, t, after, size+1)
+	// A page ends with a step: what its job changed is on the same one.
+	rows, span, err := h.Changes.ChangesAfter(ctx, t, after, size+2)
 	if err != nil {
 		return nil, err
 	}
 	out := &deckhandv1.ListChangesResponse{}
-	if len(rows) > int(size) {
-		rows = rows[:size]
-		out.NextPageToken = store.NumberToken(rows[size-1].Number)
+	if end := int(size); len(rows) > end {
+		if rows[end].Number == rows[end-1].Number {
+			end++
+		}
+		if len(rows) > end {
+			out.NextPageToken = store.NumberToken(rows[end-1].Number)
+		}
+		rows = rows[:end]
 	}
 	out.UndoUntil, out.UndoLeft = left(span)
 	for _, row := range rows {
 		one := &deckhandv1.StepChanges{
-			StepId: row.StepChange.StepID, Number: row.Number, Tool: row.Tool, Files: row.StepChange.Files,
+			StepId: row.StepChange.StepID, JobId: row.StepChange.JobID, Number: row.Number, Tool: row.Tool, Files: row.StepChange.Files,
 			SharedWith: row.StepChange.SharedWith, Unkept: row.StepChange.Unkept,
-			UndoneAt: timestamp(row.StepChange.UndoneAt), FinishedAt: timestamp(row.FinishedAt),
+			UndoneAt: timestamp(row.StepChange.UndoneAt), FinishedAt: timestamppb.New(row.FinishedAt),
 		}
 		if row.StepChange.UndoID != nil {
 			one.UndoId = *row.StepChange.UndoID
@@ -159,7 +170,7 @@ func (h *Workspaces) changesOf(ctx context.Context, taskRef string, stepRefs []s
 	}
 	for _, row := range rows {
 		c := row.StepChange
-		if len(ids) > 0 && !slices.Contains(ids, c.StepID) {
+		if len(ids) > 0 && !slices.Contains(ids, workspace.MadeBy(c)) {
 			continue
 		}
 		at := slices.IndexFunc(out, func(a changesAt) bool { return a.nodeID == c.NodeID && a.jailID == c.JailID })

@@ -125,3 +125,51 @@ turns:
 	f.StartNodeIn(f.NodeDir)
 	ended(id)
 }
+
+// What a job changes while no command runs is listed as the job's, and undone only when it is
+// asked for: not with the step that started it.
+func TestWhatAJobChanged(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	f.StartNode()
+	f.StartWorker()
+	f.Persona("builder", `
+turns:
+  - text: I start it.
+    capture: {job: '(job_\w+) runs'}
+    calls:
+      - {tool: file_write, arguments: {path: kept, content: "by a step\n"}}
+      - {tool: shell_exec, arguments: {command: "sleep 2; echo by a job > made", background: true}}
+  - text: I wait for it.
+    calls:
+      - {tool: wait, arguments: {job: "${job}", seconds: 60}}
+      - {tool: complete_task, arguments: {summary: "built"}}
+`, "workspace: {scope: task}")
+	id := f.Submit("builder")
+	f.Ended(id)
+	var changes []struct {
+		StepID, JobID, Tool string
+		Changes             []struct{ Path string }
+		UndoneAt            string
+	}
+	list := func() {
+		changes = nil
+		f.JSON(&changes, "task", "diff", id, "--steps")
+	}
+	waittest.Until(t, time.Minute, "the end of the job to be stored", func() bool { list(); return len(changes) == 2 })
+	require.Equal(t, "kept", changes[0].Changes[0].Path)
+	job := changes[1]
+	require.Regexp(t, `^job_`, job.JobID)
+	require.Equal(t, "made", job.Changes[0].Path)
+	require.Contains(t, f.CLI(0, "task", "diff", id).Out, "+by a job")
+	require.NotContains(t, f.CLI(0, "task", "diff", id, "--step", job.JobID).Out, "by a step")
+
+	require.Contains(t, f.CLI(3, "task", "undo", id, "--step", job.StepID, "--yes").Err, "has no such step that changed files")
+	f.CLI(0, "task", "undo", id, "--last", "1", "--yes")
+	require.Equal(t, "by a job\n", f.CLI(0, "task", "files", "cat", id, "made").Out, "the last step is not the job")
+	f.CLI(0, "task", "undo", id, "--job", job.JobID, "--yes")
+	list()
+	require.NotEmpty(t, changes[0].UndoneAt)
+	require.NotEmpty(t, changes[1].UndoneAt)
+	require.NotContains(t, f.CLI(0, "task", "files", "ls", id).Out, "made")
+}

@@ -287,8 +287,12 @@ func (s *Service) end(ctx context.Context, j db.Job, e *nodev1.Exec) error {
 			return fmt.Errorf("read the outcome of job %s: %w", j.ID, err)
 		}
 		maps.Copy(said, how)
-		if c := e.GetJobWorkspace(); c != nil {
-			said["workspace"] = workspace.SaidWithPaths(c, tx.Redact(j.OrgID))
+		changed, err := workspace.RecordJob(ctx, tx, j, e.GetJobWorkspace())
+		if err != nil {
+			return err
+		}
+		if changed != nil {
+			said["workspace"] = changed
 		}
 		tx.AfterCommit(func() { s.cfg.AckOutcome(j.NodeID, j.ExecID) })
 		return tx.Append(j.OrgID, j.TaskID, event.Hub, event.Draft{Type: eventkind.JobEnded, Payload: said})

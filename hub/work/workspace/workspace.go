@@ -10,6 +10,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -142,10 +143,22 @@ func SaidWithPaths(change *nodev1.WorkspaceChange, mask *redact.Redactor) map[st
 // another node, in the transaction that ends it. It returns what the step's event
 // contains about it; nil for nothing.
 func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, change *nodev1.WorkspaceChange) (map[string]any, error) {
-	if change == nil || nodeID == nil {
+	if nodeID == nil {
 		return nil, nil
 	}
-	mask := tx.Redact(step.OrgID)
+	return record(ctx, tx, db.RecordStepChangesParams{StepID: step.ID, OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *nodeID, JailID: step.JailID}, change)
+}
+
+// RecordJob is Record for what a job changed, in the transaction that stores its end.
+func RecordJob(ctx context.Context, tx *event.Tx, j db.Job, change *nodev1.WorkspaceChange) (map[string]any, error) {
+	return record(ctx, tx, db.RecordStepChangesParams{StepID: j.StepID, JobID: j.ID, OrgID: j.OrgID, TaskID: j.TaskID, NodeID: j.NodeID, JailID: j.JailID}, change)
+}
+
+func record(ctx context.Context, tx *event.Tx, row db.RecordStepChangesParams, change *nodev1.WorkspaceChange) (map[string]any, error) {
+	if change == nil {
+		return nil, nil
+	}
+	mask := tx.Redact(row.OrgID)
 	said := SaidWithPaths(change, mask)
 	if change.GetFiles() == 0 {
 		return said, nil
@@ -154,20 +167,17 @@ func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, cha
 	for _, c := range change.GetChanges() {
 		recorded = append(recorded, Describe(c, mask))
 	}
-	changes, err := json.Marshal(recorded)
-	if err != nil {
-		return nil, fmt.Errorf("encode the changes of step %s: %w", step.ID, err)
+	var err error
+	if row.Changes, err = json.Marshal(recorded); err != nil {
+		return nil, fmt.Errorf("encode the changes of step %s: %w", row.StepID, err)
 	}
-	shared := change.GetSharedWith()
-	if shared == nil {
-		shared = []string{}
+	if row.SharedWith = change.GetSharedWith(); row.SharedWith == nil {
+		row.SharedWith = []string{}
 	}
-	if err := tx.RecordStepChanges(ctx, db.RecordStepChangesParams{
-		StepID: step.ID, OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *nodeID, JailID: step.JailID, ChangeID: change.GetId(),
-		StateBefore: change.GetBefore(), StateAfter: change.GetAfter(), Files: change.GetFiles(), Changes: changes,
-		SharedWith: shared, Unkept: change.GetUnkept(),
-	}); err != nil {
-		return nil, fmt.Errorf("store the changes of step %s: %w", step.ID, err)
+	row.ChangeID, row.StateBefore, row.StateAfter = change.GetId(), change.GetBefore(), change.GetAfter()
+	row.Files, row.Unkept = change.GetFiles(), change.GetUnkept()
+	if err := tx.RecordStepChanges(ctx, row); err != nil {
+		return nil, fmt.Errorf("store the changes of step %s: %w", row.StepID, err)
 	}
 	return said, nil
 }
@@ -228,7 +238,7 @@ func (w *Workspaces) span(ctx context.Context, orgID string, end *time.Time) (Sp
 // Request selects what is to be undone of a task.
 type Request struct {
 	Task db.Task
-	// StepIDs are whole ids; none for the last ones, or all.
+	// StepIDs are whole ids of steps and jobs; none for the last ones, or all.
 	StepIDs []string
 	// Last is how many of the last steps that changed something; 0 for all.
 	Last       int
@@ -276,7 +286,7 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) 
 	out := UndoResult{Span: span}
 	var changes []string
 	for _, s := range steps {
-		out.StepIDs, changes = append(out.StepIDs, s.StepID), append(changes, s.ChangeID)
+		out.StepIDs, changes = append(out.StepIDs, MadeBy(s)), append(changes, s.ChangeID)
 	}
 	if out.Irreversible, err = w.irreversible(ctx, t, out.StepIDs, len(req.StepIDs) > 0); err != nil {
 		return out, err
@@ -325,12 +335,17 @@ func (w *Workspaces) irreversible(ctx context.Context, t db.Task, stepIDs []stri
 	return out, nil
 }
 
+// MadeBy returns the id of the step or job that made a change.
+func MadeBy(c db.StepChange) string { return cmp.Or(c.JobID, c.StepID) }
+
 // choose returns the changes that are to be undone.
 func choose(t db.Task, rows []db.ListStepChangesRow, req Request) ([]db.StepChange, error) {
 	var out []db.StepChange
 	for _, row := range rows {
-		named := slices.Contains(req.StepIDs, row.StepChange.StepID)
-		if named || len(req.StepIDs) == 0 && row.StepChange.UndoneAt == nil {
+		named := slices.Contains(req.StepIDs, MadeBy(row.StepChange))
+		// What jobs did is undone with everything, or when they are named.
+		unnamed := len(req.StepIDs) == 0 && row.StepChange.UndoneAt == nil && (req.Last == 0 || row.StepChange.JobID == "")
+		if named || unnamed {
 			out = append(out, row.StepChange)
 		}
 	}
@@ -445,7 +460,7 @@ func (w *Workspaces) finish(ctx context.Context, row db.Undo, res *nodev1.UndoCh
 
 // stepsUndone stores that steps of a task were undone.
 func stepsUndone(ctx context.Context, tx *event.Tx, row db.Undo, res *nodev1.UndoChangesResponse) error {
-	if err := tx.MarkUndone(ctx, db.MarkUndoneParams{OrgID: row.OrgID, UndoID: &row.ID, StepIds: row.StepIds}); err != nil {
+	if err := tx.MarkUndone(ctx, db.MarkUndoneParams{OrgID: row.OrgID, UndoID: &row.ID, NodeID: row.NodeID, JailID: row.JailID, ChangeIds: row.ChangeIds}); err != nil {
 		return fmt.Errorf("mark the steps of undo %s: %w", row.ID, err)
 	}
 	if err := audit.Append(tx, undone(row, res, "task", *row.TaskID)); err != nil {

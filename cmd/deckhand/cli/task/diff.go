@@ -52,7 +52,7 @@ deckhand task diff task_3q9 --patch > changes.patch`,
 			return printDiff(cmd.Context(), e, req)
 		},
 	}
-	cmd.Flags().StringSliceVar(&req.StepIds, "step", nil, "only what these steps changed")
+	cmd.Flags().StringSliceVar(&req.StepIds, "step", nil, "only what these steps, or jobs, changed")
 	cmd.Flags().Int32Var(&req.ContextLines, "context", 3, "lines around each change")
 	cmd.Flags().BoolVar(&steps, "steps", false, "list the steps with the files that each changed")
 	cmd.Flags().BoolVar(&patch, "patch", false, "print a patch for git apply")
@@ -64,6 +64,7 @@ func stepChangesNoun() output.Noun[*deckhandv1.StepChanges] {
 		Name: (*deckhandv1.StepChanges).GetStepId,
 		Columns: []output.Column[*deckhandv1.StepChanges]{
 			{Header: "step", Value: (*deckhandv1.StepChanges).GetStepId},
+			{Header: "by job", Value: (*deckhandv1.StepChanges).GetJobId},
 			{Header: "no", Value: func(x *deckhandv1.StepChanges) string { return fmt.Sprint(x.GetNumber()) }},
 			{Header: "tool", Value: (*deckhandv1.StepChanges).GetTool},
 			{Header: "files", Value: func(x *deckhandv1.StepChanges) string { return fmt.Sprint(x.GetFiles()) }},

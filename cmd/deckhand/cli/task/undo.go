@@ -14,20 +14,24 @@ import (
 
 func undoCommand(e *env.Env) *cobra.Command {
 	req, how := &deckhandv1.UndoChangesRequest{}, &change.Undo{}
+	var jobs []string
 	cmd := &cobra.Command{
 		Use: "undo TASK", Short: "Take back what a task changed in its workspace",
 		Long: `Shows what would be restored: of the whole task, of its last steps, or of
 named ones. With --yes it is done, unless later steps changed the same files,
-which are reported then. Only files of the workspace come back: what a command
+which are reported then. What a job changed after its step had ended is undone with the
+whole task, or with --job. Only files of the workspace come back: what a command
 did elsewhere stays done.`,
 		Example: `deckhand task undo task_3q9
 deckhand task undo task_3q9 --last 2 --yes
-deckhand task undo task_3q9 --step step_7bc --skip-conflicts --yes`,
+deckhand task undo task_3q9 --step step_7bc --skip-conflicts --yes
+deckhand task undo task_3q9 --job job_2dx --yes`,
 		Args: env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.TaskId = args[0]
+			req.StepIds = append(req.GetStepIds(), jobs...)
 			if len(req.GetStepIds()) > 0 && req.GetLast() > 0 {
-				return env.Usage(cmd, "--step and --last exclude each other")
+				return env.Usage(cmd, "--last and --step or --job exclude each other")
 			}
 			return change.Run(e, cmd, how, func(ctx context.Context, client *sdk.Client, r change.Request) (*deckhandv1.UndoChangesResponse, error) {
 				req.OnConflict, req.Preview, req.ExpectState = r.OnConflict, r.Preview, r.ExpectState
@@ -40,6 +44,7 @@ deckhand task undo task_3q9 --step step_7bc --skip-conflicts --yes`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&req.StepIds, "step", nil, "only what these steps changed")
+	cmd.Flags().StringSliceVar(&jobs, "job", nil, "only what these jobs changed")
 	cmd.Flags().Int32Var(&req.Last, "last", 0, "only the last so many steps that changed something")
 	how.Register(cmd)
 	return cmd

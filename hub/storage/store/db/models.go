@@ -706,6 +706,7 @@ type StepChange struct {
 	Unkept      int32
 	UndoneAt    *time.Time
 	UndoID      *string
+	JobID       string
 }
 
 type StepImage struct {

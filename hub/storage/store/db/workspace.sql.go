@@ -264,10 +264,10 @@ func (q *Queries) FinishUndo(ctx context.Context, arg FinishUndoParams) (Undo, e
 }
 
 const listStepChanges = `-- name: ListStepChanges :many
-SELECT step_changes.step_id, step_changes.org_id, step_changes.task_id, step_changes.node_id, step_changes.jail_id, step_changes.change_id, step_changes.state_before, step_changes.state_after, step_changes.files, step_changes.changes, step_changes.shared_with, step_changes.unkept, step_changes.undone_at, step_changes.undo_id, steps.number, steps.tool, steps.finished_at
-FROM step_changes JOIN steps ON steps.id = step_changes.step_id
+SELECT step_changes.step_id, step_changes.org_id, step_changes.task_id, step_changes.node_id, step_changes.jail_id, step_changes.change_id, step_changes.state_before, step_changes.state_after, step_changes.files, step_changes.changes, step_changes.shared_with, step_changes.unkept, step_changes.undone_at, step_changes.undo_id, step_changes.job_id, steps.number, steps.tool, coalesce(jobs.ended_at, steps.finished_at)::timestamptz AS finished_at
+FROM step_changes JOIN steps ON steps.id = step_changes.step_id LEFT JOIN jobs ON jobs.id = step_changes.job_id
 WHERE step_changes.org_id = $1 AND step_changes.task_id = $2 AND steps.number > $3
-ORDER BY steps.number LIMIT $4
+ORDER BY steps.number, step_changes.job_id LIMIT $4
 `
 
 type ListStepChangesParams struct {
@@ -281,10 +281,10 @@ type ListStepChangesRow struct {
 	StepChange StepChange
 	Number     int32
 	Tool       string
-	FinishedAt *time.Time
+	FinishedAt time.Time
 }
 
-// In order, after a step's number.
+// In order, after a step's number; what a job changed comes after its step.
 func (q *Queries) ListStepChanges(ctx context.Context, arg ListStepChangesParams) ([]ListStepChangesRow, error) {
 	rows, err := q.db.Query(ctx, listStepChanges,
 		arg.OrgID,
@@ -314,6 +314,7 @@ func (q *Queries) ListStepChanges(ctx context.Context, arg ListStepChangesParams
 			&i.StepChange.Unkept,
 			&i.StepChange.UndoneAt,
 			&i.StepChange.UndoID,
+			&i.StepChange.JobID,
 			&i.Number,
 			&i.Tool,
 			&i.FinishedAt,
@@ -370,17 +371,25 @@ func (q *Queries) MarkRestored(ctx context.Context, arg MarkRestoredParams) erro
 
 const markUndone = `-- name: MarkUndone :exec
 UPDATE step_changes SET undone_at = now(), undo_id = $1
-WHERE org_id = $2 AND step_id = ANY($3::text[])
+WHERE org_id = $2 AND node_id = $3 AND jail_id = $4 AND change_id = ANY($5::text[])
 `
 
 type MarkUndoneParams struct {
-	UndoID  *string
-	OrgID   string
-	StepIds []string
+	UndoID    *string
+	OrgID     string
+	NodeID    string
+	JailID    string
+	ChangeIds []string
 }
 
 func (q *Queries) MarkUndone(ctx context.Context, arg MarkUndoneParams) error {
-	_, err := q.db.Exec(ctx, markUndone, arg.UndoID, arg.OrgID, arg.StepIds)
+	_, err := q.db.Exec(ctx, markUndone,
+		arg.UndoID,
+		arg.OrgID,
+		arg.NodeID,
+		arg.JailID,
+		arg.ChangeIds,
+	)
 	return err
 }
 
@@ -526,9 +535,9 @@ func (q *Queries) PendingUndos(ctx context.Context, arg PendingUndosParams) ([]U
 }
 
 const recordStepChanges = `-- name: RecordStepChanges :exec
-INSERT INTO step_changes (step_id, org_id, task_id, node_id, jail_id, change_id, state_before, state_after, files, changes, shared_with, unkept)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-ON CONFLICT (step_id) DO NOTHING
+INSERT INTO step_changes (step_id, org_id, task_id, node_id, jail_id, change_id, state_before, state_after, files, changes, shared_with, unkept, job_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+ON CONFLICT (step_id, job_id) DO NOTHING
 `
 
 type RecordStepChangesParams struct {
@@ -544,6 +553,7 @@ type RecordStepChangesParams struct {
 	Changes     json.RawMessage
 	SharedWith  []string
 	Unkept      int32
+	JobID       string
 }
 
 func (q *Queries) RecordStepChanges(ctx context.Context, arg RecordStepChangesParams) error {
@@ -560,6 +570,7 @@ func (q *Queries) RecordStepChanges(ctx context.Context, arg RecordStepChangesPa
 		arg.Changes,
 		arg.SharedWith,
 		arg.Unkept,
+		arg.JobID,
 	)
 	return err
 }
@@ -638,7 +649,7 @@ func (q *Queries) WorkspaceAt(ctx context.Context, arg WorkspaceAtParams) (Works
 
 const workspaceBefore = `-- name: WorkspaceBefore :one
 SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS state
-FROM steps s JOIN step_changes c ON c.step_id = s.id
+FROM steps s JOIN step_changes c ON c.step_id = s.id AND c.job_id = ''
 WHERE s.org_id = $1 AND s.task_id = $2 AND s.turn > $3 AND s.workspace_state IS NOT NULL
 ORDER BY s.number LIMIT 1
 `

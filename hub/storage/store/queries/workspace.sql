@@ -1,14 +1,14 @@
 -- name: RecordStepChanges :exec
-INSERT INTO step_changes (step_id, org_id, task_id, node_id, jail_id, change_id, state_before, state_after, files, changes, shared_with, unkept)
-VALUES (@step_id, @org_id, @task_id, @node_id, @jail_id, @change_id, @state_before, @state_after, @files, @changes, @shared_with, @unkept)
-ON CONFLICT (step_id) DO NOTHING;
+INSERT INTO step_changes (step_id, org_id, task_id, node_id, jail_id, change_id, state_before, state_after, files, changes, shared_with, unkept, job_id)
+VALUES (@step_id, @org_id, @task_id, @node_id, @jail_id, @change_id, @state_before, @state_after, @files, @changes, @shared_with, @unkept, @job_id)
+ON CONFLICT (step_id, job_id) DO NOTHING;
 
 -- name: ListStepChanges :many
--- In order, after a step's number.
-SELECT sqlc.embed(step_changes), steps.number, steps.tool, steps.finished_at
-FROM step_changes JOIN steps ON steps.id = step_changes.step_id
+-- In order, after a step's number; what a job changed comes after its step.
+SELECT sqlc.embed(step_changes), steps.number, steps.tool, coalesce(jobs.ended_at, steps.finished_at)::timestamptz AS finished_at
+FROM step_changes JOIN steps ON steps.id = step_changes.step_id LEFT JOIN jobs ON jobs.id = step_changes.job_id
 WHERE step_changes.org_id = @org_id AND step_changes.task_id = @task_id AND steps.number > @after_number
-ORDER BY steps.number LIMIT @max_rows;
+ORDER BY steps.number, step_changes.job_id LIMIT @max_rows;
 
 -- name: CreateUndo :one
 INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)
@@ -37,7 +37,7 @@ ORDER BY number DESC LIMIT 1;
 -- The state in which the first of a task's steps after a turn that changed
 -- something found the workspace.
 SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS state
-FROM steps s JOIN step_changes c ON c.step_id = s.id
+FROM steps s JOIN step_changes c ON c.step_id = s.id AND c.job_id = ''
 WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.turn > @turn AND s.workspace_state IS NOT NULL
 ORDER BY s.number LIMIT 1;
 
@@ -73,7 +73,7 @@ RETURNING *;
 
 -- name: MarkUndone :exec
 UPDATE step_changes SET undone_at = now(), undo_id = @undo_id
-WHERE org_id = @org_id AND step_id = ANY(@step_ids::text[]);
+WHERE org_id = @org_id AND node_id = @node_id AND jail_id = @jail_id AND change_id = ANY(@change_ids::text[]);
 
 -- name: CreateExecUndo :one
 INSERT INTO undos (id, org_id, exec_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)

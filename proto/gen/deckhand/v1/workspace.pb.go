@@ -366,7 +366,10 @@ type StepChanges struct {
 	UndoId     string                 `protobuf:"bytes,8,opt,name=undo_id,json=undoId,proto3" json:"undo_id,omitempty"`
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// Files of the workspace whose content is not kept: they cannot be restored.
-	Unkept        int32 `protobuf:"varint,10,opt,name=unkept,proto3" json:"unkept,omitempty"`
+	Unkept int32 `protobuf:"varint,10,opt,name=unkept,proto3" json:"unkept,omitempty"`
+	// The job of the step that made the changes, after the step itself had ended;
+	// empty for the step.
+	JobId         string `protobuf:"bytes,11,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -471,6 +474,13 @@ func (x *StepChanges) GetUnkept() int32 {
 	return 0
 }
 
+func (x *StepChanges) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
 type ListChangesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Task id or unique id prefix.
@@ -536,7 +546,8 @@ func (x *ListChangesRequest) GetPageToken() string {
 
 type ListChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The steps that changed something, in order.
+	// The steps and jobs that changed something, in the order of the steps. A page
+	// may have one more than page_size, so that a step and its job are together.
 	Steps []*StepChanges `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	// Until when they can be undone; unset while the task has not ended.
 	UndoUntil *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
@@ -609,7 +620,8 @@ func (x *ListChangesResponse) GetNextPageToken() string {
 type DiffChangesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Only these steps, by id or unique id prefix; none for all of the task.
+	// Only these steps, by id or unique id prefix, and jobs, by id; none for all of
+	// the task.
 	StepIds []string `protobuf:"bytes,2,rep,name=step_ids,json=stepIds,proto3" json:"step_ids,omitempty"`
 	// Only this path and what is below it; empty for all.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
@@ -758,7 +770,8 @@ func (x *DiffChangesResponse) GetDeletedLines() int32 {
 type UndoChangesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// These steps, by id or unique id prefix; none for the last ones or all.
+	// These steps, by id or unique id prefix, and jobs, by id; none for the last
+	// steps or all.
 	StepIds []string `protobuf:"bytes,2,rep,name=step_ids,json=stepIds,proto3" json:"step_ids,omitempty"`
 	// The last so many steps that changed something; 0 for all of the task, if no
 	// step is named.
@@ -851,7 +864,7 @@ type UndoChangesResponse struct {
 	Applied bool `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
 	// Names the undo; empty when nothing was done.
 	UndoId string `protobuf:"bytes,2,opt,name=undo_id,json=undoId,proto3" json:"undo_id,omitempty"`
-	// The steps whose changes it undoes.
+	// The steps and jobs whose changes it undoes.
 	StepIds []string `protobuf:"bytes,3,rep,name=step_ids,json=stepIds,proto3" json:"step_ids,omitempty"`
 	// The changes that it makes, at most 1 000 paths of files.
 	Changes   []*FileChange   `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
@@ -1717,7 +1730,7 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\x06quoted\x18\x02 \x01(\bR\x06quoted\x12+\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x17.deckhand.v1.ChangeKindR\x04kind\x12.\n" +
 	"\x06before\x18\x04 \x01(\v2\x16.deckhand.v1.FileStateR\x06before\x12,\n" +
-	"\x05after\x18\x05 \x01(\v2\x16.deckhand.v1.FileStateR\x05after\"\xe3\x02\n" +
+	"\x05after\x18\x05 \x01(\v2\x16.deckhand.v1.FileStateR\x05after\"\xfa\x02\n" +
 	"\vStepChanges\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x12\n" +
@@ -1731,7 +1744,8 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\vfinished_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12\x16\n" +
 	"\x06unkept\x18\n" +
-	" \x01(\x05R\x06unkept\"\x8b\x01\n" +
+	" \x01(\x05R\x06unkept\x12\x15\n" +
+	"\x06job_id\x18\v \x01(\tR\x05jobId\"\x8b\x01\n" +
 	"\x12ListChangesRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +

@@ -22,6 +22,7 @@ import { Skeletons } from "@/components/Skeleton";
 import { absolute, duration, millis, Time, useNow } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { ChangeKind, OnConflict, WorkspaceService, type FileChange } from "@/gen/deckhand/v1/workspace_pb";
+import { madeBy } from "./madeby";
 
 const workspaces = createClient(WorkspaceService, transport);
 
@@ -66,15 +67,15 @@ export function Changes(props: { taskId: string }) {
       </div>
       <ul className="space-y-2">
         {steps.map((s) => (
-          <li key={s.stepId} className="rounded-md border bg-panel">
+          <li key={madeBy(s)} className="rounded-md border bg-panel">
             <div className="flex flex-wrap items-center gap-2 p-2">
               <button
                 type="button"
-                aria-expanded={shown === s.stepId}
+                aria-expanded={shown === madeBy(s)}
                 className="min-h-6 flex-1 text-left hover:underline"
-                onClick={() => setShown(shown === s.stepId ? undefined : s.stepId)}
+                onClick={() => setShown(shown === madeBy(s) ? undefined : madeBy(s))}
               >
-                Step {s.number} · <Literal className="font-mono text-xs" text={s.tool} /> · {s.files} {s.files === 1 ? "file" : "files"}
+                {s.jobId ? `Job of step ${s.number}` : `Step ${s.number}`} · <Literal className="font-mono text-xs" text={s.jobId || s.tool} /> · {s.files} {s.files === 1 ? "file" : "files"}
               </button>
               {s.undoneAt ? (
                 <Badge tone="warn">
@@ -82,16 +83,16 @@ export function Changes(props: { taskId: string }) {
                 </Badge>
               ) : (
                 may(session, "basic") && (
-                  <Button small disabled={over} aria-label={`Undo step ${s.number}`} onClick={() => setUndo([s.stepId])}>
+                  <Button small disabled={over} aria-label={s.jobId ? `Undo the job of step ${s.number}` : `Undo step ${s.number}`} onClick={() => setUndo([madeBy(s)])}>
                     <Undo2 aria-hidden className="size-3.5" /> Undo
                   </Button>
                 )
               )}
             </div>
             <FileChanges changes={s.changes} />
-            {shown === s.stepId && (
+            {shown === madeBy(s) && (
               <div className="border-t p-2">
-                <StepDiff taskId={props.taskId} stepId={s.stepId} />
+                <StepDiff taskId={props.taskId} stepId={madeBy(s)} />
               </div>
             )}
           </li>
@@ -177,7 +178,7 @@ function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void })
       open
       wide
       onClose={props.onClose}
-      title={props.stepIds.length === 0 ? "Undo all changes of this task" : "Undo the changes of this step"}
+      title={props.stepIds.length === 0 ? "Undo all changes of this task" : props.stepIds[0]!.startsWith("job_") ? "Undo the changes of this job" : "Undo the changes of this step"}
       footer={
         <>
           <Button onClick={props.onClose}>Cancel</Button>

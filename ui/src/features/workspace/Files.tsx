@@ -13,6 +13,7 @@ import { Skeletons } from "@/components/Skeleton";
 import { FileService, type FileInfo } from "@/gen/deckhand/v1/file_pb";
 import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { Since } from "./Since";
+import { madeBy } from "./madeby";
 
 const shown = 256 * 1024;
 
@@ -128,7 +129,7 @@ function Viewer(props: { taskId: string; path: string }) {
   useRest(changes);
   const steps = changes.data?.pages.flatMap((page) => page.steps).filter((s) => s.changes.some((c) => c.path === props.path)) ?? [];
   const [since, setSince] = useState("");
-  const from = steps.findIndex((s) => s.stepId === since);
+  const from = steps.findIndex((s) => madeBy(s) === since);
   const text = useMemo(() => (data ? new TextDecoder().decode(data.content) : ""), [data]);
   return (
     <section aria-label={line(props.path)} className="space-y-1 border-t pt-3">
@@ -140,8 +141,8 @@ function Viewer(props: { taskId: string; path: string }) {
           <Select aria-label="Compare with" value={from < 0 ? "" : since} onChange={(e) => setSince(e.target.value)}>
             <option value="">Current</option>
             {steps.map((s) => (
-              <option key={s.stepId} value={s.stepId}>
-                Changes since step {s.number} ({line(s.tool)})
+              <option key={madeBy(s)} value={madeBy(s)}>
+                Changes since {s.jobId ? "the job of step" : "step"} {s.number} ({line(s.tool)})
               </option>
             ))}
           </Select>
@@ -154,7 +155,7 @@ function Viewer(props: { taskId: string; path: string }) {
       ) : text.includes("\u0000") ? (
         <p className="text-dim">Binary file, {bytes(data.size)}.</p>
       ) : from >= 0 ? (
-        <Since taskId={props.taskId} path={props.path} stepIds={steps.slice(from).map((s) => s.stepId)} now={text} />
+        <Since taskId={props.taskId} path={props.path} stepIds={steps.slice(from).map(madeBy)} now={text} />
       ) : (
         <>
           <LiteralBlock text={text} label={line(props.path)} />
