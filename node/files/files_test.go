@@ -39,7 +39,9 @@ func (o one) Workspace(id string) (string, error) {
 func (o one) Owner() (uid, gid int) { return o.uid, o.gid }
 
 // Outputs implements files.Workspaces.
-func (o one) Outputs(string) (*os.Root, error) { return os.OpenRoot(filepath.Join(filepath.Dir(o.dir), "out")) }
+func (o one) Outputs(string) (*os.Root, error) {
+	return os.OpenRoot(filepath.Join(filepath.Dir(o.dir), "out"))
+}
 
 // service returns a service and the workspace's folder, which lies beside a
 // folder "outside" with a secret in it.
