@@ -294,8 +294,8 @@ func TestWorkThatMayNotBeGiven(t *testing.T) {
 		return fmt.Sprintf(`{"target_agent":%q,"status":"partial","artifacts":{},"summary_for_target":"go on"}`, agent)
 	}
 	top, lease := begin("top")
-	refused(lease, 0, "delegate", `{"agent":"careful","goal":"x"}`, "AGENT_002", "agents.delegate of persona top", "use one of middle, strong")
-	refused(lease, 8, "delegate", `{"agent":"strnog","goal":"x"}`, "AGENT_002", `does not list "strnog"`, "use one of strong, middle")
+	refused(lease, 0, "delegate", `{"agent":"careful","goal":"x"}`, "AGENT_002", "agents.delegate of persona top", "use one of free, strong, quiet, middle")
+	refused(lease, 8, "delegate", `{"agent":"strnog","goal":"x"}`, "AGENT_002", `does not list "strnog"`, "use one of strong, free, middle, quiet")
 	refused(lease, 1, "handoff_to_agent", manifest("free"), "AGENT_002", "agents.handoff of persona top")
 	refused(lease, 2, "delegate", `{"agent":"strong","goal":"x"}`, "AGENT_002", "it has dangerous tools")
 	refused(lease, 3, "handoff_to_agent", `{"target_agent":"middle","status":"great","artifacts":{},"summary_for_target":"x"}`, "AGENT_012", "status")

@@ -137,7 +137,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		return nil, err
 	}
 	res := &deckhandv1.ClaimTaskResponse{
-		Task: taskMessage(t, runs.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.Offered(runs, model),
+		Task: taskMessage(t, runs.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.Offered(runs, provider, model),
 		Traceparent: t.Traceparent,
 	}
 	if err := h.shorten(ctx, t, runs, res.GetTask()); err != nil {

@@ -106,7 +106,7 @@ func (h *Workspaces) ListChanges(ctx context.Context, req *connect.Request[deckh
 		one := &deckhandv1.StepChanges{
 			StepId: row.StepChange.StepID, JobId: row.StepChange.JobID, Number: row.Number, Tool: row.Tool, Files: row.StepChange.Files,
 			SharedWith: row.StepChange.SharedWith, Unkept: row.StepChange.Unkept,
-			UndoneAt: timestamp(row.StepChange.UndoneAt), FinishedAt: timestamppb.New(row.FinishedAt),
+			UndoneAt: timestamp(row.StepChange.UndoneAt), FinishedAt: timestamp(cmp.Or(row.JobEndedAt, row.FinishedAt)),
 		}
 		if row.StepChange.UndoID != nil {
 			one.UndoId = *row.StepChange.UndoID

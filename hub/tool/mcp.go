@@ -118,15 +118,11 @@ type mcpAnswer struct {
 	Gone       bool         `json:"gone"`
 	Left       []string     `json:"left"`
 	Text       string       `json:"text"`
-	Images     []struct {
-		MediaType string `json:"media_type"`
-		Data      []byte `json:"data"`
-		SHA256    string `json:"sha256"`
-	} `json:"images"`
-	IsError  bool   `json:"is_error"`
-	Error    string `json:"error"`
-	Ended    bool   `json:"ended"`
-	TimedOut bool   `json:"timed_out"`
+	Images     sentPictures `json:"images"`
+	IsError    bool         `json:"is_error"`
+	Error      string       `json:"error"`
+	Ended      bool         `json:"ended"`
+	TimedOut   bool         `json:"timed_out"`
 }
 
 // mcpKeeper begins the names of the commands that keep a task's servers.
@@ -293,14 +289,9 @@ func runMCP(ctx context.Context, c Call) (Result, error) {
 	case said.Error != "":
 		return fail(fault.ToolFailed, "the MCP server %s: %s", m.Server.Name, said.Error)
 	}
-	for _, image := range said.Images {
-		sum := sha256.Sum256(image.Data)
-		if hex.EncodeToString(sum[:]) != image.SHA256 {
-			said.Text += "\n[an image was lost on its way]"
-			continue
-		}
-		result.Images = append(result.Images, Image{MediaType: image.MediaType, Data: image.Data})
-	}
+	var lost int
+	result.Images, lost = said.Images.whole()
+	said.Text += lostPictures(lost)
 	if said.IsError {
 		return fail(fault.ToolFailed, "%s", said.Text)
 	}

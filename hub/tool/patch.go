@@ -3,11 +3,9 @@ package tool
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/patch"
-	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -29,25 +27,6 @@ func patchTool() *Tool {
 		touches: patched,
 		run:     runPatch, preview: func(arguments map[string]any) string { return text(arguments, "input") },
 	}
-}
-
-// patchModels are the beginnings of the names of the models that are trained on the format
-// of apply_patch.
-var patchModels = []string{"gpt-4.1", "gpt-5", "gpt-6", "o3", "o4", "codex"}
-
-// Offered returns the records of the tools that a persona's model is told of, in order. All
-// that edit files may use apply_patch; only models that are trained on it are offered it
-// unasked, since it confuses others.
-func (r *Registry) Offered(p *persona.Persona, model string) []*deckhandv1.Tool {
-	tools := r.For(p)
-	if slices.Contains(p.Tools, toolname.ApplyPatch) {
-		return tools
-	}
-	model = model[strings.LastIndexByte(model, '/')+1:] // openai/gpt-5
-	if slices.ContainsFunc(patchModels, func(family string) bool { return strings.HasPrefix(model, family) }) {
-		return tools
-	}
-	return slices.DeleteFunc(tools, func(t *deckhandv1.Tool) bool { return t.GetName() == toolname.ApplyPatch })
 }
 
 // patched returns the files that a patch changes.

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/deckhand-sh/deckhand/internal/agentskill"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -55,8 +53,8 @@ func ReadProject(ctx context.Context, c Call) (Project, error) {
 	})
 	group.Go(func() error {
 		st, err := c.Node.Files().GitStatus(ctx, &nodev1.GitStatusRequest{JailId: c.Jail.GetJailId()})
-		if status.Code(err) == codes.Unimplemented {
-			return nil // an older node
+		if e := fault.As(fault.FromGRPC(err)); err != nil && e.Kind == fault.Internal {
+			return nil // an older node, or a repository that cannot be read
 		}
 		p.Branch, p.GitStatus = st.GetBranch(), gitStatus(st)
 		return unlessRefused(err)

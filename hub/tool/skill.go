@@ -2,8 +2,11 @@ package tool
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -20,8 +23,8 @@ import (
 
 const (
 	skillTimeout = 2 * time.Minute
-	// maxAnswer is more than an answer of 64 kB is as JSON.
-	maxAnswer = 1 << 20
+	// maxAnswer is more than an answer of 64 kB is as JSON, with its pictures.
+	maxAnswer = 8 << 20
 )
 
 func skillTools() []*Tool {
@@ -56,6 +59,13 @@ func skillTools() []*Tool {
 			"List what a file defines (functions, types, sections, tables), each with its line number. Use it before you read a part of a long file. "+
 				`Example: {"path": "hub/server.go"}.`,
 			`"path"`, skillPath),
+		skill(toolname.FileView,
+			"See an image (PNG, JPEG, GIF, WebP), or pages of a PDF document as pictures. Use it for screenshots, diagrams and scanned pages; "+
+				"to read text, use file_read, or a command such as pdftotext. "+
+				`Example: {"path": "docs/plan.pdf", "page": 2}.`,
+			`"path"`, skillPath+`,
+			"page":{"type":"integer","minimum":1,"maximum":100000,"description":"First page of a PDF document to see; 1 by default"},
+			"pages":{"type":"integer","minimum":1,"maximum":4,"description":"Number of pages; 1 by default"}`),
 		skill(toolname.JSONQuery,
 			"Run a jq query over a JSON or JSON Lines file of any length. Each result has the line that it comes from. "+
 				`Example: {"path": "events.jsonl", "query": "select(.level == \"error\") | .message"}.`,
@@ -86,10 +96,34 @@ const skillPath = `"path":{"type":"string","minLength":1,"maxLength":4096,"descr
 
 // skillAnswer is what deckhand-skill writes.
 type skillAnswer struct {
-	Answer    string `json:"answer"`
-	BytesRead int64  `json:"bytes_read"`
-	Error     string `json:"error"`
+	Answer    string       `json:"answer"`
+	Images    sentPictures `json:"images"`
+	BytesRead int64        `json:"bytes_read"`
+	Error     string       `json:"error"`
 }
+
+// sentPictures are pictures as programs in the jail write them.
+type sentPictures []struct {
+	MediaType string `json:"media_type"`
+	Data      []byte `json:"data"`
+	SHA256    string `json:"sha256"`
+}
+
+// whole returns the pictures that arrived as they were sent, and how many others there were.
+func (p sentPictures) whole() (out []Image, lost int) {
+	for _, image := range p {
+		sum := sha256.Sum256(image.Data)
+		if hex.EncodeToString(sum[:]) != image.SHA256 {
+			lost++
+			continue
+		}
+		out = append(out, Image{MediaType: image.MediaType, Data: image.Data})
+	}
+	return out, lost
+}
+
+// lostPictures says that pictures were lost on their way; empty for none.
+func lostPictures(n int) string { return strings.Repeat("\n[an image was lost on its way]", n) }
 
 func runSkill(ctx context.Context, name string, c Call) (Result, error) {
 	arguments, err := json.Marshal(c.Arguments)
@@ -126,9 +160,13 @@ func runSkillAs(ctx context.Context, c Call, spec *nodev1.ExecSpec) (Result, err
 		}
 		return result, err
 	}
+	images, lost := said.Images.whole()
 	result := Result{
-		Observation: said.Answer, LogBytes: exec.GetLogBytes(), Workspace: exec.GetWorkspace(),
+		Observation: said.Answer + lostPictures(lost), LogBytes: exec.GetLogBytes(), Workspace: exec.GetWorkspace(), Images: images,
 		Outcome: map[string]any{"bytes_read": said.BytesRead, "answer_bytes": len(said.Answer)},
+	}
+	if len(images) > 0 {
+		result.Outcome["images"] = len(images)
 	}
 	if said.Error != "" {
 		result.Failed, result.Code = true, fault.ToolFailed

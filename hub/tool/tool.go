@@ -256,6 +256,7 @@ var always = []string{toolname.CompleteTask}
 var comeWith = map[string][]string{
 	toolname.Checkpoint:   {toolname.CheckpointRestore},
 	toolname.FileEdit:     {toolname.ApplyPatch},
+	toolname.FileRead:     {toolname.FileView},
 	toolname.ShellExec:    {toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait},
 	toolname.TerminalOpen: {toolname.JobList, toolname.TerminalClose, toolname.TerminalRead, toolname.TerminalWrite, toolname.Wait},
 }

@@ -54,24 +54,30 @@ func TestToolsThatAskAPersonSaySo(t *testing.T) {
 	require.NotContains(t, tools.Record("file_delete").GetDescription(), "A person is asked", "the shared record stays as it is")
 }
 
-// apply_patch is offered to models that are trained on it, and to agents that list it.
-func TestPatchesAreOfferedByModel(t *testing.T) {
+// apply_patch is offered to models that are trained on it, file_view to those that see, and
+// both to agents that list them.
+func TestToolsThatAreOfferedByModel(t *testing.T) {
 	t.Parallel()
 	tools, err := tool.NewRegistry()
 	require.NoError(t, err)
-	offered := func(model string, listed ...string) bool {
-		for _, record := range tools.Offered(&persona.Persona{Tools: listed}, model) {
-			if record.GetName() == "apply_patch" {
+	offered := func(name, provider, model string, listed ...string) bool {
+		for _, record := range tools.Offered(&persona.Persona{Tools: listed}, provider, model) {
+			if record.GetName() == name {
 				return true
 			}
 		}
 		return false
 	}
-	require.True(t, offered("gpt-5.2-codex", "file_edit"))
-	require.True(t, offered("openai/gpt-5", "file_edit"))
-	require.False(t, offered("gpt-5", "file_read"), "it may not edit")
-	require.False(t, offered("claude-opus-4-5", "file_edit"))
-	require.True(t, offered("claude-opus-4-5", "apply_patch", "file_edit"))
+	require.True(t, offered("apply_patch", "openai", "gpt-5.2-codex", "file_edit"))
+	require.True(t, offered("apply_patch", "openrouter", "openai/gpt-5", "file_edit"))
+	require.False(t, offered("apply_patch", "openai", "gpt-5", "file_read"), "it may not edit")
+	require.False(t, offered("apply_patch", "anthropic", "claude-opus-4-5", "file_edit"))
+	require.True(t, offered("apply_patch", "anthropic", "claude-opus-4-5", "apply_patch", "file_edit"))
+
+	require.True(t, offered("file_view", "anthropic", "claude-opus-4-5", "file_read"))
+	require.False(t, offered("file_view", "anthropic", "claude-opus-4-5", "shell_exec"), "it may not read files")
+	require.False(t, offered("file_view", "ollama", "llama3.2", "file_read"), "it does not see")
+	require.True(t, offered("file_view", "ollama", "llama3.2", "file_view"))
 }
 
 // Each tool says when to use it and shows a call, which its own schema accepts.

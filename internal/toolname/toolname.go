@@ -22,6 +22,7 @@ const (
 	FileOutline       = "file_outline"
 	FileRead          = "file_read"
 	FileSearch        = "file_search"
+	FileView          = "file_view"
 	FileWrite         = "file_write"
 	Glob              = "glob"
 	HandoffToAgent    = "handoff_to_agent"

@@ -22,6 +22,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/node/skill/csvprofile"
+	"github.com/deckhand-sh/deckhand/node/skill/fileview"
 	"github.com/deckhand-sh/deckhand/node/skill/httpcall"
 	"github.com/deckhand-sh/deckhand/node/skill/jsonquery"
 	"github.com/deckhand-sh/deckhand/node/skill/logdigest"
@@ -56,7 +57,8 @@ func Confine() {
 
 // Result is what the program writes, as JSON, with the flag --json.
 type Result struct {
-	Answer string `json:"answer,omitempty"`
+	Answer string         `json:"answer,omitempty"`
+	Images []report.Image `json:"images,omitempty"`
 	// BytesRead is how many bytes of text the answer is based on.
 	BytesRead int64 `json:"bytes_read"`
 	// Error says why there is no answer.
@@ -70,6 +72,7 @@ type run func(ctx context.Context, arguments []byte) (*report.Answer, int64, err
 var skills = map[string]run{
 	toolname.CSVProfile:   with(csvprofile.Run),
 	toolname.FileOutline:  with(outline.Run),
+	toolname.FileView:     with(fileview.Run),
 	toolname.HTTPDelete:   with(httpcall.Delete),
 	toolname.HTTPDownload: with(httpcall.Download),
 	toolname.HTTPGet:      with(httpcall.Get),
@@ -136,7 +139,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case err != nil:
 		result.Error = report.Clean([]byte(err.Error()), 1000)
 	default:
-		result.Answer = text.String()
+		result.Answer, result.Images = text.String(), text.Images
 	}
 	switch {
 	case asJSON:

@@ -4,6 +4,8 @@
 package report
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"unicode"
@@ -32,6 +34,23 @@ type Answer struct {
 	limit int // of the section that is being written
 	text  strings.Builder
 	notes []string
+	// Images are pictures that belong to it.
+	Images []Image
+}
+
+// Image is a picture of an answer.
+type Image struct {
+	// MediaType is image/png or image/jpeg.
+	MediaType string `json:"media_type"`
+	Data      []byte `json:"data"`
+	// SHA256 lets a reader of the log verify that the picture is complete.
+	SHA256 string `json:"sha256"`
+}
+
+// Attach adds a picture.
+func (a *Answer) Attach(mediaType string, data []byte) {
+	sum := sha256.Sum256(data)
+	a.Images = append(a.Images, Image{mediaType, data, hex.EncodeToString(sum[:])})
 }
 
 // New returns an empty text of at most so many bytes; 0 for DefaultBytes.

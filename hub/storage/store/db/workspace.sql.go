@@ -264,7 +264,7 @@ func (q *Queries) FinishUndo(ctx context.Context, arg FinishUndoParams) (Undo, e
 }
 
 const listStepChanges = `-- name: ListStepChanges :many
-SELECT step_changes.step_id, step_changes.org_id, step_changes.task_id, step_changes.node_id, step_changes.jail_id, step_changes.change_id, step_changes.state_before, step_changes.state_after, step_changes.files, step_changes.changes, step_changes.shared_with, step_changes.unkept, step_changes.undone_at, step_changes.undo_id, step_changes.job_id, steps.number, steps.tool, coalesce(jobs.ended_at, steps.finished_at)::timestamptz AS finished_at
+SELECT step_changes.step_id, step_changes.org_id, step_changes.task_id, step_changes.node_id, step_changes.jail_id, step_changes.change_id, step_changes.state_before, step_changes.state_after, step_changes.files, step_changes.changes, step_changes.shared_with, step_changes.unkept, step_changes.undone_at, step_changes.undo_id, step_changes.job_id, steps.number, steps.tool, steps.finished_at, jobs.ended_at AS job_ended_at
 FROM step_changes JOIN steps ON steps.id = step_changes.step_id LEFT JOIN jobs ON jobs.id = step_changes.job_id
 WHERE step_changes.org_id = $1 AND step_changes.task_id = $2 AND steps.number > $3
 ORDER BY steps.number, step_changes.job_id LIMIT $4
@@ -281,7 +281,8 @@ type ListStepChangesRow struct {
 	StepChange StepChange
 	Number     int32
 	Tool       string
-	FinishedAt time.Time
+	FinishedAt *time.Time
+	JobEndedAt *time.Time
 }
 
 // In order, after a step's number; what a job changed comes after its step.
@@ -318,6 +319,7 @@ func (q *Queries) ListStepChanges(ctx context.Context, arg ListStepChangesParams
 			&i.Number,
 			&i.Tool,
 			&i.FinishedAt,
+			&i.JobEndedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -5,7 +5,7 @@ ON CONFLICT (step_id, job_id) DO NOTHING;
 
 -- name: ListStepChanges :many
 -- In order, after a step's number; what a job changed comes after its step.
-SELECT sqlc.embed(step_changes), steps.number, steps.tool, coalesce(jobs.ended_at, steps.finished_at)::timestamptz AS finished_at
+SELECT sqlc.embed(step_changes), steps.number, steps.tool, steps.finished_at, jobs.ended_at AS job_ended_at
 FROM step_changes JOIN steps ON steps.id = step_changes.step_id LEFT JOIN jobs ON jobs.id = step_changes.job_id
 WHERE step_changes.org_id = @org_id AND step_changes.task_id = @task_id AND steps.number > @after_number
 ORDER BY steps.number, step_changes.job_id LIMIT @max_rows;
