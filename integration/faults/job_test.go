@@ -31,8 +31,20 @@ var worksInBackground = fmt.Sprintf(`turns:
     calls: [{tool: complete_task, arguments: {summary: "it ran"}}]
 `, jobLines)
 
+// waitsForAJob has waited for half a minute without a worker when its job ends.
+const waitsForAJob = `turns:
+  - text: I start it.
+    capture: {job: '(job_\w+) runs in the background'}
+    calls: [{tool: shell_exec, arguments: {command: "echo run >> runs; sleep 30; echo end >> ends", background: true}}]
+  - text: I wait for its end.
+    calls: [{tool: wait, arguments: {job: "${job}", seconds: 600}}]
+  - text: Done.
+    calls: [{tool: complete_task, arguments: {summary: "it ran"}}]
+`
+
 // A background command survives the deaths of worker, hub and daemon, several times each:
-// it runs once, its output is whole, the agent reads it, and its end is on record.
+// it runs once, its output is whole, the agent reads it, and its end is on record. A task
+// that waits for one without a worker goes on when it has ended.
 func TestAJobSurvivesKills(t *testing.T) {
 	t.Parallel()
 	r := newMatrixRig(t)
@@ -42,7 +54,12 @@ func TestAJobSurvivesKills(t *testing.T) {
 	jobs := func() []job {
 		return rows[job](r, "SELECT state, step_id, outcome::text FROM jobs WHERE task_id = ANY ($1) ORDER BY task_id", ids)
 	}
+	r.agent("waiter", "workspace: {scope: task}", waitsForAJob)
+	waiter := r.submit("waiter", "three")
 	r.eventually(time.Minute, "the jobs to run", func() bool { return len(jobs()) == len(ids) })
+	r.eventually(time.Minute, "a task to wait for its job", func() bool {
+		return rows[struct{ State string }](r, "SELECT state FROM tasks WHERE id = $1", waiter)[0].State == "waiting"
+	})
 	for range 2 {
 		r.workers[0].kill()
 		r.nodes[0].kill()
@@ -56,7 +73,7 @@ func TestAJobSurvivesKills(t *testing.T) {
 	for i := range jobLines {
 		fmt.Fprintf(&want, "line %d\n", i+1)
 	}
-	for _, one := range r.settle(ids, 2*time.Minute) {
+	for _, one := range r.settle(append(ids, waiter), 2*time.Minute) {
 		require.Equal(t, "succeeded", one.State, "%+v", one)
 		require.Equal(t, []string{"run"}, r.lines(one, "runs"), "it ran once")
 		require.Equal(t, []string{"end"}, r.lines(one, "ends"), "to its end")
@@ -69,6 +86,6 @@ func TestAJobSurvivesKills(t *testing.T) {
 		require.Contains(t, j.Outcome, `"end_reason": "exited"`)
 		require.Equal(t, want.String(), r.output(j.StepID), "no output is lost or doubled")
 	}
-	r.history(ids)
+	r.history(append(ids, waiter))
 	r.nothingIsLeft()
 }

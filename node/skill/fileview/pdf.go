@@ -75,6 +75,6 @@ func showPage(out *report.Answer, pdf pdfium.Pdfium, doc references.FPDF_DOCUMEN
 		return err
 	}
 	defer drawn.Cleanup()
-	_, err = attach(out, drawn.Result.Image, false)
+	_, err = attach(out, drawn.Result.RenderedImage, false)
 	return err
 }
