@@ -1,8 +1,10 @@
 package files
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha1" //nolint:gosec // Git names objects by it
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
@@ -24,10 +26,12 @@ import (
 const (
 	// maxIndex is the size of a .git/index that is read, maxHead that of a .git/HEAD, in
 	// bytes.
-	maxIndex = 16 << 20
+	maxIndex = 8 << 20
 	maxHead  = 1 << 10
 	// maxCompared is how much content is read to tell whether files have changed.
 	maxCompared = 64 << 20
+	// maxSeen is how many files and folders are looked at.
+	maxSeen = 200_000
 	// maxNamed is how many paths of a kind are named.
 	maxNamed = 20
 )
@@ -56,7 +60,9 @@ func (s *Service) GitStatus(ctx context.Context, req *nodev1.GitStatusRequest) (
 	if err := st.compare(ctx, tracked); err != nil {
 		return nil, explain("", err)
 	}
-	if err := st.find(ctx, tracked); err != nil {
+	if err := st.find(ctx, tracked); errors.Is(err, errTooMany) {
+		return &nodev1.GitStatusResponse{Branch: out.GetBranch()}, nil
+	} else if err != nil {
 		return nil, explain("", err)
 	}
 	out.Compared = true
@@ -102,8 +108,8 @@ func (w *workspace) index() (map[string]*index.Entry, error) {
 	if info.Size() > maxIndex {
 		return nil, fmt.Errorf("the index has %d bytes", info.Size())
 	}
-	var read index.Index
-	if err := index.NewDecoder(io.LimitReader(f, maxIndex)).Decode(&read); err != nil {
+	read, err := decode(io.LimitReader(f, maxIndex))
+	if err != nil {
 		return nil, fmt.Errorf("read the index: %w", err)
 	}
 	tracked := make(map[string]*index.Entry, len(read.Entries))
@@ -116,13 +122,36 @@ func (w *workspace) index() (map[string]*index.Entry, error) {
 	return tracked, nil
 }
 
+// decode reads an index, which may be hostile. In version 4 a few bytes stand for a name of
+// any length, so that a small file could fill the memory: that version is not read.
+func decode(in io.Reader) (read index.Index, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the index is damaged: %v", r)
+		}
+	}()
+	head := bufio.NewReader(in)
+	const beforeVersion, withVersion = 4, 8
+	begin, err := head.Peek(withVersion)
+	if err != nil {
+		return read, err
+	}
+	if version := binary.BigEndian.Uint32(begin[beforeVersion:]); version > 3 {
+		return read, fmt.Errorf("version %d", version)
+	}
+	return read, index.NewDecoder(head).Decode(&read)
+}
+
 // status compares a workspace with the index of its repository.
 type status struct {
 	w       *workspace
 	out     *nodev1.GitStatusResponse
 	folders map[string]bool // those with tracked files
 	read    int64
+	seen    int
 }
+
+var errTooMany = errors.New("too many files")
 
 // add counts a path, and names it among the first ones.
 func add(to **nodev1.GitStatusResponse_Paths, name string) {
@@ -257,6 +286,9 @@ func (s *status) below(ctx context.Context, dir string, rules gitignore.Rules, d
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if s.seen++; s.seen > maxSeen {
+			return errTooMany
 		}
 		name = path.Join(dir, name)
 		info, err := s.w.root.Lstat(name)
