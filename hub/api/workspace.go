@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -25,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -55,7 +55,7 @@ func (h *Workspaces) task(ctx context.Context, ref string) (db.Task, error) {
 func (h *Workspaces) steps(ctx context.Context, t db.Task, refs []string) ([]string, error) {
 	var out []string
 	for _, ref := range refs {
-		if strings.HasPrefix(ref, "job_") {
+		if nodelink.IsJobID(ref) {
 			out = append(out, ref) // in full
 			continue
 		}

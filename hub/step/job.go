@@ -91,29 +91,26 @@ func (s *Steps) typing(ctx context.Context, q *db.Queries, t db.Task, c policy.C
 	if !slices.Contains(types, c.Tool) {
 		return c, nil
 	}
-	var err error
-	if c.Program, err = s.typedInto(ctx, q, t, c.Arguments); err != nil || c.Tool != toolname.TerminalWrite {
+	id, _ := c.Arguments["job"].(string)
+	into, err := q.GetJob(ctx, db.GetJobParams{OrgID: t.OrgID, TaskID: t.ID, JailID: t.JailID, ID: id})
+	if store.IsNotFound(err) {
+		return c, nil // the call fails
+	}
+	if err != nil {
+		return c, fmt.Errorf("find job %s: %w", id, err)
+	}
+	if c.Program, err = s.programOf(ctx, q, into); err != nil || c.Tool != toolname.TerminalWrite {
 		return c, err
 	}
-	id, _ := c.Arguments["job"].(string)
-	c.Line, err = s.unfinishedLine(ctx, q, t, id, before)
+	c.Line, err = s.unfinishedLine(ctx, q, t, into, before)
 	return c, err
 }
 
-// typedInto returns the command line of the job that a call types into, whole and with its
-// secrets; empty if there is no such job.
-func (s *Steps) typedInto(ctx context.Context, q *db.Queries, t db.Task, arguments map[string]any) (string, error) {
-	id, _ := arguments["job"].(string)
-	row, err := q.GetJob(ctx, db.GetJobParams{OrgID: t.OrgID, TaskID: t.ID, JailID: t.JailID, ID: id})
-	if store.IsNotFound(err) {
-		return "", nil
-	}
+// programOf returns the command line of a job, whole and with its secrets.
+func (s *Steps) programOf(ctx context.Context, q *db.Queries, j db.Job) (string, error) {
+	started, err := q.GetStep(ctx, db.GetStepParams{OrgID: j.OrgID, ID: j.StepID})
 	if err != nil {
-		return "", fmt.Errorf("find job %s: %w", id, err)
-	}
-	started, err := q.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: row.StepID})
-	if err != nil {
-		return "", fmt.Errorf("find the call that started job %s: %w", id, err)
+		return "", fmt.Errorf("find the call that started job %s: %w", j.ID, err)
 	}
 	_, call, err := s.read(started)
 	if err != nil {
@@ -128,10 +125,10 @@ const maxPieces = 50
 
 // unfinishedLine returns what the calls of a task before one have typed into a terminal
 // since its last line.
-func (s *Steps) unfinishedLine(ctx context.Context, q *db.Queries, t db.Task, jobID string, before int32) (string, error) {
+func (s *Steps) unfinishedLine(ctx context.Context, q *db.Queries, t db.Task, into db.Job, before int32) (string, error) {
 	rows, err := q.CallsBefore(ctx, db.CallsBeforeParams{OrgID: t.OrgID, TaskID: t.ID, Tool: toolname.TerminalWrite, Before: before, MaxRows: maxPieces})
 	if err != nil {
-		return "", fmt.Errorf("read what was typed into %s: %w", jobID, err)
+		return "", fmt.Errorf("read what was typed into %s: %w", into.ID, err)
 	}
 	line := ""
 	for _, row := range rows {
@@ -139,7 +136,7 @@ func (s *Steps) unfinishedLine(ctx context.Context, q *db.Queries, t db.Task, jo
 		if err != nil {
 			return "", err
 		}
-		if arguments["job"] != jobID {
+		if arguments["job"] != into.ID {
 			continue
 		}
 		typed := policy.Typed(arguments)
@@ -147,12 +144,8 @@ func (s *Steps) unfinishedLine(ctx context.Context, q *db.Queries, t db.Task, jo
 			return policy.Unfinished(line), nil
 		}
 	}
-	own, err := q.GetJob(ctx, db.GetJobParams{OrgID: t.OrgID, TaskID: t.ID, ID: jobID})
-	if err != nil && !store.IsNotFound(err) {
-		return "", fmt.Errorf("find job %s: %w", jobID, err)
-	}
-	if len(rows) == maxPieces || own.ID == "" { // an earlier task may have begun it
-		line = shell.Hole + line // it may have begun before
+	if len(rows) == maxPieces || into.TaskID != t.ID {
+		line = shell.Hole + line // it may have begun before, or an earlier task may have begun it
 	}
 	return policy.Unfinished(line), nil
 }
@@ -179,7 +172,7 @@ func (s *Steps) standsFor(ctx context.Context, q *db.Queries, t db.Task, set pol
 // recordJob stores what a call did with a job.
 func (s *Steps) recordJob(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, r tool.Result) error {
 	if r.Started != nil {
-		p, err := s.persona(ctx, t)
+		p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 		if err != nil {
 			return err
 		}
@@ -199,8 +192,7 @@ func (s *Steps) recordJob(ctx context.Context, tx *event.Tx, t db.Task, step db.
 
 func (j jobsOf) of(row db.Job) tool.Job {
 	return tool.Job{
-		Earlier: row.TaskID != j.task.ID,
-		ID:      row.ID, ExecID: row.ExecID, Command: row.Command, StartedAt: row.StartedAt, Ended: row.State == job.Ended,
-		Terminal: row.Terminal, ReadBytes: row.ReadBytes, InputBytes: row.InputBytes,
+		ID: row.ID, ExecID: row.ExecID, Command: row.Command, StartedAt: row.StartedAt, Ended: row.State == job.Ended,
+		Terminal: row.Terminal, Earlier: row.TaskID != j.task.ID, ReadBytes: row.ReadBytes, InputBytes: row.InputBytes,
 	}
 }

@@ -67,10 +67,7 @@ func runCheckpointRestore(ctx context.Context, c Call) (Result, error) {
 		for _, change := range restored.Change.GetChanges()[:min(len(restored.Change.GetChanges()), restoredPaths)] {
 			paths = append(paths, strings.ToValidUTF8(string(change.GetPath()), "\uFFFD"))
 		}
-		said = fmt.Sprintf("the workspace is as it was at checkpoint %q. Brought back, %d files and folders: %s", name, files, strings.Join(paths, ", "))
-		if more := int(files) - len(paths); more > 0 {
-			said += fmt.Sprintf(" and %d more", more)
-		}
+		said = fmt.Sprintf("the workspace is as it was at checkpoint %q. Brought back, %d files and folders: %s", name, files, firstOf(paths, int(files)))
 	}
 	if restored.Running > 0 {
 		said += fmt.Sprintf("\n%d commands ran meanwhile, and may change files again", restored.Running)

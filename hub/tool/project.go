@@ -73,20 +73,23 @@ func gitStatus(st *nodev1.GitStatusResponse) string {
 		is    string
 		paths *nodev1.GitStatusResponse_Paths
 	}{{"changed", st.GetChanged()}, {"deleted", st.GetDeleted()}, {"in conflict", st.GetConflicted()}, {"not tracked", st.GetUntracked()}} {
-		names, count := kind.paths.GetPaths(), int(kind.paths.GetCount())
-		if count == 0 {
-			continue
+		if count := int(kind.paths.GetCount()); count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s: %s", count, kind.is, firstOf(kind.paths.GetPaths(), count)))
 		}
-		part := fmt.Sprintf("%d %s: %s", count, kind.is, strings.Join(names, ", "))
-		if more := count - len(names); more > 0 {
-			part += fmt.Sprintf(" and %d more", more)
-		}
-		parts = append(parts, part)
 	}
 	if len(parts) == 0 {
 		return "nothing changed since it was added or committed, and no file that is not tracked"
 	}
 	return strings.Join(parts, "; ")
+}
+
+// firstOf lists the first of so many names, and says how many others there are.
+func firstOf(names []string, count int) string {
+	out := strings.Join(names, ", ")
+	if more := count - len(names); more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out
 }
 
 // readHead returns a file's first bytes as text; "" for one that cannot be read

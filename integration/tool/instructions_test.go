@@ -2,14 +2,11 @@ package tool
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic/anthropictest"
 )
 
@@ -18,22 +15,19 @@ import (
 // something there.
 func TestWhatAnAgentIsToldOfItsPlace(t *testing.T) {
 	t.Parallel()
-	call := func(tool, id, input string) anthropictest.Answer {
-		return anthropictest.Answer{Blocks: []anthropictest.Block{{Tool: tool, ID: id, Input: input}}, Usage: anthropictest.Usage{Input: 1000, Output: 100}}
-	}
 	provider := anthropictest.New(t, func(r anthropictest.Request) anthropictest.Answer {
 		data, err := json.Marshal(r.Body["messages"])
 		require.NoError(t, err)
 		said := string(data)
 		n := strings.Count(said, "tool_output step=")
 		calls := []anthropictest.Answer{
-			call("file_read", "toolu_1", `{"path":"web/src/app.js"}`),
-			call("file_edit", "toolu_2", `{"path":"/workspace/web/src/app.js","old_string":"1","new_string":"2"}`),
-			call("file_write", "toolu_3", `{"path":"api/new/main.go","content":"package main"}`),
-			call("shell_exec", "toolu_4", `{"command":"head -4 /.deckhand-skills/git/SKILL.md"}`),
+			asks("file_read", "toolu_1", `{"path":"web/src/app.js"}`),
+			asks("file_edit", "toolu_2", `{"path":"/workspace/web/src/app.js","old_string":"1","new_string":"2"}`),
+			asks("file_write", "toolu_3", `{"path":"api/new/main.go","content":"package main"}`),
+			asks("shell_exec", "toolu_4", `{"command":"head -4 /.deckhand-skills/git/SKILL.md"}`),
 		}
 		if strings.Contains(said, "Prepare it") {
-			calls = []anthropictest.Answer{call("shell_exec", "toolu_1", `{"command":"`+strings.Join([]string{
+			calls = []anthropictest.Answer{asks("shell_exec", "toolu_1", `{"command":"`+strings.Join([]string{
 				"git init -q -b feature", "mkdir -p web/src web/node_modules/x api", "echo 1 > web/src/app.js", "echo 1 > kept", "git add .",
 				"echo 2 > kept", "echo x > new", "echo Use tabs. > web/AGENTS.md", "echo Never call eval. > web/src/AGENTS.md", "echo Wrap errors. > api/AGENTS.md",
 			}, "; ")+`"}`)}
@@ -41,23 +35,9 @@ func TestWhatAnAgentIsToldOfItsPlace(t *testing.T) {
 		if n < len(calls) {
 			return calls[n]
 		}
-		return call("complete_task", "toolu_9", `{"summary":"done"}`)
+		return asks("complete_task", "toolu_9", `{"summary":"done"}`)
 	})
-	f := harness.NewWith(t, []string{"DECKHAND_ANTHROPIC_BASE_URL=" + provider.URL, "DECKHAND_ANTHROPIC_API_KEY=sk-ant-test"})
-	f.StartNode()
-	f.StartWorker()
-	persona := filepath.Join(t.TempDir(), "builder.md")
-	require.NoError(t, os.WriteFile(persona, []byte(`---
-name: builder
-description: For tests.
-provider: anthropic
-model: claude-sonnet-5-5
-limits: {iterations: 20}
-tools: [shell_exec, file_read, file_edit, file_write, complete_task]
----
-You build.
-`), 0o600))
-	f.CLI(0, "agent", "apply", "-f", persona)
+	f := withModel(t, provider, "builder", "shell_exec, file_read, file_edit, file_write, complete_task")
 	f.Ended(strings.TrimSpace(f.CLI(0, "run", "builder", "Prepare it", "-o", "name").Out))
 	id := f.Submit("builder")
 	f.Ended(id)

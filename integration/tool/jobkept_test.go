@@ -11,6 +11,21 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
+// job is a background command as `task jobs` shows it.
+type job struct {
+	ID, State string
+	Outcome   struct {
+		EndReason   string `json:"end_reason"`
+		MembersLeft int    `json:"members_left"`
+	}
+}
+
+func jobsOf(f *harness.Fleet, task string) (out []job) {
+	f.T.Helper()
+	f.JSON(&out, "task", "jobs", task)
+	return out
+}
+
 // A job that its persona keeps goes on when its task ends. The agent's next task finds,
 // reads and uses it, and the kill switch ends it although its task has ended.
 func TestAKeptJobGoesOn(t *testing.T) {
@@ -48,25 +63,15 @@ turns:
 	require.Regexp(t, `^job_\w+ of an earlier task has run for .*: echo up;`, steps[0].Observation)
 	require.Regexp(t, `of an earlier task has run for \d+s; the output matches\n(up\n)?saw it\n`, steps[2].Observation)
 
-	type job struct {
-		ID, State string
-		Outcome   struct {
-			EndReason string `json:"end_reason"`
-		}
-	}
-	jobs := func(task string) (out []job) {
-		f.JSON(&out, "task", "jobs", task)
-		return out
-	}
 	for _, id := range []string{first, second} {
-		require.Len(t, jobs(id), 1, "each task's page has its own")
-		require.Equal(t, "JOB_STATE_RUNNING", jobs(id)[0].State)
+		require.Len(t, jobsOf(f, id), 1, "each task's page has its own")
+		require.Equal(t, "JOB_STATE_RUNNING", jobsOf(f, id)[0].State)
 	}
 	killed := f.CLI(0, "kill", "agent", "keeper", "--yes").Out
 	for _, id := range []string{first, second} {
 		require.Regexp(t, regexp.QuoteMeta(id)+`.*confirmed`, killed)
-		waittest.Until(t, 30*time.Second, "the end of the job to be stored", func() bool { return jobs(id)[0].State == "JOB_STATE_ENDED" })
-		require.Equal(t, "killed", jobs(id)[0].Outcome.EndReason)
+		waittest.Until(t, 30*time.Second, "the end of the job to be stored", func() bool { return jobsOf(f, id)[0].State == "JOB_STATE_ENDED" })
+		require.Equal(t, "killed", jobsOf(f, id)[0].Outcome.EndReason)
 	}
 }
 
@@ -85,29 +90,18 @@ turns:
       - {tool: wait, arguments: {seconds: 600}}
       - {tool: complete_task, arguments: {summary: "done"}}
 `, "workspace: {scope: task}")
-	type job struct {
-		State   string
-		Outcome struct {
-			EndReason   string `json:"end_reason"`
-			MembersLeft int    `json:"members_left"`
-		}
-	}
-	jobs := func(task string) (out []job) {
-		f.JSON(&out, "task", "jobs", task)
-		return out
-	}
 	running := func() string {
 		t.Helper()
 		id := f.Submit("worker")
 		waittest.Until(t, time.Minute, "the task to wait", func() bool { return f.Task(id).State == "TASK_STATE_WAITING" })
-		require.Equal(t, "JOB_STATE_RUNNING", jobs(id)[0].State)
+		require.Equal(t, "JOB_STATE_RUNNING", jobsOf(f, id)[0].State)
 		return id
 	}
 	ended := func(id string) {
 		t.Helper()
-		waittest.Until(t, time.Minute, "the end of the job to be stored", func() bool { return jobs(id)[0].State == "JOB_STATE_ENDED" })
-		require.Equal(t, "killed", jobs(id)[0].Outcome.EndReason)
-		require.Zero(t, jobs(id)[0].Outcome.MembersLeft)
+		waittest.Until(t, time.Minute, "the end of the job to be stored", func() bool { return jobsOf(f, id)[0].State == "JOB_STATE_ENDED" })
+		require.Equal(t, "killed", jobsOf(f, id)[0].Outcome.EndReason)
+		require.Zero(t, jobsOf(f, id)[0].Outcome.MembersLeft)
 	}
 	id := running()
 	require.Regexp(t, regexp.QuoteMeta(id)+`.*confirmed`, f.CLI(0, "kill", "task", id, "--yes").Out)
@@ -121,7 +115,7 @@ turns:
 		return len(nodes) == 1 && !nodes[0].Connected
 	})
 	f.CLI(0, "task", "cancel", id)
-	require.Equal(t, "JOB_STATE_RUNNING", jobs(id)[0].State, "nobody can know")
+	require.Equal(t, "JOB_STATE_RUNNING", jobsOf(f, id)[0].State, "nobody can know")
 	f.StartNodeIn(f.NodeDir)
 	ended(id)
 }
@@ -162,7 +156,7 @@ turns:
 	require.Regexp(t, `^job_`, job.JobID)
 	require.Equal(t, "made", job.Changes[0].Path)
 	require.Contains(t, f.CLI(0, "task", "diff", id).Out, "+by a job")
-	require.NotContains(t, f.CLI(0, "task", "diff", id, "--step", job.JobID).Out, "by a step")
+	require.NotContains(t, f.CLI(0, "task", "diff", id, "--job", job.JobID).Out, "by a step")
 
 	require.Contains(t, f.CLI(3, "task", "undo", id, "--step", job.StepID, "--yes").Err, "has no such step that changed files")
 	f.CLI(0, "task", "undo", id, "--last", "1", "--yes")

@@ -2,14 +2,11 @@ package tool
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic/anthropictest"
 )
 
@@ -17,36 +14,19 @@ import (
 // offered the tool unasked.
 func TestAModelSeesAFile(t *testing.T) {
 	t.Parallel()
-	call := func(tool, id, input string) anthropictest.Answer {
-		return anthropictest.Answer{Blocks: []anthropictest.Block{{Tool: tool, ID: id, Input: input}}, Usage: anthropictest.Usage{Input: 1000, Output: 100}}
-	}
 	said := []anthropictest.Answer{
 		// A PNG image of 2 x 2 pixels.
-		call("shell_exec", "toolu_1", `{"command":"python3 -c \"import struct,zlib; c=lambda k,d: struct.pack('>I',len(d))+k+d+struct.pack('>I',zlib.crc32(k+d)); open('dot.png','wb').write(b'\\x89PNG\\r\\n\\x1a\\n'+c(b'IHDR',struct.pack('>IIBBBBB',2,2,8,2,0,0,0))+c(b'IDAT',zlib.compress(b'\\x00'*14))+c(b'IEND',b''))\""}`),
-		call("file_view", "toolu_2", `{"path":"dot.png"}`),
-		call("file_view", "toolu_3", `{"path":"none.png"}`),
-		call("complete_task", "toolu_4", `{"summary":"seen"}`),
+		asks("shell_exec", "toolu_1", `{"command":"python3 -c \"import struct,zlib; c=lambda k,d: struct.pack('>I',len(d))+k+d+struct.pack('>I',zlib.crc32(k+d)); open('dot.png','wb').write(b'\\x89PNG\\r\\n\\x1a\\n'+c(b'IHDR',struct.pack('>IIBBBBB',2,2,8,2,0,0,0))+c(b'IDAT',zlib.compress(b'\\x00'*14))+c(b'IEND',b''))\""}`),
+		asks("file_view", "toolu_2", `{"path":"dot.png"}`),
+		asks("file_view", "toolu_3", `{"path":"none.png"}`),
+		asks("complete_task", "toolu_4", `{"summary":"seen"}`),
 	}
 	turn := 0
 	provider := anthropictest.New(t, func(anthropictest.Request) anthropictest.Answer {
 		turn++
 		return said[min(turn, len(said))-1]
 	})
-	f := harness.NewWith(t, []string{"DECKHAND_ANTHROPIC_BASE_URL=" + provider.URL, "DECKHAND_ANTHROPIC_API_KEY=sk-ant-test"})
-	f.StartNode()
-	f.StartWorker()
-	persona := filepath.Join(t.TempDir(), "viewer.md")
-	require.NoError(t, os.WriteFile(persona, []byte(`---
-name: viewer
-description: For tests.
-provider: anthropic
-model: claude-sonnet-5-5
-limits: {iterations: 10}
-tools: [shell_exec, file_read, complete_task]
----
-You look.
-`), 0o600))
-	f.CLI(0, "agent", "apply", "-f", persona)
+	f := withModel(t, provider, "viewer", "shell_exec, file_read, complete_task")
 	id := f.Submit("viewer")
 	f.Ended(id)
 	var steps []struct{ State, Observation string }

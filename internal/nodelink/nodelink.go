@@ -76,8 +76,13 @@ const OfflineGrace = "offline grace"
 // background. The changes that a job makes to its workspace are recorded under it.
 func JobID(execID string) string {
 	_, rest, _ := strings.Cut(execID, "_")
-	return "job_" + rest
+	return jobPrefix + rest
 }
+
+const jobPrefix = "job_"
+
+// IsJobID reports whether an id is that of a job.
+func IsJobID(id string) bool { return strings.HasPrefix(id, jobPrefix) }
 
 // ReplicaServerName returns the name in a replica's certificate, which a client
 // that dials the replica verifies.

@@ -5,9 +5,9 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // Git names objects by it
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -44,29 +44,27 @@ func (s *Service) GitStatus(ctx context.Context, req *nodev1.GitStatusRequest) (
 		return nil, err
 	}
 	defer w.close()
-	head, err := w.small(".git/HEAD", maxHead)
+	head, err := w.begin(".git/HEAD", maxHead)
 	if err != nil {
 		return &nodev1.GitStatusResponse{}, nil // no repository
 	}
-	out := &nodev1.GitStatusResponse{Branch: branchOf(head)}
-	if out.GetBranch() == "" {
-		return out, nil
+	branch := branchOf(string(head))
+	if branch == "" {
+		return &nodev1.GitStatusResponse{}, nil
 	}
 	tracked, err := w.index()
 	if err != nil {
-		return out, nil // one of a kind that this cannot read: only the branch is known
+		return &nodev1.GitStatusResponse{Branch: branch}, nil // of a kind that this cannot read
 	}
-	st := status{w: w, out: out, folders: map[string]bool{}}
-	if err := st.compare(ctx, tracked); err != nil {
-		return nil, explain("", err)
+	st := status{w: w, out: &nodev1.GitStatusResponse{Branch: branch, Compared: true}, folders: map[string]bool{}}
+	err = st.compare(ctx, tracked)
+	if err == nil {
+		err = st.find(ctx, tracked)
 	}
-	if err := st.find(ctx, tracked); errors.Is(err, errTooMany) {
-		return &nodev1.GitStatusResponse{Branch: out.GetBranch()}, nil
-	} else if err != nil {
-		return nil, explain("", err)
+	if errors.Is(err, errTooMuch) {
+		return &nodev1.GitStatusResponse{Branch: branch}, nil
 	}
-	out.Compared = true
-	return out, nil
+	return st.out, explain("", err)
 }
 
 var commit = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
@@ -82,17 +80,6 @@ func branchOf(head string) string {
 		return "detached at " + head[:short]
 	}
 	return ""
-}
-
-// small returns a file's first bytes.
-func (w *workspace) small(name string, limit int64) (string, error) {
-	f, _, err := w.openRegular(name, os.O_RDONLY)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, limit))
-	return string(content), err
 }
 
 // index returns what .git/index says of the tracked files, by their paths.
@@ -139,7 +126,8 @@ func decode(in io.Reader) (read index.Index, err error) {
 	if version := binary.BigEndian.Uint32(begin[beforeVersion:]); version > 3 {
 		return read, fmt.Errorf("version %d", version)
 	}
-	return read, index.NewDecoder(head).Decode(&read)
+	err = index.NewDecoder(head).Decode(&read)
+	return read, err
 }
 
 // status compares a workspace with the index of its repository.
@@ -151,7 +139,8 @@ type status struct {
 	seen    int
 }
 
-var errTooMany = errors.New("too many files")
+// errTooMuch ends a comparison that would take too long.
+var errTooMuch = errors.New("too much to compare")
 
 // add counts a path, and names it among the first ones.
 func add(to **nodev1.GitStatusResponse_Paths, name string) {
@@ -187,55 +176,57 @@ func (s *status) compare(ctx context.Context, tracked map[string]*index.Entry) e
 			continue
 		}
 		info, err := s.w.root.Lstat(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) || err != nil && (escapes(err) || info == nil):
+		if err != nil { // it, or a folder above it, is gone or something else
 			add(&s.out.Deleted, name)
-		case s.differs(name, e, info):
+			continue
+		}
+		differs, err := s.differs(name, e, info)
+		if err != nil {
+			return err
+		}
+		if differs {
 			add(&s.out.Changed, name)
 		}
 	}
 	return nil
 }
 
-// differs reports whether a file is another one than that of the index.
-func (s *status) differs(name string, e *index.Entry, info fs.FileInfo) bool {
+// differs reports whether a file is another one than that of the index. One that cannot be
+// read is.
+func (s *status) differs(name string, e *index.Entry, info fs.FileInfo) (bool, error) {
 	const executable = 0o100
 	isLink := info.Mode()&fs.ModeSymlink != 0
 	switch {
 	case isLink != (e.Mode == filemode.Symlink), !isLink && !info.Mode().IsRegular(), uint32(info.Size()) != e.Size:
-		return true
+		return true, nil
 	case !isLink && (info.Mode()&executable != 0) != (e.Mode == filemode.Executable):
-		return true
+		return true, nil
 	case info.ModTime().Equal(e.ModifiedAt):
-		return false
+		return false, nil
 	}
-	sum, err := s.object(name, isLink, info.Size())
-	return err != nil || sum != e.Hash.String()
+	if s.read += info.Size(); s.read > maxCompared {
+		return false, errTooMuch
+	}
+	sum, err := s.w.object(name, isLink, info.Size())
+	return err != nil || sum != e.Hash.String(), nil
 }
 
-// object returns the name that Git gives to a file's content.
-func (s *status) object(name string, isLink bool, size int64) (string, error) {
-	if s.read += size; s.read > maxCompared {
-		return "", fmt.Errorf("more than %d bytes to compare", maxCompared)
-	}
-	sum := sha1.New() //nolint:gosec // see above
+// object returns the name that Git gives to the content of a file or symbolic link.
+func (w *workspace) object(name string, isLink bool, size int64) (string, error) {
+	sum := sha1.New() //nolint:gosec // Git names objects by it
 	fmt.Fprintf(sum, "blob %d\x00", size)
 	if isLink {
-		target, err := s.w.root.Readlink(name)
-		_, _ = io.WriteString(sum, target)
-		return fmt.Sprintf("%x", sum.Sum(nil)), err
+		target, err := w.root.Readlink(name)
+		_, _ = io.WriteString(sum, target) // a hash takes all
+		return hex.EncodeToString(sum.Sum(nil)), err
 	}
-	return s.hashed(sum, name, size)
-}
-
-func (s *status) hashed(sum hash.Hash, name string, size int64) (string, error) {
-	f, _, err := s.w.openRegular(name, os.O_RDONLY)
+	f, _, err := w.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
 	_, err = io.Copy(sum, io.LimitReader(f, size))
-	return fmt.Sprintf("%x", sum.Sum(nil)), err
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // find finds the files that are not tracked and not ignored. A folder without a tracked
@@ -288,7 +279,7 @@ func (s *status) below(ctx context.Context, dir string, rules gitignore.Rules, d
 			return err
 		}
 		if s.seen++; s.seen > maxSeen {
-			return errTooMany
+			return errTooMuch
 		}
 		name = path.Join(dir, name)
 		info, err := s.w.root.Lstat(name)

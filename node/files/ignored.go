@@ -1,8 +1,6 @@
 package files
 
 import (
-	"io"
-	"os"
 	"path"
 	"strings"
 
@@ -29,12 +27,7 @@ func (w *workspace) ignoreRules(dir string) (rules gitignore.Rules, ok bool) {
 
 // ignoreRulesIn adds the rules of a folder's own .gitignore, if it has one that can be read.
 func (w *workspace) ignoreRulesIn(dir string, above gitignore.Rules) gitignore.Rules {
-	f, _, err := w.openRegular(path.Join(dir, gitignore.FileName), os.O_RDONLY)
-	if err != nil {
-		return above
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, gitignore.MaxBytes))
+	content, err := w.begin(path.Join(dir, gitignore.FileName), gitignore.MaxBytes)
 	if err != nil {
 		return above
 	}

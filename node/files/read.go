@@ -156,6 +156,16 @@ func (w *workspace) openRegular(name string, flag int) (*os.File, fs.FileInfo, e
 	return f, info, nil
 }
 
+// begin returns the first bytes of a regular file.
+func (w *workspace) begin(name string, limit int64) ([]byte, error) {
+	f, _, err := w.openRegular(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
 func mustBeRegular(name string, info fs.FileInfo) error {
 	switch {
 	case info.Mode().IsRegular():

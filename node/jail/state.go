@@ -6,13 +6,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/node/initd"
 )
 
-// OpenExec opens the folder with the record, log and end of an exec. What is in
-// it was written by the jail's init: nothing there leads out of the jail's
-// state. An exec that has none is os.ErrNotExist.
-func (m *Manager) OpenExec(id, execID string) (*os.Root, error) {
+// openState opens the folder in which a jail's init keeps what it writes. An id that no
+// jail can have is an error of kind NotFound, a jail without a state os.ErrNotExist.
+func (m *Manager) openState(id string) (*os.Root, error) {
 	if !jailID.MatchString(id) {
 		return nil, notFound(id)
 	}
@@ -20,68 +20,60 @@ func (m *Manager) OpenExec(id, execID string) (*os.Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the state of jail %s: %w", id, err)
 	}
-	defer state.Close()
-	dir, err := state.OpenRoot(filepath.Join(initd.ExecsDir, execID))
+	return state, nil
+}
+
+// openInState opens a folder in a jail's state. What is in it was written by the jail's
+// init: nothing there leads out of the state. One that is not there is os.ErrNotExist.
+func (m *Manager) openInState(id, name string) (*os.Root, error) {
+	state, err := m.openState(id)
 	if err != nil {
-		return nil, fmt.Errorf("open the folder of exec %s: %w", execID, err)
+		return nil, err
+	}
+	defer state.Close()
+	dir, err := state.OpenRoot(name)
+	if err != nil {
+		return nil, fmt.Errorf("open %s of jail %s: %w", name, id, err)
 	}
 	return dir, nil
 }
 
-// Outputs opens the folder of the outputs that a jail's commands may read; see
-// nodelink.OutputsPath. What is in it was written by the jail's init.
+// OpenExec opens the folder with the record, log and end of an exec; see openInState.
+func (m *Manager) OpenExec(id, execID string) (*os.Root, error) {
+	return m.openInState(id, filepath.Join(initd.ExecsDir, execID))
+}
+
+// Outputs opens the folder of the outputs that a jail's commands may read, which it shows
+// them at nodelink.OutputsPath; see openInState.
 func (m *Manager) Outputs(id string) (*os.Root, error) {
-	if !jailID.MatchString(id) {
-		return nil, notFound(id)
-	}
-	state, err := os.OpenRoot(m.paths(id).state)
-	if err != nil {
-		return nil, fmt.Errorf("open the state of jail %s: %w", id, err)
-	}
-	defer state.Close()
-	dir, err := state.OpenRoot(initd.OutputsDir)
-	if err != nil {
-		return nil, fmt.Errorf("open the outputs of jail %s: %w", id, err)
-	}
-	return dir, nil
+	return m.openInState(id, initd.OutputsDir)
 }
 
 // HideOutput removes the output of an exec from those that commands may read. One that is
 // not there is removed already.
 func (m *Manager) HideOutput(id, execID string) error {
-	dir, err := m.Outputs(id)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := dir.Remove(execID); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove the output of exec %s: %w", execID, err)
-	}
-	return nil
+	return m.removeInState(id, filepath.Join(initd.OutputsDir, execID))
 }
 
-// RemoveExec deletes the folder of an exec. One that is not there is removed
+// RemoveExec deletes the folder of an exec and its output. One that is not there is removed
 // already.
 func (m *Manager) RemoveExec(id, execID string) error {
-	if !jailID.MatchString(id) {
-		return nil // of an exec that never had a jail
-	}
-	if err := m.HideOutput(id, execID); err != nil {
-		return err
-	}
-	state, err := os.OpenRoot(m.paths(id).state)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	return m.removeInState(id, filepath.Join(initd.OutputsDir, execID), filepath.Join(initd.ExecsDir, execID))
+}
+
+func (m *Manager) removeInState(id string, names ...string) error {
+	state, err := m.openState(id)
+	if errors.Is(err, os.ErrNotExist) || fault.Is(err, fault.NotFound) {
+		return nil // of an exec that never had a jail, or whose jail is removed
 	}
 	if err != nil {
-		return fmt.Errorf("open the state of jail %s: %w", id, err)
+		return err
 	}
 	defer state.Close()
-	if err := state.RemoveAll(filepath.Join(initd.ExecsDir, execID)); err != nil {
-		return fmt.Errorf("delete the folder of exec %s: %w", execID, err)
+	for _, name := range names {
+		if err := state.RemoveAll(name); err != nil {
+			return fmt.Errorf("delete %s of jail %s: %w", name, id, err)
+		}
 	}
 	return nil
 }
@@ -94,19 +86,17 @@ func (m *Manager) layOutOutputs(p paths, base int) error {
 		return fmt.Errorf("open the jail's state: %w", err)
 	}
 	defer state.Close()
-	err = state.Mkdir(initd.OutputsDir, 0o755)
-	if errors.Is(err, os.ErrExist) {
-		info, err := state.Lstat(initd.OutputsDir)
-		if err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is no folder", initd.OutputsDir)
-		}
-		if err != nil {
-			return fmt.Errorf("make the folder of outputs: %w", err)
-		}
-	} else if err != nil {
+	if err := state.Mkdir(initd.OutputsDir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the folder of outputs: %w", err)
 	}
-	if err := errors.Join(state.Lchown(initd.OutputsDir, base, base), state.Chmod(initd.OutputsDir, 0o755)); err != nil {
+	info, err := state.Lstat(initd.OutputsDir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("something else is in its place")
+	}
+	if err == nil {
+		err = errors.Join(state.Lchown(initd.OutputsDir, base, base), state.Chmod(initd.OutputsDir, 0o755))
+	}
+	if err != nil {
 		return fmt.Errorf("give the folder of outputs to the jail's init: %w", err)
 	}
 	return nil

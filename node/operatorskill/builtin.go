@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,7 +41,7 @@ func WithBuiltin(own []Skill, dir string) ([]Skill, error) {
 	}
 	skills := slices.Clone(own)
 	for _, entry := range entries {
-		if slices.ContainsFunc(own, func(s Skill) bool { return path.Base(s.Dir) == entry.Name() }) {
+		if slices.ContainsFunc(own, func(s Skill) bool { return s.Name == entry.Name() }) {
 			continue
 		}
 		s := Skill{Dir: filepath.Join(dir, entry.Name())}

@@ -82,7 +82,7 @@ func (sp *space) forgotten(from, oldest int64) error {
 
 // undo takes changes back, or says what that would do.
 func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nodev1.UndoChangesResponse, error) {
-	if id := req.GetOperationId(); id != "" && !req.GetPreview() {
+	if id := req.GetOperationId(); id != "" {
 		done, err := sp.doneBefore(id)
 		if done != nil || err != nil {
 			return done, err

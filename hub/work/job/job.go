@@ -191,7 +191,8 @@ func (s *Service) killOn(ctx context.Context, node machine.Link, j db.Job, by st
 	return res.GetExec().GetMembersLeft(), err
 }
 
-// EndOf kills the jobs of a task that has ended, except for those that are kept. What cannot be reached is left to Sweep.
+// EndOf kills the jobs of a task that has ended, except for those that are kept. What cannot
+// be reached is left to Sweep.
 func (s *Service) EndOf(ctx context.Context, t db.Task) {
 	jobs, err := s.cfg.Store.RunningJobsOf(ctx, db.RunningJobsOfParams{OrgID: t.OrgID, TaskIds: []string{t.ID}})
 	if err != nil {

@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -63,7 +62,7 @@ func (w *Workspaces) At(ctx context.Context, t db.Task, iteration int32, overwri
 	if err != nil {
 		return nil, fmt.Errorf("look at the workspace of checkpoint %d: %w", iteration, err)
 	}
-	return r, w.see(ctx, r, node)
+	return r, w.see(ctx, r, node, "")
 }
 
 // find searches for the checkpoint's workspace from the task back to those that it was
@@ -97,10 +96,11 @@ func (w *Workspaces) find(ctx context.Context, t db.Task, iteration int32) (*Res
 	}
 }
 
-// see asks the node what giving a workspace back would change now.
-func (w *Workspaces) see(ctx context.Context, r *Restore, node machine.Link) error {
+// see asks the node what giving a workspace back would change now, or has changed, if that
+// was done under the operation's id.
+func (w *Workspaces) see(ctx context.Context, r *Restore, node machine.Link, operationID string) error {
 	seen, err := node.Snapshots().UndoChanges(ctx, &nodev1.UndoChangesRequest{
-		JailId: r.JailID, Range: &nodev1.ChangeRange{From: r.State}, ExpectRecord: r.Record, Preview: true,
+		JailId: r.JailID, OperationId: operationID, Range: &nodev1.ChangeRange{From: r.State}, ExpectRecord: r.Record, Preview: true,
 	})
 	if err != nil {
 		return gone(r.JailID, fault.FromGRPC(err))
@@ -205,15 +205,25 @@ func (w *Workspaces) Restore(ctx context.Context, t db.Task, node machine.Link) 
 		OrgID: t.OrgID, LineageID: t.LineageID, NodeID: row.NodeID, JailID: row.JailID, Record: row.ToRecord, State: *row.ToState,
 		Overwrite: row.OnConflict == conflictWords[nodev1.OnConflict_ON_CONFLICT_OVERWRITE],
 	}
+	res, err := w.giveBack(ctx, r, node, row.ID, func() error { return r.Refused(*t.NodeID) })
+	if err != nil {
+		return err
+	}
+	return w.finish(context.WithoutCancel(ctx), row, res)
+}
+
+// giveBack restores a workspace, once for an operation's id, unless refused returns why not:
+// it is asked after each look.
+func (w *Workspaces) giveBack(ctx context.Context, r *Restore, node machine.Link, operationID string, refused func() error) (*nodev1.UndoChangesResponse, error) {
 	for try := 1; ; try++ {
-		if err := w.see(ctx, r, node); err != nil {
-			return err
+		if err := w.see(ctx, r, node, operationID); err != nil || r.Seen.GetApplied() {
+			return r.Seen, err
 		}
-		if err := r.Refused(*t.NodeID); err != nil {
-			return err
+		if err := refused(); err != nil {
+			return nil, err
 		}
 		res, err := node.Snapshots().UndoChanges(ctx, &nodev1.UndoChangesRequest{
-			JailId: r.JailID, OperationId: row.ID, Range: &nodev1.ChangeRange{From: r.State}, ExpectRecord: r.Record,
+			JailId: r.JailID, OperationId: operationID, Range: &nodev1.ChangeRange{From: r.State}, ExpectRecord: r.Record,
 			ExpectSnapshot: r.Seen.GetSnapshot(),
 		})
 		err = fault.FromGRPC(err)
@@ -221,13 +231,13 @@ func (w *Workspaces) Restore(ctx context.Context, t db.Task, node machine.Link) 
 			continue // it changed since it was read
 		}
 		if err != nil {
-			return gone(r.JailID, err)
+			return nil, gone(r.JailID, err)
 		}
 		if !res.GetApplied() {
 			r.Seen = res
-			return r.Refused(*t.NodeID)
+			return nil, refused()
 		}
-		return w.finish(context.WithoutCancel(ctx), row, res)
+		return res, nil
 	}
 }
 
@@ -242,38 +252,18 @@ func (w *Workspaces) GoBack(ctx context.Context, t db.Task, node machine.Link, s
 		return tool.Restored{}, fault.New(fault.Precondition, "the workspace of that checkpoint is on node %s", r.NodeID).WithFix("change the files back yourself")
 	}
 	r.OrgID, r.LineageID = t.OrgID, t.LineageID
-	for try := 1; ; try++ {
-		// A call that is repeated gets the answer to the first one: no workspace is in the
-		// state that this expects.
-		req := &nodev1.UndoChangesRequest{
-			JailId: r.JailID, OperationId: stepID, Range: &nodev1.ChangeRange{From: r.State}, ExpectRecord: r.Record, ExpectSnapshot: math.MaxInt64,
-		}
-		res, err := node.Snapshots().UndoChanges(ctx, req)
-		if err = fault.FromGRPC(err); fault.Is(err, fault.Aborted) {
-			if err := w.see(ctx, r, node); err != nil {
-				return tool.Restored{}, err
-			}
-			if err := r.refusedToAgent(); err != nil {
-				return tool.Restored{}, err
-			}
-			req.ExpectSnapshot = r.Seen.GetSnapshot()
-			res, err = node.Snapshots().UndoChanges(ctx, req)
-			if err = fault.FromGRPC(err); fault.Is(err, fault.Aborted) && try < restoreTries {
-				continue // it changed since it was read
-			}
-		}
-		if err != nil {
-			return tool.Restored{}, gone(r.JailID, err)
-		}
-		out := tool.Restored{Running: res.GetRunning(), Change: &nodev1.WorkspaceChange{
-			Id: stepID, Before: res.GetSnapshot(), After: res.GetSnapshot(), Files: res.GetFiles(), Record: r.Record,
-			Changes: res.GetChanges()[:min(len(res.GetChanges()), shownChanges)],
-		}}
-		if res.GetFiles() > 0 {
-			out.Change.Before--
-		}
-		return out, nil
+	res, err := w.giveBack(ctx, r, node, stepID, r.refusedToAgent)
+	if err != nil {
+		return tool.Restored{}, err
 	}
+	out := tool.Restored{Running: res.GetRunning(), Change: &nodev1.WorkspaceChange{
+		Id: stepID, Before: res.GetSnapshot(), After: res.GetSnapshot(), Files: res.GetFiles(), Record: r.Record,
+		Changes: res.GetChanges()[:min(len(res.GetChanges()), shownChanges)],
+	}}
+	if res.GetFiles() > 0 {
+		out.Change.Before-- // it is one state further
+	}
+	return out, nil
 }
 
 // shownChanges is how many of its changes a step's record describes.

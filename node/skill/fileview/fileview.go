@@ -1,6 +1,6 @@
-// Package fileview shows images and pages of PDF documents to models that can see: as
-// pictures of a size that providers take, made anew, so that what a model gets is a picture
-// and nothing else. Run is the skill.
+// Package fileview shows images and pages of PDF documents to models that can see. Run is
+// the skill. It decodes a file and encodes it again in a size that providers accept: a
+// provider never gets the bytes of the file itself, which may be damaged or hostile.
 //
 // Images are decoded by Go's own packages. PDF documents are drawn by PDFium, compiled to
 // WebAssembly, which reaches neither files nor the network of the jail.

@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 const (
@@ -77,7 +79,7 @@ type Answer struct {
 	Left []string `json:"left,omitempty"`
 	Text string   `json:"text,omitempty"`
 	// Images are those of the result.
-	Images []Image `json:"images,omitempty"`
+	Images []report.Image `json:"images,omitempty"`
 	// IsError says that the tool itself failed; Error that there is no result,
 	// and why. With Ended the server is gone, and may have done what was asked;
 	// with TimedOut it may still.
@@ -94,14 +96,6 @@ type Tool struct {
 	InputSchema json.RawMessage `json:"input_schema"`
 	// Digest is that of all three.
 	Digest string `json:"digest"`
-}
-
-// Image is a picture in a result.
-type Image struct {
-	MediaType string `json:"media_type"`
-	Data      []byte `json:"data"`
-	// SHA256 lets a reader of the log verify that the text is complete.
-	SHA256 string `json:"sha256"`
 }
 
 // Main runs `mcp serve CONFIG`, or `mcp ask SOCKET`, which reads the request

@@ -3,8 +3,6 @@ package mcpbridge
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/deckhand-sh/deckhand/internal/version"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 const (
@@ -397,8 +396,7 @@ func (a *Answer) show(c *mcp.ImageContent) bool {
 	if len(a.Images) == maxImages || len(c.Data) > maxImage || len(c.Data) == 0 {
 		return false
 	}
-	sum := sha256.Sum256(c.Data)
-	a.Images = append(a.Images, Image{MediaType: c.MIMEType, Data: c.Data, SHA256: hex.EncodeToString(sum[:])})
+	a.Images = append(a.Images, report.NewImage(c.MIMEType, c.Data))
 	return true
 }
 

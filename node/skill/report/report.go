@@ -40,17 +40,22 @@ type Answer struct {
 
 // Image is a picture of an answer.
 type Image struct {
-	// MediaType is image/png or image/jpeg.
+	// MediaType is image/png, image/jpeg, image/gif or image/webp.
 	MediaType string `json:"media_type"`
 	Data      []byte `json:"data"`
 	// SHA256 lets a reader of the log verify that the picture is complete.
 	SHA256 string `json:"sha256"`
 }
 
+// NewImage returns a picture with its sum.
+func NewImage(mediaType string, data []byte) Image {
+	sum := sha256.Sum256(data)
+	return Image{mediaType, data, hex.EncodeToString(sum[:])}
+}
+
 // Attach adds a picture.
 func (a *Answer) Attach(mediaType string, data []byte) {
-	sum := sha256.Sum256(data)
-	a.Images = append(a.Images, Image{mediaType, data, hex.EncodeToString(sum[:])})
+	a.Images = append(a.Images, NewImage(mediaType, data))
 }
 
 // New returns an empty text of at most so many bytes; 0 for DefaultBytes.

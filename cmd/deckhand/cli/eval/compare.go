@@ -60,17 +60,6 @@ func readDocument(path string) (Document, error) {
 	return d, nil
 }
 
-// Side is what a scenario came to in one of two reports.
-type Side struct {
-	Passed       bool  `json:"passed"`
-	Iterations   int   `json:"iterations"`
-	Calls        int   `json:"calls"`
-	InputTokens  int64 `json:"input_tokens"`
-	CachedTokens int64 `json:"cached_tokens"`
-	OutputTokens int64 `json:"output_tokens"`
-	CostMicros   int64 `json:"cost_micros"`
-}
-
 // Pair is a scenario or a measure in two reports; nil where one does not have it.
 type Pair[T any] struct {
 	Name string `json:"name"`
@@ -79,24 +68,21 @@ type Pair[T any] struct {
 }
 
 // Compare puts two reports side by side, in the order of the first, then of the second.
-func Compare(a, b Document) (scenarios []Pair[Side], measures []Pair[float64]) {
+func Compare(a, b Document) (scenarios []Pair[Result], measures []Pair[float64]) {
 	at := map[string]int{}
-	place := func(name string) *Pair[Side] {
+	place := func(name string) *Pair[Result] {
 		i, ok := at[name]
 		if !ok {
 			i = len(scenarios)
-			at[name], scenarios = i, append(scenarios, Pair[Side]{Name: name})
+			at[name], scenarios = i, append(scenarios, Pair[Result]{Name: name})
 		}
 		return &scenarios[i]
 	}
-	side := func(r Result) *Side {
-		return &Side{r.Passed, r.Iterations, r.Calls, r.InputTokens, r.CachedTokens, r.OutputTokens, r.CostMicros}
-	}
 	for _, r := range a.Scenarios {
-		place(r.Scenario).A = side(r)
+		place(r.Scenario).A = &r
 	}
 	for _, r := range b.Scenarios {
-		place(r.Scenario).B = side(r)
+		place(r.Scenario).B = &r
 	}
 	for _, m := range a.Report {
 		measures = append(measures, Pair[float64]{Name: m.Name, A: m.Value})

@@ -76,8 +76,8 @@ func TestCompare(t *testing.T) {
 	)
 	require.Len(t, scenarios, 3)
 	require.Equal(t, "x", scenarios[0].Name)
-	require.Equal(t, eval.Side{Passed: true, Iterations: 3, InputTokens: 1000, CachedTokens: 900}, *scenarios[0].A)
-	require.Equal(t, eval.Side{Iterations: 5, InputTokens: 4000}, *scenarios[0].B)
+	require.Equal(t, eval.Result{Scenario: "x", Passed: true, Iterations: 3, InputTokens: 1000, CachedTokens: 900}, *scenarios[0].A)
+	require.Equal(t, eval.Result{Scenario: "x", Iterations: 5, InputTokens: 4000}, *scenarios[0].B)
 	require.Nil(t, scenarios[1].B)
 	require.Nil(t, scenarios[2].A)
 	figures := map[string]eval.Pair[float64]{}

@@ -22,6 +22,7 @@ import (
 func diffCommand(e *env.Env) *cobra.Command {
 	req := &deckhandv1.DiffChangesRequest{}
 	var steps, patch bool
+	var jobs []string
 	cmd := &cobra.Command{
 		Use: "diff TASK [PATH]", Short: "Show what a task changed in its workspace",
 		Long: `Shows which files a task changed, whatever tool did it, as unified diffs; or, with
@@ -33,14 +34,14 @@ deckhand task diff task_3q9 --steps
 deckhand task diff task_3q9 --patch > changes.patch`,
 		Args: env.Args("TASK", "[PATH]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.TaskId, req.Path = args[0], env.Optional(args, 1)
+			req.TaskId, req.Path, req.StepIds = args[0], env.Optional(args, 1), append(req.GetStepIds(), jobs...)
 			switch {
 			case steps && patch:
 				return env.Usage(cmd, "--steps and --patch are two different outputs")
 			case steps:
 				return listChanges(cmd.Context(), e, args[0])
 			case patch && (len(req.GetStepIds()) > 0):
-				return env.Usage(cmd, "--patch is of all steps, leave --step out")
+				return env.Usage(cmd, "--patch is of all steps, leave --step and --job out")
 			case patch:
 				return file.Export(e, cmd, &deckhandv1.ExportWorkspaceRequest{
 					Workspace: &deckhandv1.ExportWorkspaceRequest_TaskId{TaskId: args[0]}, Path: req.GetPath(),
@@ -52,7 +53,8 @@ deckhand task diff task_3q9 --patch > changes.patch`,
 			return printDiff(cmd.Context(), e, req)
 		},
 	}
-	cmd.Flags().StringSliceVar(&req.StepIds, "step", nil, "only what these steps, or jobs, changed")
+	cmd.Flags().StringSliceVar(&req.StepIds, "step", nil, "only what these steps changed")
+	cmd.Flags().StringSliceVar(&jobs, "job", nil, "only what these jobs changed")
 	cmd.Flags().Int32Var(&req.ContextLines, "context", 3, "lines around each change")
 	cmd.Flags().BoolVar(&steps, "steps", false, "list the steps with the files that each changed")
 	cmd.Flags().BoolVar(&patch, "patch", false, "print a patch for git apply")

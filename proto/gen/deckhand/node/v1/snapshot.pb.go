@@ -1115,7 +1115,8 @@ func (x *DiffChangesResponse) GetDeletedLines() int32 {
 type UndoChangesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
-	// Names the undo itself, which can be undone in its turn.
+	// Names the undo itself, which can be undone in its turn. If it has been done,
+	// the answer, also to a preview, is what it did.
 	OperationId string       `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	Range       *ChangeRange `protobuf:"bytes,3,opt,name=range,proto3" json:"range,omitempty"`
 	OnConflict  OnConflict   `protobuf:"varint,4,opt,name=on_conflict,json=onConflict,proto3,enum=deckhand.node.v1.OnConflict" json:"on_conflict,omitempty"`
