@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -146,11 +147,18 @@ func TestWithoutRoomACommandIsRefusedBeforeItRuns(t *testing.T) {
 	n := prepared(t)
 	data := filepath.Join(n.cfg.DataDir, "data")
 	require.NoError(t, os.Mkdir(data, 0o711))
-	require.NoError(t, unix.Mount("deckhand-test", data, "tmpfs", 0, "mode=0711,size=128m"))
+	require.NoError(t, unix.Mount("deckhand-test", data, "tmpfs", 0, "mode=0711,size=256m"))
 	n.cfg.DataDir = data
 	recorded(n, func(c *snapshot.Config) { c.Reserve = 40 << 20 })
 	n.start()
 	id := n.ensure(func(s *nodev1.JailSpec) { s.WorkspaceBytes = 64 << 20 })
+	// Besides what the daemon itself put there (its init and skills, by the
+	// megabyte), there is room for one large file and its kept copy, and not for
+	// a second.
+	var fs unix.Statfs_t
+	require.NoError(t, unix.Statfs(data, &fs))
+	used := int64(fs.Blocks-fs.Bfree) * fs.Bsize
+	require.NoError(t, unix.Mount("", data, "", unix.MS_REMOUNT, fmt.Sprintf("size=%d", used+115<<20)))
 	end, _ := n.run(recordedShell(id, "echo kept > small; head -c 30M /dev/urandom > large"))
 	require.Zero(t, end.GetWorkspace().GetUnkept(), "%v", end)
 	end, _ = n.run(recordedShell(id, "rm small; head -c 20M /dev/urandom > more"))
@@ -161,7 +169,7 @@ func TestWithoutRoomACommandIsRefusedBeforeItRuns(t *testing.T) {
 	dir, err := n.jails.Workspace(id)
 	require.NoError(t, err)
 	require.NoFileExists(t, filepath.Join(dir, "ran"))
-	require.NoError(t, unix.Mount("", data, "", unix.MS_REMOUNT, "size=256m")) // somebody makes room
+	require.NoError(t, unix.Mount("", data, "", unix.MS_REMOUNT, "size=384m")) // somebody makes room
 	end, _ = n.run(recordedShell(id, "touch ran"))
 	require.Equal(t, nodev1.EndReason_END_REASON_EXITED, end.GetEndReason(), "%v", end)
 }
