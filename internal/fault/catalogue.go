@@ -189,6 +189,11 @@ var catalogue = []Entry{
 		Fix:  "Read the step's output (`deckhand task steps TASK`). Some programs report an ordinary result in this way, for example grep, which exits with 1 if it finds nothing.",
 	},
 	{
+		Code: ImageUnavailable, Kinds: []Kind{Precondition, NotFound, Denied, Exhausted, Unavailable, Invalid}, Title: "Image unavailable",
+		What: "The container image that the jail is made from cannot be used: it does not exist, is not allowed, is for another kind of machine, is damaged, or its registry or disk space is missing.",
+		Fix:  "Do what the message says: it names the image and the cause. `deckhand node image pull NODE IMAGE` tries it without a task.", Retry: true,
+	},
+	{
 		Code: WatchSlow, Kinds: []Kind{Aborted}, Title: "Watch too slow",
 		What: "A watch ended because its caller did not read the events fast enough. No event is lost.",
 		Fix:  "Watch again from the last cursor. The SDK and the console do so by themselves.", Retry: true,

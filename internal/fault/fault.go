@@ -67,6 +67,7 @@ const (
 	GivenUp            Code = "AGENT_028"
 	PartlyDone         Code = "AGENT_029"
 	CommandFailed      Code = "AGENT_030"
+	ImageUnavailable   Code = "AGENT_031"
 
 	// WatchSlow ends a watch whose caller does not read: it may continue from
 	// its cursor.

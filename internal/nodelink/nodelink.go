@@ -99,7 +99,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	4: DescribeFiles, DownloadFiles, UploadEntry.expect_digest.
 //	5: UploadFilesRequest.Begin.shared.
 //	6: JailSpec.egress, Exec.egress.
-const Capability = Egress
+//	7: ImageService, JailSpec.image.
+const Capability = Images
 
 // Capabilities that the hub checks before it uses calls that older nodes do not
 // have.
@@ -110,4 +111,6 @@ const (
 	Shares = 5
 	// Egress is what a persona that reaches hosts needs.
 	Egress = 6
+	// Images is what a persona whose jail is made from an image needs.
+	Images = 7
 )

@@ -98,6 +98,8 @@ type Config struct {
 	KeepChangesBytes int64         `koanf:"keep-changes-bytes"`
 	// NoHostMode refuses all commands outside of jails, for every user.
 	NoHostMode bool `koanf:"no-host-mode"`
+	// Images says where jails get their images from.
+	Images Images `koanf:",squash"`
 	// Pressure is from when on nothing new may start on this machine. The disk is
 	// that of DataDir.
 	Pressure pressure.Limits `koanf:",squash"`
@@ -136,6 +138,7 @@ func Flags(flags *pflag.FlagSet) {
 	flags.Uint32("uid-base", jail.DefaultUIDBase, "first of the 65536 user and group ids of the machine that jails use, and nothing else may")
 	flags.StringSlice("root-paths", nil, "folders of the machine that jails see read-only beside /usr: /opt,/srv/tools")
 	GrantFlags(flags)
+	ImageFlags(flags)
 	flags.Int("max-jail-share", jail.DefaultJailShare, "how much of the machine's CPUs, memory, processes and disk one jail may have, in percent, though never less than a persona has by default")
 	flags.Float64("max-jails-overcommit", jail.DefaultOvercommit, "how many times the machine's memory, processes and disk the limits of all its jails may come to together")
 	flags.String("skills-dir", "", "folder of skills, each a folder with a SKILL.md, that agents are told of and jails see read-only")
@@ -232,6 +235,9 @@ func (c *Config) fill() error {
 		}
 	}
 	if _, err := c.SpecialAddresses.prefixes(); err != nil {
+		return err
+	}
+	if _, err := c.Images.config(); err != nil {
 		return err
 	}
 	if c.Measure == nil {

@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/files"
 	"github.com/deckhand-sh/deckhand/node/identity"
+	"github.com/deckhand-sh/deckhand/node/image"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
 	"github.com/deckhand-sh/deckhand/node/link"
@@ -127,11 +128,15 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
+	images, err := c.Images.config()
+	if err != nil {
+		return nil, err
+	}
 	d.egress = egress.New(egress.Config{Log: c.Log.Named("egress"), Special: special})
 	if d.jails, err = jail.NewManager(ctx, jail.Config{
 		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,
 		RootPaths: c.RootPaths, ShowPaths: c.ShowPaths, JailShare: c.MaxJailShare, Overcommit: c.MaxJailsOvercommit, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Skills: d.shownSkills(), Log: c.Log.Named("jail"),
-		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, Reserve: d.ledger, Egress: d.egress,
+		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, Reserve: d.ledger, Egress: d.egress, Images: images,
 	}); err != nil {
 		return nil, err
 	}
@@ -180,7 +185,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	// First: an undo that was cut short is finished before anything else.
 	d.services.Add("snapshots", d.snapshots)
 	d.services.Add("execs", d.execs)
-	d.services.Add("keeper", jail.NewKeeper(d.jails))
+	d.services.Add("reaper", jail.NewReaper(d.jails))
 	d.services.Add("telemetry", d.usage)
 	d.services.Add("pressure", d.pressure)
 	d.services.Add("link", upstream)
@@ -200,6 +205,7 @@ func (d *Daemon) register(r grpc.ServiceRegistrar) {
 	nodev1.RegisterNodeServiceServer(r, nodeServer{d: d})
 	nodev1.RegisterTelemetryServiceServer(r, d.usage)
 	nodev1.RegisterJailServiceServer(r, jail.NewServer(d.jails))
+	nodev1.RegisterImageServiceServer(r, image.NewServer(d.jails.Images(), d.ledger.Accepting))
 	nodev1.RegisterEgressServiceServer(r, egress.NewServer(d.egress))
 	nodev1.RegisterFileServiceServer(r, d.files)
 	nodev1.RegisterSnapshotServiceServer(r, d.snapshots)

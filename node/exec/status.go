@@ -6,12 +6,16 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/node/egress"
+	"github.com/deckhand-sh/deckhand/node/initd"
+	"github.com/deckhand-sh/deckhand/node/jail"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// request returns the request with which init starts an exec.
-func (s *Service) request(spec *nodev1.ExecSpec, proxied bool) *initv1.StartRequest {
+// request returns the request with which init starts an exec. Its environment is
+// the image's, then that of the way out, then its own; init puts its defaults
+// before them.
+func (s *Service) request(spec *nodev1.ExecSpec, conn *jail.Init) *initv1.StartRequest {
 	uid, gid := s.jails.User()
 	timeout := defaultTimeout
 	if spec.Timeout != nil {
@@ -21,9 +25,10 @@ func (s *Service) request(spec *nodev1.ExecSpec, proxied bool) *initv1.StartRequ
 		uid, gid = named, group
 	}
 	env := spec.GetEnv()
-	if proxied {
+	if conn.Proxied {
 		env = egress.Environment(spec.GetExecId(), env)
 	}
+	env = initd.MergeEnv(conn.Env, env)
 	return &initv1.StartRequest{
 		ExecId: spec.GetExecId(), Argv: spec.GetArgv(), Env: env, Dir: spec.GetDir(),
 		Uid: uid, Gid: gid, TimeoutMs: max(1, timeout.Milliseconds()),

@@ -205,7 +205,7 @@ func (w *watch) begin(ctx context.Context, conn *jail.Init) (*nodev1.Exec, error
 		return refusal, err
 	}
 	w.countOOM(conn)
-	resp, err := conn.Start(ctx, w.s.request(w.rec.GetSpec(), conn.Proxied))
+	resp, err := conn.Start(ctx, w.s.request(w.rec.GetSpec(), conn))
 	switch status.Code(err) {
 	case codes.OK:
 		return w.follow(ctx, conn, resp.GetStatus())

@@ -99,6 +99,6 @@ func onMachine(in *initv1.StartRequest) *initv1.StartRequest {
 			req.Dir = hostDir
 		}
 	}
-	req.Env = mergeEnv([]string{"HOME=" + hostDir, "USER=root", "LOGNAME=root"}, req.GetEnv())
+	req.Env = MergeEnv([]string{"HOME=" + hostDir, "USER=root", "LOGNAME=root"}, req.GetEnv())
 	return req
 }

@@ -82,12 +82,12 @@ func newCommand(req *initv1.StartRequest) (c command, err error) {
 	if req.GetPtyRows() > 0 {
 		term = "xterm-256color"
 	}
-	env := mergeEnv(baseEnv(term), req.GetEnv())
+	env := MergeEnv(baseEnv(term), req.GetEnv())
 	dir := req.GetDir()
 	if dir == "" {
 		dir = Workspace
 	}
-	env = mergeEnv([]string{"PWD=" + dir}, env)
+	env = MergeEnv([]string{"PWD=" + dir}, env)
 	c.uid, c.gid = uintptr(req.GetUid()), uintptr(req.GetGid())
 	if c.dir, err = syscall.BytePtrFromString(dir); err != nil {
 		return c, fmt.Errorf("dir: %w", err)
@@ -131,8 +131,8 @@ func maxFD() uintptr {
 	return uintptr(limit.Cur)
 }
 
-// mergeEnv returns base with the variables of over instead of its own.
-func mergeEnv(base, over []string) []string {
+// MergeEnv returns base with the variables of over instead of its own.
+func MergeEnv(base, over []string) []string {
 	set := map[string]bool{}
 	for _, entry := range over {
 		name, _, _ := strings.Cut(entry, "=")

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/node/egress"
+	"github.com/deckhand-sh/deckhand/node/image"
 )
 
 // Config says where jails live and what they are made with.
@@ -55,6 +56,9 @@ type Config struct {
 	// Egress lets jails reach what their specs allow; nil for nothing at all. It
 	// runs for as long as jails are asked for.
 	Egress *egress.Proxy
+	// Images configures the store of the images that jails are made from; what it
+	// does not say is the Manager's.
+	Images image.Config
 	// Reserve is what is kept of the disk for a full one; nil for nothing.
 	Reserve DiskReserve
 	// NoHostMode refuses every command on the machine itself.

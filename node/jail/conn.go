@@ -78,6 +78,8 @@ type Init struct {
 	// was closed.
 	Closed <-chan struct{}
 
+	// Env is the environment that the jail's image gives to commands.
+	Env []string
 	// Proxied says that the jail has a way to the node's proxy.
 	Proxied bool
 

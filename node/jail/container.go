@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -39,20 +40,20 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (
 	if err != nil {
 		return nil, err
 	}
-	root, err := hostRoot(p.rootfs, m.etc, m.initPath, m.skillPath, m.cfg.Skills, shown)
+	ctx, cancel := context.WithTimeout(m.namespaced(ctx), makeTimeout)
+	defer cancel()
+	root, opts, err := m.root(ctx, p, s, shown)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(m.namespaced(ctx), makeTimeout)
-	defer cancel()
 	spec, err := m.ociSpec(ctx, p, rec, root)
 	if err != nil {
 		return nil, err
 	}
-	ctr, err := m.containerd.NewContainer(ctx, rec.GetContainerId(),
+	ctr, err := m.containerd.NewContainer(ctx, rec.GetContainerId(), append(opts,
 		client.WithContainerLabels(map[string]string{labelData: m.cfg.DataDir, labelJail: s.GetJailId()}),
 		client.WithRuntime(shims[s.GetRuntime()].name, nil),
-		client.WithSpec(spec))
+		client.WithSpec(spec))...)
 	if err != nil {
 		return nil, fmt.Errorf("make the container: %w", err)
 	}
@@ -73,6 +74,20 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (
 		return nil, fmt.Errorf("%w%s", err, lastWords(p.log))
 	}
 	return conn, nil
+}
+
+// root lays out a jail's root and returns the mounts in it and how its container
+// gets it.
+func (m *Manager) root(ctx context.Context, p paths, spec *nodev1.JailSpec, shown []specs.Mount) ([]specs.Mount, []client.NewContainerOpts, error) {
+	if spec.GetRootfs() != RootImage {
+		mounts, err := hostRoot(p.rootfs, m.etc, m.initPath, m.skillPath, m.cfg.Skills, shown)
+		return mounts, nil, err
+	}
+	one, err := m.images.Get(ctx, spec.GetImage())
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.imageMounts(spec, shown), []client.NewContainerOpts{m.images.WithRoot(one)}, nil
 }
 
 // lastWords returns what init itself said at the end of its log.
@@ -120,6 +135,7 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 		return nil, errors.Join(err, conn.client.Close())
 	}
 	m.openWay(ctx, p, rec, conn)
+	conn.Env = rec.GetImageEnv()
 	m.setConn(e, conn)
 	return conn, nil
 }
@@ -243,7 +259,7 @@ func (m *Manager) endContainer(ctx context.Context, id string, ctr client.Contai
 			return err
 		}
 	}
-	if err := ctr.Delete(ctx); err != nil && !errdefs.IsNotFound(err) {
+	if err := ctr.Delete(ctx, client.WithSnapshotCleanup); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("delete the container: %w", err)
 	}
 	return nil

@@ -29,12 +29,12 @@ type Reaper struct {
 
 var _ lifecycle.Service = (*Reaper)(nil)
 
-// keepEvery is how often a Keeper looks unless the idle time is so short that
+// keepEvery is how often a Reaper looks unless the idle time is so short that
 // it must look more often.
 const keepEvery = time.Minute
 
-// NewKeeper creates the Keeper of a Manager.
-func NewKeeper(m *Manager) *Reaper {
+// NewReaper creates the Reaper of a Manager.
+func NewReaper(m *Manager) *Reaper {
 	every := keepEvery
 	if m.cfg.IdleStop > 0 {
 		every = max(min(every, m.cfg.IdleStop/4), time.Millisecond)
@@ -43,10 +43,10 @@ func NewKeeper(m *Manager) *Reaper {
 }
 
 // Start begins to look after the jails.
-func (k *Reaper) Start(ctx context.Context) error { return k.Run(ctx, k.loop) }
+func (r *Reaper) Start(ctx context.Context) error { return r.Run(ctx, r.loop) }
 
-func (k *Reaper) loop(ctx context.Context) error {
-	tick := time.NewTicker(k.every)
+func (r *Reaper) loop(ctx context.Context) error {
+	tick := time.NewTicker(r.every)
 	defer tick.Stop()
 	for {
 		select {
@@ -54,8 +54,8 @@ func (k *Reaper) loop(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := k.m.Tidy(ctx); err != nil && ctx.Err() == nil {
-			k.m.cfg.Log.Warn("cannot tidy up the jails; tried again later", "error", err)
+		if err := r.m.Tidy(ctx); err != nil && ctx.Err() == nil {
+			r.m.cfg.Log.Warn("cannot tidy up the jails; tried again later", "error", err)
 		}
 	}
 }

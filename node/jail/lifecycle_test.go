@@ -76,7 +76,7 @@ func TestAKeeperLooksByItself(t *testing.T) {
 	id := ensure(t, m)
 	conn, err := m.Init(t.Context(), id)
 	require.NoError(t, err)
-	k := jail.NewKeeper(m)
+	k := jail.NewReaper(m)
 	require.NoError(t, k.Start(t.Context()))
 	<-conn.Closed
 	k.Stop()

@@ -40,6 +40,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/node/image"
 	"github.com/deckhand-sh/deckhand/node/jail/initbin"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -69,6 +70,7 @@ type Manager struct {
 	containerd     *client.Client
 	runtimes       []string
 	hardWorkspaces bool
+	images         *image.Store
 	initPath       string
 	skillPath      string // empty in a build that carries none
 	etc            string
@@ -121,6 +123,7 @@ func NewManager(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, m.unavailable(err)
 	}
+	m.images = image.New(m.imageConfig())
 	if err := m.sweep(ctx); err != nil {
 		return nil, errors.Join(err, m.containerd.Close())
 	}
@@ -470,7 +473,10 @@ func describe(id string, rec *nodev1.JailRecord, state nodev1.JailState, conn *I
 	out := &nodev1.Jail{
 		JailId: id, State: state, Runtime: rec.GetSpec().GetRuntime(),
 		WorkspaceLimitHard: rec.GetWorkspaceLimitHard(), StartedAt: rec.GetStartedAt(),
-		HostMode: id == HostID, Platform: platform(),
+		HostMode: id == HostID, Platform: rec.GetImagePlatform(),
+	}
+	if out.Platform == "" {
+		out.Platform = platform()
 	}
 	if conn != nil {
 		out.Pid, out.FrozenBy = conn.pid, rec.GetFrozenBy()
@@ -497,6 +503,11 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	if !host {
 		rec.ContainerId = ident.New("ctr")
 	}
+	if spec.GetRootfs() == RootImage {
+		if err := m.describeImage(ctx, rec); err != nil {
+			return nil, nil, err
+		}
+	}
 	if err := m.writeRecord(p.record, rec); err != nil {
 		return nil, nil, err
 	}
@@ -514,8 +525,20 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 		return nil, nil, errors.Join(err, m.end(ctx, e, spec.GetJailId()), m.writeRecord(p.record, rec))
 	}
 	m.openWay(ctx, p, rec, conn)
+	conn.Env = rec.GetImageEnv()
 	m.setConn(e, conn)
 	return rec, conn, nil
+}
+
+// describeImage writes into a record what commands get of the jail's image.
+func (m *Manager) describeImage(ctx context.Context, rec *nodev1.JailRecord) error {
+	one, err := m.images.Get(ctx, rec.GetSpec().GetImage())
+	if err != nil {
+		return err
+	}
+	rec.ImagePlatform = one.Platform
+	rec.ImageEnv, err = imageEnv(one)
+	return err
 }
 
 // layOut makes the jail's folders again, except for its state and workspace.

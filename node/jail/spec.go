@@ -78,11 +78,8 @@ func (m *Manager) fill(in *nodev1.JailSpec) (*nodev1.JailSpec, error) {
 		return nil, fault.New(fault.Precondition, "this node lacks the runtime %q; it has: %s", s.GetRuntime(), has).
 			WithFix("install it on the node, or choose a trust level that the node supports").WithObject(s.GetJailId())
 	}
-	if s.Rootfs == "" {
-		s.Rootfs = "host"
-	}
-	if s.GetRootfs() != "host" {
-		return nil, fault.New(fault.Invalid, "rootfs %q is not known to this node", s.GetRootfs()).WithFix(`use "host"`)
+	if err := checkRoot(s); err != nil {
+		return nil, err
 	}
 	for _, limit := range []struct {
 		name          string
@@ -149,8 +146,12 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, 
 	if err != nil {
 		return nil, err
 	}
+	rootfs := p.rootfs
+	if s.GetRootfs() == RootImage {
+		rootfs = "rootfs" // in the container's bundle, where containerd mounts the snapshot
+	}
 	opts := []oci.SpecOpts{
-		oci.WithRootFSPath(p.rootfs),
+		oci.WithRootFSPath(rootfs),
 		oci.WithRootFSReadonly(),
 		oci.WithProcessArgs(initMount),
 		oci.WithProcessCwd("/"),

@@ -65,6 +65,8 @@ type Config struct {
 	// ShowPaths and SpecialAddresses are daemon.Config's.
 	ShowPaths        daemon.Paths `koanf:"show-paths"`
 	SpecialAddresses daemon.Paths `koanf:"special-addresses"`
+	// Images is daemon.Config's.
+	Images daemon.Images `koanf:",squash"`
 	// Pressure is from when on neither node nor worker start anything new.
 	Pressure pressure.Limits `koanf:",squash"`
 	// Slots is how many tasks the worker runs at once.
@@ -216,7 +218,7 @@ func (u *Up) makeNode(ctx context.Context, address string) (lifecycle.Service, e
 	d, err := daemon.Config{
 		DataDir: filepath.Join(u.cfg.DataDir, "node"), HubURL: u.hub.URL(), Containerd: address,
 		EdgeAddress: u.hub.EdgeAddress(), EndJails: true, MakeJoinToken: u.hub.LocalJoinToken,
-		ShowPaths: u.cfg.ShowPaths, SpecialAddresses: u.cfg.SpecialAddresses, Pressure: u.cfg.Pressure, Registry: u.metrics, Log: u.cfg.Log.Named("node"), Redact: u.cfg.Redact,
+		ShowPaths: u.cfg.ShowPaths, SpecialAddresses: u.cfg.SpecialAddresses, Images: u.cfg.Images, Pressure: u.cfg.Pressure, Registry: u.metrics, Log: u.cfg.Log.Named("node"), Redact: u.cfg.Redact,
 	}.Complete(ctx)
 	if err != nil {
 		return nil, err

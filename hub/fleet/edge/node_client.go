@@ -68,6 +68,11 @@ func (w NodeClient) Egress() nodev1.EgressServiceClient {
 	return nodev1.NewEgressServiceClient(resting{w.calls})
 }
 
+// Images returns the node's image service.
+func (w NodeClient) Images() nodev1.ImageServiceClient {
+	return nodev1.NewImageServiceClient(resting{w.calls})
+}
+
 // Node returns the service about the node as a whole.
 func (w NodeClient) Node() nodev1.NodeServiceClient {
 	return nodev1.NewNodeServiceClient(resting{w.calls})

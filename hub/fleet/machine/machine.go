@@ -15,4 +15,5 @@ type Link interface {
 	Files() nodev1.FileServiceClient
 	Snapshots() nodev1.SnapshotServiceClient
 	Egress() nodev1.EgressServiceClient
+	Images() nodev1.ImageServiceClient
 }

@@ -60,6 +60,7 @@ func upFlags(flags *pflag.FlagSet) {
 	flags.String("provider-allow", "127.0.0.0/8,::1", "networks, besides public ones, in which model servers, search engines and login servers may be")
 	flags.String("containerd", "", "use the containerd at this socket; the machine's own or a private one by default")
 	daemon.GrantFlags(flags)
+	daemon.ImageFlags(flags)
 	flags.Int("slots", 8, "how many tasks run at once")
 	pressure.Flags(flags)
 	flags.Duration("lease-ttl", hub.DefaultLeaseTTL, "how long a worker's lease lasts without renewal")

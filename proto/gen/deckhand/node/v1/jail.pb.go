@@ -85,8 +85,8 @@ type JailSpec struct {
 	JailId string `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
 	// "runc"; empty for "runc". A runtime the node lacks is an error.
 	Runtime string `protobuf:"bytes,2,opt,name=runtime,proto3" json:"runtime,omitempty"`
-	// Root file system: "host", the machine's own system folders, read-only. Or
-	// "machine", which is no jail: commands run on the machine itself, as root,
+	// Root file system: "host", the machine's own system folders, read-only.
+	// "image", the files of a container image, read-only. Or "machine", which is no jail: commands run on the machine itself, as root,
 	// under the jail id "host". Limits and read_only_paths have no meaning then,
 	// and EnsureJailRequest.host_mode must be set.
 	Rootfs string `protobuf:"bytes,3,opt,name=rootfs,proto3" json:"rootfs,omitempty"`
@@ -102,7 +102,11 @@ type JailSpec struct {
 	// Where its commands may connect to; unset means nowhere. If nothing else of
 	// the spec has changed, it is applied while the jail runs, and connections
 	// that it does not allow are closed.
-	Egress        *Egress `protobuf:"bytes,10,opt,name=egress,proto3" json:"egress,omitempty"`
+	Egress *Egress `protobuf:"bytes,10,opt,name=egress,proto3" json:"egress,omitempty"`
+	// The image of a rootfs "image", by its digest: REGISTRY/NAME@sha256:DIGEST. It
+	// must be on the node: PullImage brings it there. If it is not, EnsureJail fails
+	// with FAILED_PRECONDITION and the code AGENT_031.
+	Image         string `protobuf:"bytes,11,opt,name=image,proto3" json:"image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -205,6 +209,13 @@ func (x *JailSpec) GetEgress() *Egress {
 		return x.Egress
 	}
 	return nil
+}
+
+func (x *JailSpec) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
 }
 
 // Jail is one containerd container with deckhand-init as its PID 1.
@@ -1063,7 +1074,7 @@ var File_deckhand_node_v1_jail_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x03\n" +
+	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x03\n" +
 	"\bJailSpec\x12B\n" +
 	"\ajail_id\x18\x01 \x01(\tB)\xbaH&r$(@2 ^[a-z][a-z0-9]*([_-][a-z0-9]+)*$R\x06jailId\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x16\n" +
@@ -1076,7 +1087,8 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x0fworkspace_bytes\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eworkspaceBytes\x120\n" +
 	"\x0fread_only_paths\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\rreadOnlyPaths\x120\n" +
 	"\x06egress\x18\n" +
-	" \x01(\v2\x18.deckhand.node.v1.EgressR\x06egress\"\xc1\x02\n" +
+	" \x01(\v2\x18.deckhand.node.v1.EgressR\x06egress\x12\x1e\n" +
+	"\x05image\x18\v \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x05image\"\xc1\x02\n" +
 	"\x04Jail\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.deckhand.node.v1.JailStateR\x05state\x12\x10\n" +

@@ -259,7 +259,11 @@ type JailRecord struct {
 	FrozenBy []string `protobuf:"bytes,6,rep,name=frozen_by,json=frozenBy,proto3" json:"frozen_by,omitempty"`
 	// Its container in containerd, another each time it is made: what a containerd
 	// that was killed left of the one before is not in the way. Empty in host mode.
-	ContainerId   string `protobuf:"bytes,7,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	ContainerId string `protobuf:"bytes,7,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// Of its image's configuration: the environment that its commands start with.
+	ImageEnv []string `protobuf:"bytes,8,rep,name=image_env,json=imageEnv,proto3" json:"image_env,omitempty"`
+	// What its commands run on, if that is its image's.
+	ImagePlatform string `protobuf:"bytes,9,opt,name=image_platform,json=imagePlatform,proto3" json:"image_platform,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -343,6 +347,20 @@ func (x *JailRecord) GetContainerId() string {
 	return ""
 }
 
+func (x *JailRecord) GetImageEnv() []string {
+	if x != nil {
+		return x.ImageEnv
+	}
+	return nil
+}
+
+func (x *JailRecord) GetImagePlatform() string {
+	if x != nil {
+		return x.ImagePlatform
+	}
+	return ""
+}
+
 var File_deckhand_node_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
@@ -368,7 +386,7 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\x04done\x18\x04 \x01(\bR\x04done\x12\x16\n" +
 	"\x06result\x18\x05 \x01(\fR\x06result\x123\n" +
 	"\adone_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06doneAt\x12\x1a\n" +
-	"\brecorded\x18\a \x01(\bR\brecorded\"\x9c\x02\n" +
+	"\brecorded\x18\a \x01(\bR\brecorded\"\xe0\x02\n" +
 	"\n" +
 	"JailRecord\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.JailSpecR\x04spec\x12\x18\n" +
@@ -378,7 +396,9 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1b\n" +
 	"\tfrozen_by\x18\x06 \x03(\tR\bfrozenBy\x12!\n" +
-	"\fcontainer_id\x18\a \x01(\tR\vcontainerIdBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\fcontainer_id\x18\a \x01(\tR\vcontainerId\x12\x1b\n" +
+	"\timage_env\x18\b \x03(\tR\bimageEnv\x12%\n" +
+	"\x0eimage_platform\x18\t \x01(\tR\rimagePlatformBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_ledger_proto_rawDescOnce sync.Once

@@ -1,0 +1,315 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/identity"
+	"golang.org/x/sys/unix"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// A root is one snapshot on top of an image's layers, from which all jails of the
+// image start. In it the files belong to the jails' user ids, device nodes are
+// gone, and what jails mount over is there as real folders and files: a link at
+// such a place could lead init's own program or state to where an agent writes.
+
+// recipe is part of a root's name. Raise it when roots are made differently: the
+// next pull of an image makes its root anew.
+const recipe = "1"
+
+// WithRoot has a container start from an image's root, in a snapshot of its own
+// that is deleted with it.
+func (s *Store) WithRoot(one Image) client.NewContainerOpts {
+	return func(ctx context.Context, c *client.Client, ctr *containers.Container) error {
+		if err := s.used(ctx, one.image); err != nil {
+			return err
+		}
+		if _, err := c.SnapshotService(s.cfg.Snapshotter).Prepare(ctx, ctr.ID, one.root); err != nil {
+			return fmt.Errorf("prepare the root filesystem from image %s: %w", one.Reference, err)
+		}
+		ctr.Snapshotter, ctr.SnapshotKey, ctr.Image = s.cfg.Snapshotter, ctr.ID, one.Reference
+		return nil
+	}
+}
+
+// makeRoot makes an image's root, if there is none yet, and returns its name and
+// the name of the distribution in it.
+func (s *Store) makeRoot(ctx context.Context, one client.Image) (key, distribution string, err error) {
+	layers, err := one.RootFS(ctx)
+	if err != nil {
+		return "", "", fmt.Errorf("read the layers of image %s: %w", one.Name(), err)
+	}
+	parent := identity.ChainID(layers).String()
+	key = "deckhand-root-" + digest.FromString(fmt.Sprint(recipe, parent, s.cfg.UIDBase, s.cfg.MountPoints, s.cfg.Files, s.cfg.User, s.cfg.Group)).Encoded()
+	snapshots := s.cfg.Client.SnapshotService(s.cfg.Snapshotter)
+	making := key + "-making"
+	// What a daemon that was killed left half made, or a check to read from.
+	if err := snapshots.Remove(ctx, making); err != nil && !errdefs.IsNotFound(err) {
+		return "", "", fmt.Errorf("clear the rest of a root: %w", err)
+	}
+	_, err = snapshots.Stat(ctx, key)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return "", "", s.unavailable(err)
+	}
+	have := err == nil
+	if have {
+		parent = key
+	}
+	mounts, err := snapshots.Prepare(ctx, making, parent)
+	if err != nil {
+		return "", "", fmt.Errorf("prepare the root of image %s: %w", one.Name(), err)
+	}
+	err = mount.WithTempMount(ctx, mounts, func(dir string) error {
+		if !have {
+			if err := s.fill(ctx, one.Name(), dir); err != nil {
+				return err
+			}
+		}
+		distribution = distributionIn(dir)
+		return nil
+	})
+	if err == nil && !have {
+		err = snapshots.Commit(ctx, key, making)
+	} else if rerr := snapshots.Remove(context.WithoutCancel(ctx), making); err == nil {
+		err = rerr
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("make the root of image %s: %w", one.Name(), err)
+	}
+	// The image keeps it: containerd deletes a snapshot that nothing refers to.
+	config, err := one.Config(ctx)
+	if err != nil {
+		return "", "", fmt.Errorf("read the configuration of image %s: %w", one.Name(), err)
+	}
+	label := "containerd.io/gc.ref.snapshot." + s.cfg.Snapshotter + "/deckhand"
+	if _, err := one.ContentStore().Update(ctx, content.Info{Digest: config.Digest, Labels: map[string]string{label: key}}, "labels."+label); err != nil {
+		return "", "", fmt.Errorf("keep the root of image %s: %w", one.Name(), err)
+	}
+	return key, distribution, nil
+}
+
+// fill makes a root of a writable copy of the image's files.
+func (s *Store) fill(ctx context.Context, name, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, point := range s.cfg.MountPoints {
+		if err := place(root, point); err != nil {
+			return fmt.Errorf("make %s: %w", point, err)
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(s.cfg.Files)) {
+		if err := place(root, file); err != nil {
+			return fmt.Errorf("make %s: %w", file, err)
+		}
+		if err := root.WriteFile(file, []byte(s.cfg.Files[file]), 0o644); err != nil {
+			return fmt.Errorf("make %s: %w", file, err)
+		}
+	}
+	for file, line := range map[string]string{"etc/passwd": s.cfg.User, "etc/group": s.cfg.Group} {
+		if err := addEntry(root, file, line); err != nil {
+			return fmt.Errorf("add the agent to /%s: %w", file, err)
+		}
+	}
+	return filepath.WalkDir(dir, func(at string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return s.give(name, at, entry)
+	})
+}
+
+// give gives a file to the jails' user ids. Device nodes are deleted: what of the
+// machine's devices a jail has is in its own /dev.
+func (s *Store) give(name, at string, entry fs.DirEntry) error {
+	if entry.Type()&fs.ModeDevice != 0 {
+		return os.Remove(at)
+	}
+	info, err := entry.Info()
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fmt.Errorf("the owner of %s cannot be read", at)
+	}
+	uid, given := s.shift(stat.Uid)
+	gid, gok := s.shift(stat.Gid)
+	if !given || !gok {
+		return fault.New(fault.Precondition, "image %s has files of user %d and group %d, and jails have ids below %d only", name, stat.Uid, stat.Gid, s.cfg.IDs).
+			WithCode(fault.ImageUnavailable).WithFix("build the image with files of users below %d", s.cfg.IDs)
+	}
+	return os.Lchown(at, int(uid), int(gid))
+}
+
+// shift maps an id of an image to one of the host. A file with several names may
+// have been given already under another.
+func (s *Store) shift(id uint32) (uint32, bool) {
+	switch {
+	case id < s.cfg.IDs:
+		return s.cfg.UIDBase + id, true
+	case id >= s.cfg.UIDBase && id-s.cfg.UIDBase < s.cfg.IDs:
+		return id, true
+	}
+	return 0, false
+}
+
+// place makes an empty folder (with a slash at the end of its name) or an empty
+// file, with the folders above it. What the image has there is deleted, and so is
+// what is no folder above it.
+func place(root *os.Root, point string) error {
+	parts := strings.Split(strings.Trim(point, "/"), "/")
+	last := len(parts) - 1
+	for i := range parts {
+		at := path.Join(parts[:i+1]...)
+		info, err := root.Lstat(at)
+		if err == nil && i < last && info.IsDir() {
+			continue
+		}
+		if err == nil {
+			err = root.RemoveAll(at)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if i == last && !strings.HasSuffix(point, "/") {
+			return root.WriteFile(at, nil, 0o644)
+		}
+		if err := root.Mkdir(at, 0o755); err != nil {
+			return err
+		}
+		if err := root.Chmod(at, 0o755); err != nil { // whatever the umask is
+			return err
+		}
+	}
+	if folder := path.Join(parts...); slices.Contains(worldWritable, folder) {
+		return root.Chmod(folder, 0o777|fs.ModeSticky)
+	}
+	return nil
+}
+
+// worldWritable are the mount points that every user may write to: runc gives a
+// tmpfs the mode of the folder below it.
+var worldWritable = []string{"tmp", "var/tmp"}
+
+// maxAccounts bounds what is read of an image's list of users.
+const maxAccounts = 1 << 20
+
+// addEntry adds a line to a list of users or groups, if there is none with its
+// id. A list that is a link, or longer than any that people write, is left alone.
+func addEntry(root *os.Root, file, line string) error {
+	info, err := root.Lstat(file)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxAccounts) {
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := place(root, file); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	have, err := root.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	id := field(line, 2)
+	for entry := range strings.Lines(string(have)) {
+		if field(entry, 2) == id {
+			return nil
+		}
+	}
+	text := string(have)
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return root.WriteFile(file, []byte(text+line+"\n"), 0o644)
+}
+
+// field returns one of the fields of a line of passwd(5) or group(5).
+func field(line string, n int) string {
+	fields := strings.Split(strings.TrimSpace(line), ":")
+	if n >= len(fields) {
+		return ""
+	}
+	return fields[n]
+}
+
+// distributionIn returns the name of the distribution in a root; empty if it has
+// none. See os-release(5).
+func distributionIn(dir string) string {
+	for _, file := range []string{"etc/os-release", "usr/lib/os-release"} {
+		f, err := openInside(dir, file)
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(f, 64<<10))
+		_ = f.Close()
+		if err == nil {
+			if name := PrettyName(string(text)); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// openInside opens a regular file below a folder, following links as they are
+// meant there: absolute ones from that folder, and none out of it.
+func openInside(dir, file string) (*os.File, error) {
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(at)
+	fd, err := unix.Openat2(at, file, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), file)
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, f.Close(), fs.ErrInvalid)
+	}
+	return f, nil
+}
+
+// PrettyName returns the name of the distribution that an os-release file gives.
+// Control characters are left out.
+func PrettyName(osRelease string) string {
+	for line := range strings.Lines(osRelease) {
+		value, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME=")
+		if !ok {
+			continue
+		}
+		return strings.Map(func(r rune) rune {
+			if r < ' ' || r == 0x7f {
+				return -1
+			}
+			return r
+		}, strings.ToValidUTF8(strings.Trim(value, `"'`), ""))
+	}
+	return ""
+}

@@ -1,0 +1,104 @@
+package image
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// server is the gRPC face of a Store.
+type server struct {
+	nodev1.UnimplementedImageServiceServer
+
+	s         *Store
+	accepting func() error
+}
+
+// NewServer returns the gRPC face of a Store. accepting refuses pulls while the
+// disk is full.
+func NewServer(s *Store, accepting func() error) nodev1.ImageServiceServer {
+	return &server{s: s, accepting: accepting}
+}
+
+var phases = map[Phase]nodev1.PullImageResponse_Phase{
+	Resolving:   nodev1.PullImageResponse_PHASE_RESOLVING,
+	Downloading: nodev1.PullImageResponse_PHASE_DOWNLOADING,
+	Preparing:   nodev1.PullImageResponse_PHASE_PREPARING,
+}
+
+// PullImage implements the service.
+func (s *server) PullImage(req *nodev1.PullImageRequest, stream grpc.ServerStreamingServer[nodev1.PullImageResponse]) error {
+	if err := s.accepting(); err != nil {
+		return s.fail("pull an image", err)
+	}
+	var last *nodev1.PullImageResponse_Progress
+	var broken error
+	one, err := s.s.Pull(stream.Context(), req.GetReference(), Credentials{User: req.GetUser(), Password: req.GetPassword()}, func(p Progress) {
+		now := &nodev1.PullImageResponse_Progress{
+			Reference: p.Reference, Phase: phases[p.Phase], Bytes: p.Bytes, BytesDone: p.BytesDone, Layers: count(p.Layers), LayersDone: count(p.LayersDone),
+		}
+		if broken == nil && !proto.Equal(last, now) {
+			last = now
+			broken = stream.Send(&nodev1.PullImageResponse{Response: &nodev1.PullImageResponse_Progress_{Progress: now}})
+		}
+	})
+	if err != nil {
+		return s.fail("pull an image", err)
+	}
+	return stream.Send(&nodev1.PullImageResponse{Response: &nodev1.PullImageResponse_Image{Image: toProto(one)}})
+}
+
+// ListImages implements the service.
+func (s *server) ListImages(ctx context.Context, _ *nodev1.ListImagesRequest) (*nodev1.ListImagesResponse, error) {
+	all, err := s.s.List(ctx)
+	if err != nil {
+		return nil, s.fail("list the images", err)
+	}
+	out := &nodev1.ListImagesResponse{}
+	for _, one := range all {
+		out.Images = append(out.Images, toProto(one))
+	}
+	return out, nil
+}
+
+// PruneImages implements the service.
+func (s *server) PruneImages(ctx context.Context, req *nodev1.PruneImagesRequest) (*nodev1.PruneImagesResponse, error) {
+	before := time.Now().Add(time.Second)
+	if req.GetBefore() != nil {
+		before = req.GetBefore().AsTime()
+	}
+	gone, err := s.s.Prune(ctx, before, req.GetKeep())
+	if err != nil {
+		return nil, s.fail("prune the images", err)
+	}
+	out := &nodev1.PruneImagesResponse{}
+	for _, one := range gone {
+		out.Deleted = append(out.Deleted, toProto(one))
+	}
+	return out, nil
+}
+
+// fail logs what is not the caller's fault, and returns a gRPC error.
+func (s *server) fail(doing string, err error) error {
+	if fault.As(err) == nil {
+		s.s.cfg.Log.Error(doing, "error", err)
+	}
+	return fault.ToGRPC(err)
+}
+
+func toProto(one Image) *nodev1.Image {
+	out := &nodev1.Image{Reference: one.Reference, Platform: one.Platform, Bytes: one.Bytes, Layers: count(one.Layers)}
+	if !one.UsedAt.IsZero() {
+		out.UsedAt = timestamppb.New(one.UsedAt)
+	}
+	return out
+}
+
+func count(n int) int32 { return int32(min(n, math.MaxInt32)) }

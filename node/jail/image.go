@@ -1,0 +1,111 @@
+package jail
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/node/image"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// The roots that a jail can have, JailSpec.rootfs.
+const (
+	// RootHost is made of the machine's own system folders.
+	RootHost = "host"
+	// RootImage is that of a container image.
+	RootImage = "image"
+)
+
+// Images returns the store of the images that jails are made from.
+func (m *Manager) Images() *image.Store { return m.images }
+
+// imageConfig completes the configuration of the image store with what jails
+// need in every image.
+func (m *Manager) imageConfig() image.Config {
+	texts, user, id := etcTexts(), "agent", fmt.Sprint(userID)
+	cfg := m.cfg.Images
+	cfg.Client, cfg.Namespace, cfg.DataDir, cfg.Log = m.containerd, m.cfg.Namespace, m.cfg.DataDir, m.cfg.Log.Named("image")
+	cfg.UIDBase, cfg.IDs = m.cfg.UIDBase, uidRange
+	cfg.MountPoints = []string{
+		"proc/", "sys/", "dev/", "tmp/", "var/tmp/", "workspace/", "run/deckhand/",
+		strings.TrimPrefix(nodelink.OutputsPath, "/") + "/", strings.TrimPrefix(nodelink.SkillsPath, "/") + "/",
+		strings.TrimPrefix(initMount, "/"), strings.TrimPrefix(nodelink.SkillPath, "/"),
+	}
+	cfg.Files = map[string]string{"etc/hosts": texts["hosts"], "etc/resolv.conf": texts["resolv.conf"]}
+	cfg.User = fmt.Sprintf("%s:x:%s:%s:%s:/workspace:/bin/sh", user, id, id, user)
+	cfg.Group = fmt.Sprintf("%s:x:%s:", user, id)
+	return cfg
+}
+
+// imageMounts returns what a jail made from an image shows besides the image. Our
+// own places come last, so that nothing that was asked for covers them.
+func (m *Manager) imageMounts(spec *nodev1.JailSpec, shown []specs.Mount) []specs.Mount {
+	mounts := []specs.Mount{{
+		Type: "tmpfs", Source: "tmpfs", Destination: "/var/tmp",
+		Options: []string{"nosuid", "nodev", "mode=1777", fmt.Sprintf("size=%d", spec.GetTmpBytes())},
+	}}
+	mounts = append(mounts, shown...)
+	mounts = append(mounts, bind(m.initPath, initMount))
+	if m.skillPath != "" {
+		mounts = append(mounts, bind(m.skillPath, nodelink.SkillPath))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.cfg.Skills)) {
+		mounts = append(mounts, bind(m.cfg.Skills[name], filepath.Join(nodelink.SkillsPath, name)))
+	}
+	return mounts
+}
+
+// ownVariables are those that a jail sets itself, whatever its image says.
+var ownVariables = []string{"HOME", "USER", "LOGNAME", "PWD", "TERM", "TMPDIR", "HOSTNAME"}
+
+// maxImageEnv bounds the environment of an image's configuration, in bytes.
+const maxImageEnv = 64 << 10
+
+// imageEnv returns the environment that an image gives to commands.
+func imageEnv(one image.Image) ([]string, error) {
+	var out []string
+	size := 0
+	for _, entry := range one.Env {
+		name, _, ok := strings.Cut(entry, "=")
+		if !ok || name == "" || strings.Contains(entry, "\x00") || slices.Contains(ownVariables, name) {
+			continue
+		}
+		size += len(entry) + 1
+		out = append(out, strings.ToValidUTF8(entry, ""))
+	}
+	if size > maxImageEnv {
+		return nil, fault.New(fault.Precondition, "the environment in the configuration of image %s has %d bytes; at most %d are taken", one.Reference, size, maxImageEnv).
+			WithCode(fault.ImageUnavailable).WithFix("build the image with fewer ENV lines")
+	}
+	return out, nil
+}
+
+// checkRoot checks which root a spec asks for.
+func checkRoot(s *nodev1.JailSpec) error {
+	switch s.GetRootfs() {
+	case "":
+		s.Rootfs = RootHost
+	case RootHost, RootImage:
+	default:
+		return fault.New(fault.Invalid, "rootfs %q is not known to this node", s.GetRootfs()).WithFix("use %q or %q", RootHost, RootImage)
+	}
+	if s.GetRootfs() == RootHost {
+		if s.GetImage() != "" {
+			return fault.New(fault.Invalid, "image is %q and rootfs is %q", s.GetImage(), RootHost).WithFix("use rootfs %q, or leave the image out", RootImage)
+		}
+		return nil
+	}
+	ref, err := image.Pinned(s.GetImage())
+	if err != nil {
+		return err
+	}
+	s.Image = ref.String()
+	return nil
+}
