@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/api/relay"
 	"github.com/deckhand-sh/deckhand/hub/fleet/ca"
 	"github.com/deckhand-sh/deckhand/hub/fleet/edge"
+	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/masklog"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
@@ -211,7 +212,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.policies = policy.New(policy.Config{Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact})
 	h.steps = step.New(step.Config{
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
-		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack,
+		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Images: image.New(),
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {

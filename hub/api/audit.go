@@ -74,7 +74,7 @@ func (h *Control) GetReceipt(ctx context.Context, req *connect.Request[deckhandv
 		if err != nil {
 			return nil, err
 		}
-		r.Images = append(r.Images, cmp.Or(spec.GetRootfs(), "host"))
+		r.Images = append(r.Images, cmp.Or(spec.GetImage(), spec.GetRootfs()))
 	}
 	return connect.NewResponse(&deckhandv1.GetReceiptResponse{Line: append(r.Sign(h.AuditKey).Line(), '\n')}), nil
 }

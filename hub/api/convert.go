@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
+	"github.com/deckhand-sh/deckhand/internal/imageref"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -85,7 +86,7 @@ var taskStates = func() map[deckhandv1.TaskState]task.State {
 func taskMessage(t db.Task, agentName, provider, model string) *deckhandv1.Task {
 	o, _ := task.OverrideOf(t) // the hub alone writes the column
 	return &deckhandv1.Task{
-		Chat: o.Chat, Id: t.ID, AgentId: t.AgentID, AgentName: agentName, AgentVersion: t.AgentVersion, Title: t.Title, Goal: t.Goal,
+		Chat: o.Chat, Image: pinned(t), Id: t.ID, AgentId: t.AgentID, AgentName: agentName, AgentVersion: t.AgentVersion, Title: t.Title, Goal: t.Goal,
 		State: taskState(t.State), Reason: t.Reason, Priority: t.Priority, Attempt: t.Attempt,
 		WorkerId: deref(t.WorkerID), NodeId: deref(t.NodeID), Iteration: t.Iteration, Progress: t.Progress,
 		Summary: t.Summary, ErrorCode: t.ErrorCode, ErrorMessage: t.ErrorMessage,
@@ -231,6 +232,18 @@ func drafts(in []*deckhandv1.EventDraft) []event.Draft {
 	out := make([]event.Draft, len(in))
 	for i, d := range in {
 		out[i] = event.Draft{Type: eventkind.Kind(d.GetType()), Payload: d.GetPayload().AsMap()}
+	}
+	return out
+}
+
+// pinned returns the image of a task's jail by its digest; empty for none.
+func pinned(t db.Task) string {
+	if t.Image == "" {
+		return ""
+	}
+	out, err := imageref.Pin(t.Image, t.ImageDigest)
+	if err != nil {
+		return t.Image
 	}
 	return out
 }

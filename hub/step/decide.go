@@ -270,8 +270,12 @@ func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
 	if mode == persona.Review {
 		allowed = allowed.ReadOnly()
 	}
+	rootfs, image, err := imageOf(t, p.Jail.Image)
+	if err != nil {
+		return nil, err
+	}
 	return &nodev1.JailSpec{
-		JailId: t.JailID, Runtime: runtimes[p.Trust], Rootfs: "host",
+		JailId: t.JailID, Runtime: runtimes[p.Trust], Rootfs: rootfs, Image: image,
 		CpuMillis: p.Jail.CPUMillis, MemoryBytes: memory, Pids: p.Jail.PIDs, TmpBytes: p.Jail.TmpBytes,
 		WorkspaceBytes: p.Workspace.SizeBytes, ReadOnlyPaths: p.Jail.ReadOnlyPaths,
 		Egress: egressOf(allowed),

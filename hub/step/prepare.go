@@ -34,7 +34,7 @@ type AttemptStart struct {
 	Problems []string
 }
 
-// Prepare creates the jail, copies the task's inputs into its workspace, and moves the
+// Prepare brings the jail's image to the node, creates the jail, copies the task's inputs into its workspace, and moves the
 // task from starting to running. It is idempotent.
 func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check func(context.Context, lease.Lease) (db.Task, error)) (AttemptStart, error) {
 	t, err := check(ctx, le)
@@ -46,6 +46,9 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	}
 	call := tool.Call{}
 	if call.Node, err = s.node(ctx, db.Step{ID: t.ID, NodeID: t.NodeID}); err != nil {
+		return AttemptStart{}, err
+	}
+	if t, err = s.pullImage(ctx, orgID, le, t, call.Node); err != nil {
 		return AttemptStart{}, err
 	}
 	if call.Jail, err = s.Jail(ctx, t); err != nil {

@@ -108,6 +108,8 @@ type Config struct {
 	Role func(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error)
 	// Artifacts brings files from one workspace into another.
 	Artifacts Artifacts
+	// Images brings container images to nodes.
+	Images Images
 	// GoBack brings the workspace of a running task back to what it was at one of its
 	// iterations, once for a step.
 	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, iteration int32) (tool.Restored, error)

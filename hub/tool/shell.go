@@ -61,11 +61,10 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 	if n := number(c.Arguments, "timeout_seconds"); n > 0 {
 		timeout = time.Duration(n) * time.Second
 	}
-	spec := &nodev1.ExecSpec{
-		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Argv: []string{"/bin/bash", "-c", text(c.Arguments, "command")},
-		Dir: text(c.Arguments, "cwd"), Timeout: durationpb.New(timeout),
+	spec := withShell(&nodev1.ExecSpec{
+		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Dir: text(c.Arguments, "cwd"), Timeout: durationpb.New(timeout),
 		Snapshot: true,
-	}
+	}, text(c.Arguments, "command"))
 	switch {
 	case flag(c.Arguments, "background"):
 		if refused, err := tooManyJobs(ctx, c); err != nil || refused != nil {

@@ -37,6 +37,8 @@ const (
 	ExecutionStarted    Kind = "execution_started"
 	GuardrailNudge      Kind = "guardrail_nudge"
 	GuardrailStopped    Kind = "guardrail_stopped"
+	ImagePulling        Kind = "image_pulling"
+	ImageReady          Kind = "image_ready"
 	InboxAnswered       Kind = "inbox_answered"
 	InboxExpired        Kind = "inbox_expired"
 	InputRequired       Kind = "input_required"
@@ -110,6 +112,8 @@ var table = []Entry{
 	{ExecutionStarted, true, "the first attempt begins"},
 	{GuardrailNudge, true, "the agent repeats itself and was told so"},
 	{GuardrailStopped, true, "the agent repeated itself and was stopped"},
+	{ImagePulling, false, "the jail's image is being pulled, and this much of it is there"},
+	{ImageReady, false, "the jail's image is on the node, and its digest is pinned for the task"},
 	{InboxAnswered, false, "a person decided an inbox item"},
 	{InboxExpired, false, "an inbox item ran out of time"},
 	{InputRequired, false, "the agent asks a question"},

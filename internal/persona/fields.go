@@ -10,6 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/deckhand-sh/deckhand/internal/bytesize"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/imageref"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
@@ -321,6 +323,7 @@ func (d *decoder) workspace(n *yaml.Node, w *Workspace) {
 
 func (d *decoder) jail(n *yaml.Node, j *Jail) {
 	met := d.mapping(n, "jail", []field{
+		{"image", func(n *yaml.Node) { j.Image = d.image(n) }},
 		{"cpus", func(n *yaml.Node) { j.CPUMillis = int64(d.decimal(n, "jail.cpus", 0.01, 1024)*1000 + 0.5) }},
 		{"memory", func(n *yaml.Node) { j.MemoryBytes = d.size(n, "jail.memory", 32<<20) }},
 		{"max_memory", func(n *yaml.Node) { j.MaxMemoryBytes = d.size(n, "jail.max_memory", 32<<20) }},
@@ -337,6 +340,21 @@ func (d *decoder) jail(n *yaml.Node, j *Jail) {
 	if line := met["max_memory"]; line != 0 && j.MaxMemoryBytes != 0 && j.MaxMemoryBytes < j.MemoryBytes {
 		d.problems.add(line, "jail.max_memory is less than jail.memory (%d MiB): give at least as much, or leave it out", j.MemoryBytes>>20)
 	}
+}
+
+// hostImage is what jail.image says for the machine's own system folders.
+const hostImage = "host"
+
+// image returns the reference of an image; empty for hostImage.
+func (d *decoder) image(n *yaml.Node) string {
+	text := d.text(n, "jail.image", 512)
+	if text == hostImage || text == "" {
+		return ""
+	}
+	if _, err := imageref.Parse(text); err != nil {
+		d.problems.add(n.Line, "jail.image has %s: %s; %q shows the machine's own system folders", quote(text), fault.As(err).Fix, hostImage)
+	}
+	return text
 }
 
 func (d *decoder) labels(n *yaml.Node, key string) map[string]string {

@@ -234,8 +234,11 @@ type Workspace struct {
 	KeepJobs bool
 }
 
-// Jail bounds what the agent's commands may use.
+// Jail says what the agent's commands see of programs and files, and may use.
 type Jail struct {
+	// Image is the container image whose files the jail has, as REGISTRY/NAME:TAG or
+	// with a digest; empty for the machine's own system folders.
+	Image string
 	// CPUMillis is thousandths of a CPU.
 	CPUMillis   int64
 	MemoryBytes int64

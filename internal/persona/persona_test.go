@@ -50,6 +50,7 @@ nodes:
 workspace: {scope: task, size: 2GiB}
 approvals: {tools: [shell_exec], categories: [moderate, dangerous], timeout: 2h, on_timeout: stop}
 jail:
+  image: ghcr.io/team/tools:1.26
   cpus: 1.5
   memory: 512MiB
   max_memory: 2GiB
@@ -96,7 +97,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 			Scope: persona.ScopeTask, SizeBytes: 2 << 30,
 		},
 		Jail: persona.Jail{
-			CPUMillis: 1500, MemoryBytes: 512 << 20, MaxMemoryBytes: 2 << 30, PIDs: 64, TmpBytes: 100e6, ReadOnlyPaths: []string{"/var/log"},
+			Image: "ghcr.io/team/tools:1.26", CPUMillis: 1500, MemoryBytes: 512 << 20, MaxMemoryBytes: 2 << 30, PIDs: 64, TmpBytes: 100e6, ReadOnlyPaths: []string{"/var/log"},
 		},
 		Egress: allowlist.List{
 			Rules: slices.Concat(allowlist.Preset("git"), []allowlist.Rule{
@@ -352,4 +353,26 @@ bad.md:25: unknown key "egress.deny": write one of presets, allow, tcp
 	_, err = persona.Parse("bad.md", []byte("---\nname: a\ndescription: b\nprovider: script\nscript: a.yaml\ntools: []\nlimits: {iterations: 50}\n"+
 		"egress: {tcp: [\"a.example:443\", \"b.example:5432\"]}\n---\nx"), known)
 	require.EqualError(t, err, "bad.md:8: egress: a TCP forward listens on port 443: use one from 1024 on, other than 3128, which is the proxy's")
+}
+
+// An image is named whole, and host is the machine's own system folders.
+func TestTheImageOfAJail(t *testing.T) {
+	t.Parallel()
+	text := func(image string) []byte {
+		return []byte("---\nname: a\ndescription: For tests.\nprovider: script\nscript: a.script.yaml\ntools: [shell_exec]\nlimits: {iterations: 5}\njail: {image: " + image + "}\n---\nWork.\n")
+	}
+	for image, want := range map[string]string{
+		"host": "", "docker.io/library/golang:1.26": "docker.io/library/golang:1.26", "127.0.0.1:5000/a@sha256:" + strings.Repeat("0", 64): "127.0.0.1:5000/a@sha256:" + strings.Repeat("0", 64),
+	} {
+		p, err := persona.Parse("a.md", text(image), known)
+		require.NoError(t, err, image)
+		require.Equal(t, want, p.Jail.Image)
+	}
+	for image, fix := range map[string]string{
+		"golang:1.26": "if Docker Hub is meant, write docker.io/library/golang:1.26", "ghcr.io/team/app": "name the registry and the tag or digest", "'not an image'": "write REGISTRY/NAME:TAG",
+	} {
+		_, err := persona.Parse("a.md", text(image), known)
+		require.ErrorContains(t, err, "a.md:8: jail.image has ")
+		require.ErrorContains(t, err, fix)
+	}
 }

@@ -30,12 +30,24 @@ func (s *Service) request(spec *nodev1.ExecSpec, conn *jail.Init) *initv1.StartR
 	}
 	env = initd.MergeEnv(conn.Env, env)
 	return &initv1.StartRequest{
-		ExecId: spec.GetExecId(), Argv: spec.GetArgv(), Env: env, Dir: spec.GetDir(),
+		ExecId: spec.GetExecId(), Argv: argv(spec, conn), Env: env, Dir: spec.GetDir(),
 		Uid: uid, Gid: gid, TimeoutMs: max(1, timeout.Milliseconds()),
 		Stdin: spec.GetStdin(), StdinOpen: spec.GetStdinOpen(),
 		PtyRows: spec.GetPty().GetRows(), PtyCols: spec.GetPty().GetCols(),
 		OfflineGraceMs: s.contact.grace(spec).Milliseconds(), OutputLimit: s.outputLimit(spec),
 	}
+}
+
+// argv returns the program and arguments of an exec. A command line is run by the
+// shell that the jail's image has, or without one; nil if it cannot be.
+func argv(spec *nodev1.ExecSpec, conn *jail.Init) []string {
+	if spec.Shell == nil || conn.Image == "" {
+		return spec.GetArgv()
+	}
+	if conn.Shell == "" {
+		return spec.GetShell().GetPlainArgv()
+	}
+	return append([]string{conn.Shell}, spec.GetArgv()[1:]...)
 }
 
 // outputLimit returns the amount of output after which a command is killed: the

@@ -25,7 +25,6 @@ package image
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -42,13 +41,13 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/log"
 	"github.com/containerd/platforms"
-	"github.com/distribution/reference"
 	"github.com/hashicorp/go-hclog"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/sirupsen/logrus"
 
 	"github.com/deckhand-sh/deckhand/internal/dialguard"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/imageref"
 )
 
 // Defaults of a Config.
@@ -63,6 +62,7 @@ const (
 const (
 	labelOwner    = "sh.deckhand.image"    // the data folder of the node that it belongs to
 	labelPlatform = "sh.deckhand.platform" // the name of the distribution in it
+	labelShell    = "sh.deckhand.shell"    // the path of its shell
 	labelRoot     = "sh.deckhand.root"     // the snapshot that jails start from
 	labelUsed     = "sh.deckhand.used"     // when it was last used, in Unix seconds
 	labelBytes    = "sh.deckhand.bytes"    // compressed size of its layers
@@ -134,6 +134,8 @@ type Image struct {
 	// Platform is what its programs run on, such as "linux/amd64, Debian GNU/Linux
 	// 12 (bookworm)".
 	Platform string
+	// Shell is the path of a shell in it, /bin/bash if it has that; empty for none.
+	Shell string
 	// Env is the environment of its configuration.
 	Env []string
 	// Bytes is the compressed size of its layers, Layers their number.
@@ -146,39 +148,10 @@ type Image struct {
 	root  string
 }
 
-// Parse parses a reference that may name a tag, a digest or both. It must name
-// its registry: a short name such as "golang" would be a guess.
-func Parse(text string) (reference.Named, error) {
-	named, err := reference.ParseNamed(text)
-	if err == nil && !reference.IsNameOnly(named) {
-		return named, nil
-	}
-	e := fault.New(fault.Invalid, "image %q is not a complete reference", text).WithCode(fault.ImageUnavailable)
-	guess, gerr := reference.ParseDockerRef(text)
-	if gerr != nil {
-		return nil, e.WithFix("write REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST, such as docker.io/library/debian:12").WithCause(errors.Join(err, gerr))
-	}
-	return nil, e.WithFix("name the registry and the tag or digest; if Docker Hub is meant, write %s", guess)
-}
-
-// Pinned parses a reference that names a digest, and drops its tag.
-func Pinned(text string) (reference.Canonical, error) {
-	named, err := Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	digested, ok := named.(reference.Digested)
-	if !ok {
-		return nil, fault.New(fault.Invalid, "image %q names no digest", text).WithCode(fault.ImageUnavailable).
-			WithFix("write REGISTRY/NAME@sha256:DIGEST")
-	}
-	return reference.WithDigest(reference.TrimNamed(named), digested.Digest())
-}
-
 // Get returns an image by its pinned reference. One that is not there is a
 // Precondition error whose object is the reference.
 func (s *Store) Get(ctx context.Context, pinned string) (Image, error) {
-	ref, err := Pinned(pinned)
+	ref, err := imageref.Pinned(pinned)
 	if err != nil {
 		return Image{}, err
 	}
@@ -213,7 +186,7 @@ func absent(ref string) error {
 // describe reads what containerd knows of an image.
 func (s *Store) describe(ctx context.Context, one client.Image) (Image, error) {
 	labels := one.Labels()
-	out := Image{Reference: one.Name(), image: one, root: labels[labelRoot], Platform: labels[labelPlatform]}
+	out := Image{Reference: one.Name(), image: one, root: labels[labelRoot], Platform: labels[labelPlatform], Shell: labels[labelShell]}
 	out.Bytes, _ = strconv.ParseInt(labels[labelBytes], 10, 64)
 	if used, err := strconv.ParseInt(labels[labelUsed], 10, 64); err == nil {
 		out.UsedAt = time.Unix(used, 0).UTC()

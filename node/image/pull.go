@@ -24,6 +24,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/imageref"
 )
 
 const (
@@ -80,7 +81,7 @@ type pull struct {
 // not nil, is called with the progress from time to time. The pull itself ends
 // when nobody waits for it any more.
 func (s *Store) Pull(ctx context.Context, text string, with Credentials, tell func(Progress)) (Image, error) {
-	named, err := Parse(text)
+	named, err := imageref.Parse(text)
 	if err != nil {
 		return Image{}, err
 	}
@@ -92,7 +93,7 @@ func (s *Store) Pull(ctx context.Context, text string, with Credentials, tell fu
 		return Image{}, err
 	}
 	resolver := s.resolver(ctx, named, with)
-	ref, err := Pinned(text)
+	ref, err := imageref.Pinned(text)
 	if err != nil {
 		tell(Progress{Phase: Resolving})
 		if ref, err = s.resolve(ctx, resolver, named); err != nil {
@@ -111,7 +112,7 @@ func (s *Store) Pull(ctx context.Context, text string, with Credentials, tell fu
 
 // allowed refuses a registry that the node's operator does not allow.
 func (s *Store) allowed(named reference.Named) error {
-	host := reference.Domain(named)
+	host := imageref.Registry(named)
 	if len(s.cfg.Registries) == 0 || slices.ContainsFunc(s.cfg.Registries, func(pattern string) bool {
 		below, wild := strings.CutPrefix(pattern, "*")
 		return pattern == host || wild && strings.HasSuffix(host, below)
@@ -125,7 +126,7 @@ func (s *Store) allowed(named reference.Named) error {
 // resolver returns what asks a registry, with the node's own configuration of
 // that registry, through the guard.
 func (s *Store) resolver(ctx context.Context, named reference.Named, with Credentials) remotes.Resolver {
-	own := reference.Domain(named)
+	own := imageref.Registry(named)
 	return docker.NewResolver(docker.ResolverOptions{
 		Hosts: dockerconfig.ConfigureHosts(ctx, dockerconfig.HostOptions{
 			HostDir:       dockerconfig.HostDirFromRoot(s.cfg.RegistryConfig),
@@ -308,16 +309,16 @@ func (s *Store) finish(ctx context.Context, p *pull, one client.Image) error {
 		size += layer.Size
 	}
 	p.mu.Unlock()
-	root, distribution, err := s.makeRoot(ctx, one)
+	root, found, err := s.makeRoot(ctx, one)
 	if err != nil {
 		return explain(one.Name(), err)
 	}
 	name := platformName(one)
-	if distribution != "" {
-		name += ", " + distribution
+	if found.distribution != "" {
+		name += ", " + found.distribution
 	}
 	labels := map[string]string{
-		labelOwner: s.cfg.DataDir, labelRoot: root, labelPlatform: name, labelBytes: strconv.FormatInt(size, 10),
+		labelOwner: s.cfg.DataDir, labelRoot: root, labelPlatform: name, labelShell: found.shell, labelBytes: strconv.FormatInt(size, 10),
 		labelUsed: strconv.FormatInt(time.Now().Unix(), 10),
 	}
 	var paths []string

@@ -50,12 +50,15 @@ func (s *Store) WithRoot(one Image) client.NewContainerOpts {
 	}
 }
 
+// contents are what is looked for in a root.
+type contents struct{ distribution, shell string }
+
 // makeRoot makes an image's root, if there is none yet, and returns its name and
-// the name of the distribution in it.
-func (s *Store) makeRoot(ctx context.Context, one client.Image) (key, distribution string, err error) {
+// what is in it.
+func (s *Store) makeRoot(ctx context.Context, one client.Image) (key string, found contents, err error) {
 	layers, err := one.RootFS(ctx)
 	if err != nil {
-		return "", "", fmt.Errorf("read the layers of image %s: %w", one.Name(), err)
+		return "", found, fmt.Errorf("read the layers of image %s: %w", one.Name(), err)
 	}
 	parent := identity.ChainID(layers).String()
 	key = "deckhand-root-" + digest.FromString(fmt.Sprint(recipe, parent, s.cfg.UIDBase, s.cfg.MountPoints, s.cfg.Files, s.cfg.User, s.cfg.Group)).Encoded()
@@ -63,11 +66,11 @@ func (s *Store) makeRoot(ctx context.Context, one client.Image) (key, distributi
 	making := key + "-making"
 	// What a daemon that was killed left half made, or a check to read from.
 	if err := snapshots.Remove(ctx, making); err != nil && !errdefs.IsNotFound(err) {
-		return "", "", fmt.Errorf("clear the rest of a root: %w", err)
+		return "", found, fmt.Errorf("clear the rest of a root: %w", err)
 	}
 	_, err = snapshots.Stat(ctx, key)
 	if err != nil && !errdefs.IsNotFound(err) {
-		return "", "", s.unavailable(err)
+		return "", found, s.unavailable(err)
 	}
 	have := err == nil
 	if have {
@@ -75,7 +78,7 @@ func (s *Store) makeRoot(ctx context.Context, one client.Image) (key, distributi
 	}
 	mounts, err := snapshots.Prepare(ctx, making, parent)
 	if err != nil {
-		return "", "", fmt.Errorf("prepare the root of image %s: %w", one.Name(), err)
+		return "", found, fmt.Errorf("prepare the root of image %s: %w", one.Name(), err)
 	}
 	err = mount.WithTempMount(ctx, mounts, func(dir string) error {
 		if !have {
@@ -83,7 +86,7 @@ func (s *Store) makeRoot(ctx context.Context, one client.Image) (key, distributi
 				return err
 			}
 		}
-		distribution = distributionIn(dir)
+		found = contents{distribution: distributionIn(dir), shell: shellIn(dir)}
 		return nil
 	})
 	if err == nil && !have {
@@ -92,18 +95,18 @@ func (s *Store) makeRoot(ctx context.Context, one client.Image) (key, distributi
 		err = rerr
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("make the root of image %s: %w", one.Name(), err)
+		return "", found, fmt.Errorf("make the root of image %s: %w", one.Name(), err)
 	}
 	// The image keeps it: containerd deletes a snapshot that nothing refers to.
 	config, err := one.Config(ctx)
 	if err != nil {
-		return "", "", fmt.Errorf("read the configuration of image %s: %w", one.Name(), err)
+		return "", found, fmt.Errorf("read the configuration of image %s: %w", one.Name(), err)
 	}
 	label := "containerd.io/gc.ref.snapshot." + s.cfg.Snapshotter + "/deckhand"
 	if _, err := one.ContentStore().Update(ctx, content.Info{Digest: config.Digest, Labels: map[string]string{label: key}}, "labels."+label); err != nil {
-		return "", "", fmt.Errorf("keep the root of image %s: %w", one.Name(), err)
+		return "", found, fmt.Errorf("keep the root of image %s: %w", one.Name(), err)
 	}
-	return key, distribution, nil
+	return key, found, nil
 }
 
 // fill makes a root of a writable copy of the image's files.
@@ -272,6 +275,22 @@ func distributionIn(dir string) string {
 			if name := PrettyName(string(text)); name != "" {
 				return name
 			}
+		}
+	}
+	return ""
+}
+
+// shellIn returns the path of a shell in a root; empty if it has none.
+func shellIn(dir string) string {
+	for _, file := range []string{"bin/bash", "bin/sh"} {
+		f, err := openInside(dir, file)
+		if err != nil {
+			continue
+		}
+		info, err := f.Stat()
+		_ = f.Close()
+		if err == nil && info.Mode().Perm()&0o111 != 0 {
+			return "/" + file
 		}
 	}
 	return ""

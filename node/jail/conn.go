@@ -78,8 +78,11 @@ type Init struct {
 	// was closed.
 	Closed <-chan struct{}
 
-	// Env is the environment that the jail's image gives to commands.
-	Env []string
+	// Image is the image that the jail is made from; empty for the machine's own
+	// system folders. Shell is the path of its shell, empty if it has none, and Env
+	// the environment that it gives to commands.
+	Image, Shell string
+	Env          []string
 	// Proxied says that the jail has a way to the node's proxy.
 	Proxied bool
 

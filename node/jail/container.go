@@ -135,7 +135,7 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 		return nil, errors.Join(err, conn.client.Close())
 	}
 	m.openWay(ctx, p, rec, conn)
-	conn.Env = rec.GetImageEnv()
+	conn.of(rec)
 	m.setConn(e, conn)
 	return conn, nil
 }

@@ -10,6 +10,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/imageref"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/image"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -102,10 +103,15 @@ func checkRoot(s *nodev1.JailSpec) error {
 		}
 		return nil
 	}
-	ref, err := image.Pinned(s.GetImage())
+	ref, err := imageref.Pinned(s.GetImage())
 	if err != nil {
 		return err
 	}
 	s.Image = ref.String()
 	return nil
+}
+
+// of notes what the jail's image gives to commands.
+func (c *Init) of(rec *nodev1.JailRecord) {
+	c.Image, c.Shell, c.Env = rec.GetSpec().GetImage(), rec.GetImageShell(), rec.GetImageEnv()
 }

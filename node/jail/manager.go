@@ -525,7 +525,7 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 		return nil, nil, errors.Join(err, m.end(ctx, e, spec.GetJailId()), m.writeRecord(p.record, rec))
 	}
 	m.openWay(ctx, p, rec, conn)
-	conn.Env = rec.GetImageEnv()
+	conn.of(rec)
 	m.setConn(e, conn)
 	return rec, conn, nil
 }
@@ -536,7 +536,7 @@ func (m *Manager) describeImage(ctx context.Context, rec *nodev1.JailRecord) err
 	if err != nil {
 		return err
 	}
-	rec.ImagePlatform = one.Platform
+	rec.ImagePlatform, rec.ImageShell = one.Platform, one.Shell
 	rec.ImageEnv, err = imageEnv(one)
 	return err
 }

@@ -260,6 +260,7 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 	params.LineageID = params.ID
 	if sub.Origin != nil {
 		params.OriginID, params.LineageID = &sub.Origin.ID, sub.Origin.LineageID
+		params.Image, params.ImageDigest = sub.Origin.Image, sub.Origin.ImageDigest
 	}
 	sub.kin(&params)
 	if params.Override, err = sub.Override.Column(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/inbox"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -78,6 +79,10 @@ func (r *Renderer) event(e *deckhandv1.Event) {
 		r.refused(e)
 	case "limit_warning", "limit_reached":
 		r.show(e, "limit", output.FailStyle, "%s: %s of %s used", get("kind"), get("current"), get("limit"))
+	case "image_pulling":
+		r.pulling(e)
+	case "image_ready":
+		r.show(e, "image", output.Dim, "%s", termsafe.Line(output.Field(p, "reference")))
 	case "model_failover":
 		r.show(e, "model", output.FailStyle, "%s goes on for %s", output.ModelName(get("to_provider"), get("to_model")),
 			output.WithReason(output.ModelName(get("from_provider"), get("from_model")), get("reason")))
@@ -117,6 +122,18 @@ func (r *Renderer) detailed(e *deckhandv1.Event) {
 	default:
 		r.show(e, "event", output.Dim, "%s %s", termsafe.Line(e.GetType()), output.Shorten(output.Arguments(p), output.LineWidth))
 	}
+}
+
+// pulling shows how far the pull of a jail's image is.
+func (r *Renderer) pulling(e *deckhandv1.Event) {
+	p := e.GetPayload()
+	number := func(name string) float64 { return p.GetFields()[name].GetNumberValue() }
+	if output.Field(p, "phase") == "preparing" {
+		r.show(e, "image", output.Dim, "preparing %s", termsafe.Line(output.Field(p, "image")))
+		return
+	}
+	r.show(e, "image", output.Dim, "pulling %s: %s of %s, %.0f of %.0f layers", termsafe.Line(output.Field(p, "image")),
+		bytesize.Format(int64(number("bytes_done"))), bytesize.Format(int64(number("bytes"))), number("layers_done"), number("layers"))
 }
 
 // asked shows an item that waits for a person, and the command that answers it.

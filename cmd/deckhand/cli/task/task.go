@@ -71,6 +71,7 @@ func Noun(e *env.Env) output.Noun[*deckhandv1.Task] {
 			{Header: "tokens", Value: func(x *deckhandv1.Task) string { return fmt.Sprint(output.Tokens(x.GetUsage())) }, Wide: true},
 			{Header: "attempt", Value: func(x *deckhandv1.Task) string { return fmt.Sprint(x.GetAttempt()) }, Wide: true},
 			{Header: "node", Value: (*deckhandv1.Task).GetNodeId, Wide: true},
+			{Header: "image", Value: (*deckhandv1.Task).GetImage, Alone: true},
 			{Header: "worker", Value: (*deckhandv1.Task).GetWorkerId, Wide: true},
 			{Header: "created", Value: func(x *deckhandv1.Task) string { return output.Moment(x.GetCreatedAt()) }, Wide: true},
 			{Header: "started", Value: func(x *deckhandv1.Task) string { return output.Moment(x.GetStartedAt()) }, Alone: true},

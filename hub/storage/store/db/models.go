@@ -789,6 +789,8 @@ type Task struct {
 	OutageProvider   string
 	OutageModel      string
 	OutageSince      *time.Time
+	Image            string
+	ImageDigest      string
 }
 
 type TaskDependency struct {

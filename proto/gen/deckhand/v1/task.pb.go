@@ -391,7 +391,11 @@ type Task struct {
 	// The results of its subtasks. Only GetTask sets it, if there are any.
 	Subtasks *Subtasks `protobuf:"bytes,73,opt,name=subtasks,proto3" json:"subtasks,omitempty"`
 	// It is a chat reply. Those of one conversation have the same lineage_id.
-	Chat          bool `protobuf:"varint,74,opt,name=chat,proto3" json:"chat,omitempty"`
+	Chat bool `protobuf:"varint,74,opt,name=chat,proto3" json:"chat,omitempty"`
+	// The container image that its jail is made from, by its digest:
+	// REGISTRY/NAME@sha256:DIGEST. Empty until the first attempt has resolved it,
+	// and for a jail of the machine's own system folders.
+	Image         string `protobuf:"bytes,75,opt,name=image,proto3" json:"image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -760,6 +764,13 @@ func (x *Task) GetChat() bool {
 		return x.Chat
 	}
 	return false
+}
+
+func (x *Task) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
 }
 
 // Subtasks sums up the tasks below one, those below them included.
@@ -3551,7 +3562,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12\x1f\n" +
 	"\vcost_micros\x18\x05 \x01(\x03R\n" +
 	"costMicros\x12!\n" +
-	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\xaf\r\n" +
+	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\xc5\r\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -3615,7 +3626,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"handedFrom\x123\n" +
 	"\bmanifest\x18H \x01(\v2\x17.google.protobuf.StructR\bmanifest\x121\n" +
 	"\bsubtasks\x18I \x01(\v2\x15.deckhand.v1.SubtasksR\bsubtasks\x12\x12\n" +
-	"\x04chat\x18J \x01(\bR\x04chat\"\x98\x01\n" +
+	"\x04chat\x18J \x01(\bR\x04chat\x12\x14\n" +
+	"\x05image\x18K \x01(\tR\x05image\"\x98\x01\n" +
 	"\bSubtasks\x12\x14\n" +
 	"\x05tasks\x18\x01 \x01(\x05R\x05tasks\x12\x12\n" +
 	"\x04live\x18\x02 \x01(\x05R\x04live\x12\x1c\n" +

@@ -166,6 +166,7 @@ function Details({ task }: { task: Task }) {
     ["Queue position", task.standing && (task.standing.place || "at least 1,000 ahead")],
     ["Attempt", task.attempt],
     ["Node", task.nodeId && <Id value={task.nodeId} />],
+    ["Image", task.image && <Id value={task.image} whole className="break-all" />],
     ["Parent", task.parentId && link(task.parentId)],
     ["Retry of", task.originId && link(task.originId)],
     ["Handed off from", task.handedFrom && link(task.handedFrom)],

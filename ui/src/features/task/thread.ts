@@ -1,4 +1,5 @@
 import { argumentsOf, type ActObject } from "@/components/marks";
+import { bytes } from "@/components/money";
 import type { LiveEvent } from "@/live/event";
 
 // Call is one tool call, built from events.
@@ -257,6 +258,12 @@ export class Threads {
       case "execution_failed":
       case "execution_paused":
         this.note(e, `${text(p.error_code)} ${text(p.message)}`.trim(), e.type === "execution_failed" ? "bad" : "warn");
+        break;
+      case "image_pulling":
+        this.note(e, p.phase === "preparing" ? `Preparing ${text(p.image)}` : `Pulling ${text(p.image)}: ${bytes(number(p.bytes_done))} of ${bytes(number(p.bytes))}, ${number(p.layers_done)} of ${number(p.layers)} layers`);
+        break;
+      case "image_ready":
+        this.note(e, `Jail image: ${text(p.reference)}`);
         break;
       case "model_failover":
         this.note(e, `Switched to ${text(p.to_provider)} ${text(p.to_model)}: ${text(p.reason)}`, "warn");

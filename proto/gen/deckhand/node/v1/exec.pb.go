@@ -306,8 +306,11 @@ type ExecSpec struct {
 	// Wall time after which it becomes a job: StartExec and WaitExec return then,
 	// and it goes on in the background. 0 means from its start; unset means never.
 	BackgroundAfter *durationpb.Duration `protobuf:"bytes,16,opt,name=background_after,json=backgroundAfter,proto3" json:"background_after,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Set if argv is a command line for a shell, which the image of the jail may
+	// lack. Nodes that know no images ignore it.
+	Shell         *Shell `protobuf:"bytes,17,opt,name=shell,proto3" json:"shell,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecSpec) Reset() {
@@ -452,6 +455,61 @@ func (x *ExecSpec) GetBackgroundAfter() *durationpb.Duration {
 	return nil
 }
 
+func (x *ExecSpec) GetShell() *Shell {
+	if x != nil {
+		return x.Shell
+	}
+	return nil
+}
+
+// Shell says that argv is a shell, "-c" and a command line. If the jail has no
+// /bin/bash, its /bin/sh runs the command line.
+type Shell struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What runs instead in a jail that has neither; empty if the command line
+	// needs a shell, and then the exec fails to start.
+	PlainArgv     []string `protobuf:"bytes,1,rep,name=plain_argv,json=plainArgv,proto3" json:"plain_argv,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Shell) Reset() {
+	*x = Shell{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Shell) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Shell) ProtoMessage() {}
+
+func (x *Shell) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Shell.ProtoReflect.Descriptor instead.
+func (*Shell) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Shell) GetPlainArgv() []string {
+	if x != nil {
+		return x.PlainArgv
+	}
+	return nil
+}
+
 // HostLock is the lock that a user holds on a node to work on the machine
 // itself. The hub grants it. The node runs nothing on the machine itself
 // without one, and stores it with the exec.
@@ -466,7 +524,7 @@ type HostLock struct {
 
 func (x *HostLock) Reset() {
 	*x = HostLock{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +536,7 @@ func (x *HostLock) String() string {
 func (*HostLock) ProtoMessage() {}
 
 func (x *HostLock) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +549,7 @@ func (x *HostLock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostLock.ProtoReflect.Descriptor instead.
 func (*HostLock) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *HostLock) GetLockId() string {
@@ -519,7 +577,7 @@ type Pty struct {
 
 func (x *Pty) Reset() {
 	*x = Pty{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +589,7 @@ func (x *Pty) String() string {
 func (*Pty) ProtoMessage() {}
 
 func (x *Pty) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +602,7 @@ func (x *Pty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pty.ProtoReflect.Descriptor instead.
 func (*Pty) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Pty) GetRows() uint32 {
@@ -606,7 +664,7 @@ type Exec struct {
 
 func (x *Exec) Reset() {
 	*x = Exec{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +676,7 @@ func (x *Exec) String() string {
 func (*Exec) ProtoMessage() {}
 
 func (x *Exec) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +689,7 @@ func (x *Exec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exec.ProtoReflect.Descriptor instead.
 func (*Exec) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Exec) GetExecId() string {
@@ -803,7 +861,7 @@ type ExecUsage struct {
 
 func (x *ExecUsage) Reset() {
 	*x = ExecUsage{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +873,7 @@ func (x *ExecUsage) String() string {
 func (*ExecUsage) ProtoMessage() {}
 
 func (x *ExecUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +886,7 @@ func (x *ExecUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecUsage.ProtoReflect.Descriptor instead.
 func (*ExecUsage) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExecUsage) GetCpuTime() *durationpb.Duration {
@@ -864,7 +922,7 @@ type StartExecRequest struct {
 
 func (x *StartExecRequest) Reset() {
 	*x = StartExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +934,7 @@ func (x *StartExecRequest) String() string {
 func (*StartExecRequest) ProtoMessage() {}
 
 func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +947,7 @@ func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecRequest.ProtoReflect.Descriptor instead.
 func (*StartExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StartExecRequest) GetSpec() *ExecSpec {
@@ -917,7 +975,7 @@ type StartExecResponse struct {
 
 func (x *StartExecResponse) Reset() {
 	*x = StartExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +987,7 @@ func (x *StartExecResponse) String() string {
 func (*StartExecResponse) ProtoMessage() {}
 
 func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1000,7 @@ func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecResponse.ProtoReflect.Descriptor instead.
 func (*StartExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StartExecResponse) GetExec() *Exec {
@@ -968,7 +1026,7 @@ type GetExecRequest struct {
 
 func (x *GetExecRequest) Reset() {
 	*x = GetExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1038,7 @@ func (x *GetExecRequest) String() string {
 func (*GetExecRequest) ProtoMessage() {}
 
 func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1051,7 @@ func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecRequest.ProtoReflect.Descriptor instead.
 func (*GetExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetExecRequest) GetExecId() string {
@@ -1012,7 +1070,7 @@ type GetExecResponse struct {
 
 func (x *GetExecResponse) Reset() {
 	*x = GetExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1082,7 @@ func (x *GetExecResponse) String() string {
 func (*GetExecResponse) ProtoMessage() {}
 
 func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1095,7 @@ func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecResponse.ProtoReflect.Descriptor instead.
 func (*GetExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetExecResponse) GetExec() *Exec {
@@ -1060,7 +1118,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1130,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1143,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WaitExecRequest) GetExecId() string {
@@ -1118,7 +1176,7 @@ type WaitExecResponse struct {
 
 func (x *WaitExecResponse) Reset() {
 	*x = WaitExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1188,7 @@ func (x *WaitExecResponse) String() string {
 func (*WaitExecResponse) ProtoMessage() {}
 
 func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1201,7 @@ func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
 func (*WaitExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WaitExecResponse) GetExec() *Exec {
@@ -1167,7 +1225,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1237,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1250,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListExecsRequest) GetJailId() string {
@@ -1225,7 +1283,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1295,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1308,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListExecsResponse) GetExecs() []*Exec {
@@ -1271,7 +1329,7 @@ type KillExecRequest struct {
 
 func (x *KillExecRequest) Reset() {
 	*x = KillExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1341,7 @@ func (x *KillExecRequest) String() string {
 func (*KillExecRequest) ProtoMessage() {}
 
 func (x *KillExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1354,7 @@ func (x *KillExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillExecRequest.ProtoReflect.Descriptor instead.
 func (*KillExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KillExecRequest) GetExecId() string {
@@ -1322,7 +1380,7 @@ type KillExecResponse struct {
 
 func (x *KillExecResponse) Reset() {
 	*x = KillExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1392,7 @@ func (x *KillExecResponse) String() string {
 func (*KillExecResponse) ProtoMessage() {}
 
 func (x *KillExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1405,7 @@ func (x *KillExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillExecResponse.ProtoReflect.Descriptor instead.
 func (*KillExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *KillExecResponse) GetExec() *Exec {
@@ -1376,7 +1434,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1446,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1459,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WriteStdinRequest) GetExecId() string {
@@ -1450,7 +1508,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1520,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1533,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WriteStdinResponse) GetWritten() int64 {
@@ -1498,7 +1556,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1568,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1581,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SignalExecRequest) GetExecId() string {
@@ -1557,7 +1615,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1627,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1640,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SignalExecResponse) GetSent() int32 {
@@ -1602,7 +1660,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1672,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1685,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResizeExecRequest) GetExecId() string {
@@ -1652,7 +1710,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1722,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1735,7 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{21}
 }
 
 // ReadLogRequest names where to begin by one of offset, since and the tails.
@@ -1703,7 +1761,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1773,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1786,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReadLogRequest) GetExecId() string {
@@ -1805,7 +1863,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1875,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1888,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -1888,7 +1946,7 @@ type LogGap struct {
 
 func (x *LogGap) Reset() {
 	*x = LogGap{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +1958,7 @@ func (x *LogGap) String() string {
 func (*LogGap) ProtoMessage() {}
 
 func (x *LogGap) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +1971,7 @@ func (x *LogGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogGap.ProtoReflect.Descriptor instead.
 func (*LogGap) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LogGap) GetFrom() int64 {
@@ -1960,7 +2018,7 @@ type SearchLogRequest struct {
 
 func (x *SearchLogRequest) Reset() {
 	*x = SearchLogRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2030,7 @@ func (x *SearchLogRequest) String() string {
 func (*SearchLogRequest) ProtoMessage() {}
 
 func (x *SearchLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2043,7 @@ func (x *SearchLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchLogRequest.ProtoReflect.Descriptor instead.
 func (*SearchLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SearchLogRequest) GetExecId() string {
@@ -2064,7 +2122,7 @@ type SearchLogResponse struct {
 
 func (x *SearchLogResponse) Reset() {
 	*x = SearchLogResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[25]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2134,7 @@ func (x *SearchLogResponse) String() string {
 func (*SearchLogResponse) ProtoMessage() {}
 
 func (x *SearchLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[25]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2147,7 @@ func (x *SearchLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchLogResponse.ProtoReflect.Descriptor instead.
 func (*SearchLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SearchLogResponse) GetMatches() []*LogMatch {
@@ -2129,7 +2187,7 @@ type LogMatch struct {
 
 func (x *LogMatch) Reset() {
 	*x = LogMatch{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[26]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2199,7 @@ func (x *LogMatch) String() string {
 func (*LogMatch) ProtoMessage() {}
 
 func (x *LogMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[26]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2212,7 @@ func (x *LogMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogMatch.ProtoReflect.Descriptor instead.
 func (*LogMatch) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LogMatch) GetOffset() int64 {
@@ -2203,7 +2261,7 @@ var File_deckhand_node_v1_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x05\n" +
+	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbe\x05\n" +
 	"\bExecSpec\x125\n" +
 	"\aexec_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17(@2\x13^[a-z][a-z0-9_.-]+$R\x06execId\x12 \n" +
 	"\ajail_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1c\n" +
@@ -2222,7 +2280,11 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\bsnapshot\x18\r \x01(\bR\bsnapshot\x127\n" +
 	"\thost_lock\x18\x0e \x01(\v2\x1a.deckhand.node.v1.HostLockR\bhostLock\x12\x1b\n" +
 	"\tby_person\x18\x0f \x01(\bR\bbyPerson\x12D\n" +
-	"\x10background_after\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0fbackgroundAfter\"R\n" +
+	"\x10background_after\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0fbackgroundAfter\x12-\n" +
+	"\x05shell\x18\x11 \x01(\v2\x17.deckhand.node.v1.ShellR\x05shell\"&\n" +
+	"\x05Shell\x12\x1d\n" +
+	"\n" +
+	"plain_argv\x18\x01 \x03(\tR\tplainArgv\"R\n" +
 	"\bHostLock\x12\"\n" +
 	"\alock_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(@R\x06lockId\x12\"\n" +
 	"\x06holder\x18\x02 \x01(\tB\n" +
@@ -2411,107 +2473,109 @@ func file_deckhand_node_v1_exec_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_deckhand_node_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_deckhand_node_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_deckhand_node_v1_exec_proto_goTypes = []any{
 	(ExecState)(0),                // 0: deckhand.node.v1.ExecState
 	(EndReason)(0),                // 1: deckhand.node.v1.EndReason
 	(GapReason)(0),                // 2: deckhand.node.v1.GapReason
 	(LogStream)(0),                // 3: deckhand.node.v1.LogStream
 	(*ExecSpec)(nil),              // 4: deckhand.node.v1.ExecSpec
-	(*HostLock)(nil),              // 5: deckhand.node.v1.HostLock
-	(*Pty)(nil),                   // 6: deckhand.node.v1.Pty
-	(*Exec)(nil),                  // 7: deckhand.node.v1.Exec
-	(*ExecUsage)(nil),             // 8: deckhand.node.v1.ExecUsage
-	(*StartExecRequest)(nil),      // 9: deckhand.node.v1.StartExecRequest
-	(*StartExecResponse)(nil),     // 10: deckhand.node.v1.StartExecResponse
-	(*GetExecRequest)(nil),        // 11: deckhand.node.v1.GetExecRequest
-	(*GetExecResponse)(nil),       // 12: deckhand.node.v1.GetExecResponse
-	(*WaitExecRequest)(nil),       // 13: deckhand.node.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),      // 14: deckhand.node.v1.WaitExecResponse
-	(*ListExecsRequest)(nil),      // 15: deckhand.node.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 16: deckhand.node.v1.ListExecsResponse
-	(*KillExecRequest)(nil),       // 17: deckhand.node.v1.KillExecRequest
-	(*KillExecResponse)(nil),      // 18: deckhand.node.v1.KillExecResponse
-	(*WriteStdinRequest)(nil),     // 19: deckhand.node.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),    // 20: deckhand.node.v1.WriteStdinResponse
-	(*SignalExecRequest)(nil),     // 21: deckhand.node.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),    // 22: deckhand.node.v1.SignalExecResponse
-	(*ResizeExecRequest)(nil),     // 23: deckhand.node.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),    // 24: deckhand.node.v1.ResizeExecResponse
-	(*ReadLogRequest)(nil),        // 25: deckhand.node.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),       // 26: deckhand.node.v1.ReadLogResponse
-	(*LogGap)(nil),                // 27: deckhand.node.v1.LogGap
-	(*SearchLogRequest)(nil),      // 28: deckhand.node.v1.SearchLogRequest
-	(*SearchLogResponse)(nil),     // 29: deckhand.node.v1.SearchLogResponse
-	(*LogMatch)(nil),              // 30: deckhand.node.v1.LogMatch
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*WorkspaceChange)(nil),       // 33: deckhand.node.v1.WorkspaceChange
-	(*EgressUse)(nil),             // 34: deckhand.node.v1.EgressUse
+	(*Shell)(nil),                 // 5: deckhand.node.v1.Shell
+	(*HostLock)(nil),              // 6: deckhand.node.v1.HostLock
+	(*Pty)(nil),                   // 7: deckhand.node.v1.Pty
+	(*Exec)(nil),                  // 8: deckhand.node.v1.Exec
+	(*ExecUsage)(nil),             // 9: deckhand.node.v1.ExecUsage
+	(*StartExecRequest)(nil),      // 10: deckhand.node.v1.StartExecRequest
+	(*StartExecResponse)(nil),     // 11: deckhand.node.v1.StartExecResponse
+	(*GetExecRequest)(nil),        // 12: deckhand.node.v1.GetExecRequest
+	(*GetExecResponse)(nil),       // 13: deckhand.node.v1.GetExecResponse
+	(*WaitExecRequest)(nil),       // 14: deckhand.node.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),      // 15: deckhand.node.v1.WaitExecResponse
+	(*ListExecsRequest)(nil),      // 16: deckhand.node.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 17: deckhand.node.v1.ListExecsResponse
+	(*KillExecRequest)(nil),       // 18: deckhand.node.v1.KillExecRequest
+	(*KillExecResponse)(nil),      // 19: deckhand.node.v1.KillExecResponse
+	(*WriteStdinRequest)(nil),     // 20: deckhand.node.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),    // 21: deckhand.node.v1.WriteStdinResponse
+	(*SignalExecRequest)(nil),     // 22: deckhand.node.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),    // 23: deckhand.node.v1.SignalExecResponse
+	(*ResizeExecRequest)(nil),     // 24: deckhand.node.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),    // 25: deckhand.node.v1.ResizeExecResponse
+	(*ReadLogRequest)(nil),        // 26: deckhand.node.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),       // 27: deckhand.node.v1.ReadLogResponse
+	(*LogGap)(nil),                // 28: deckhand.node.v1.LogGap
+	(*SearchLogRequest)(nil),      // 29: deckhand.node.v1.SearchLogRequest
+	(*SearchLogResponse)(nil),     // 30: deckhand.node.v1.SearchLogResponse
+	(*LogMatch)(nil),              // 31: deckhand.node.v1.LogMatch
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
+	(*WorkspaceChange)(nil),       // 34: deckhand.node.v1.WorkspaceChange
+	(*EgressUse)(nil),             // 35: deckhand.node.v1.EgressUse
 }
 var file_deckhand_node_v1_exec_proto_depIdxs = []int32{
-	31, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
-	6,  // 1: deckhand.node.v1.ExecSpec.pty:type_name -> deckhand.node.v1.Pty
-	31, // 2: deckhand.node.v1.ExecSpec.offline_grace:type_name -> google.protobuf.Duration
-	5,  // 3: deckhand.node.v1.ExecSpec.host_lock:type_name -> deckhand.node.v1.HostLock
-	31, // 4: deckhand.node.v1.ExecSpec.background_after:type_name -> google.protobuf.Duration
-	0,  // 5: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
-	1,  // 6: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
-	32, // 7: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
-	32, // 8: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	32, // 9: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	32, // 10: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
-	33, // 11: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	34, // 12: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
-	32, // 13: deckhand.node.v1.Exec.job_since:type_name -> google.protobuf.Timestamp
-	33, // 14: deckhand.node.v1.Exec.job_workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	8,  // 15: deckhand.node.v1.Exec.usage:type_name -> deckhand.node.v1.ExecUsage
-	31, // 16: deckhand.node.v1.ExecUsage.cpu_time:type_name -> google.protobuf.Duration
-	4,  // 17: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
-	31, // 18: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
-	7,  // 19: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	7,  // 20: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	31, // 21: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	7,  // 22: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	7,  // 23: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
-	7,  // 24: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	31, // 25: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
-	6,  // 26: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
-	32, // 27: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	32, // 28: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
-	3,  // 29: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
-	32, // 30: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	27, // 31: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
-	6,  // 32: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
-	2,  // 33: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
-	30, // 34: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
-	3,  // 35: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
-	32, // 36: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
-	9,  // 37: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
-	11, // 38: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
-	13, // 39: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
-	15, // 40: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
-	17, // 41: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
-	19, // 42: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
-	21, // 43: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
-	23, // 44: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
-	25, // 45: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
-	28, // 46: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
-	10, // 47: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
-	12, // 48: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
-	14, // 49: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
-	16, // 50: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
-	18, // 51: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
-	20, // 52: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
-	22, // 53: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
-	24, // 54: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
-	26, // 55: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
-	29, // 56: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
-	47, // [47:57] is the sub-list for method output_type
-	37, // [37:47] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	32, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	7,  // 1: deckhand.node.v1.ExecSpec.pty:type_name -> deckhand.node.v1.Pty
+	32, // 2: deckhand.node.v1.ExecSpec.offline_grace:type_name -> google.protobuf.Duration
+	6,  // 3: deckhand.node.v1.ExecSpec.host_lock:type_name -> deckhand.node.v1.HostLock
+	32, // 4: deckhand.node.v1.ExecSpec.background_after:type_name -> google.protobuf.Duration
+	5,  // 5: deckhand.node.v1.ExecSpec.shell:type_name -> deckhand.node.v1.Shell
+	0,  // 6: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
+	1,  // 7: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
+	33, // 8: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
+	33, // 9: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	33, // 10: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	33, // 11: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
+	34, // 12: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	35, // 13: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
+	33, // 14: deckhand.node.v1.Exec.job_since:type_name -> google.protobuf.Timestamp
+	34, // 15: deckhand.node.v1.Exec.job_workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	9,  // 16: deckhand.node.v1.Exec.usage:type_name -> deckhand.node.v1.ExecUsage
+	32, // 17: deckhand.node.v1.ExecUsage.cpu_time:type_name -> google.protobuf.Duration
+	4,  // 18: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
+	32, // 19: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
+	8,  // 20: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	8,  // 21: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	32, // 22: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	8,  // 23: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	8,  // 24: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
+	8,  // 25: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	32, // 26: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
+	7,  // 27: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
+	33, // 28: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	33, // 29: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
+	3,  // 30: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
+	33, // 31: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	28, // 32: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
+	7,  // 33: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
+	2,  // 34: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
+	31, // 35: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
+	3,  // 36: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
+	33, // 37: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
+	10, // 38: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
+	12, // 39: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
+	14, // 40: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
+	16, // 41: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
+	18, // 42: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
+	20, // 43: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
+	22, // 44: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
+	24, // 45: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
+	26, // 46: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
+	29, // 47: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
+	11, // 48: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
+	13, // 49: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
+	15, // 50: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
+	17, // 51: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
+	19, // 52: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
+	21, // 53: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
+	23, // 54: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
+	25, // 55: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
+	27, // 56: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
+	30, // 57: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
+	48, // [48:58] is the sub-list for method output_type
+	38, // [38:48] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_exec_proto_init() }
@@ -2527,7 +2591,7 @@ func file_deckhand_node_v1_exec_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_exec_proto_rawDesc), len(file_deckhand_node_v1_exec_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

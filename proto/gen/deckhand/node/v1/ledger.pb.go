@@ -264,6 +264,8 @@ type JailRecord struct {
 	ImageEnv []string `protobuf:"bytes,8,rep,name=image_env,json=imageEnv,proto3" json:"image_env,omitempty"`
 	// What its commands run on, if that is its image's.
 	ImagePlatform string `protobuf:"bytes,9,opt,name=image_platform,json=imagePlatform,proto3" json:"image_platform,omitempty"`
+	// The path of its image's shell, bash if there is one; empty for none.
+	ImageShell    string `protobuf:"bytes,10,opt,name=image_shell,json=imageShell,proto3" json:"image_shell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -361,6 +363,13 @@ func (x *JailRecord) GetImagePlatform() string {
 	return ""
 }
 
+func (x *JailRecord) GetImageShell() string {
+	if x != nil {
+		return x.ImageShell
+	}
+	return ""
+}
+
 var File_deckhand_node_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
@@ -386,7 +395,7 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\x04done\x18\x04 \x01(\bR\x04done\x12\x16\n" +
 	"\x06result\x18\x05 \x01(\fR\x06result\x123\n" +
 	"\adone_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06doneAt\x12\x1a\n" +
-	"\brecorded\x18\a \x01(\bR\brecorded\"\xe0\x02\n" +
+	"\brecorded\x18\a \x01(\bR\brecorded\"\x81\x03\n" +
 	"\n" +
 	"JailRecord\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.JailSpecR\x04spec\x12\x18\n" +
@@ -398,7 +407,10 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\tfrozen_by\x18\x06 \x03(\tR\bfrozenBy\x12!\n" +
 	"\fcontainer_id\x18\a \x01(\tR\vcontainerId\x12\x1b\n" +
 	"\timage_env\x18\b \x03(\tR\bimageEnv\x12%\n" +
-	"\x0eimage_platform\x18\t \x01(\tR\rimagePlatformBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\x0eimage_platform\x18\t \x01(\tR\rimagePlatform\x12\x1f\n" +
+	"\vimage_shell\x18\n" +
+	" \x01(\tR\n" +
+	"imageShellBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_ledger_proto_rawDescOnce sync.Once

@@ -1,0 +1,128 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/imageref"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Images brings container images to nodes; hub/fleet/image has one.
+type Images interface {
+	// Pull has a node pull an image unless it has it. It calls tell with the progress.
+	Pull(ctx context.Context, orgID string, node machine.Link, reference string, tell func(*nodev1.PullImageResponse_Progress)) (*nodev1.Image, error)
+}
+
+// imageRootfs is the JailSpec.rootfs of a jail that is made from an image.
+const imageRootfs = "image"
+
+// pullEvery is how often the history of a task gets the progress of a pull.
+const pullEvery = 5 * time.Second
+
+// imageOf returns the rootfs of a task's jail and, for an image, its pinned reference.
+// Until the first attempt has resolved the image, that is the persona's reference, which
+// a node refuses if it names no digest.
+func imageOf(t db.Task, wanted string) (rootfs, image string, err error) {
+	switch wanted {
+	case "":
+		return "host", "", nil
+	case t.Image:
+		image, err = imageref.Pin(t.Image, t.ImageDigest)
+		return imageRootfs, image, err
+	}
+	return imageRootfs, wanted, nil
+}
+
+// pullImage brings the image of a task's jail to its node, and pins its digest if this is
+// the first attempt that does. It returns the task as it is then.
+func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t db.Task, node machine.Link) (db.Task, error) {
+	p, err := s.persona(ctx, t)
+	if err != nil || p.Jail.Image == "" {
+		return t, err
+	}
+	row, err := s.cfg.Store.NodeByID(ctx, *t.NodeID)
+	if err != nil {
+		return t, fmt.Errorf("load node %s: %w", *t.NodeID, err)
+	}
+	if row.Capability < nodelink.Images {
+		return t, fault.New(fault.Precondition, "node %s cannot make jails from images: its deckhand-node %s is too old", row.Name, row.Version).
+			WithCode(fault.ImageUnavailable).WithObject(row.ID).WithFix("update deckhand-node on %s", row.Name)
+	}
+	_, reference, err := imageOf(t, p.Jail.Image)
+	if err != nil {
+		return t, err
+	}
+	began, pulled := time.Now(), &pullReport{s: s, orgID: orgID, le: le, image: p.Jail.Image, node: row.Name}
+	have, err := s.cfg.Images.Pull(ctx, orgID, node, reference, func(progress *nodev1.PullImageResponse_Progress) { pulled.tell(ctx, progress) })
+	if err != nil {
+		return t, fmt.Errorf("bring image %s to node %s: %w", reference, row.Name, err)
+	}
+	_, digest, _ := strings.Cut(have.GetReference(), "@")
+	if t.Image == p.Jail.Image && pulled.told.IsZero() {
+		return t, nil
+	}
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		locked, err := lease.LockTask(ctx, tx, orgID, le)
+		if err != nil {
+			return err
+		}
+		if t, err = tx.PinTaskImage(ctx, db.PinTaskImageParams{OrgID: orgID, ID: locked.ID, Image: p.Jail.Image, ImageDigest: digest}); err != nil {
+			return fmt.Errorf("pin the image of %s: %w", locked.ID, err)
+		}
+		return tx.Append(orgID, t.ID, event.Hub, event.Draft{Type: eventkind.ImageReady, Payload: map[string]any{
+			"image": p.Jail.Image, "reference": have.GetReference(), "node": row.Name, "platform": have.GetPlatform(),
+			"bytes": have.GetBytes(), "layers": have.GetLayers(), "pulled": !pulled.told.IsZero(), "seconds": time.Since(began).Seconds(),
+		}})
+	})
+	return t, err
+}
+
+// pullReport writes the progress of a pull into a task's history.
+type pullReport struct {
+	s           *Steps
+	orgID       string
+	le          lease.Lease
+	image, node string
+
+	told  time.Time // zero until something was downloaded
+	phase nodev1.PullImageResponse_Phase
+}
+
+// phaseNames are the phases of a pull in events.
+var phaseNames = map[nodev1.PullImageResponse_Phase]string{
+	nodev1.PullImageResponse_PHASE_DOWNLOADING: "downloading",
+	nodev1.PullImageResponse_PHASE_PREPARING:   "preparing",
+}
+
+// tell records a progress, unless one of the same phase was recorded just now. The pull
+// goes on if it cannot be recorded.
+func (r *pullReport) tell(ctx context.Context, p *nodev1.PullImageResponse_Progress) {
+	name, ok := phaseNames[p.GetPhase()]
+	if !ok || p.GetPhase() == r.phase && time.Since(r.told) < pullEvery {
+		return
+	}
+	r.told, r.phase = time.Now(), p.GetPhase()
+	err := r.s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := lease.LockTask(ctx, tx, r.orgID, r.le)
+		if err != nil {
+			return err
+		}
+		return tx.Append(r.orgID, t.ID, event.Hub, event.Draft{Type: eventkind.ImagePulling, Payload: map[string]any{
+			"image": r.image, "reference": p.GetReference(), "node": r.node, "phase": name,
+			"layers": p.GetLayers(), "layers_done": p.GetLayersDone(), "bytes": p.GetBytes(), "bytes_done": p.GetBytesDone(),
+		}})
+	})
+	if err != nil {
+		r.s.cfg.Log.Warn("cannot record the progress of a pull", "task_id", r.le.TaskID, "error", err)
+	}
+}
