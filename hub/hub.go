@@ -140,6 +140,7 @@ type Hub struct {
 	notify     *notification.Service
 
 	credentials *credential.Credentials
+	images      *image.Images
 	budgets     *budget.Ledger
 	models      *modelaccess.Service
 	relay       *relay.Relay
@@ -210,9 +211,12 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Log: c.Log.Named("subtask"),
 	})
 	h.policies = policy.New(policy.Config{Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact})
+	h.images = image.New(image.Config{
+		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Node: h.node, Log: c.Log.Named("image"),
+	})
 	h.steps = step.New(step.Config{
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
-		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Images: image.New(),
+		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Images: h.images,
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {
@@ -357,6 +361,7 @@ func (h *Hub) assembleJobs() {
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})
 	h.leader.Add("outages", periodic.New(outage.SweepEvery, c.Log.Named("outage"), periodic.Job{Name: "see which models answer again", Do: outages.Sweep}))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
+		periodic.Job{Name: "delete old images from the nodes", Every: image.CollectEvery, Do: h.images.Collect},
 		periodic.Job{Name: "delete old events", Do: func(ctx context.Context) error { return event.PruneAll(ctx, h.store, c.EventRetention) }},
 		periodic.Job{Name: "delete old deliveries", Do: h.triggers.Prune},
 		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},
@@ -368,7 +373,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "follow commands that a hub left behind", Do: h.execs.AdoptAll},
 	))
 	h.secrets = secretwatch.New(secretwatch.Config{
-		Store: h.store, Vault: h.vault, Redact: c.Redact, Credentials: h.credentials, Triggers: h.triggers, Destinations: h.notify, Log: c.Log.Named("secrets"),
+		Store: h.store, Vault: h.vault, Redact: c.Redact, Credentials: h.credentials, Triggers: h.triggers, Destinations: h.notify, Registries: h.images, Log: c.Log.Named("secrets"),
 	})
 }
 

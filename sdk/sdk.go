@@ -85,6 +85,8 @@ type Client struct {
 	Tokens        deckhandv1connect.TokenServiceClient
 	// Access says from where calls may come.
 	Access deckhandv1connect.AccessServiceClient
+	// Images are those that jails are made from.
+	Images deckhandv1connect.ImageServiceClient
 	// Vault is an operator's.
 	Vault deckhandv1connect.VaultServiceClient
 
@@ -160,6 +162,7 @@ func New(cfg Config) (*Client, error) {
 		Triggers:      deckhandv1connect.NewTriggerServiceClient(client, target, options),
 		Sessions:      deckhandv1connect.NewSessionServiceClient(client, target, options),
 		Access:        deckhandv1connect.NewAccessServiceClient(client, target, options),
+		Images:        deckhandv1connect.NewImageServiceClient(client, target, options),
 		Vault:         deckhandv1connect.NewVaultServiceClient(client, target, options),
 		Organisations: deckhandv1connect.NewOrganisationServiceClient(client, target, options),
 		Users:         deckhandv1connect.NewUserServiceClient(client, target, options),

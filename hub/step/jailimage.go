@@ -6,22 +6,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
-	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/imageref"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
-
-// Images brings container images to nodes; hub/fleet/image has one.
-type Images interface {
-	// Pull has a node pull an image unless it has it. It calls tell with the progress.
-	Pull(ctx context.Context, orgID string, node machine.Link, reference string, tell func(*nodev1.PullImageResponse_Progress)) (*nodev1.Image, error)
-}
 
 // imageRootfs is the JailSpec.rootfs of a jail that is made from an image.
 const imageRootfs = "image"
@@ -32,13 +26,13 @@ const pullEvery = 5 * time.Second
 // imageOf returns the rootfs of a task's jail and, for an image, its pinned reference.
 // Until the first attempt has resolved the image, that is the persona's reference, which
 // a node refuses if it names no digest.
-func imageOf(t db.Task, wanted string) (rootfs, image string, err error) {
+func imageOf(t db.Task, wanted string) (rootfs, reference string, err error) {
 	switch wanted {
 	case "":
 		return "host", "", nil
 	case t.Image:
-		image, err = imageref.Pin(t.Image, t.ImageDigest)
-		return imageRootfs, image, err
+		reference, err = imageref.Pin(t.Image, t.ImageDigest)
+		return imageRootfs, reference, err
 	}
 	return imageRootfs, wanted, nil
 }
@@ -55,17 +49,18 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 		return t, fmt.Errorf("load node %s: %w", *t.NodeID, err)
 	}
 	if row.Capability < nodelink.Images {
-		return t, fault.New(fault.Precondition, "node %s cannot make jails from images: its deckhand-node %s is too old", row.Name, row.Version).
-			WithCode(fault.ImageUnavailable).WithObject(row.ID).WithFix("update deckhand-node on %s", row.Name)
+		return t, image.TooOld(row)
 	}
-	_, reference, err := imageOf(t, p.Jail.Image)
-	if err != nil {
-		return t, err
+	want := image.Wanted{Name: p.Jail.Image}
+	if t.Image == p.Jail.Image {
+		if _, want.Pinned, err = imageOf(t, p.Jail.Image); err != nil {
+			return t, err
+		}
 	}
 	began, pulled := time.Now(), &pullReport{s: s, orgID: orgID, le: le, image: p.Jail.Image, node: row.Name}
-	have, err := s.cfg.Images.Pull(ctx, orgID, node, reference, func(progress *nodev1.PullImageResponse_Progress) { pulled.tell(ctx, progress) })
+	have, err := s.cfg.Images.Pull(ctx, orgID, node, want, func(progress *nodev1.PullImageResponse_Progress) { pulled.tell(ctx, progress) })
 	if err != nil {
-		return t, fmt.Errorf("bring image %s to node %s: %w", reference, row.Name, err)
+		return t, fmt.Errorf("bring image %s to node %s: %w", want.Name, row.Name, err)
 	}
 	_, digest, _ := strings.Cut(have.GetReference(), "@")
 	if t.Image == p.Jail.Image && pulled.told.IsZero() {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/policy"
@@ -109,7 +110,7 @@ type Config struct {
 	// Artifacts brings files from one workspace into another.
 	Artifacts Artifacts
 	// Images brings container images to nodes.
-	Images Images
+	Images *image.Images
 	// GoBack brings the workspace of a running task back to what it was at one of its
 	// iterations, once for a step.
 	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, iteration int32) (tool.Restored, error)

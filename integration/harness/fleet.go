@@ -151,6 +151,14 @@ func (f *Fleet) nodes() []*deckhandv1.Node {
 	return res.Msg.GetNodes()
 }
 
+// NodeName returns the name of the only node.
+func (f *Fleet) NodeName() string {
+	f.T.Helper()
+	nodes := f.nodes()
+	require.Len(f.T, nodes, 1)
+	return nodes[0].GetName()
+}
+
 // Connected waits until the hub has n nodes and all are connected.
 func (f *Fleet) Connected(n int) {
 	f.T.Helper()

@@ -3,6 +3,8 @@ package image
 import (
 	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -173,4 +175,94 @@ func TestAnImageWithoutAShell(t *testing.T) {
 	require.Equal(t, "exit status 0\none  two three\n", seen[0])
 	require.Contains(t, seen[1], "this jail's image has no shell: call one program with plain arguments")
 	require.Equal(t, "exit status 0\ntext\n", seen[3])
+}
+
+// Administrators store credentials and a mirror for a registry, and say which images
+// agents may use. Tasks that run keep their image when others are pruned.
+func TestRegistriesAndRules(t *testing.T) {
+	t.Parallel()
+	f, r := withRegistry(t)
+	tag, digest := r.Push(t, "team/tools:1", toolchain(t, "one"))
+	other, otherDigest := r.Push(t, "elsewhere/tools:1", toolchain(t, "two"))
+	node := f.NodeName()
+	r.RequirePassword("a-robots-token-8fk2")
+	password := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(password, []byte("a-robots-token-8fk2\n"), 0o600))
+
+	refused := func(args ...string) string {
+		r := harness.Run(t, []string{"DECKHAND_DATA_DIR=" + f.Dir}, args...)
+		require.NotZero(t, r.Code, r.Out)
+		return r.Err
+	}
+	require.Contains(t, refused("node", "image", "pull", node, tag), "does not allow pulling image "+tag+" without other credentials")
+	require.Contains(t, refused("registry", "set", "https://"+r.Host, "--mirror", "x"), "is not the host of a registry")
+	require.Contains(t, refused("registry", "set", r.Host, "--mirror", "https://mirror"), "without a scheme")
+	f.CLI(0, "registry", "set", r.Host, "--username", "robot", "--password-file", password)
+	list := f.CLI(0, "registry", "list", "-o", "json").Out
+	require.Contains(t, list, `"username": "robot"`)
+	require.NotContains(t, list, "a-robots-token")
+	require.Contains(t, f.CLI(0, "node", "image", "pull", node, tag).Out, digest)
+	require.Contains(t, f.CLI(0, "node", "image", "pull", node, other).Out, otherDigest)
+	require.NotContains(t, f.CLI(0, "audit", "list", "-o", "json").Out, "a-robots-token")
+
+	f.CLI(0, "registry", "rules", "--allow", r.Host+"/team/*", "--require-digest")
+	require.Contains(t, refused("node", "image", "pull", node, other), "the organisation does not allow image "+other)
+	require.Contains(t, refused("node", "image", "pull", node, tag), "names no digest, and the organisation requires one")
+	require.Contains(t, refused("registry", "rules", "--allow", "team/tools"), "which no image can match")
+	f.Persona("builder", `turns:
+  - text: I wait.
+    calls:
+      - {tool: shell_exec, arguments: {command: "tool; until [ -e go ]; do sleep 0.2; done"}}
+      - {tool: complete_task, arguments: {summary: done}}
+`, "jail: {image: "+digest+"}")
+	id := f.Submit("builder")
+	f.Started(id)
+	pruned := f.CLI(0, "node", "image", "prune", node).Out
+	require.Contains(t, pruned, otherDigest)
+	require.NotContains(t, pruned, digest, "a task that runs keeps it")
+	require.Contains(t, f.CLI(0, "node", "image", "list", node).Out, digest)
+	f.CLI(0, "node", "exec", node, "--agent", "builder", "--", "/bin/touch", "go")
+	f.Ended(id)
+	f.CLI(0, "registry", "delete", r.Host)
+	require.Contains(t, refused("registry", "delete", r.Host), "nothing is stored for registry")
+}
+
+// The commands of docs/images.md do what it says, with a registry on loopback as the
+// mirror of Docker Hub.
+func TestTheCommandsOfTheDocs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/images.md")
+	require.NoError(t, err)
+	f, r := withRegistry(t)
+	_, digest := r.Push(t, "dockerhub/library/golang:1.26", toolchain(t, "one"))
+	node, token := f.NodeName(), filepath.Join(t.TempDir(), "token.txt")
+	require.NoError(t, os.WriteFile(token, []byte("a-robots-token-8fk2\n"), 0o600))
+	var commands [][]string
+	for line := range strings.Lines(string(page)) {
+		if line, ok := strings.CutPrefix(strings.TrimSpace(line), "deckhand "); ok {
+			line = strings.NewReplacer("web-1", node, "mirror.example.com", r.Host, "token.txt", token, "'", "").Replace(line)
+			commands = append(commands, strings.Fields(line))
+		}
+	}
+	require.Len(t, commands, 6)
+	registries, images := commands[3:], commands[:3]
+	for _, command := range registries {
+		f.CLI(0, command...)
+	}
+	f.CLI(0, "registry", "rules", "--require-digest=false")
+	for _, command := range images {
+		f.CLI(0, command...)
+	}
+	require.Contains(t, f.CLI(0, "node", "image", "list", node).Out, "docker.io/library/golang@"+digest[strings.Index(digest, "@")+1:])
+	_, jail, _ := strings.Cut(string(page), "```yaml\n")
+	jail, _, _ = strings.Cut(jail, "\n")
+	f.Persona("builder", `turns:
+  - text: I use the toolchain.
+    calls:
+      - {tool: shell_exec, arguments: {command: "tool"}}
+      - {tool: complete_task, arguments: {summary: done}}
+`, jail)
+	id := f.Submit("builder")
+	f.Ended(id)
+	require.Equal(t, "exit status 0\ntool one\n", observations(f, id)[0])
 }

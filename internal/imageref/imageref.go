@@ -55,3 +55,12 @@ func Pin(text, sum string) (string, error) {
 
 // Registry returns the host of a reference's registry, with its port if it has one.
 func Registry(named reference.Named) string { return reference.Domain(named) }
+
+// Named is a parsed reference.
+type Named = reference.Named
+
+// HasDigest reports whether a reference names a digest.
+func HasDigest(named Named) bool {
+	_, ok := named.(reference.Digested)
+	return ok
+}

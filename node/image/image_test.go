@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -85,7 +86,7 @@ func TestAnImageIsPulledOnce(t *testing.T) {
 		all.Go(func() {
 			var phases []image.Phase
 			var last image.Progress
-			one, err := s.Pull(context.Background(), tag, image.Credentials{}, func(p image.Progress) {
+			one, err := s.Pull(context.Background(), tag, image.Way{}, func(p image.Progress) {
 				phases, last = append(phases, p.Phase), p
 			})
 			if !noError(t, err) {
@@ -108,7 +109,7 @@ func TestAnImageIsPulledOnce(t *testing.T) {
 	require.WithinDuration(t, time.Now(), one.UsedAt, time.Minute)
 
 	r.Fail(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusTeapot); return true })
-	_, err = s.Pull(t.Context(), digest, image.Credentials{}, nil)
+	_, err = s.Pull(t.Context(), digest, image.Way{}, nil)
 	require.NoError(t, err, "what is there is not asked for")
 	list, err := s.List(t.Context())
 	require.NoError(t, err)
@@ -129,11 +130,11 @@ func TestATagMoves(t *testing.T) {
 	r := imagetest.NewRegistry(t)
 	tag, first := r.Push(t, "team/app:stable", imagetest.Busybox(t))
 	s := newStore(t, r)
-	one, err := s.Pull(t.Context(), tag, image.Credentials{}, nil)
+	one, err := s.Pull(t.Context(), tag, image.Way{}, nil)
 	require.NoError(t, err)
 	require.Equal(t, first, one.Reference)
 	_, second := r.Push(t, "team/app:stable", imagetest.Busybox(t, imagetest.Layer(t, imagetest.Text("new", "new"))))
-	two, err := s.Pull(t.Context(), tag, image.Credentials{}, nil)
+	two, err := s.Pull(t.Context(), tag, image.Way{}, nil)
 	require.NoError(t, err)
 	require.Equal(t, second, two.Reference)
 	require.NotEqual(t, first, second)
@@ -206,7 +207,7 @@ func TestAPullThatFailsSaysWhatToDo(t *testing.T) {
 			})
 			r.Fail(c.fault)
 			defer r.Fail(nil)
-			_, err := s.Pull(t.Context(), c.ref, image.Credentials{}, nil)
+			_, err := s.Pull(t.Context(), c.ref, image.Way{}, nil)
 			e := fault.As(err)
 			require.NotNil(t, e, "%v", err)
 			require.Equal(t, c.kind, e.Kind, "%v: %v", e, e.Err)
@@ -227,14 +228,17 @@ func TestCredentialsAreForOnePull(t *testing.T) {
 	tag, _ := r.Push(t, "team/private:1", imagetest.Busybox(t))
 	r.RequirePassword("s3cret-word")
 	s := newStore(t, r)
-	_, err := s.Pull(t.Context(), tag, image.Credentials{}, nil)
+	login := func(password string) image.Way {
+		return image.Way{Logins: []image.Login{{Host: "registry.example.com", User: "x", Password: "x"}, {Host: r.Host, User: "robot", Password: password}}}
+	}
+	_, err := s.Pull(t.Context(), tag, image.Way{}, nil)
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
-	_, err = s.Pull(t.Context(), tag, image.Credentials{User: "robot", Password: "wrong"}, nil)
+	_, err = s.Pull(t.Context(), tag, login("wrong"), nil)
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 	require.NotContains(t, err.Error(), "wrong")
-	_, err = s.Pull(t.Context(), tag, image.Credentials{User: "robot", Password: "s3cret-word"}, nil)
+	_, err = s.Pull(t.Context(), tag, login("s3cret-word"), nil)
 	require.NoError(t, err)
-	_, err = s.Pull(t.Context(), strings.Replace(tag, ":1", ":2", 1), image.Credentials{}, nil)
+	_, err = s.Pull(t.Context(), strings.Replace(tag, ":1", ":2", 1), image.Way{}, nil)
 	require.True(t, fault.Is(err, fault.Denied), "the next pull has none: %v", err)
 }
 
@@ -264,7 +268,7 @@ func TestAPullGoesOnWhereItEnded(t *testing.T) {
 		_, _ = io.Copy(w, io.LimitReader(must(layer.Compressed()), 5<<20))
 		panic(http.ErrAbortHandler) // the connection breaks
 	})
-	_, err = s.Pull(t.Context(), digest, image.Credentials{}, nil)
+	_, err = s.Pull(t.Context(), digest, image.Way{}, nil)
 	require.NoError(t, err)
 	require.Greater(t, len(from), 1)
 	require.NotEmpty(t, from[1])
@@ -298,7 +302,7 @@ func TestAPullEndsWhenNobodyWaits(t *testing.T) {
 	defer cancelSecond()
 	results := make(chan error, 2)
 	for _, c := range []context.Context{ctx, second} {
-		go func() { _, err := s.Pull(c, digest, image.Credentials{}, nil); results <- err }()
+		go func() { _, err := s.Pull(c, digest, image.Way{}, nil); results <- err }()
 	}
 	<-asked
 	cancel()
@@ -312,7 +316,7 @@ func TestAPullEndsWhenNobodyWaits(t *testing.T) {
 	require.ErrorIs(t, <-results, context.Canceled)
 	<-ended
 	r.Fail(nil)
-	_, err := s.Pull(t.Context(), digest, image.Credentials{}, nil)
+	_, err := s.Pull(t.Context(), digest, image.Way{}, nil)
 	require.NoError(t, err)
 }
 
@@ -326,7 +330,7 @@ func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 	s := newStore(t, r, func(cfg *image.Config) { c, namespace = cfg.Client, cfg.Namespace })
 	for _, tag := range []string{"a", "b", "c"} {
 		_, digest := r.Push(t, "team/app:"+tag, imagetest.Image(t, imagetest.Layer(t, imagetest.Program(t, "bin/"+tag))))
-		_, err := s.Pull(t.Context(), digest, image.Credentials{}, nil)
+		_, err := s.Pull(t.Context(), digest, image.Way{}, nil)
 		require.NoError(t, err)
 		refs = append(refs, digest)
 	}
@@ -347,4 +351,30 @@ func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 		return nil
 	}))
 	require.Len(t, left, 2, "the layer and the root of the image that was kept")
+}
+
+// A mirror is asked first, with its own credentials only, and the registry itself if
+// the mirror does not have the image.
+func TestAMirrorIsAskedFirst(t *testing.T) {
+	t.Parallel()
+	origin, mirror := imagetest.NewRegistry(t), imagetest.NewRegistry(t)
+	app := imagetest.Busybox(t)
+	tag, digest := origin.Push(t, "team/app:1", app)
+	mirror.Push(t, "proxy/team/app:1", app)
+	other, _ := origin.Push(t, "team/other:1", imagetest.Busybox(t))
+	mirror.RequirePassword("of-the-mirror")
+	s := newStore(t, origin, func(c *image.Config) {
+		require.NoError(t, os.CopyFS(c.DataDir, os.DirFS(origin.CertsDir)))
+		require.NoError(t, os.CopyFS(c.DataDir, os.DirFS(mirror.CertsDir)))
+		c.RegistryConfig = c.DataDir
+	})
+	way := image.Way{Mirror: mirror.Host + "/proxy", Logins: []image.Login{{Host: mirror.Host, User: "robot", Password: "of-the-mirror"}, {Host: origin.Host, User: "robot", Password: "of-the-origin"}}}
+	before := len(origin.Requests())
+	one, err := s.Pull(t.Context(), tag, way, nil)
+	require.NoError(t, err)
+	require.Equal(t, digest, one.Reference, "it is known by its own name")
+	require.Len(t, origin.Requests(), before, "the registry itself is not asked")
+	_, err = s.Pull(t.Context(), other, way, nil)
+	require.NoError(t, err)
+	require.Greater(t, len(origin.Requests()), before)
 }

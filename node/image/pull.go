@@ -59,9 +59,18 @@ type Progress struct {
 	Bytes, BytesDone   int64
 }
 
-// Credentials are a user name and password, or a token as password, for a
-// registry. The zero value is for none.
-type Credentials struct{ User, Password string }
+// Way is how the registry of one pull is reached. The zero value is for the registry
+// itself, without credentials.
+type Way struct {
+	// Mirror is asked before the registry: a host with a port and a path if it has
+	// them.
+	Mirror string
+	// Logins are credentials, each for one host.
+	Logins []Login
+}
+
+// Login is a user name and password, or a token as password, for one host.
+type Login struct{ Host, User, Password string }
 
 // pull is one download of an image, which several callers may wait for.
 type pull struct {
@@ -80,7 +89,7 @@ type pull struct {
 // Pull resolves a reference and returns its image once the node has it. tell, if
 // not nil, is called with the progress from time to time. The pull itself ends
 // when nobody waits for it any more.
-func (s *Store) Pull(ctx context.Context, text string, with Credentials, tell func(Progress)) (Image, error) {
+func (s *Store) Pull(ctx context.Context, text string, way Way, tell func(Progress)) (Image, error) {
 	named, err := imageref.Parse(text)
 	if err != nil {
 		return Image{}, err
@@ -92,7 +101,7 @@ func (s *Store) Pull(ctx context.Context, text string, with Credentials, tell fu
 	if err := s.allowed(named); err != nil {
 		return Image{}, err
 	}
-	resolver := s.resolver(ctx, named, with)
+	resolver := s.resolver(ctx, named, way)
 	ref, err := imageref.Pinned(text)
 	if err != nil {
 		tell(Progress{Phase: Resolving})
@@ -125,29 +134,46 @@ func (s *Store) allowed(named reference.Named) error {
 
 // resolver returns what asks a registry, with the node's own configuration of
 // that registry, through the guard.
-func (s *Store) resolver(ctx context.Context, named reference.Named, with Credentials) remotes.Resolver {
-	own := imageref.Registry(named)
-	return docker.NewResolver(docker.ResolverOptions{
-		Hosts: dockerconfig.ConfigureHosts(ctx, dockerconfig.HostOptions{
-			HostDir:       dockerconfig.HostDirFromRoot(s.cfg.RegistryConfig),
-			DefaultScheme: "https", // also for localhost: plain HTTP is the operator's choice
-			Credentials: func(host string) (string, string, error) {
-				if host == own || own == "docker.io" && host == "registry-1.docker.io" {
-					return with.User, with.Password, nil
-				}
-				return "", "", nil // a mirror has the operator's
-			},
-			UpdateClient: func(c *http.Client) error {
-				t, ok := c.Transport.(*http.Transport)
-				if !ok {
-					return fmt.Errorf("a registry's transport is a %T", c.Transport)
-				}
-				t.DialContext = s.guard.Dialer(false).DialContext
-				t.ResponseHeaderTimeout = time.Minute
-				return nil
-			},
-		}),
+func (s *Store) resolver(ctx context.Context, named reference.Named, way Way) remotes.Resolver {
+	hosts := dockerconfig.ConfigureHosts(ctx, dockerconfig.HostOptions{
+		HostDir:       dockerconfig.HostDirFromRoot(s.cfg.RegistryConfig),
+		DefaultScheme: "https", // also for localhost: plain HTTP is the operator's choice
+		Credentials: func(host string) (string, string, error) {
+			if host == "registry-1.docker.io" {
+				host = "docker.io" // as references name it
+			}
+			if at := slices.IndexFunc(way.Logins, func(l Login) bool { return l.Host == host }); at >= 0 {
+				return way.Logins[at].User, way.Logins[at].Password, nil
+			}
+			return "", "", nil
+		},
+		UpdateClient: func(c *http.Client) error {
+			t, ok := c.Transport.(*http.Transport)
+			if !ok {
+				return fmt.Errorf("a registry's transport is a %T", c.Transport)
+			}
+			t.DialContext = s.guard.Dialer(false).DialContext
+			t.ResponseHeaderTimeout = time.Minute
+			return nil
+		},
 	})
+	own := imageref.Registry(named)
+	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
+		list, err := hosts(host)
+		if err != nil || way.Mirror == "" || host != own {
+			return list, err
+		}
+		mirror, path, _ := strings.Cut(way.Mirror, "/")
+		first, err := hosts(mirror)
+		if err != nil {
+			return nil, err
+		}
+		for i := range first {
+			first[i].Path = strings.TrimSuffix(first[i].Path+"/"+path, "/")
+			first[i].Capabilities = docker.HostCapabilityPull | docker.HostCapabilityResolve
+		}
+		return append(first, list...), nil
+	}})
 }
 
 // resolve asks the registry which digest a tag has now.

@@ -40,7 +40,11 @@ func (s *server) PullImage(req *nodev1.PullImageRequest, stream grpc.ServerStrea
 	}
 	var last *nodev1.PullImageResponse_Progress
 	var broken error
-	one, err := s.s.Pull(stream.Context(), req.GetReference(), Credentials{User: req.GetUser(), Password: req.GetPassword()}, func(p Progress) {
+	way := Way{Mirror: req.GetMirror()}
+	for _, l := range req.GetLogins() {
+		way.Logins = append(way.Logins, Login{Host: l.GetHost(), User: l.GetUser(), Password: l.GetPassword()})
+	}
+	one, err := s.s.Pull(stream.Context(), req.GetReference(), way, func(p Progress) {
 		now := &nodev1.PullImageResponse_Progress{
 			Reference: p.Reference, Phase: phases[p.Phase], Bytes: p.Bytes, BytesDone: p.BytesDone, Layers: count(p.Layers), LayersDone: count(p.LayersDone),
 		}

@@ -112,6 +112,6 @@ func checkRoot(s *nodev1.JailSpec) error {
 }
 
 // of notes what the jail's image gives to commands.
-func (c *Init) of(rec *nodev1.JailRecord) {
-	c.Image, c.Shell, c.Env = rec.GetSpec().GetImage(), rec.GetImageShell(), rec.GetImageEnv()
+func (i *Init) of(rec *nodev1.JailRecord) {
+	i.Image, i.Shell, i.Env = rec.GetSpec().GetImage(), rec.GetImageShell(), rec.GetImageEnv()
 }

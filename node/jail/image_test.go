@@ -41,7 +41,7 @@ func withRegistry(t *testing.T) (*jail.Manager, jail.Config, *imagetest.Registry
 func from(t *testing.T, m *jail.Manager, r *imagetest.Registry, img v1.Image) func(*nodev1.JailSpec) {
 	t.Helper()
 	_, ref := r.Push(t, "team/image:"+ident.New("tag"), img)
-	_, err := m.Images().Pull(t.Context(), ref, image.Credentials{}, nil)
+	_, err := m.Images().Pull(t.Context(), ref, image.Way{}, nil)
 	require.NoError(t, err)
 	return func(s *nodev1.JailSpec) { s.Rootfs, s.Image = jail.RootImage, ref }
 }

@@ -1,36 +1,87 @@
 // Package image brings container images to nodes. Images is its service.
 //
-// The node pulls, lists and deletes; this package decides on the hub's side which
-// images an organisation's agents may use, and which credentials and mirror a pull
-// gets. Errors of a pull have the code fault.ImageUnavailable and say what to do.
+// The node pulls, lists and deletes; this package decides which images an
+// organisation's agents may use, stores the credentials and mirrors of its registries
+// (passwords are encrypted at rest and never returned), and deletes from the nodes what
+// nothing needs any more. Errors about an image have the code fault.ImageUnavailable and
+// say what to do. If the database is not reachable, nothing is pulled or deleted.
 package image
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/imageref"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
+// Config holds the dependencies of Images.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Vault    *vault.Vault
+	Redact   *redact.Redactor
+	// Node returns the live link to a node, or an error of kind Unavailable.
+	Node func(nodeID string) (machine.Link, error)
+	Log  hclog.Logger
+}
+
 // Images brings images to nodes.
-type Images struct{}
+type Images struct{ cfg Config }
 
 // New creates Images.
-func New() *Images { return &Images{} }
+func New(cfg Config) *Images { return &Images{cfg} }
+
+// Wanted is an image that is to be on a node.
+type Wanted struct {
+	// Name is what a persona or a person calls it.
+	Name string
+	// Pinned is the reference with the digest that the name had before; empty for the one
+	// that it has now.
+	Pinned string
+}
 
 // Pull has a node pull an image, unless it has it, and returns it. tell is called with
 // the progress of the pull, if there is one.
-func (i *Images) Pull(ctx context.Context, orgID string, node machine.Link, reference string, tell func(*nodev1.PullImageResponse_Progress)) (*nodev1.Image, error) {
-	if _, err := imageref.Parse(reference); err != nil {
+func (i *Images) Pull(ctx context.Context, orgID string, node machine.Link, want Wanted, tell func(*nodev1.PullImageResponse_Progress)) (*nodev1.Image, error) {
+	named, err := imageref.Parse(want.Name)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := i.Rules(ctx, orgID)
+	if err != nil {
+		return nil, err
+	}
+	if err := allowed(rules, named); err != nil {
+		return nil, err
+	}
+	req := &nodev1.PullImageRequest{Reference: want.Name}
+	if want.Pinned != "" {
+		req.Reference = want.Pinned
+	}
+	if err := i.way(ctx, orgID, imageref.Registry(named), req); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := node.Images().PullImage(ctx, &nodev1.PullImageRequest{Reference: reference})
+	stream, err := node.Images().PullImage(ctx, req)
 	if err != nil {
 		return nil, fault.FromGRPC(err)
 	}
@@ -38,7 +89,7 @@ func (i *Images) Pull(ctx context.Context, orgID string, node machine.Link, refe
 		res, err := stream.Recv()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil, fault.New(fault.Unavailable, "the node ended the pull of %s without a result", reference).WithCode(fault.ImageUnavailable)
+			return nil, fault.New(fault.Unavailable, "the node ended the pull of %s without a result", req.GetReference()).WithCode(fault.ImageUnavailable)
 		case err != nil:
 			return nil, fault.FromGRPC(err)
 		case res.GetImage() != nil:
@@ -46,4 +97,212 @@ func (i *Images) Pull(ctx context.Context, orgID string, node machine.Link, refe
 		}
 		tell(res.GetProgress())
 	}
+}
+
+// way adds to a request the mirror of a registry and the credentials for both.
+func (i *Images) way(ctx context.Context, orgID, host string, req *nodev1.PullImageRequest) error {
+	rows, err := i.cfg.Store.Registries(ctx, db.RegistriesParams{OrgID: orgID, Hosts: []string{host}})
+	if err != nil {
+		return fmt.Errorf("load the registry %s: %w", host, err)
+	}
+	if len(rows) == 1 && rows[0].Mirror != "" {
+		req.Mirror = rows[0].Mirror
+		mirror, _, _ := strings.Cut(req.GetMirror(), "/")
+		own, err := i.cfg.Store.Registries(ctx, db.RegistriesParams{OrgID: orgID, Hosts: []string{mirror}})
+		if err != nil {
+			return fmt.Errorf("load the registry %s: %w", mirror, err)
+		}
+		rows = append(rows, own...)
+	}
+	for _, row := range rows {
+		if row.Sealed == nil {
+			continue
+		}
+		password, err := i.cfg.Vault.Open(row.Sealed, object(orgID, row.Host))
+		if err != nil {
+			return fmt.Errorf("open the password of registry %s: %w", row.Host, err)
+		}
+		req.Logins = append(req.Logins, &nodev1.RegistryLogin{Host: row.Host, User: row.Username, Password: string(password)})
+	}
+	return nil
+}
+
+// link returns the link to a node that knows images.
+func (i *Images) link(node db.Node) (machine.Link, error) {
+	if node.Capability < nodelink.Images {
+		return nil, TooOld(node)
+	}
+	return i.cfg.Node(node.ID)
+}
+
+// TooOld is the refusal of a node that knows no images.
+func TooOld(node db.Node) error {
+	return fault.New(fault.Precondition, "node %s knows no images: its deckhand-node %s is too old", node.Name, node.Version).
+		WithCode(fault.ImageUnavailable).WithObject(node.ID).WithFix("update deckhand-node on %s", node.Name)
+}
+
+// On is Pull for a person.
+func (i *Images) On(ctx context.Context, node db.Node, name string, by event.Actor, tell func(*nodev1.PullImageResponse_Progress)) (*nodev1.Image, error) {
+	link, err := i.link(node)
+	if err != nil {
+		return nil, err
+	}
+	one, err := i.Pull(ctx, node.OrgID, link, Wanted{Name: name}, tell)
+	if err != nil {
+		return nil, err
+	}
+	return one, i.audited(ctx, node, by, "node.image_pulled", map[string]any{"reference": one.GetReference()})
+}
+
+// List returns the images on a node.
+func (i *Images) List(ctx context.Context, node db.Node) ([]*nodev1.Image, error) {
+	link, err := i.link(node)
+	if err != nil {
+		return nil, err
+	}
+	res, err := link.Images().ListImages(ctx, &nodev1.ListImagesRequest{})
+	return res.GetImages(), fault.FromGRPC(err)
+}
+
+// Prune deletes the images on a node that were not used for a time, except those that a
+// task which has not ended keeps, and those that a jail has.
+func (i *Images) Prune(ctx context.Context, node db.Node, unused time.Duration, by event.Actor) ([]*nodev1.Image, error) {
+	link, err := i.link(node)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := i.prune(ctx, node, link, unused)
+	if err != nil || len(gone) == 0 {
+		return gone, err
+	}
+	var names []string
+	for _, one := range gone {
+		names = append(names, one.GetReference())
+	}
+	return gone, i.audited(ctx, node, by, "node.images_pruned", map[string]any{"references": names})
+}
+
+func (i *Images) prune(ctx context.Context, node db.Node, link machine.Link, unused time.Duration) ([]*nodev1.Image, error) {
+	rows, err := i.cfg.Store.PinnedImages(ctx, db.PinnedImagesParams{OrgID: node.OrgID, NodeID: node.ID})
+	if err != nil {
+		return nil, fmt.Errorf("load the images that tasks keep on node %s: %w", node.Name, err)
+	}
+	req := &nodev1.PruneImagesRequest{Before: timestamppb.New(time.Now().Add(-unused))}
+	for _, row := range rows {
+		pinned, err := imageref.Pin(row.Image, row.ImageDigest)
+		if err != nil {
+			return nil, err
+		}
+		req.Keep = append(req.Keep, pinned)
+	}
+	res, err := link.Images().PruneImages(ctx, req)
+	return res.GetDeleted(), fault.FromGRPC(err)
+}
+
+func (i *Images) audited(ctx context.Context, node db.Node, by event.Actor, action string, after map[string]any) error {
+	return i.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		return audit.Append(tx, audit.Entry{OrgID: node.OrgID, By: by, Action: action, ObjectKind: "node", ObjectID: node.ID, After: after})
+	})
+}
+
+const (
+	// CollectEvery is how often Collect is to be called.
+	CollectEvery = time.Hour
+	// keepUnused is for how long an image is kept that nothing uses; under disk pressure
+	// it is keepUnderPressure.
+	keepUnused        = 14 * 24 * time.Hour
+	keepUnderPressure = time.Hour
+	collectTimeout    = 2 * time.Minute
+)
+
+// Collect deletes the images that were not used for two weeks, or where the disk is
+// nearly full for an hour, from all connected nodes.
+func (i *Images) Collect(ctx context.Context) error {
+	nodes, err := i.cfg.Store.NodesWithImages(ctx, nodelink.Images)
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	byNode := map[string][]db.Node{}
+	for _, node := range nodes {
+		byNode[node.ID] = []db.Node{node}
+	}
+	machine.Each(ctx, byNode, i.cfg.Node, collectTimeout, func(ctx context.Context, link machine.Link, one []db.Node) {
+		unused := keepUnused
+		if strings.Contains(one[0].Pressure, "disk") {
+			unused = keepUnderPressure
+		}
+		gone, err := i.prune(ctx, one[0], link, unused)
+		if err != nil {
+			i.cfg.Log.Warn("cannot delete old images; will try again", "node_id", one[0].ID, "error", err)
+		}
+		for _, image := range gone {
+			i.cfg.Log.Info("deleted an image that nothing used", "node_id", one[0].ID, "image", image.GetReference(), "bytes", image.GetBytes())
+		}
+	})
+	return nil
+}
+
+// Rules say which images an organisation's agents may use.
+type Rules struct {
+	// Allow are repositories with their registries, or all below a path with /* at the
+	// end; none for all.
+	Allow         []string
+	RequireDigest bool
+}
+
+// Rules returns the rules of an organisation.
+func (i *Images) Rules(ctx context.Context, orgID string) (Rules, error) {
+	row, err := i.cfg.Store.GetImageRules(ctx, orgID)
+	if store.IsNotFound(err) {
+		return Rules{}, nil
+	}
+	if err != nil {
+		return Rules{}, fmt.Errorf("load the rules for images: %w", err)
+	}
+	return Rules{Allow: row.Allow, RequireDigest: row.RequireDigest}, nil
+}
+
+// SetRules replaces the rules of an organisation.
+func (i *Images) SetRules(ctx context.Context, orgID string, rules Rules, by event.Actor) error {
+	for _, pattern := range rules.Allow {
+		repository := strings.TrimSuffix(pattern, "/*")
+		// A pattern is a repository or a registry: as such it must parse.
+		_, err := imageref.Parse(repository + ":tag")
+		_, berr := imageref.Parse(repository + "/path/name:tag")
+		if err != nil && (repository == pattern || berr != nil) {
+			return fault.New(fault.Invalid, "allow has %q, which no image can match", pattern).
+				WithFix("write a repository with its registry, such as ghcr.io/team/app, or ghcr.io/team/* for all below it")
+		}
+	}
+	return i.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		before, err := i.Rules(ctx, orgID)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.PutImageRules(ctx, db.PutImageRulesParams{OrgID: orgID, Allow: append([]string{}, rules.Allow...), RequireDigest: rules.RequireDigest, SetBy: by.ID}); err != nil {
+			return fmt.Errorf("store the rules for images: %w", err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "image_rules.set", ObjectKind: "organisation", ObjectID: orgID,
+			Before: map[string]any{"allow": before.Allow, "require_digest": before.RequireDigest},
+			After:  map[string]any{"allow": rules.Allow, "require_digest": rules.RequireDigest},
+		})
+	})
+}
+
+// allowed refuses an image that the rules do not allow.
+func allowed(rules Rules, named imageref.Named) error {
+	ok := len(rules.Allow) == 0 || slices.ContainsFunc(rules.Allow, func(pattern string) bool {
+		below, wild := strings.CutSuffix(pattern, "*")
+		return pattern == named.Name() || wild && strings.HasPrefix(named.Name(), below)
+	})
+	switch {
+	case !ok:
+		return fault.New(fault.Denied, "the organisation does not allow image %s; it allows: %s", named, strings.Join(rules.Allow, ", ")).
+			WithCode(fault.ImageUnavailable).WithFix("use an image that is allowed, or have an administrator allow it: deckhand registry rules --allow %s", named.Name())
+	case rules.RequireDigest && !imageref.HasDigest(named):
+		return fault.New(fault.Denied, "image %s names no digest, and the organisation requires one", named).
+			WithCode(fault.ImageUnavailable).WithFix("write it as %s@sha256:DIGEST; deckhand node image pull NODE %s shows the digest", named.Name(), named)
+	}
+	return nil
 }

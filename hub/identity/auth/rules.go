@@ -166,6 +166,15 @@ var rules = map[string]Rule{
 	c.NodeServiceUnlockNodeProcedure:      {Kind: User, Role: "admin"},
 	c.NodeServiceListNodeLocksProcedure:   {Kind: User, Role: "viewer"},
 
+	c.ImageServiceListImagesProcedure:     {Kind: User, Role: "viewer"},
+	c.ImageServicePullImageProcedure:      {Kind: User, Role: "admin"},
+	c.ImageServicePruneImagesProcedure:    {Kind: User, Role: "admin"},
+	c.ImageServiceSetRegistryProcedure:    {Kind: User, Role: "admin"},
+	c.ImageServiceListRegistriesProcedure: {Kind: User, Role: "admin"},
+	c.ImageServiceDeleteRegistryProcedure: {Kind: User, Role: "admin"},
+	c.ImageServiceGetImageRulesProcedure:  {Kind: User, Role: "viewer"},
+	c.ImageServiceSetImageRulesProcedure:  {Kind: User, Role: "admin"},
+
 	c.NodeTelemetryServiceWatchNodeTelemetryProcedure: {Kind: User, Role: "viewer"},
 
 	// On the machine itself these need an administrator, which the handler

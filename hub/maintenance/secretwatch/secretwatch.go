@@ -1,6 +1,6 @@
 // Package secretwatch keeps each organisation's redactor up to date with the secrets
-// that any hub has stored: provider keys, webhook secrets of triggers and credentials
-// of notification destinations.
+// that any hub has stored: provider keys, webhook secrets of triggers, credentials of
+// notification destinations and passwords of registries.
 //
 // What a hub passes on may contain any stored secret, so a Watcher knows all of them
 // before the hub serves, finds those that other hubs store within seconds, and forgets
@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/model/credential"
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -43,9 +44,9 @@ type Config struct {
 	Store  *store.Store
 	Vault  *vault.Vault
 	Redact *redact.Redactor
-	// Credentials, Triggers and Destinations decrypt their own secrets.
-	Credentials, Triggers, Destinations Opener
-	Log                                 hclog.Logger
+	// Credentials, Triggers, Destinations and Registries decrypt their own secrets.
+	Credentials, Triggers, Destinations, Registries Opener
+	Log                                             hclog.Logger
 }
 
 // Opener decrypts the secrets of a stored row.
@@ -171,6 +172,9 @@ func (w *Watcher) open(row db.SealedWithinRow) (source string, values []string, 
 	case "trigger":
 		values, err = w.cfg.Triggers.Values(row)
 		return trigger.Source(row.ID), values, err
+	case "registry":
+		values, err = w.cfg.Registries.Values(row)
+		return image.Source(row.ID), values, err
 	default:
 		values, err = w.cfg.Destinations.Values(row)
 		return notification.Source(row.ID), values, err

@@ -6,6 +6,7 @@ package imagetest
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/subtle"
 	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
@@ -120,7 +121,7 @@ func (r *Registry) permits(w http.ResponseWriter, req *http.Request, password st
 		if req.Method == http.MethodPost {
 			user, given = req.FormValue("username"), req.FormValue("password")
 		}
-		if user != "robot" || given != password {
+		if user != "robot" || subtle.ConstantTimeCompare([]byte(given), []byte(password)) != 1 {
 			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"wrong credentials"}]}`, http.StatusUnauthorized)
 			return false
 		}

@@ -624,6 +624,8 @@ SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
     SELECT 'trigger', t.org_id, t.id, '', s.sealed, t.updated_at FROM triggers t CROSS JOIN LATERAL (VALUES (t.sealed), (CASE WHEN t.before_until > clock_timestamp() THEN t.sealed_before END)) AS s (sealed)
     UNION ALL
     SELECT 'destination', d.org_id, d.id, '', d.sealed, d.updated_at FROM destinations d
+    UNION ALL
+    SELECT 'registry', r.org_id, r.host, '', r.sealed, r.set_at FROM registries r
 ) v WHERE v.sealed IS NOT NULL AND v.changed >= clock_timestamp() - $1::interval
 `
 
@@ -637,7 +639,7 @@ type SealedWithinRow struct {
 
 // Encrypted secrets of that time that must be redacted everywhere, each with
 // the object that it is bound to: keys of providers, secrets of triggers and of
-// destinations.
+// destinations, passwords of registries.
 func (q *Queries) SealedWithin(ctx context.Context, age time.Duration) ([]SealedWithinRow, error) {
 	rows, err := q.db.Query(ctx, sealedWithin, age)
 	if err != nil {

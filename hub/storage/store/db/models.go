@@ -318,6 +318,14 @@ type HubReplica struct {
 	TouchedAt time.Time
 }
 
+type ImageRule struct {
+	OrgID         string
+	Allow         []string
+	RequireDigest bool
+	SetBy         string
+	SetAt         time.Time
+}
+
 type InboxItem struct {
 	ID               string
 	OrgID            string
@@ -632,6 +640,16 @@ type QueueTurn struct {
 	OrgID    string
 	Share    string
 	ServedAt time.Time
+}
+
+type Registry struct {
+	OrgID    string
+	Host     string
+	Username string
+	Sealed   []byte
+	Mirror   string
+	SetBy    string
+	SetAt    time.Time
 }
 
 type Session struct {

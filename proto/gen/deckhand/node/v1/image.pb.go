@@ -76,7 +76,7 @@ func (x PullImageResponse_Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PullImageResponse_Phase.Descriptor instead.
 func (PullImageResponse_Phase) EnumDescriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{2, 0}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{3, 0}
 }
 
 // Image is an image that is on the node.
@@ -165,9 +165,11 @@ type PullImageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With its registry: REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST.
 	Reference string `protobuf:"bytes,1,opt,name=reference,proto3" json:"reference,omitempty"`
-	// For this pull only: they are kept nowhere on the node. Empty for none.
-	User          string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	// For this pull only: they are kept nowhere on the node.
+	Logins []*RegistryLogin `protobuf:"bytes,2,rep,name=logins,proto3" json:"logins,omitempty"`
+	// Asked before the reference's registry: a host with a port and a path if it has
+	// them; empty for none.
+	Mirror        string `protobuf:"bytes,3,opt,name=mirror,proto3" json:"mirror,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -209,14 +211,75 @@ func (x *PullImageRequest) GetReference() string {
 	return ""
 }
 
-func (x *PullImageRequest) GetUser() string {
+func (x *PullImageRequest) GetLogins() []*RegistryLogin {
+	if x != nil {
+		return x.Logins
+	}
+	return nil
+}
+
+func (x *PullImageRequest) GetMirror() string {
+	if x != nil {
+		return x.Mirror
+	}
+	return ""
+}
+
+// RegistryLogin is sent to one host and no other.
+type RegistryLogin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	Password      string                 `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegistryLogin) Reset() {
+	*x = RegistryLogin{}
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegistryLogin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegistryLogin) ProtoMessage() {}
+
+func (x *RegistryLogin) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegistryLogin.ProtoReflect.Descriptor instead.
+func (*RegistryLogin) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RegistryLogin) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *RegistryLogin) GetUser() string {
 	if x != nil {
 		return x.User
 	}
 	return ""
 }
 
-func (x *PullImageRequest) GetPassword() string {
+func (x *RegistryLogin) GetPassword() string {
 	if x != nil {
 		return x.Password
 	}
@@ -236,7 +299,7 @@ type PullImageResponse struct {
 
 func (x *PullImageResponse) Reset() {
 	*x = PullImageResponse{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -248,7 +311,7 @@ func (x *PullImageResponse) String() string {
 func (*PullImageResponse) ProtoMessage() {}
 
 func (x *PullImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -261,7 +324,7 @@ func (x *PullImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImageResponse.ProtoReflect.Descriptor instead.
 func (*PullImageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PullImageResponse) GetResponse() isPullImageResponse_Response {
@@ -313,7 +376,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +388,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +401,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{4}
 }
 
 type ListImagesResponse struct {
@@ -351,7 +414,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -363,7 +426,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -376,7 +439,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -398,7 +461,7 @@ type PruneImagesRequest struct {
 
 func (x *PruneImagesRequest) Reset() {
 	*x = PruneImagesRequest{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -410,7 +473,7 @@ func (x *PruneImagesRequest) String() string {
 func (*PruneImagesRequest) ProtoMessage() {}
 
 func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -423,7 +486,7 @@ func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
 func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PruneImagesRequest) GetBefore() *timestamppb.Timestamp {
@@ -450,7 +513,7 @@ type PruneImagesResponse struct {
 
 func (x *PruneImagesResponse) Reset() {
 	*x = PruneImagesResponse{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +525,7 @@ func (x *PruneImagesResponse) String() string {
 func (*PruneImagesResponse) ProtoMessage() {}
 
 func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +538,7 @@ func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
 func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PruneImagesResponse) GetDeleted() []*Image {
@@ -502,7 +565,7 @@ type PullImageResponse_Progress struct {
 
 func (x *PullImageResponse_Progress) Reset() {
 	*x = PullImageResponse_Progress{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +577,7 @@ func (x *PullImageResponse_Progress) String() string {
 func (*PullImageResponse_Progress) ProtoMessage() {}
 
 func (x *PullImageResponse_Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +590,7 @@ func (x *PullImageResponse_Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImageResponse_Progress.ProtoReflect.Descriptor instead.
 func (*PullImageResponse_Progress) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{2, 0}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{3, 0}
 }
 
 func (x *PullImageResponse_Progress) GetReference() string {
@@ -582,10 +645,14 @@ const file_deckhand_node_v1_image_proto_rawDesc = "" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06layers\x18\x04 \x01(\x05R\x06layers\x123\n" +
-	"\aused_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\"q\n" +
+	"\aused_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\"\xa1\x01\n" +
 	"\x10PullImageRequest\x12(\n" +
 	"\treference\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x04R\treference\x12\x12\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x04R\treference\x12A\n" +
+	"\x06logins\x18\x02 \x03(\v2\x1f.deckhand.node.v1.RegistryLoginB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06logins\x12 \n" +
+	"\x06mirror\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x06mirror\"X\n" +
+	"\rRegistryLogin\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1f\n" +
 	"\bpassword\x18\x03 \x01(\tB\x03\x80\x01\x01R\bpassword\"\xd7\x03\n" +
 	"\x11PullImageResponse\x12J\n" +
@@ -634,38 +701,40 @@ func file_deckhand_node_v1_image_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_image_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_node_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_deckhand_node_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_deckhand_node_v1_image_proto_goTypes = []any{
 	(PullImageResponse_Phase)(0),       // 0: deckhand.node.v1.PullImageResponse.Phase
 	(*Image)(nil),                      // 1: deckhand.node.v1.Image
 	(*PullImageRequest)(nil),           // 2: deckhand.node.v1.PullImageRequest
-	(*PullImageResponse)(nil),          // 3: deckhand.node.v1.PullImageResponse
-	(*ListImagesRequest)(nil),          // 4: deckhand.node.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),         // 5: deckhand.node.v1.ListImagesResponse
-	(*PruneImagesRequest)(nil),         // 6: deckhand.node.v1.PruneImagesRequest
-	(*PruneImagesResponse)(nil),        // 7: deckhand.node.v1.PruneImagesResponse
-	(*PullImageResponse_Progress)(nil), // 8: deckhand.node.v1.PullImageResponse.Progress
-	(*timestamppb.Timestamp)(nil),      // 9: google.protobuf.Timestamp
+	(*RegistryLogin)(nil),              // 3: deckhand.node.v1.RegistryLogin
+	(*PullImageResponse)(nil),          // 4: deckhand.node.v1.PullImageResponse
+	(*ListImagesRequest)(nil),          // 5: deckhand.node.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),         // 6: deckhand.node.v1.ListImagesResponse
+	(*PruneImagesRequest)(nil),         // 7: deckhand.node.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),        // 8: deckhand.node.v1.PruneImagesResponse
+	(*PullImageResponse_Progress)(nil), // 9: deckhand.node.v1.PullImageResponse.Progress
+	(*timestamppb.Timestamp)(nil),      // 10: google.protobuf.Timestamp
 }
 var file_deckhand_node_v1_image_proto_depIdxs = []int32{
-	9,  // 0: deckhand.node.v1.Image.used_at:type_name -> google.protobuf.Timestamp
-	8,  // 1: deckhand.node.v1.PullImageResponse.progress:type_name -> deckhand.node.v1.PullImageResponse.Progress
-	1,  // 2: deckhand.node.v1.PullImageResponse.image:type_name -> deckhand.node.v1.Image
-	1,  // 3: deckhand.node.v1.ListImagesResponse.images:type_name -> deckhand.node.v1.Image
-	9,  // 4: deckhand.node.v1.PruneImagesRequest.before:type_name -> google.protobuf.Timestamp
-	1,  // 5: deckhand.node.v1.PruneImagesResponse.deleted:type_name -> deckhand.node.v1.Image
-	0,  // 6: deckhand.node.v1.PullImageResponse.Progress.phase:type_name -> deckhand.node.v1.PullImageResponse.Phase
-	2,  // 7: deckhand.node.v1.ImageService.PullImage:input_type -> deckhand.node.v1.PullImageRequest
-	4,  // 8: deckhand.node.v1.ImageService.ListImages:input_type -> deckhand.node.v1.ListImagesRequest
-	6,  // 9: deckhand.node.v1.ImageService.PruneImages:input_type -> deckhand.node.v1.PruneImagesRequest
-	3,  // 10: deckhand.node.v1.ImageService.PullImage:output_type -> deckhand.node.v1.PullImageResponse
-	5,  // 11: deckhand.node.v1.ImageService.ListImages:output_type -> deckhand.node.v1.ListImagesResponse
-	7,  // 12: deckhand.node.v1.ImageService.PruneImages:output_type -> deckhand.node.v1.PruneImagesResponse
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	10, // 0: deckhand.node.v1.Image.used_at:type_name -> google.protobuf.Timestamp
+	3,  // 1: deckhand.node.v1.PullImageRequest.logins:type_name -> deckhand.node.v1.RegistryLogin
+	9,  // 2: deckhand.node.v1.PullImageResponse.progress:type_name -> deckhand.node.v1.PullImageResponse.Progress
+	1,  // 3: deckhand.node.v1.PullImageResponse.image:type_name -> deckhand.node.v1.Image
+	1,  // 4: deckhand.node.v1.ListImagesResponse.images:type_name -> deckhand.node.v1.Image
+	10, // 5: deckhand.node.v1.PruneImagesRequest.before:type_name -> google.protobuf.Timestamp
+	1,  // 6: deckhand.node.v1.PruneImagesResponse.deleted:type_name -> deckhand.node.v1.Image
+	0,  // 7: deckhand.node.v1.PullImageResponse.Progress.phase:type_name -> deckhand.node.v1.PullImageResponse.Phase
+	2,  // 8: deckhand.node.v1.ImageService.PullImage:input_type -> deckhand.node.v1.PullImageRequest
+	5,  // 9: deckhand.node.v1.ImageService.ListImages:input_type -> deckhand.node.v1.ListImagesRequest
+	7,  // 10: deckhand.node.v1.ImageService.PruneImages:input_type -> deckhand.node.v1.PruneImagesRequest
+	4,  // 11: deckhand.node.v1.ImageService.PullImage:output_type -> deckhand.node.v1.PullImageResponse
+	6,  // 12: deckhand.node.v1.ImageService.ListImages:output_type -> deckhand.node.v1.ListImagesResponse
+	8,  // 13: deckhand.node.v1.ImageService.PruneImages:output_type -> deckhand.node.v1.PruneImagesResponse
+	11, // [11:14] is the sub-list for method output_type
+	8,  // [8:11] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_image_proto_init() }
@@ -673,7 +742,7 @@ func file_deckhand_node_v1_image_proto_init() {
 	if File_deckhand_node_v1_image_proto != nil {
 		return
 	}
-	file_deckhand_node_v1_image_proto_msgTypes[2].OneofWrappers = []any{
+	file_deckhand_node_v1_image_proto_msgTypes[3].OneofWrappers = []any{
 		(*PullImageResponse_Progress_)(nil),
 		(*PullImageResponse_Image)(nil),
 	}
@@ -683,7 +752,7 @@ func file_deckhand_node_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_image_proto_rawDesc), len(file_deckhand_node_v1_image_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

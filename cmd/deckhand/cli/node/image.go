@@ -1,0 +1,135 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// imageCommand is "deckhand node image": the container images on a node.
+func imageCommand(e *env.Env) *cobra.Command {
+	cmd := env.Group("image", "See, pull and delete the container images on a node", `
+A persona with jail.image has its jail made from a container image. The node pulls
+it when a task needs it, and deletes it when nothing has used it for two weeks.
+`, `
+deckhand node image list web-1
+deckhand node image pull web-1 docker.io/library/golang:1.26
+deckhand node image prune web-1 --unused-for 24h
+`)
+	cmd.AddCommand(imageListCommand(e), imagePullCommand(e), imagePruneCommand(e))
+	return cmd
+}
+
+func imageNoun(e *env.Env) output.Noun[*deckhandv1.NodeImage] {
+	return output.Noun[*deckhandv1.NodeImage]{
+		Name: (*deckhandv1.NodeImage).GetReference,
+		Columns: []output.Column[*deckhandv1.NodeImage]{
+			{Header: "reference", Value: (*deckhandv1.NodeImage).GetReference},
+			{Header: "size", Value: func(x *deckhandv1.NodeImage) string { return output.Size(x.GetBytes()) }},
+			{Header: "layers", Value: func(x *deckhandv1.NodeImage) string { return fmt.Sprint(x.GetLayers()) }},
+			{Header: "used", Value: func(x *deckhandv1.NodeImage) string { return e.Age(x.GetUsedAt()) }},
+			{Header: "platform", Value: (*deckhandv1.NodeImage).GetPlatform},
+		},
+	}
+}
+
+func imageListCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "list NODE", Short: "List the images on a node", Example: "deckhand node image list web-1", Args: env.Args("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Images.ListImages(cmd.Context(), connect.NewRequest(&deckhandv1.ListImagesRequest{NodeId: args[0]}))
+			if err != nil {
+				return err
+			}
+			if len(res.Msg.GetImages()) == 0 {
+				e.Notef("there is no image on %s; one comes with the first task that needs it, or with: deckhand node image pull %s IMAGE", args[0], args[0])
+			}
+			return output.List(e.Printer(), imageNoun(e), res.Msg.GetImages())
+		},
+	}
+}
+
+// progressEvery is how often the progress of a pull is printed.
+const progressEvery = 2 * time.Second
+
+func imagePullCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "pull NODE IMAGE", Short: "Have a node pull an image",
+		Long: `Has a node pull an image, with the organisation's credentials and mirror for its
+registry, so that the first task that needs it need not wait. It prints the image
+with its digest. What was downloaded is kept for a day if the pull is stopped.`,
+		Example: "deckhand node image pull web-1 docker.io/library/golang:1.26", Args: env.Args("NODE", "IMAGE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			stream, err := client.Images.PullImage(cmd.Context(), connect.NewRequest(&deckhandv1.PullImageRequest{NodeId: args[0], Reference: args[1]}))
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			var said time.Time
+			var phase string
+			for stream.Receive() {
+				p := stream.Msg()
+				if p.GetImage() != nil {
+					return output.Brief(e.Printer(), imageNoun(e), p.GetImage())
+				}
+				if p.GetPhase() == phase && time.Since(said) < progressEvery {
+					continue
+				}
+				said, phase = time.Now(), p.GetPhase()
+				if p.GetBytes() == 0 {
+					e.Notef("%s", phase)
+					continue
+				}
+				e.Notef("%s: %s of %s, %d of %d layers", phase, output.Size(p.GetBytesDone()), output.Size(p.GetBytes()), p.GetLayersDone(), p.GetLayers())
+			}
+			if err := stream.Err(); err != nil {
+				return err
+			}
+			return errors.New("the hub ended the pull without a result")
+		},
+	}
+}
+
+func imagePruneCommand(e *env.Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "prune NODE", Short: "Delete the images that nothing needs from a node",
+		Long: `Deletes images from a node. Those that a jail has stay, and so do those that a task
+keeps which has not ended.`,
+		Example: "deckhand node image prune web-1 --unused-for 24h", Args: env.Args("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			req := &deckhandv1.PruneImagesRequest{NodeId: args[0]}
+			if req.UnusedFor, err = env.Duration(cmd, "unused-for"); err != nil {
+				return err
+			}
+			res, err := client.Images.PruneImages(cmd.Context(), connect.NewRequest(req))
+			if err != nil {
+				return err
+			}
+			if len(res.Msg.GetDeleted()) == 0 {
+				e.Notef("nothing was deleted")
+			}
+			return output.List(e.Printer(), imageNoun(e), res.Msg.GetDeleted())
+		},
+	}
+	cmd.Flags().Duration("unused-for", 0, "only images that were not used for so long, such as 24h")
+	return cmd
+}

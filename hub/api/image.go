@@ -1,0 +1,151 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/fleet/image"
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Images serves ImageService.
+type Images struct {
+	Nodes  *node.Nodes
+	Images *image.Images
+}
+
+func (h *Images) node(ctx context.Context, ref string) (db.Node, error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Nodes.Find(ctx, org, ref)
+	if err != nil {
+		return db.Node{}, err
+	}
+	row, err := h.Nodes.Get(ctx, org, id)
+	return row.Node, err
+}
+
+// ListImages returns the images on a node.
+func (h *Images) ListImages(ctx context.Context, req *connect.Request[deckhandv1.ListImagesRequest]) (*connect.Response[deckhandv1.ListImagesResponse], error) {
+	on, err := h.node(ctx, req.Msg.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.Images.List(ctx, on)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ListImagesResponse{Images: imageMessages(all)}), nil
+}
+
+// PullImage has a node pull an image.
+func (h *Images) PullImage(ctx context.Context, req *connect.Request[deckhandv1.PullImageRequest], stream *connect.ServerStream[deckhandv1.PullImageResponse]) error {
+	on, err := h.node(ctx, req.Msg.GetNodeId())
+	if err != nil {
+		return err
+	}
+	one, err := h.Images.On(ctx, on, req.Msg.GetReference(), actor(auth.From(ctx)), func(p *nodev1.PullImageResponse_Progress) {
+		// If the caller is gone, ctx ends as well.
+		_ = stream.Send(&deckhandv1.PullImageResponse{
+			Phase:  strings.ToLower(strings.TrimPrefix(p.GetPhase().String(), "PHASE_")),
+			Layers: p.GetLayers(), LayersDone: p.GetLayersDone(), Bytes: p.GetBytes(), BytesDone: p.GetBytesDone(),
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&deckhandv1.PullImageResponse{Image: imageMessage(one)})
+}
+
+// PruneImages deletes images from a node.
+func (h *Images) PruneImages(ctx context.Context, req *connect.Request[deckhandv1.PruneImagesRequest]) (*connect.Response[deckhandv1.PruneImagesResponse], error) {
+	on, err := h.node(ctx, req.Msg.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	gone, err := h.Images.Prune(ctx, on, req.Msg.GetUnusedFor().AsDuration(), actor(auth.From(ctx)))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.PruneImagesResponse{Deleted: imageMessages(gone)}), nil
+}
+
+func imageMessages(all []*nodev1.Image) (out []*deckhandv1.NodeImage) {
+	for _, one := range all {
+		out = append(out, imageMessage(one))
+	}
+	return out
+}
+
+func imageMessage(one *nodev1.Image) *deckhandv1.NodeImage {
+	return &deckhandv1.NodeImage{
+		Reference: one.GetReference(), Platform: one.GetPlatform(), Bytes: one.GetBytes(), Layers: one.GetLayers(), UsedAt: one.GetUsedAt(),
+	}
+}
+
+// SetRegistry stores credentials and a mirror for a registry.
+func (h *Images) SetRegistry(ctx context.Context, req *connect.Request[deckhandv1.SetRegistryRequest]) (*connect.Response[deckhandv1.SetRegistryResponse], error) {
+	who := auth.From(ctx)
+	row, err := h.Images.SetRegistry(ctx, image.Registry{
+		OrgID: who.OrgID, Host: req.Msg.GetHost(), User: req.Msg.GetUsername(), Password: config.Secret(req.Msg.GetPassword()),
+		Mirror: req.Msg.GetMirror(), By: actor(who),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.SetRegistryResponse{Registry: registryMessage(row)}), nil
+}
+
+// ListRegistries returns the registries that something is stored for.
+func (h *Images) ListRegistries(ctx context.Context, req *connect.Request[deckhandv1.ListRegistriesRequest]) (*connect.Response[deckhandv1.ListRegistriesResponse], error) {
+	rows, next, err := h.Images.ListRegistries(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListRegistriesResponse{NextPageToken: next}
+	for _, row := range rows {
+		res.Registries = append(res.Registries, registryMessage(row))
+	}
+	return connect.NewResponse(res), nil
+}
+
+func registryMessage(row db.Registry) *deckhandv1.Registry {
+	return &deckhandv1.Registry{
+		Host: row.Host, Username: row.Username, HasPassword: row.Sealed != nil, Mirror: row.Mirror, SetBy: row.SetBy, SetAt: timestamppb.New(row.SetAt),
+	}
+}
+
+// DeleteRegistry deletes what is stored for a registry.
+func (h *Images) DeleteRegistry(ctx context.Context, req *connect.Request[deckhandv1.DeleteRegistryRequest]) (*connect.Response[deckhandv1.DeleteRegistryResponse], error) {
+	who := auth.From(ctx)
+	if err := h.Images.DeleteRegistry(ctx, who.OrgID, req.Msg.GetHost(), actor(who)); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.DeleteRegistryResponse{}), nil
+}
+
+// GetImageRules returns which images the organisation's agents may use.
+func (h *Images) GetImageRules(ctx context.Context, _ *connect.Request[deckhandv1.GetImageRulesRequest]) (*connect.Response[deckhandv1.GetImageRulesResponse], error) {
+	rules, err := h.Images.Rules(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetImageRulesResponse{Rules: &deckhandv1.ImageRules{Allow: rules.Allow, RequireDigest: rules.RequireDigest}}), nil
+}
+
+// SetImageRules replaces them.
+func (h *Images) SetImageRules(ctx context.Context, req *connect.Request[deckhandv1.SetImageRulesRequest]) (*connect.Response[deckhandv1.SetImageRulesResponse], error) {
+	who, rules := auth.From(ctx), req.Msg.GetRules()
+	if err := h.Images.SetRules(ctx, who.OrgID, image.Rules{Allow: rules.GetAllow(), RequireDigest: rules.GetRequireDigest()}, actor(who)); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.SetImageRulesResponse{Rules: rules}), nil
+}

@@ -1,0 +1,37 @@
+-- name: PutRegistry :one
+INSERT INTO registries (org_id, host, username, sealed, mirror, set_by)
+VALUES (@org_id, @host, @username, @sealed, @mirror, @set_by)
+ON CONFLICT (org_id, host) DO UPDATE SET username = excluded.username, sealed = excluded.sealed, mirror = excluded.mirror,
+    set_by = excluded.set_by, set_at = excluded.set_at
+RETURNING *;
+
+-- name: Registries :many
+-- Those of some hosts.
+SELECT * FROM registries WHERE org_id = @org_id AND host = ANY (@hosts::text[]);
+
+-- name: ListRegistries :many
+-- A page by host, after a keyset position.
+SELECT * FROM registries WHERE org_id = @org_id AND host > @after_host::text ORDER BY host LIMIT @max_rows;
+
+-- name: CountRegistries :one
+SELECT count(*) FROM registries WHERE org_id = @org_id;
+
+-- name: DeleteRegistry :one
+DELETE FROM registries WHERE org_id = @org_id AND host = @host RETURNING *;
+
+-- name: PutImageRules :one
+INSERT INTO image_rules (org_id, allow, require_digest, set_by) VALUES (@org_id, @allow::text[], @require_digest, @set_by)
+ON CONFLICT (org_id) DO UPDATE SET allow = excluded.allow, require_digest = excluded.require_digest, set_by = excluded.set_by, set_at = clock_timestamp()
+RETURNING *;
+
+-- name: GetImageRules :one
+SELECT * FROM image_rules WHERE org_id = @org_id;
+
+-- name: PinnedImages :many
+-- The images that tasks which have not ended keep on a node, as name and digest.
+SELECT DISTINCT image, image_digest FROM tasks
+WHERE org_id = @org_id AND node_id = @node_id::text AND image <> '' AND finished_at IS NULL;
+
+-- name: NodesWithImages :many
+-- The nodes of all organisations whose daemon knows images.
+SELECT * FROM nodes WHERE revoked_at IS NULL AND capability >= @capability::int ORDER BY id;
