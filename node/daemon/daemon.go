@@ -205,7 +205,7 @@ func (d *Daemon) register(r grpc.ServiceRegistrar) {
 	nodev1.RegisterNodeServiceServer(r, nodeServer{d: d})
 	nodev1.RegisterTelemetryServiceServer(r, d.usage)
 	nodev1.RegisterJailServiceServer(r, jail.NewServer(d.jails))
-	nodev1.RegisterImageServiceServer(r, image.NewServer(d.jails.Images(), d.ledger.Accepting))
+	nodev1.RegisterImageServiceServer(r, image.NewServer(d.jails.Images()))
 	nodev1.RegisterEgressServiceServer(r, egress.NewServer(d.egress))
 	nodev1.RegisterFileServiceServer(r, d.files)
 	nodev1.RegisterSnapshotServiceServer(r, d.snapshots)

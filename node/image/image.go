@@ -98,7 +98,9 @@ type Config struct {
 	// Users are the lines that /etc/passwd and /etc/group get unless the image has
 	// an entry of that id.
 	User, Group string
-	Log         hclog.Logger
+	// Accepting refuses what is new while the node's disk is full; nil for never.
+	Accepting func() error
+	Log       hclog.Logger
 }
 
 // Store keeps a node's images. Its methods may be called concurrently.
@@ -117,6 +119,9 @@ func New(cfg Config) *Store {
 	}
 	if cfg.RegistryConfig == "" {
 		cfg.RegistryConfig = DefaultRegistryConfig
+	}
+	if cfg.Accepting == nil {
+		cfg.Accepting = func() error { return nil }
 	}
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()

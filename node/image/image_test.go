@@ -9,17 +9,20 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	ocidigest "github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -377,4 +380,48 @@ func TestAMirrorIsAskedFirst(t *testing.T) {
 	_, err = s.Pull(t.Context(), other, way, nil)
 	require.NoError(t, err)
 	require.Greater(t, len(origin.Requests()), before)
+}
+
+// A pull ends when the disk becomes full, and gives back what it has taken.
+func TestAPullEndsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	r := imagetest.NewRegistry(t)
+	large, err := random.Layer(4<<20, types.OCILayer)
+	require.NoError(t, err)
+	slow, err := random.Layer(1<<20, types.OCILayer)
+	require.NoError(t, err)
+	_, digest := r.Push(t, "team/large:1", imagetest.Image(t, large, slow))
+	var full atomic.Bool
+	var c *client.Client
+	var namespace string
+	s := newStore(t, r, func(cfg *image.Config) {
+		c, namespace = cfg.Client, cfg.Namespace
+		cfg.Accepting = func() error {
+			if full.Load() {
+				return fault.New(fault.Exhausted, "the node's disk is full").WithFix("make room")
+			}
+			return nil
+		}
+	})
+	id, err := slow.Digest()
+	require.NoError(t, err)
+	r.Fail(func(_ http.ResponseWriter, req *http.Request) bool {
+		if strings.HasSuffix(req.URL.Path, id.String()) {
+			<-req.Context().Done() // it never ends by itself
+		}
+		return false
+	})
+	_, err = s.Pull(t.Context(), digest, image.Way{}, func(p image.Progress) {
+		if p.LayersDone == 1 {
+			full.Store(true)
+		}
+	})
+	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
+	require.Contains(t, err.Error(), "the node's disk is full")
+	large4, err := large.Digest()
+	require.NoError(t, err)
+	_, err = c.ContentStore().Info(namespaces.WithNamespace(t.Context(), namespace), ocidigest.Digest(large4.String()))
+	require.True(t, errdefs.IsNotFound(err), "what was downloaded is deleted: %v", err)
+	_, err = s.Pull(t.Context(), digest, image.Way{}, nil)
+	require.True(t, fault.Is(err, fault.Exhausted), "and nothing is begun: %v", err)
 }

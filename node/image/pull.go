@@ -116,6 +116,9 @@ func (s *Store) Pull(ctx context.Context, text string, way Way, tell func(Progre
 	if !fault.Is(err, fault.Precondition) {
 		return Image{}, err
 	}
+	if err := s.cfg.Accepting(); err != nil {
+		return Image{}, err
+	}
 	return s.join(ctx, ref, resolver, tell)
 }
 
@@ -261,6 +264,8 @@ func (s *Store) run(ctx context.Context, p *pull, ref reference.Canonical, resol
 			return s.unavailable(err)
 		}
 		ctx = leases.WithLease(ctx, lease)
+		ctx, stop := s.whileAccepting(ctx)
+		defer stop()
 		var one client.Image
 		if err := s.patiently(ctx, ref, func() (err error) {
 			one, err = s.cfg.Client.Pull(ctx, ref.String(),
@@ -269,16 +274,56 @@ func (s *Store) run(ctx context.Context, p *pull, ref reference.Canonical, resol
 				client.WithImageHandlerWrapper(func(next images.Handler) images.Handler { return s.observe(p, ref.String(), next) }))
 			return err
 		}); err != nil {
-			return err
+			return s.full(ctx, lease, err)
 		}
 		if err := s.finish(ctx, p, one); err != nil {
-			return err
+			return s.full(ctx, lease, err)
 		}
 		if err := ls.Delete(ctx, leases.Lease{ID: lease}); err != nil && !errdefs.IsNotFound(err) {
 			s.cfg.Log.Warn("cannot end the lease of a pull; it expires", "image", ref.String(), "error", err)
 		}
 		return nil
 	}()
+}
+
+// diskEvery is how often a pull looks whether the disk is full.
+const diskEvery = time.Second
+
+// whileAccepting returns a context that ends when the disk is full.
+func (s *Store) whileAccepting(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(diskEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if err := s.cfg.Accepting(); err != nil {
+				cancel(err)
+				return
+			}
+		}
+	}()
+	return ctx, func() { close(done); cancel(nil) }
+}
+
+// full returns the error of a pull. If the disk was full, what the pull has
+// downloaded is deleted at once.
+func (s *Store) full(ctx context.Context, lease string, err error) error {
+	if cause := context.Cause(ctx); fault.Is(cause, fault.Exhausted) {
+		err = fault.New(fault.Exhausted, "%s", fault.As(cause).Message).WithCode(fault.ImageUnavailable).WithFix("%s", fault.As(cause).Fix).WithCause(err)
+	}
+	if !fault.Is(err, fault.Exhausted) {
+		return err
+	}
+	if derr := s.cfg.Client.LeasesService().Delete(context.WithoutCancel(ctx), leases.Lease{ID: lease}, leases.SynchronousDelete); derr != nil && !errdefs.IsNotFound(derr) {
+		s.cfg.Log.Warn("cannot delete what a pull has downloaded; it is deleted within a day", "error", derr)
+	}
+	return err
 }
 
 // observe has a pull note the image's layers, and end when they are not for this

@@ -17,15 +17,11 @@ import (
 type server struct {
 	nodev1.UnimplementedImageServiceServer
 
-	s         *Store
-	accepting func() error
+	s *Store
 }
 
-// NewServer returns the gRPC face of a Store. accepting refuses pulls while the
-// disk is full.
-func NewServer(s *Store, accepting func() error) nodev1.ImageServiceServer {
-	return &server{s: s, accepting: accepting}
-}
+// NewServer returns the gRPC face of a Store.
+func NewServer(s *Store) nodev1.ImageServiceServer { return &server{s: s} }
 
 var phases = map[Phase]nodev1.PullImageResponse_Phase{
 	Resolving:   nodev1.PullImageResponse_PHASE_RESOLVING,
@@ -35,9 +31,6 @@ var phases = map[Phase]nodev1.PullImageResponse_Phase{
 
 // PullImage implements the service.
 func (s *server) PullImage(req *nodev1.PullImageRequest, stream grpc.ServerStreamingServer[nodev1.PullImageResponse]) error {
-	if err := s.accepting(); err != nil {
-		return s.fail("pull an image", err)
-	}
 	var last *nodev1.PullImageResponse_Progress
 	var broken error
 	way := Way{Mirror: req.GetMirror()}

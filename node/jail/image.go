@@ -33,7 +33,7 @@ func (m *Manager) imageConfig() image.Config {
 	texts, user, id := etcTexts(), "agent", fmt.Sprint(userID)
 	cfg := m.cfg.Images
 	cfg.Client, cfg.Namespace, cfg.DataDir, cfg.Log = m.containerd, m.cfg.Namespace, m.cfg.DataDir, m.cfg.Log.Named("image")
-	cfg.UIDBase, cfg.IDs = m.cfg.UIDBase, uidRange
+	cfg.UIDBase, cfg.IDs, cfg.Accepting = m.cfg.UIDBase, uidRange, m.cfg.Reserve.Accepting
 	cfg.MountPoints = []string{
 		"proc/", "sys/", "dev/", "tmp/", "var/tmp/", "workspace/", "run/deckhand/",
 		strings.TrimPrefix(nodelink.OutputsPath, "/") + "/", strings.TrimPrefix(nodelink.SkillsPath, "/") + "/",
