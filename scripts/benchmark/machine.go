@@ -42,6 +42,7 @@ type nodeRig struct {
 	snapshots  *snapshot.Service
 	ledger     *ledger.Ledger
 	namespace  string // containerd's, for our jails
+	change     func(*jail.Config)
 	exec       nodev1.ExecServiceClient
 	undo       []func() error
 	// letGo closes the ledger and the records of workspaces, so that another
@@ -49,8 +50,13 @@ type nodeRig struct {
 	letGo func() error
 }
 
-func newMachine(ctx context.Context) (_ *nodeRig, err error) {
-	m := &nodeRig{namespace: strings.ReplaceAll(ident.New("bench"), "_", "-")}
+func newMachine(ctx context.Context) (*nodeRig, error) {
+	return newMachineWith(ctx, func(*jail.Config) {})
+}
+
+// newMachineWith is newMachine with another configuration of its jails.
+func newMachineWith(ctx context.Context, change func(*jail.Config)) (_ *nodeRig, err error) {
+	m := &nodeRig{change: change, namespace: strings.ReplaceAll(ident.New("bench"), "_", "-")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
@@ -108,7 +114,9 @@ func newMachine(ctx context.Context) (_ *nodeRig, err error) {
 }
 
 func (m *nodeRig) jailConfig() jail.Config {
-	return jail.Config{DataDir: filepath.Join(m.dir, "node"), Containerd: m.containerd.Address(), Namespace: m.namespace, Egress: m.egress}
+	cfg := jail.Config{DataDir: filepath.Join(m.dir, "node"), Containerd: m.containerd.Address(), Namespace: m.namespace, Egress: m.egress}
+	m.change(&cfg)
+	return cfg
 }
 
 // serve puts the service behind gRPC on a Unix socket.
