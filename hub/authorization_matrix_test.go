@@ -269,6 +269,10 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			case "SetPlanRequest":
 				out[name] = "starter"
 			}
+		case "host":
+			out[name] = "registry.example.com"
+		case "reference":
+			out[name] = "registry.example.com/team/app:1"
 		case "base_url":
 			out[name] = "http://127.0.0.1:1"
 		case "tool", "text", "path", "join_token", "reason", "pattern":

@@ -64,7 +64,7 @@ var whose = map[reach]string{
 	administrators: `DrainWorker UndrainWorker ReleaseHold ListAuditEntries ExportAudit ApplyPolicy ReplayPolicy ConnectProvider DisconnectProvider
 		SetPrice SetBudget SetPlan SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
 		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode
-		PullImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
+		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
 		SetTokenLimits ListAccessRules SetAccessRule DeleteAccessRule`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask RetryTask ResumeTaskFrom
 		KeepCheckpoint ListCheckpoints ListJobs KillJob TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListInbox GetInboxItem ReadInboxArgument

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"io"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -13,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -63,6 +65,30 @@ func (h *Images) PullImage(ctx context.Context, req *connect.Request[deckhandv1.
 		return err
 	}
 	return stream.Send(&deckhandv1.PullImageResponse{Image: imageMessage(one)})
+}
+
+// ImportImage has a node keep the image of an archive.
+func (h *Images) ImportImage(ctx context.Context, in *connect.ClientStream[deckhandv1.ImportImageRequest]) (*connect.Response[deckhandv1.ImportImageResponse], error) {
+	if !in.Receive() {
+		if in.Err() != nil {
+			return nil, in.Err()
+		}
+		return nil, fault.New(fault.Invalid, "the import is empty").WithFix("begin with node_id and name")
+	}
+	on, err := h.node(ctx, in.Msg().GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	one, err := h.Images.Import(ctx, on, in.Msg().GetName(), actor(auth.From(ctx)), func() ([]byte, error) {
+		if in.Receive() {
+			return in.Msg().GetData(), nil
+		}
+		return nil, cmp.Or(in.Err(), io.EOF)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ImportImageResponse{Image: imageMessage(one)}), nil
 }
 
 // PruneImages deletes images from a node.

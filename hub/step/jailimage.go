@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/imageref"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -120,4 +121,14 @@ func (r *pullReport) tell(ctx context.Context, p *nodev1.PullImageResponse_Progr
 	if err != nil {
 		r.s.cfg.Log.Warn("cannot record the progress of a pull", "task_id", r.le.TaskID, "error", err)
 	}
+}
+
+// pruned makes the error that a jail's image is not on the node one that may pass: it was
+// there just now, and is pulled again.
+func pruned(jail *nodev1.JailSpec, err error) error {
+	e := fault.As(err)
+	if e == nil || e.Code != fault.ImageUnavailable || e.Kind != fault.Precondition || e.ObjectID != jail.GetImage() {
+		return err
+	}
+	return fault.New(fault.Unavailable, "image %s was deleted from the node while the task started", e.ObjectID).WithCode(fault.ImageUnavailable).WithCause(err)
 }

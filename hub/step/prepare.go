@@ -76,7 +76,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	}
 	made, err := call.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: call.Jail})
 	if err != nil {
-		return AttemptStart{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, fault.FromGRPC(err))
+		return AttemptStart{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, pruned(call.Jail, fault.FromGRPC(err)))
 	}
 	if t.StartedAt == nil && t.ResumedAt > 0 {
 		if err := s.cfg.Restore(ctx, t, call.Node); err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/image/imagetest"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
@@ -57,8 +58,9 @@ func documented(t *testing.T, path string) []string {
 // and secrets put in.
 func TestEveryDocumentedCommandWorks(t *testing.T) {
 	t.Parallel()
-	dir := jailtest.Dir(t)
-	up := harness.Start(t, nil, harness.Binary(t, "deckhand"), "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0")
+	dir, certs := jailtest.Dir(t), t.TempDir()
+	up := harness.Start(t, nil, harness.Binary(t, "deckhand"), "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0",
+		"--registry-addresses", "127.0.0.0/8", "--registry-config", certs)
 	waittest.Until(t, time.Minute, "everything to be up", func() bool { return strings.Contains(up.Output.String(), "Deckhand is up") })
 	f := &harness.Fleet{T: t, Dir: dir}
 	log := filepath.Join(t.TempDir(), "dpkg.log")
@@ -76,7 +78,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 		"dhu_…", strings.TrimSpace(harness.ReadFile(t, filepath.Join(dir, "admin-token"))),
 	)
 	roles := &roles{t: t}
-	stage := &stage{Fleet: f, dir: t.TempDir()}
+	stage := &stage{Fleet: f, dir: t.TempDir(), certs: certs}
 	docs, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)
 	ran := 0
@@ -97,7 +99,8 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 			default:
 				command = inPlace.Replace(command)
 				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item, "DIGEST", stage.digest, "dlv_3q9", stage.delivery,
-					"http://10.0.0.7:8000", stage.server).Replace(command)
+					"http://10.0.0.7:8000", stage.server, "mirror.example.com", stage.registry, "token.txt", filepath.Join(stage.dir, "token.txt"),
+					"tools.tar", filepath.Join(stage.dir, "tools.tar")).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = harness.Root
 				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.Binary(t, "deckhand"))+":"+os.Getenv("PATH"),
@@ -121,8 +124,9 @@ type stage struct {
 	task, item, delivery string
 	// digest stands for DIGEST: what was shown of the item.
 	digest string
-	// server is a model server.
-	server string
+	// server is a model server, registry a mirror of Docker Hub, and certs where nodes
+	// look for the certificates of registries.
+	server, registry, certs string
 }
 
 // set brings about what a document begins with. What it answers clears up
@@ -155,6 +159,14 @@ func (s *stage) set(document string) (end func()) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) }))
 		s.server = server.URL
 		return server.Close
+	case "images.md":
+		r := imagetest.NewRegistry(s.T)
+		require.NoError(s.T, os.CopyFS(s.certs, os.DirFS(r.CertsDir)))
+		r.Push(s.T, "dockerhub/library/golang:1.26", imagetest.Busybox(s.T))
+		s.registry = r.Host
+		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "token.txt"), []byte("a-robots-token-8fk2\n"), 0o600))
+		imagetest.Save(s.T, filepath.Join(s.dir, "tools.tar"), "team/tools:1", imagetest.Busybox(s.T))
+		return func() { s.CLI(0, "registry", "rules", "--allow-all") }
 	case "triggers.md":
 		s.CLI(0, "trigger", "create", "by-hand", "--agent", "log-triage", "--manual")
 		s.delivery = strings.TrimSpace(s.CLI(0, "trigger", "fire", "by-hand", "-o", "name").Out)

@@ -227,42 +227,50 @@ func TestRegistriesAndRules(t *testing.T) {
 	require.Contains(t, refused("registry", "delete", r.Host), "nothing is stored for registry")
 }
 
-// The commands of docs/images.md do what it says, with a registry on loopback as the
-// mirror of Docker Hub.
-func TestTheCommandsOfTheDocs(t *testing.T) {
+// A node that reaches no registry runs tasks from images that were imported.
+func TestAnImportedImage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/images.md")
-	require.NoError(t, err)
-	f, r := withRegistry(t)
-	_, digest := r.Push(t, "dockerhub/library/golang:1.26", toolchain(t, "one"))
-	node, token := f.NodeName(), filepath.Join(t.TempDir(), "token.txt")
-	require.NoError(t, os.WriteFile(token, []byte("a-robots-token-8fk2\n"), 0o600))
-	var commands [][]string
-	for line := range strings.Lines(string(page)) {
-		if line, ok := strings.CutPrefix(strings.TrimSpace(line), "deckhand "); ok {
-			line = strings.NewReplacer("web-1", node, "mirror.example.com", r.Host, "token.txt", token, "'", "").Replace(line)
-			commands = append(commands, strings.Fields(line))
-		}
-	}
-	require.Len(t, commands, 6)
-	registries, images := commands[3:], commands[:3]
-	for _, command := range registries {
-		f.CLI(0, command...)
-	}
-	f.CLI(0, "registry", "rules", "--require-digest=false")
-	for _, command := range images {
-		f.CLI(0, command...)
-	}
-	require.Contains(t, f.CLI(0, "node", "image", "list", node).Out, "docker.io/library/golang@"+digest[strings.Index(digest, "@")+1:])
-	_, jail, _ := strings.Cut(string(page), "```yaml\n")
-	jail, _, _ = strings.Cut(jail, "\n")
+	f := harness.New(t)
+	f.StartNode()
+	f.StartWorker()
+	archive := filepath.Join(t.TempDir(), "tools.tar")
+	imagetest.Save(t, archive, "whatever:1", toolchain(t, "imported"))
+	const name = "registry.internal/team/tools:1"
+	imported := strings.Fields(f.CLI(0, "node", "image", "import", f.NodeName(), name, archive, "-o", "name").Out)[0]
+	require.Regexp(t, "^registry.internal/team/tools@sha256:", imported)
 	f.Persona("builder", `turns:
   - text: I use the toolchain.
     calls:
       - {tool: shell_exec, arguments: {command: "tool"}}
       - {tool: complete_task, arguments: {summary: done}}
-`, jail)
+`, "jail: {image: "+name+"}")
+	id := f.Ended(f.Submit("builder"))
+	require.Equal(t, "exit status 0\ntool imported\n", observations(f, id)[0])
+}
+
+// A task that is cancelled while its image is being pulled ends at once, and so does the
+// pull.
+func TestATaskIsCancelledWhileItsImageIsPulled(t *testing.T) {
+	t.Parallel()
+	f, r := withRegistry(t)
+	tag, _ := r.Push(t, "team/slow:1", toolchain(t, "one"))
+	begun, ended := make(chan struct{}, 100), make(chan struct{}, 100)
+	r.Fail(func(_ http.ResponseWriter, req *http.Request) bool {
+		if strings.Contains(req.URL.Path, "/blobs/") {
+			begun <- struct{}{}
+			<-req.Context().Done()
+			ended <- struct{}{}
+		}
+		return false
+	})
+	f.Persona("builder", "turns:\n  - text: Never.\n    calls: [{tool: complete_task, arguments: {summary: done}}]\n", "jail: {image: "+tag+"}")
 	id := f.Submit("builder")
-	f.Ended(id)
-	require.Equal(t, "exit status 0\ntool one\n", observations(f, id)[0])
+	<-begun
+	f.CLI(0, "task", "cancel", id)
+	require.Equal(t, "TASK_STATE_CANCELLED", f.Task(id).State)
+	select {
+	case <-ended:
+	case <-time.After(waittest.Limit(30 * time.Second)):
+		t.Fatal("the pull goes on though nobody wants it any more")
+	}
 }

@@ -95,8 +95,8 @@ type Config struct {
 	MountPoints []string
 	// Files are written into each image's root, by their paths in it.
 	Files map[string]string
-	// Users are the lines that /etc/passwd and /etc/group get unless the image has
-	// an entry of that id.
+	// User and Group are the lines that /etc/passwd and /etc/group get, unless the
+	// image has an entry of that id.
 	User, Group string
 	// Accepting refuses what is new while the node's disk is full; nil for never.
 	Accepting func() error

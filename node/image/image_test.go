@@ -2,6 +2,7 @@ package image_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -17,10 +18,12 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	ocidigest "github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
@@ -424,4 +427,65 @@ func TestAPullEndsOnAFullDisk(t *testing.T) {
 	require.True(t, errdefs.IsNotFound(err), "what was downloaded is deleted: %v", err)
 	_, err = s.Pull(t.Context(), digest, image.Way{}, nil)
 	require.True(t, fault.Is(err, fault.Exhausted), "and nothing is begun: %v", err)
+}
+
+// An archive is imported under a name, which then means its image without a registry.
+func TestAnArchiveIsImported(t *testing.T) {
+	t.Parallel()
+	r := imagetest.NewRegistry(t)
+	s := newStore(t, r)
+	archive := func(img v1.Image, names ...string) io.Reader {
+		var buf bytes.Buffer
+		all := map[name.Tag]v1.Image{}
+		for _, text := range names {
+			tag, err := name.NewTag(text)
+			require.NoError(t, err)
+			all[tag] = img
+			img = imagetest.Busybox(t) // another for the next name
+		}
+		require.NoError(t, tarball.MultiWrite(all, &buf))
+		return &buf
+	}
+	const as = "registry.internal/team/tools:1"
+	first, err := s.Import(t.Context(), as, archive(imagetest.Busybox(t, imagetest.Layer(t, imagetest.Text("a", "a"))), "anything:2"))
+	require.NoError(t, err)
+	require.Regexp(t, "^registry.internal/team/tools@sha256:", first.Reference)
+	require.Equal(t, "/bin/sh", first.Shell)
+	require.Greater(t, first.Bytes, int64(500_000))
+	one, err := s.Pull(t.Context(), as, image.Way{}, nil)
+	require.NoError(t, err, "no registry of that name exists")
+	require.Equal(t, first.Reference, one.Reference)
+	list, err := s.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1, "names in the archive are not taken over")
+
+	second, err := s.Import(t.Context(), as, archive(imagetest.Busybox(t), "anything:2"))
+	require.NoError(t, err)
+	one, err = s.Pull(t.Context(), as, image.Way{}, nil)
+	require.NoError(t, err)
+	require.Equal(t, second.Reference, one.Reference)
+	require.NotEqual(t, first.Reference, second.Reference)
+	_, err = s.Get(t.Context(), first.Reference)
+	require.NoError(t, err, "the one before is there still, by its digest")
+
+	for what, c := range map[string]struct {
+		name    string
+		archive io.Reader
+		says    string
+	}{
+		"no archive":      {as, strings.NewReader("this is no archive"), "is not one of an image"},
+		"an empty one":    {as, strings.NewReader(""), "is not one of an image"},
+		"two images":      {as, archive(imagetest.Busybox(t), "a:1", "b:1"), "has 2 images"},
+		"another machine": {as, archive(imagetest.Configured(t, imagetest.Busybox(t), func(c *v1.ConfigFile) { c.Architecture = "riscv64" }), "a:1"), "has no image for linux/"},
+		"a digest":        {first.Reference, archive(imagetest.Busybox(t), "a:1"), "imported under a tag"},
+		"a short name":    {"tools:1", archive(imagetest.Busybox(t), "a:1"), "not a complete reference"},
+	} {
+		_, err := s.Import(t.Context(), c.name, c.archive)
+		e := fault.As(err)
+		require.NotNil(t, e, "%s: %v", what, err)
+		require.Contains(t, e.Error(), c.says, what)
+		list, err := s.List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, list, 2, what)
+	}
 }

@@ -98,22 +98,19 @@ func (s *Store) Pull(ctx context.Context, text string, way Way, tell func(Progre
 	if tell == nil {
 		tell = func(Progress) {}
 	}
-	if err := s.allowed(named); err != nil {
-		return Image{}, err
-	}
 	resolver := s.resolver(ctx, named, way)
-	ref, err := imageref.Pinned(text)
+	ref, err := s.pin(ctx, named, resolver, tell)
 	if err != nil {
-		tell(Progress{Phase: Resolving})
-		if ref, err = s.resolve(ctx, resolver, named); err != nil {
-			return Image{}, err
-		}
+		return Image{}, err
 	}
 	one, err := s.Get(ctx, ref.String())
 	if err == nil {
 		return one, s.used(ctx, one.image)
 	}
 	if !fault.Is(err, fault.Precondition) {
+		return Image{}, err
+	}
+	if err := s.allowed(named); err != nil {
 		return Image{}, err
 	}
 	if err := s.cfg.Accepting(); err != nil {
@@ -177,6 +174,22 @@ func (s *Store) resolver(ctx context.Context, named reference.Named, way Way) re
 		}
 		return append(first, list...), nil
 	}})
+}
+
+// pin returns a reference with its digest: its own, that of the image which was
+// imported under its tag, or the one that its registry names.
+func (s *Store) pin(ctx context.Context, named reference.Named, resolver remotes.Resolver, tell func(Progress)) (reference.Canonical, error) {
+	if imageref.HasDigest(named) {
+		return imageref.Pinned(named.String())
+	}
+	if ref, err := s.imported(ctx, named); err != nil || ref != nil {
+		return ref, err
+	}
+	if err := s.allowed(named); err != nil {
+		return nil, err
+	}
+	tell(Progress{Phase: Resolving})
+	return s.resolve(ctx, resolver, named)
 }
 
 // resolve asks the registry which digest a tag has now.
@@ -375,11 +388,15 @@ func (s *Store) fits(ctx context.Context, ref string, desc ocispec.Descriptor) e
 func (s *Store) finish(ctx context.Context, p *pull, one client.Image) error {
 	p.mu.Lock()
 	p.progress.Phase = Preparing
+	p.mu.Unlock()
+	manifest, err := images.Manifest(ctx, one.ContentStore(), one.Target(), platform())
+	if err != nil {
+		return explain(one.Name(), err)
+	}
 	var size int64
-	for _, layer := range p.layers {
+	for _, layer := range manifest.Layers {
 		size += layer.Size
 	}
-	p.mu.Unlock()
 	root, found, err := s.makeRoot(ctx, one)
 	if err != nil {
 		return explain(one.Name(), err)

@@ -52,6 +52,39 @@ func (s *server) PullImage(req *nodev1.PullImageRequest, stream grpc.ServerStrea
 	return stream.Send(&nodev1.PullImageResponse{Response: &nodev1.PullImageResponse_Image{Image: toProto(one)}})
 }
 
+// ImportImage implements the service.
+func (s *server) ImportImage(stream grpc.ClientStreamingServer[nodev1.ImportImageRequest, nodev1.ImportImageResponse]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	one, err := s.s.Import(stream.Context(), first.GetName(), &received{stream: stream, data: first.GetData()})
+	if err != nil {
+		return s.fail("import an image", err)
+	}
+	return stream.SendAndClose(&nodev1.ImportImageResponse{Image: toProto(one)})
+}
+
+// received is an archive that comes in messages.
+type received struct {
+	stream grpc.ClientStreamingServer[nodev1.ImportImageRequest, nodev1.ImportImageResponse]
+	data   []byte
+}
+
+// Read implements io.Reader.
+func (r *received) Read(into []byte) (int, error) {
+	for len(r.data) == 0 {
+		req, err := r.stream.Recv()
+		if err != nil {
+			return 0, err // io.EOF at the end
+		}
+		r.data = req.GetData()
+	}
+	n := copy(into, r.data)
+	r.data = r.data[n:]
+	return n, nil
+}
+
 // ListImages implements the service.
 func (s *server) ListImages(ctx context.Context, _ *nodev1.ListImagesRequest) (*nodev1.ListImagesResponse, error) {
 	all, err := s.s.List(ctx)

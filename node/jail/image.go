@@ -103,6 +103,10 @@ func checkRoot(s *nodev1.JailSpec) error {
 		}
 		return nil
 	}
+	if named, err := imageref.Parse(s.GetImage()); err == nil && !imageref.HasDigest(named) {
+		return fault.New(fault.Precondition, "the digest of image %s is not known yet", named).WithCode(fault.ImageUnavailable).
+			WithFix("run a task of the agent, which looks it up, or name the digest in the persona").WithObject(s.GetImage())
+	}
 	ref, err := imageref.Pinned(s.GetImage())
 	if err != nil {
 		return err

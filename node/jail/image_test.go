@@ -124,7 +124,7 @@ func TestAnImageMustBeThere(t *testing.T) {
 		says   string
 	}{
 		{func(s *nodev1.JailSpec) { s.Rootfs, s.Image = jail.RootImage, ref }, fault.Precondition, "is not on this node"},
-		{func(s *nodev1.JailSpec) { s.Rootfs, s.Image = jail.RootImage, tag }, fault.Invalid, "names no digest"},
+		{func(s *nodev1.JailSpec) { s.Rootfs, s.Image = jail.RootImage, tag }, fault.Precondition, "is not known yet"},
 		{func(s *nodev1.JailSpec) { s.Rootfs = jail.RootImage }, fault.Invalid, "not a complete reference"},
 		{func(s *nodev1.JailSpec) { s.Image = ref }, fault.Invalid, `rootfs is "host"`},
 		{func(s *nodev1.JailSpec) { s.Rootfs = "docker" }, fault.Invalid, `"docker" is not known`},

@@ -154,6 +154,49 @@ func (i *Images) On(ctx context.Context, node db.Node, name string, by event.Act
 	return one, i.audited(ctx, node, by, "node.image_pulled", map[string]any{"reference": one.GetReference()})
 }
 
+// Import has a node keep the image of an archive under a name with a tag. next returns
+// the archive's bytes, and io.EOF at the end.
+func (i *Images) Import(ctx context.Context, node db.Node, name string, by event.Actor, next func() ([]byte, error)) (*nodev1.Image, error) {
+	link, err := i.link(node)
+	if err != nil {
+		return nil, err
+	}
+	named, err := imageref.Parse(name)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := i.Rules(ctx, node.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	if err := allowed(Rules{Allow: rules.Allow}, named); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out, err := link.Images().ImportImage(ctx)
+	if err != nil {
+		return nil, fault.FromGRPC(err)
+	}
+	err = out.Send(&nodev1.ImportImageRequest{Name: name})
+	for err == nil {
+		data, rerr := next()
+		if errors.Is(rerr, io.EOF) {
+			break
+		}
+		if rerr != nil {
+			return nil, rerr
+		}
+		err = out.Send(&nodev1.ImportImageRequest{Data: data})
+	}
+	// The response has the cause of an error of Send.
+	res, err := out.CloseAndRecv()
+	if err != nil {
+		return nil, fault.FromGRPC(err)
+	}
+	return res.GetImage(), i.audited(ctx, node, by, "node.image_imported", map[string]any{"name": name, "reference": res.GetImage().GetReference()})
+}
+
 // List returns the images on a node.
 func (i *Images) List(ctx context.Context, node db.Node) ([]*nodev1.Image, error) {
 	link, err := i.link(node)

@@ -261,3 +261,11 @@ func Configured(tb testing.TB, img v1.Image, change func(c *v1.ConfigFile)) v1.I
 }
 
 func platform() (system, architecture string) { return runtime.GOOS, runtime.GOARCH }
+
+// Save writes an image as `docker save` does.
+func Save(tb testing.TB, path, tag string, img v1.Image) {
+	tb.Helper()
+	ref, err := name.NewTag(tag)
+	require.NoError(tb, err)
+	require.NoError(tb, tarball.WriteToFile(path, ref, img))
+}

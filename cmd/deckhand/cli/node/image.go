@@ -3,6 +3,8 @@ package node
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"connectrpc.com/connect"
@@ -23,7 +25,7 @@ deckhand node image list web-1
 deckhand node image pull web-1 docker.io/library/golang:1.26
 deckhand node image prune web-1 --unused-for 24h
 `)
-	cmd.AddCommand(imageListCommand(e), imagePullCommand(e), imagePruneCommand(e))
+	cmd.AddCommand(imageListCommand(e), imagePullCommand(e), imageImportCommand(e), imagePruneCommand(e))
 	return cmd
 }
 
@@ -101,6 +103,64 @@ with its digest. What was downloaded is kept for a day if the pull is stopped.`,
 				return err
 			}
 			return errors.New("the hub ended the pull without a result")
+		},
+	}
+}
+
+// pieceBytes is how much of an archive one message has.
+const pieceBytes = 512 << 10
+
+func imageImportCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "import NODE NAME ARCHIVE", Short: "Have a node keep the image of an archive",
+		Long: `Sends an archive, as "docker save" or an OCI layout in a tar file has it, to a node
+that reaches no registry. NAME is REGISTRY/NAME:TAG; on this node it means this image
+from then on, and no registry is asked. With - the archive is read from standard
+input.`,
+		Example: `docker save registry.example.com/team/tools:1 | deckhand node image import web-1 registry.example.com/team/tools:1 -`,
+		Args:    env.Args("NODE", "NAME", "ARCHIVE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			archive := cmd.InOrStdin()
+			if args[2] != "-" {
+				f, err := os.Open(args[2])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				archive = f
+			}
+			stream := client.Images.ImportImage(cmd.Context())
+			err = stream.Send(&deckhandv1.ImportImageRequest{NodeId: args[0], Name: args[1]})
+			buf, sent, said := make([]byte, pieceBytes), int64(0), time.Now()
+			for err == nil {
+				n, rerr := io.ReadFull(archive, buf)
+				if n > 0 {
+					err = stream.Send(&deckhandv1.ImportImageRequest{Data: buf[:n]})
+				}
+				if sent += int64(n); time.Since(said) >= progressEvery {
+					said = time.Now()
+					e.Notef("sent %s", output.Size(sent))
+				}
+				if errors.Is(rerr, io.EOF) || errors.Is(rerr, io.ErrUnexpectedEOF) {
+					break
+				}
+				if rerr != nil {
+					return rerr
+				}
+			}
+			if err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
+			// What the hub refused is in its response.
+			res, err := stream.CloseAndReceive()
+			if err != nil {
+				return err
+			}
+			return output.Brief(e.Printer(), imageNoun(e), res.Msg.GetImage())
 		},
 	}
 }

@@ -337,6 +337,113 @@ func (x *PullImageResponse) GetImage() *NodeImage {
 	return nil
 }
 
+type ImportImageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Node id, unique id prefix, or name.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// REGISTRY/NAME:TAG, which means this image on this node from then on.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// At most 1 MiB.
+	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportImageRequest) Reset() {
+	*x = ImportImageRequest{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportImageRequest) ProtoMessage() {}
+
+func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportImageRequest.ProtoReflect.Descriptor instead.
+func (*ImportImageRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ImportImageRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ImportImageRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ImportImageRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type ImportImageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         *NodeImage             `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportImageResponse) Reset() {
+	*x = ImportImageResponse{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportImageResponse) ProtoMessage() {}
+
+func (x *ImportImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportImageResponse.ProtoReflect.Descriptor instead.
+func (*ImportImageResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ImportImageResponse) GetImage() *NodeImage {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
 type PruneImagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Node id, unique id prefix, or name.
@@ -349,7 +456,7 @@ type PruneImagesRequest struct {
 
 func (x *PruneImagesRequest) Reset() {
 	*x = PruneImagesRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[5]
+	mi := &file_deckhand_v1_image_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +468,7 @@ func (x *PruneImagesRequest) String() string {
 func (*PruneImagesRequest) ProtoMessage() {}
 
 func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[5]
+	mi := &file_deckhand_v1_image_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -374,7 +481,7 @@ func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
 func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PruneImagesRequest) GetNodeId() string {
@@ -400,7 +507,7 @@ type PruneImagesResponse struct {
 
 func (x *PruneImagesResponse) Reset() {
 	*x = PruneImagesResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[6]
+	mi := &file_deckhand_v1_image_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -412,7 +519,7 @@ func (x *PruneImagesResponse) String() string {
 func (*PruneImagesResponse) ProtoMessage() {}
 
 func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[6]
+	mi := &file_deckhand_v1_image_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -425,7 +532,7 @@ func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
 func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PruneImagesResponse) GetDeleted() []*NodeImage {
@@ -452,7 +559,7 @@ type Registry struct {
 
 func (x *Registry) Reset() {
 	*x = Registry{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[7]
+	mi := &file_deckhand_v1_image_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -464,7 +571,7 @@ func (x *Registry) String() string {
 func (*Registry) ProtoMessage() {}
 
 func (x *Registry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[7]
+	mi := &file_deckhand_v1_image_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -477,7 +584,7 @@ func (x *Registry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registry.ProtoReflect.Descriptor instead.
 func (*Registry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Registry) GetHost() string {
@@ -535,7 +642,7 @@ type SetRegistryRequest struct {
 
 func (x *SetRegistryRequest) Reset() {
 	*x = SetRegistryRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[8]
+	mi := &file_deckhand_v1_image_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +654,7 @@ func (x *SetRegistryRequest) String() string {
 func (*SetRegistryRequest) ProtoMessage() {}
 
 func (x *SetRegistryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[8]
+	mi := &file_deckhand_v1_image_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +667,7 @@ func (x *SetRegistryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRegistryRequest.ProtoReflect.Descriptor instead.
 func (*SetRegistryRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SetRegistryRequest) GetHost() string {
@@ -600,7 +707,7 @@ type SetRegistryResponse struct {
 
 func (x *SetRegistryResponse) Reset() {
 	*x = SetRegistryResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[9]
+	mi := &file_deckhand_v1_image_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +719,7 @@ func (x *SetRegistryResponse) String() string {
 func (*SetRegistryResponse) ProtoMessage() {}
 
 func (x *SetRegistryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[9]
+	mi := &file_deckhand_v1_image_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +732,7 @@ func (x *SetRegistryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRegistryResponse.ProtoReflect.Descriptor instead.
 func (*SetRegistryResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetRegistryResponse) GetRegistry() *Registry {
@@ -646,7 +753,7 @@ type ListRegistriesRequest struct {
 
 func (x *ListRegistriesRequest) Reset() {
 	*x = ListRegistriesRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[10]
+	mi := &file_deckhand_v1_image_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +765,7 @@ func (x *ListRegistriesRequest) String() string {
 func (*ListRegistriesRequest) ProtoMessage() {}
 
 func (x *ListRegistriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[10]
+	mi := &file_deckhand_v1_image_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +778,7 @@ func (x *ListRegistriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRegistriesRequest.ProtoReflect.Descriptor instead.
 func (*ListRegistriesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListRegistriesRequest) GetPageSize() int32 {
@@ -699,7 +806,7 @@ type ListRegistriesResponse struct {
 
 func (x *ListRegistriesResponse) Reset() {
 	*x = ListRegistriesResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[11]
+	mi := &file_deckhand_v1_image_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +818,7 @@ func (x *ListRegistriesResponse) String() string {
 func (*ListRegistriesResponse) ProtoMessage() {}
 
 func (x *ListRegistriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[11]
+	mi := &file_deckhand_v1_image_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +831,7 @@ func (x *ListRegistriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRegistriesResponse.ProtoReflect.Descriptor instead.
 func (*ListRegistriesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRegistriesResponse) GetRegistries() []*Registry {
@@ -750,7 +857,7 @@ type DeleteRegistryRequest struct {
 
 func (x *DeleteRegistryRequest) Reset() {
 	*x = DeleteRegistryRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[12]
+	mi := &file_deckhand_v1_image_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +869,7 @@ func (x *DeleteRegistryRequest) String() string {
 func (*DeleteRegistryRequest) ProtoMessage() {}
 
 func (x *DeleteRegistryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[12]
+	mi := &file_deckhand_v1_image_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +882,7 @@ func (x *DeleteRegistryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRegistryRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRegistryRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteRegistryRequest) GetHost() string {
@@ -793,7 +900,7 @@ type DeleteRegistryResponse struct {
 
 func (x *DeleteRegistryResponse) Reset() {
 	*x = DeleteRegistryResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[13]
+	mi := &file_deckhand_v1_image_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +912,7 @@ func (x *DeleteRegistryResponse) String() string {
 func (*DeleteRegistryResponse) ProtoMessage() {}
 
 func (x *DeleteRegistryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[13]
+	mi := &file_deckhand_v1_image_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +925,7 @@ func (x *DeleteRegistryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRegistryResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRegistryResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{15}
 }
 
 // ImageRules say which images an organisation's agents may use.
@@ -835,7 +942,7 @@ type ImageRules struct {
 
 func (x *ImageRules) Reset() {
 	*x = ImageRules{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[14]
+	mi := &file_deckhand_v1_image_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +954,7 @@ func (x *ImageRules) String() string {
 func (*ImageRules) ProtoMessage() {}
 
 func (x *ImageRules) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[14]
+	mi := &file_deckhand_v1_image_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +967,7 @@ func (x *ImageRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageRules.ProtoReflect.Descriptor instead.
 func (*ImageRules) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ImageRules) GetAllow() []string {
@@ -885,7 +992,7 @@ type GetImageRulesRequest struct {
 
 func (x *GetImageRulesRequest) Reset() {
 	*x = GetImageRulesRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[15]
+	mi := &file_deckhand_v1_image_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +1004,7 @@ func (x *GetImageRulesRequest) String() string {
 func (*GetImageRulesRequest) ProtoMessage() {}
 
 func (x *GetImageRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[15]
+	mi := &file_deckhand_v1_image_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +1017,7 @@ func (x *GetImageRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetImageRulesRequest.ProtoReflect.Descriptor instead.
 func (*GetImageRulesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{17}
 }
 
 type GetImageRulesResponse struct {
@@ -922,7 +1029,7 @@ type GetImageRulesResponse struct {
 
 func (x *GetImageRulesResponse) Reset() {
 	*x = GetImageRulesResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[16]
+	mi := &file_deckhand_v1_image_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1041,7 @@ func (x *GetImageRulesResponse) String() string {
 func (*GetImageRulesResponse) ProtoMessage() {}
 
 func (x *GetImageRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[16]
+	mi := &file_deckhand_v1_image_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1054,7 @@ func (x *GetImageRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetImageRulesResponse.ProtoReflect.Descriptor instead.
 func (*GetImageRulesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetImageRulesResponse) GetRules() *ImageRules {
@@ -966,7 +1073,7 @@ type SetImageRulesRequest struct {
 
 func (x *SetImageRulesRequest) Reset() {
 	*x = SetImageRulesRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[17]
+	mi := &file_deckhand_v1_image_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1085,7 @@ func (x *SetImageRulesRequest) String() string {
 func (*SetImageRulesRequest) ProtoMessage() {}
 
 func (x *SetImageRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[17]
+	mi := &file_deckhand_v1_image_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1098,7 @@ func (x *SetImageRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImageRulesRequest.ProtoReflect.Descriptor instead.
 func (*SetImageRulesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SetImageRulesRequest) GetRules() *ImageRules {
@@ -1010,7 +1117,7 @@ type SetImageRulesResponse struct {
 
 func (x *SetImageRulesResponse) Reset() {
 	*x = SetImageRulesResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[18]
+	mi := &file_deckhand_v1_image_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1129,7 @@ func (x *SetImageRulesResponse) String() string {
 func (*SetImageRulesResponse) ProtoMessage() {}
 
 func (x *SetImageRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[18]
+	mi := &file_deckhand_v1_image_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1142,7 @@ func (x *SetImageRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImageRulesResponse.ProtoReflect.Descriptor instead.
 func (*SetImageRulesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SetImageRulesResponse) GetRules() *ImageRules {
@@ -1074,7 +1181,13 @@ const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x1d\n" +
 	"\n" +
 	"bytes_done\x18\x05 \x01(\x03R\tbytesDone\x12,\n" +
-	"\x05image\x18\x06 \x01(\v2\x16.deckhand.v1.NodeImageR\x05image\"}\n" +
+	"\x05image\x18\x06 \x01(\v2\x16.deckhand.v1.NodeImageR\x05image\"t\n" +
+	"\x12ImportImageRequest\x12!\n" +
+	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12\x1c\n" +
+	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x04name\x12\x1d\n" +
+	"\x04data\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04data\"C\n" +
+	"\x13ImportImageResponse\x12,\n" +
+	"\x05image\x18\x01 \x01(\v2\x16.deckhand.v1.NodeImageR\x05image\"}\n" +
 	"\x12PruneImagesRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12B\n" +
@@ -1121,11 +1234,12 @@ const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\x14SetImageRulesRequest\x125\n" +
 	"\x05rules\x18\x01 \x01(\v2\x17.deckhand.v1.ImageRulesB\x06\xbaH\x03\xc8\x01\x01R\x05rules\"F\n" +
 	"\x15SetImageRulesResponse\x12-\n" +
-	"\x05rules\x18\x01 \x01(\v2\x17.deckhand.v1.ImageRulesR\x05rules2\xb5\x05\n" +
+	"\x05rules\x18\x01 \x01(\v2\x17.deckhand.v1.ImageRulesR\x05rules2\x89\x06\n" +
 	"\fImageService\x12M\n" +
 	"\n" +
 	"ListImages\x12\x1e.deckhand.v1.ListImagesRequest\x1a\x1f.deckhand.v1.ListImagesResponse\x12L\n" +
-	"\tPullImage\x12\x1d.deckhand.v1.PullImageRequest\x1a\x1e.deckhand.v1.PullImageResponse0\x01\x12P\n" +
+	"\tPullImage\x12\x1d.deckhand.v1.PullImageRequest\x1a\x1e.deckhand.v1.PullImageResponse0\x01\x12R\n" +
+	"\vImportImage\x12\x1f.deckhand.v1.ImportImageRequest\x1a .deckhand.v1.ImportImageResponse(\x01\x12P\n" +
 	"\vPruneImages\x12\x1f.deckhand.v1.PruneImagesRequest\x1a .deckhand.v1.PruneImagesResponse\x12P\n" +
 	"\vSetRegistry\x12\x1f.deckhand.v1.SetRegistryRequest\x1a .deckhand.v1.SetRegistryResponse\x12Y\n" +
 	"\x0eListRegistries\x12\".deckhand.v1.ListRegistriesRequest\x1a#.deckhand.v1.ListRegistriesResponse\x12Y\n" +
@@ -1145,63 +1259,68 @@ func file_deckhand_v1_image_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_image_proto_rawDescData
 }
 
-var file_deckhand_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_deckhand_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_deckhand_v1_image_proto_goTypes = []any{
 	(*NodeImage)(nil),              // 0: deckhand.v1.NodeImage
 	(*ListImagesRequest)(nil),      // 1: deckhand.v1.ListImagesRequest
 	(*ListImagesResponse)(nil),     // 2: deckhand.v1.ListImagesResponse
 	(*PullImageRequest)(nil),       // 3: deckhand.v1.PullImageRequest
 	(*PullImageResponse)(nil),      // 4: deckhand.v1.PullImageResponse
-	(*PruneImagesRequest)(nil),     // 5: deckhand.v1.PruneImagesRequest
-	(*PruneImagesResponse)(nil),    // 6: deckhand.v1.PruneImagesResponse
-	(*Registry)(nil),               // 7: deckhand.v1.Registry
-	(*SetRegistryRequest)(nil),     // 8: deckhand.v1.SetRegistryRequest
-	(*SetRegistryResponse)(nil),    // 9: deckhand.v1.SetRegistryResponse
-	(*ListRegistriesRequest)(nil),  // 10: deckhand.v1.ListRegistriesRequest
-	(*ListRegistriesResponse)(nil), // 11: deckhand.v1.ListRegistriesResponse
-	(*DeleteRegistryRequest)(nil),  // 12: deckhand.v1.DeleteRegistryRequest
-	(*DeleteRegistryResponse)(nil), // 13: deckhand.v1.DeleteRegistryResponse
-	(*ImageRules)(nil),             // 14: deckhand.v1.ImageRules
-	(*GetImageRulesRequest)(nil),   // 15: deckhand.v1.GetImageRulesRequest
-	(*GetImageRulesResponse)(nil),  // 16: deckhand.v1.GetImageRulesResponse
-	(*SetImageRulesRequest)(nil),   // 17: deckhand.v1.SetImageRulesRequest
-	(*SetImageRulesResponse)(nil),  // 18: deckhand.v1.SetImageRulesResponse
-	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 20: google.protobuf.Duration
+	(*ImportImageRequest)(nil),     // 5: deckhand.v1.ImportImageRequest
+	(*ImportImageResponse)(nil),    // 6: deckhand.v1.ImportImageResponse
+	(*PruneImagesRequest)(nil),     // 7: deckhand.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),    // 8: deckhand.v1.PruneImagesResponse
+	(*Registry)(nil),               // 9: deckhand.v1.Registry
+	(*SetRegistryRequest)(nil),     // 10: deckhand.v1.SetRegistryRequest
+	(*SetRegistryResponse)(nil),    // 11: deckhand.v1.SetRegistryResponse
+	(*ListRegistriesRequest)(nil),  // 12: deckhand.v1.ListRegistriesRequest
+	(*ListRegistriesResponse)(nil), // 13: deckhand.v1.ListRegistriesResponse
+	(*DeleteRegistryRequest)(nil),  // 14: deckhand.v1.DeleteRegistryRequest
+	(*DeleteRegistryResponse)(nil), // 15: deckhand.v1.DeleteRegistryResponse
+	(*ImageRules)(nil),             // 16: deckhand.v1.ImageRules
+	(*GetImageRulesRequest)(nil),   // 17: deckhand.v1.GetImageRulesRequest
+	(*GetImageRulesResponse)(nil),  // 18: deckhand.v1.GetImageRulesResponse
+	(*SetImageRulesRequest)(nil),   // 19: deckhand.v1.SetImageRulesRequest
+	(*SetImageRulesResponse)(nil),  // 20: deckhand.v1.SetImageRulesResponse
+	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
 }
 var file_deckhand_v1_image_proto_depIdxs = []int32{
-	19, // 0: deckhand.v1.NodeImage.used_at:type_name -> google.protobuf.Timestamp
+	21, // 0: deckhand.v1.NodeImage.used_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: deckhand.v1.ListImagesResponse.images:type_name -> deckhand.v1.NodeImage
 	0,  // 2: deckhand.v1.PullImageResponse.image:type_name -> deckhand.v1.NodeImage
-	20, // 3: deckhand.v1.PruneImagesRequest.unused_for:type_name -> google.protobuf.Duration
-	0,  // 4: deckhand.v1.PruneImagesResponse.deleted:type_name -> deckhand.v1.NodeImage
-	19, // 5: deckhand.v1.Registry.set_at:type_name -> google.protobuf.Timestamp
-	7,  // 6: deckhand.v1.SetRegistryResponse.registry:type_name -> deckhand.v1.Registry
-	7,  // 7: deckhand.v1.ListRegistriesResponse.registries:type_name -> deckhand.v1.Registry
-	14, // 8: deckhand.v1.GetImageRulesResponse.rules:type_name -> deckhand.v1.ImageRules
-	14, // 9: deckhand.v1.SetImageRulesRequest.rules:type_name -> deckhand.v1.ImageRules
-	14, // 10: deckhand.v1.SetImageRulesResponse.rules:type_name -> deckhand.v1.ImageRules
-	1,  // 11: deckhand.v1.ImageService.ListImages:input_type -> deckhand.v1.ListImagesRequest
-	3,  // 12: deckhand.v1.ImageService.PullImage:input_type -> deckhand.v1.PullImageRequest
-	5,  // 13: deckhand.v1.ImageService.PruneImages:input_type -> deckhand.v1.PruneImagesRequest
-	8,  // 14: deckhand.v1.ImageService.SetRegistry:input_type -> deckhand.v1.SetRegistryRequest
-	10, // 15: deckhand.v1.ImageService.ListRegistries:input_type -> deckhand.v1.ListRegistriesRequest
-	12, // 16: deckhand.v1.ImageService.DeleteRegistry:input_type -> deckhand.v1.DeleteRegistryRequest
-	15, // 17: deckhand.v1.ImageService.GetImageRules:input_type -> deckhand.v1.GetImageRulesRequest
-	17, // 18: deckhand.v1.ImageService.SetImageRules:input_type -> deckhand.v1.SetImageRulesRequest
-	2,  // 19: deckhand.v1.ImageService.ListImages:output_type -> deckhand.v1.ListImagesResponse
-	4,  // 20: deckhand.v1.ImageService.PullImage:output_type -> deckhand.v1.PullImageResponse
-	6,  // 21: deckhand.v1.ImageService.PruneImages:output_type -> deckhand.v1.PruneImagesResponse
-	9,  // 22: deckhand.v1.ImageService.SetRegistry:output_type -> deckhand.v1.SetRegistryResponse
-	11, // 23: deckhand.v1.ImageService.ListRegistries:output_type -> deckhand.v1.ListRegistriesResponse
-	13, // 24: deckhand.v1.ImageService.DeleteRegistry:output_type -> deckhand.v1.DeleteRegistryResponse
-	16, // 25: deckhand.v1.ImageService.GetImageRules:output_type -> deckhand.v1.GetImageRulesResponse
-	18, // 26: deckhand.v1.ImageService.SetImageRules:output_type -> deckhand.v1.SetImageRulesResponse
-	19, // [19:27] is the sub-list for method output_type
-	11, // [11:19] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	0,  // 3: deckhand.v1.ImportImageResponse.image:type_name -> deckhand.v1.NodeImage
+	22, // 4: deckhand.v1.PruneImagesRequest.unused_for:type_name -> google.protobuf.Duration
+	0,  // 5: deckhand.v1.PruneImagesResponse.deleted:type_name -> deckhand.v1.NodeImage
+	21, // 6: deckhand.v1.Registry.set_at:type_name -> google.protobuf.Timestamp
+	9,  // 7: deckhand.v1.SetRegistryResponse.registry:type_name -> deckhand.v1.Registry
+	9,  // 8: deckhand.v1.ListRegistriesResponse.registries:type_name -> deckhand.v1.Registry
+	16, // 9: deckhand.v1.GetImageRulesResponse.rules:type_name -> deckhand.v1.ImageRules
+	16, // 10: deckhand.v1.SetImageRulesRequest.rules:type_name -> deckhand.v1.ImageRules
+	16, // 11: deckhand.v1.SetImageRulesResponse.rules:type_name -> deckhand.v1.ImageRules
+	1,  // 12: deckhand.v1.ImageService.ListImages:input_type -> deckhand.v1.ListImagesRequest
+	3,  // 13: deckhand.v1.ImageService.PullImage:input_type -> deckhand.v1.PullImageRequest
+	5,  // 14: deckhand.v1.ImageService.ImportImage:input_type -> deckhand.v1.ImportImageRequest
+	7,  // 15: deckhand.v1.ImageService.PruneImages:input_type -> deckhand.v1.PruneImagesRequest
+	10, // 16: deckhand.v1.ImageService.SetRegistry:input_type -> deckhand.v1.SetRegistryRequest
+	12, // 17: deckhand.v1.ImageService.ListRegistries:input_type -> deckhand.v1.ListRegistriesRequest
+	14, // 18: deckhand.v1.ImageService.DeleteRegistry:input_type -> deckhand.v1.DeleteRegistryRequest
+	17, // 19: deckhand.v1.ImageService.GetImageRules:input_type -> deckhand.v1.GetImageRulesRequest
+	19, // 20: deckhand.v1.ImageService.SetImageRules:input_type -> deckhand.v1.SetImageRulesRequest
+	2,  // 21: deckhand.v1.ImageService.ListImages:output_type -> deckhand.v1.ListImagesResponse
+	4,  // 22: deckhand.v1.ImageService.PullImage:output_type -> deckhand.v1.PullImageResponse
+	6,  // 23: deckhand.v1.ImageService.ImportImage:output_type -> deckhand.v1.ImportImageResponse
+	8,  // 24: deckhand.v1.ImageService.PruneImages:output_type -> deckhand.v1.PruneImagesResponse
+	11, // 25: deckhand.v1.ImageService.SetRegistry:output_type -> deckhand.v1.SetRegistryResponse
+	13, // 26: deckhand.v1.ImageService.ListRegistries:output_type -> deckhand.v1.ListRegistriesResponse
+	15, // 27: deckhand.v1.ImageService.DeleteRegistry:output_type -> deckhand.v1.DeleteRegistryResponse
+	18, // 28: deckhand.v1.ImageService.GetImageRules:output_type -> deckhand.v1.GetImageRulesResponse
+	20, // 29: deckhand.v1.ImageService.SetImageRules:output_type -> deckhand.v1.SetImageRulesResponse
+	21, // [21:30] is the sub-list for method output_type
+	12, // [12:21] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_image_proto_init() }
@@ -1215,7 +1334,7 @@ func file_deckhand_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_image_proto_rawDesc), len(file_deckhand_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -368,6 +368,104 @@ func (*PullImageResponse_Progress_) isPullImageResponse_Response() {}
 
 func (*PullImageResponse_Image) isPullImageResponse_Response() {}
 
+type ImportImageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// REGISTRY/NAME:TAG, which means this image on this node from then on. Set in
+	// the first request only.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportImageRequest) Reset() {
+	*x = ImportImageRequest{}
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportImageRequest) ProtoMessage() {}
+
+func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportImageRequest.ProtoReflect.Descriptor instead.
+func (*ImportImageRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ImportImageRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ImportImageRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type ImportImageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         *Image                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportImageResponse) Reset() {
+	*x = ImportImageResponse{}
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportImageResponse) ProtoMessage() {}
+
+func (x *ImportImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportImageResponse.ProtoReflect.Descriptor instead.
+func (*ImportImageResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ImportImageResponse) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
 type ListImagesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -376,7 +474,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -388,7 +486,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -401,7 +499,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{6}
 }
 
 type ListImagesResponse struct {
@@ -414,7 +512,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +524,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +537,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -461,7 +559,7 @@ type PruneImagesRequest struct {
 
 func (x *PruneImagesRequest) Reset() {
 	*x = PruneImagesRequest{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -473,7 +571,7 @@ func (x *PruneImagesRequest) String() string {
 func (*PruneImagesRequest) ProtoMessage() {}
 
 func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -486,7 +584,7 @@ func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
 func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PruneImagesRequest) GetBefore() *timestamppb.Timestamp {
@@ -513,7 +611,7 @@ type PruneImagesResponse struct {
 
 func (x *PruneImagesResponse) Reset() {
 	*x = PruneImagesResponse{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +623,7 @@ func (x *PruneImagesResponse) String() string {
 func (*PruneImagesResponse) ProtoMessage() {}
 
 func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +636,7 @@ func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
 func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PruneImagesResponse) GetDeleted() []*Image {
@@ -565,7 +663,7 @@ type PullImageResponse_Progress struct {
 
 func (x *PullImageResponse_Progress) Reset() {
 	*x = PullImageResponse_Progress{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +675,7 @@ func (x *PullImageResponse_Progress) String() string {
 func (*PullImageResponse_Progress) ProtoMessage() {}
 
 func (x *PullImageResponse_Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +771,12 @@ const file_deckhand_node_v1_image_proto_rawDesc = "" +
 	"\x11PHASE_DOWNLOADING\x10\x02\x12\x13\n" +
 	"\x0fPHASE_PREPARING\x10\x03B\n" +
 	"\n" +
-	"\bresponse\"\x13\n" +
+	"\bresponse\"F\n" +
+	"\x12ImportImageRequest\x12\x1c\n" +
+	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x04name\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"D\n" +
+	"\x13ImportImageResponse\x12-\n" +
+	"\x05image\x18\x01 \x01(\v2\x17.deckhand.node.v1.ImageR\x05image\"\x13\n" +
 	"\x11ListImagesRequest\"E\n" +
 	"\x12ListImagesResponse\x12/\n" +
 	"\x06images\x18\x01 \x03(\v2\x17.deckhand.node.v1.ImageR\x06images\"\\\n" +
@@ -681,9 +784,10 @@ const file_deckhand_node_v1_image_proto_rawDesc = "" +
 	"\x06before\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x06before\x12\x12\n" +
 	"\x04keep\x18\x02 \x03(\tR\x04keep\"H\n" +
 	"\x13PruneImagesResponse\x121\n" +
-	"\adeleted\x18\x01 \x03(\v2\x17.deckhand.node.v1.ImageR\adeleted2\x9b\x02\n" +
+	"\adeleted\x18\x01 \x03(\v2\x17.deckhand.node.v1.ImageR\adeleted2\xf9\x02\n" +
 	"\fImageService\x12V\n" +
-	"\tPullImage\x12\".deckhand.node.v1.PullImageRequest\x1a#.deckhand.node.v1.PullImageResponse0\x01\x12W\n" +
+	"\tPullImage\x12\".deckhand.node.v1.PullImageRequest\x1a#.deckhand.node.v1.PullImageResponse0\x01\x12\\\n" +
+	"\vImportImage\x12$.deckhand.node.v1.ImportImageRequest\x1a%.deckhand.node.v1.ImportImageResponse(\x01\x12W\n" +
 	"\n" +
 	"ListImages\x12#.deckhand.node.v1.ListImagesRequest\x1a$.deckhand.node.v1.ListImagesResponse\x12Z\n" +
 	"\vPruneImages\x12$.deckhand.node.v1.PruneImagesRequest\x1a%.deckhand.node.v1.PruneImagesResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
@@ -701,40 +805,45 @@ func file_deckhand_node_v1_image_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_image_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_node_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_deckhand_node_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_deckhand_node_v1_image_proto_goTypes = []any{
 	(PullImageResponse_Phase)(0),       // 0: deckhand.node.v1.PullImageResponse.Phase
 	(*Image)(nil),                      // 1: deckhand.node.v1.Image
 	(*PullImageRequest)(nil),           // 2: deckhand.node.v1.PullImageRequest
 	(*RegistryLogin)(nil),              // 3: deckhand.node.v1.RegistryLogin
 	(*PullImageResponse)(nil),          // 4: deckhand.node.v1.PullImageResponse
-	(*ListImagesRequest)(nil),          // 5: deckhand.node.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),         // 6: deckhand.node.v1.ListImagesResponse
-	(*PruneImagesRequest)(nil),         // 7: deckhand.node.v1.PruneImagesRequest
-	(*PruneImagesResponse)(nil),        // 8: deckhand.node.v1.PruneImagesResponse
-	(*PullImageResponse_Progress)(nil), // 9: deckhand.node.v1.PullImageResponse.Progress
-	(*timestamppb.Timestamp)(nil),      // 10: google.protobuf.Timestamp
+	(*ImportImageRequest)(nil),         // 5: deckhand.node.v1.ImportImageRequest
+	(*ImportImageResponse)(nil),        // 6: deckhand.node.v1.ImportImageResponse
+	(*ListImagesRequest)(nil),          // 7: deckhand.node.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),         // 8: deckhand.node.v1.ListImagesResponse
+	(*PruneImagesRequest)(nil),         // 9: deckhand.node.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),        // 10: deckhand.node.v1.PruneImagesResponse
+	(*PullImageResponse_Progress)(nil), // 11: deckhand.node.v1.PullImageResponse.Progress
+	(*timestamppb.Timestamp)(nil),      // 12: google.protobuf.Timestamp
 }
 var file_deckhand_node_v1_image_proto_depIdxs = []int32{
-	10, // 0: deckhand.node.v1.Image.used_at:type_name -> google.protobuf.Timestamp
+	12, // 0: deckhand.node.v1.Image.used_at:type_name -> google.protobuf.Timestamp
 	3,  // 1: deckhand.node.v1.PullImageRequest.logins:type_name -> deckhand.node.v1.RegistryLogin
-	9,  // 2: deckhand.node.v1.PullImageResponse.progress:type_name -> deckhand.node.v1.PullImageResponse.Progress
+	11, // 2: deckhand.node.v1.PullImageResponse.progress:type_name -> deckhand.node.v1.PullImageResponse.Progress
 	1,  // 3: deckhand.node.v1.PullImageResponse.image:type_name -> deckhand.node.v1.Image
-	1,  // 4: deckhand.node.v1.ListImagesResponse.images:type_name -> deckhand.node.v1.Image
-	10, // 5: deckhand.node.v1.PruneImagesRequest.before:type_name -> google.protobuf.Timestamp
-	1,  // 6: deckhand.node.v1.PruneImagesResponse.deleted:type_name -> deckhand.node.v1.Image
-	0,  // 7: deckhand.node.v1.PullImageResponse.Progress.phase:type_name -> deckhand.node.v1.PullImageResponse.Phase
-	2,  // 8: deckhand.node.v1.ImageService.PullImage:input_type -> deckhand.node.v1.PullImageRequest
-	5,  // 9: deckhand.node.v1.ImageService.ListImages:input_type -> deckhand.node.v1.ListImagesRequest
-	7,  // 10: deckhand.node.v1.ImageService.PruneImages:input_type -> deckhand.node.v1.PruneImagesRequest
-	4,  // 11: deckhand.node.v1.ImageService.PullImage:output_type -> deckhand.node.v1.PullImageResponse
-	6,  // 12: deckhand.node.v1.ImageService.ListImages:output_type -> deckhand.node.v1.ListImagesResponse
-	8,  // 13: deckhand.node.v1.ImageService.PruneImages:output_type -> deckhand.node.v1.PruneImagesResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	1,  // 4: deckhand.node.v1.ImportImageResponse.image:type_name -> deckhand.node.v1.Image
+	1,  // 5: deckhand.node.v1.ListImagesResponse.images:type_name -> deckhand.node.v1.Image
+	12, // 6: deckhand.node.v1.PruneImagesRequest.before:type_name -> google.protobuf.Timestamp
+	1,  // 7: deckhand.node.v1.PruneImagesResponse.deleted:type_name -> deckhand.node.v1.Image
+	0,  // 8: deckhand.node.v1.PullImageResponse.Progress.phase:type_name -> deckhand.node.v1.PullImageResponse.Phase
+	2,  // 9: deckhand.node.v1.ImageService.PullImage:input_type -> deckhand.node.v1.PullImageRequest
+	5,  // 10: deckhand.node.v1.ImageService.ImportImage:input_type -> deckhand.node.v1.ImportImageRequest
+	7,  // 11: deckhand.node.v1.ImageService.ListImages:input_type -> deckhand.node.v1.ListImagesRequest
+	9,  // 12: deckhand.node.v1.ImageService.PruneImages:input_type -> deckhand.node.v1.PruneImagesRequest
+	4,  // 13: deckhand.node.v1.ImageService.PullImage:output_type -> deckhand.node.v1.PullImageResponse
+	6,  // 14: deckhand.node.v1.ImageService.ImportImage:output_type -> deckhand.node.v1.ImportImageResponse
+	8,  // 15: deckhand.node.v1.ImageService.ListImages:output_type -> deckhand.node.v1.ListImagesResponse
+	10, // 16: deckhand.node.v1.ImageService.PruneImages:output_type -> deckhand.node.v1.PruneImagesResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_image_proto_init() }
@@ -752,7 +861,7 @@ func file_deckhand_node_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_image_proto_rawDesc), len(file_deckhand_node_v1_image_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	ImageService_PullImage_FullMethodName   = "/deckhand.node.v1.ImageService/PullImage"
+	ImageService_ImportImage_FullMethodName = "/deckhand.node.v1.ImageService/ImportImage"
 	ImageService_ListImages_FullMethodName  = "/deckhand.node.v1.ImageService/ListImages"
 	ImageService_PruneImages_FullMethodName = "/deckhand.node.v1.ImageService/PruneImages"
 )
@@ -36,6 +37,9 @@ type ImageServiceClient interface {
 	// last response has the image. An error has the code AGENT_031 and says what to
 	// do; UNAVAILABLE may pass.
 	PullImage(ctx context.Context, in *PullImageRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PullImageResponse], error)
+	// ImportImage keeps the image of an archive, as `docker save` or an OCI layout
+	// writes it. The first request has the name, the others the archive's bytes.
+	ImportImage(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportImageRequest, ImportImageResponse], error)
 	ListImages(ctx context.Context, in *ListImagesRequest, opts ...grpc.CallOption) (*ListImagesResponse, error)
 	// PruneImages deletes images. Those that a jail has are kept.
 	PruneImages(ctx context.Context, in *PruneImagesRequest, opts ...grpc.CallOption) (*PruneImagesResponse, error)
@@ -67,6 +71,19 @@ func (c *imageServiceClient) PullImage(ctx context.Context, in *PullImageRequest
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ImageService_PullImageClient = grpc.ServerStreamingClient[PullImageResponse]
+
+func (c *imageServiceClient) ImportImage(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportImageRequest, ImportImageResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ImageService_ServiceDesc.Streams[1], ImageService_ImportImage_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ImportImageRequest, ImportImageResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ImageService_ImportImageClient = grpc.ClientStreamingClient[ImportImageRequest, ImportImageResponse]
 
 func (c *imageServiceClient) ListImages(ctx context.Context, in *ListImagesRequest, opts ...grpc.CallOption) (*ListImagesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -100,6 +117,9 @@ type ImageServiceServer interface {
 	// last response has the image. An error has the code AGENT_031 and says what to
 	// do; UNAVAILABLE may pass.
 	PullImage(*PullImageRequest, grpc.ServerStreamingServer[PullImageResponse]) error
+	// ImportImage keeps the image of an archive, as `docker save` or an OCI layout
+	// writes it. The first request has the name, the others the archive's bytes.
+	ImportImage(grpc.ClientStreamingServer[ImportImageRequest, ImportImageResponse]) error
 	ListImages(context.Context, *ListImagesRequest) (*ListImagesResponse, error)
 	// PruneImages deletes images. Those that a jail has are kept.
 	PruneImages(context.Context, *PruneImagesRequest) (*PruneImagesResponse, error)
@@ -115,6 +135,9 @@ type UnimplementedImageServiceServer struct{}
 
 func (UnimplementedImageServiceServer) PullImage(*PullImageRequest, grpc.ServerStreamingServer[PullImageResponse]) error {
 	return status.Error(codes.Unimplemented, "method PullImage not implemented")
+}
+func (UnimplementedImageServiceServer) ImportImage(grpc.ClientStreamingServer[ImportImageRequest, ImportImageResponse]) error {
+	return status.Error(codes.Unimplemented, "method ImportImage not implemented")
 }
 func (UnimplementedImageServiceServer) ListImages(context.Context, *ListImagesRequest) (*ListImagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListImages not implemented")
@@ -153,6 +176,13 @@ func _ImageService_PullImage_Handler(srv interface{}, stream grpc.ServerStream) 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ImageService_PullImageServer = grpc.ServerStreamingServer[PullImageResponse]
+
+func _ImageService_ImportImage_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ImageServiceServer).ImportImage(&grpc.GenericServerStream[ImportImageRequest, ImportImageResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ImageService_ImportImageServer = grpc.ClientStreamingServer[ImportImageRequest, ImportImageResponse]
 
 func _ImageService_ListImages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListImagesRequest)
@@ -211,6 +241,11 @@ var ImageService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "PullImage",
 			Handler:       _ImageService_PullImage_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "ImportImage",
+			Handler:       _ImageService_ImportImage_Handler,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "deckhand/node/v1/image.proto",

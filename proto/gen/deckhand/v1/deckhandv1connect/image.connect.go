@@ -37,6 +37,9 @@ const (
 	ImageServiceListImagesProcedure = "/deckhand.v1.ImageService/ListImages"
 	// ImageServicePullImageProcedure is the fully-qualified name of the ImageService's PullImage RPC.
 	ImageServicePullImageProcedure = "/deckhand.v1.ImageService/PullImage"
+	// ImageServiceImportImageProcedure is the fully-qualified name of the ImageService's ImportImage
+	// RPC.
+	ImageServiceImportImageProcedure = "/deckhand.v1.ImageService/ImportImage"
 	// ImageServicePruneImagesProcedure is the fully-qualified name of the ImageService's PruneImages
 	// RPC.
 	ImageServicePruneImagesProcedure = "/deckhand.v1.ImageService/PruneImages"
@@ -63,6 +66,10 @@ type ImageServiceClient interface {
 	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
 	// PullImage has a node pull an image, as a task that needs it would.
 	PullImage(context.Context, *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.PullImageResponse], error)
+	// ImportImage has a node keep the image of an archive, as `docker save` or an
+	// OCI layout writes it. The first request has node_id and name, the others the
+	// archive's bytes.
+	ImportImage(context.Context) *connect.ClientStreamForClient[v1.ImportImageRequest, v1.ImportImageResponse]
 	// PruneImages deletes images from a node. Those that a jail has, or that a task
 	// which has not ended keeps, stay.
 	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
@@ -100,6 +107,12 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+ImageServicePullImageProcedure,
 			connect.WithSchema(imageServiceMethods.ByName("PullImage")),
+			connect.WithClientOptions(opts...),
+		),
+		importImage: connect.NewClient[v1.ImportImageRequest, v1.ImportImageResponse](
+			httpClient,
+			baseURL+ImageServiceImportImageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("ImportImage")),
 			connect.WithClientOptions(opts...),
 		),
 		pruneImages: connect.NewClient[v1.PruneImagesRequest, v1.PruneImagesResponse](
@@ -145,6 +158,7 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 type imageServiceClient struct {
 	listImages     *connect.Client[v1.ListImagesRequest, v1.ListImagesResponse]
 	pullImage      *connect.Client[v1.PullImageRequest, v1.PullImageResponse]
+	importImage    *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
 	pruneImages    *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
 	setRegistry    *connect.Client[v1.SetRegistryRequest, v1.SetRegistryResponse]
 	listRegistries *connect.Client[v1.ListRegistriesRequest, v1.ListRegistriesResponse]
@@ -161,6 +175,11 @@ func (c *imageServiceClient) ListImages(ctx context.Context, req *connect.Reques
 // PullImage calls deckhand.v1.ImageService.PullImage.
 func (c *imageServiceClient) PullImage(ctx context.Context, req *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.PullImageResponse], error) {
 	return c.pullImage.CallServerStream(ctx, req)
+}
+
+// ImportImage calls deckhand.v1.ImageService.ImportImage.
+func (c *imageServiceClient) ImportImage(ctx context.Context) *connect.ClientStreamForClient[v1.ImportImageRequest, v1.ImportImageResponse] {
+	return c.importImage.CallClientStream(ctx)
 }
 
 // PruneImages calls deckhand.v1.ImageService.PruneImages.
@@ -199,6 +218,10 @@ type ImageServiceHandler interface {
 	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
 	// PullImage has a node pull an image, as a task that needs it would.
 	PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.PullImageResponse]) error
+	// ImportImage has a node keep the image of an archive, as `docker save` or an
+	// OCI layout writes it. The first request has node_id and name, the others the
+	// archive's bytes.
+	ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error)
 	// PruneImages deletes images from a node. Those that a jail has, or that a task
 	// which has not ended keeps, stay.
 	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
@@ -232,6 +255,12 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		ImageServicePullImageProcedure,
 		svc.PullImage,
 		connect.WithSchema(imageServiceMethods.ByName("PullImage")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServiceImportImageHandler := connect.NewClientStreamHandler(
+		ImageServiceImportImageProcedure,
+		svc.ImportImage,
+		connect.WithSchema(imageServiceMethods.ByName("ImportImage")),
 		connect.WithHandlerOptions(opts...),
 	)
 	imageServicePruneImagesHandler := connect.NewUnaryHandler(
@@ -276,6 +305,8 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 			imageServiceListImagesHandler.ServeHTTP(w, r)
 		case ImageServicePullImageProcedure:
 			imageServicePullImageHandler.ServeHTTP(w, r)
+		case ImageServiceImportImageProcedure:
+			imageServiceImportImageHandler.ServeHTTP(w, r)
 		case ImageServicePruneImagesProcedure:
 			imageServicePruneImagesHandler.ServeHTTP(w, r)
 		case ImageServiceSetRegistryProcedure:
@@ -303,6 +334,10 @@ func (UnimplementedImageServiceHandler) ListImages(context.Context, *connect.Req
 
 func (UnimplementedImageServiceHandler) PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.PullImageResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.PullImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.ImportImage is not implemented"))
 }
 
 func (UnimplementedImageServiceHandler) PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error) {

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/image.proto.
  */
 export const file_deckhand_v1_image: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbWFnZS5wcm90bxILZGVja2hhbmQudjEifAoJTm9kZUltYWdlEhEKCXJlZmVyZW5jZRgBIAEoCRIQCghwbGF0Zm9ybRgCIAEoCRINCgVieXRlcxgDIAEoAxIOCgZsYXllcnMYBCABKAUSKwoHdXNlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJAoRTGlzdEltYWdlc1JlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCSI8ChJMaXN0SW1hZ2VzUmVzcG9uc2USJgoGaW1hZ2VzGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIjYKEFB1bGxJbWFnZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRIRCglyZWZlcmVuY2UYAiABKAkikQEKEVB1bGxJbWFnZVJlc3BvbnNlEg0KBXBoYXNlGAEgASgJEg4KBmxheWVycxgCIAEoBRITCgtsYXllcnNfZG9uZRgDIAEoBRINCgVieXRlcxgEIAEoAxISCgpieXRlc19kb25lGAUgASgDEiUKBWltYWdlGAYgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIlQKElBydW5lSW1hZ2VzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEi0KCnVudXNlZF9mb3IYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPgoTUHJ1bmVJbWFnZXNSZXNwb25zZRInCgdkZWxldGVkGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIowBCghSZWdpc3RyeRIMCgRob3N0GAEgASgJEhAKCHVzZXJuYW1lGAIgASgJEhQKDGhhc19wYXNzd29yZBgDIAEoCBIOCgZtaXJyb3IYBCABKAkSDgoGc2V0X2J5GAUgASgJEioKBnNldF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoSU2V0UmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSFQoIcGFzc3dvcmQYAyABKAlCA4ABARIOCgZtaXJyb3IYBCABKAkiPgoTU2V0UmVnaXN0cnlSZXNwb25zZRInCghyZWdpc3RyeRgBIAEoCzIVLmRlY2toYW5kLnYxLlJlZ2lzdHJ5Ij4KFUxpc3RSZWdpc3RyaWVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJcChZMaXN0UmVnaXN0cmllc1Jlc3BvbnNlEikKCnJlZ2lzdHJpZXMYASADKAsyFS5kZWNraGFuZC52MS5SZWdpc3RyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJQoVRGVsZXRlUmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkiGAoWRGVsZXRlUmVnaXN0cnlSZXNwb25zZSIzCgpJbWFnZVJ1bGVzEg0KBWFsbG93GAEgAygJEhYKDnJlcXVpcmVfZGlnZXN0GAIgASgIIhYKFEdldEltYWdlUnVsZXNSZXF1ZXN0Ij8KFUdldEltYWdlUnVsZXNSZXNwb25zZRImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMiPgoUU2V0SW1hZ2VSdWxlc1JlcXVlc3QSJgoFcnVsZXMYASABKAsyFy5kZWNraGFuZC52MS5JbWFnZVJ1bGVzIj8KFVNldEltYWdlUnVsZXNSZXNwb25zZRImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMytQUKDEltYWdlU2VydmljZRJNCgpMaXN0SW1hZ2VzEh4uZGVja2hhbmQudjEuTGlzdEltYWdlc1JlcXVlc3QaHy5kZWNraGFuZC52MS5MaXN0SW1hZ2VzUmVzcG9uc2USTAoJUHVsbEltYWdlEh0uZGVja2hhbmQudjEuUHVsbEltYWdlUmVxdWVzdBoeLmRlY2toYW5kLnYxLlB1bGxJbWFnZVJlc3BvbnNlMAESUAoLUHJ1bmVJbWFnZXMSHy5kZWNraGFuZC52MS5QcnVuZUltYWdlc1JlcXVlc3QaIC5kZWNraGFuZC52MS5QcnVuZUltYWdlc1Jlc3BvbnNlElAKC1NldFJlZ2lzdHJ5Eh8uZGVja2hhbmQudjEuU2V0UmVnaXN0cnlSZXF1ZXN0GiAuZGVja2hhbmQudjEuU2V0UmVnaXN0cnlSZXNwb25zZRJZCg5MaXN0UmVnaXN0cmllcxIiLmRlY2toYW5kLnYxLkxpc3RSZWdpc3RyaWVzUmVxdWVzdBojLmRlY2toYW5kLnYxLkxpc3RSZWdpc3RyaWVzUmVzcG9uc2USWQoORGVsZXRlUmVnaXN0cnkSIi5kZWNraGFuZC52MS5EZWxldGVSZWdpc3RyeVJlcXVlc3QaIy5kZWNraGFuZC52MS5EZWxldGVSZWdpc3RyeVJlc3BvbnNlElYKDUdldEltYWdlUnVsZXMSIS5kZWNraGFuZC52MS5HZXRJbWFnZVJ1bGVzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkdldEltYWdlUnVsZXNSZXNwb25zZRJWCg1TZXRJbWFnZVJ1bGVzEiEuZGVja2hhbmQudjEuU2V0SW1hZ2VSdWxlc1JlcXVlc3QaIi5kZWNraGFuZC52MS5TZXRJbWFnZVJ1bGVzUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbWFnZS5wcm90bxILZGVja2hhbmQudjEifAoJTm9kZUltYWdlEhEKCXJlZmVyZW5jZRgBIAEoCRIQCghwbGF0Zm9ybRgCIAEoCRINCgVieXRlcxgDIAEoAxIOCgZsYXllcnMYBCABKAUSKwoHdXNlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJAoRTGlzdEltYWdlc1JlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCSI8ChJMaXN0SW1hZ2VzUmVzcG9uc2USJgoGaW1hZ2VzGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIjYKEFB1bGxJbWFnZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRIRCglyZWZlcmVuY2UYAiABKAkikQEKEVB1bGxJbWFnZVJlc3BvbnNlEg0KBXBoYXNlGAEgASgJEg4KBmxheWVycxgCIAEoBRITCgtsYXllcnNfZG9uZRgDIAEoBRINCgVieXRlcxgEIAEoAxISCgpieXRlc19kb25lGAUgASgDEiUKBWltYWdlGAYgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIkEKEkltcG9ydEltYWdlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEZGF0YRgDIAEoDCI8ChNJbXBvcnRJbWFnZVJlc3BvbnNlEiUKBWltYWdlGAEgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIlQKElBydW5lSW1hZ2VzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEi0KCnVudXNlZF9mb3IYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPgoTUHJ1bmVJbWFnZXNSZXNwb25zZRInCgdkZWxldGVkGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIowBCghSZWdpc3RyeRIMCgRob3N0GAEgASgJEhAKCHVzZXJuYW1lGAIgASgJEhQKDGhhc19wYXNzd29yZBgDIAEoCBIOCgZtaXJyb3IYBCABKAkSDgoGc2V0X2J5GAUgASgJEioKBnNldF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoSU2V0UmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSFQoIcGFzc3dvcmQYAyABKAlCA4ABARIOCgZtaXJyb3IYBCABKAkiPgoTU2V0UmVnaXN0cnlSZXNwb25zZRInCghyZWdpc3RyeRgBIAEoCzIVLmRlY2toYW5kLnYxLlJlZ2lzdHJ5Ij4KFUxpc3RSZWdpc3RyaWVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJcChZMaXN0UmVnaXN0cmllc1Jlc3BvbnNlEikKCnJlZ2lzdHJpZXMYASADKAsyFS5kZWNraGFuZC52MS5SZWdpc3RyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJQoVRGVsZXRlUmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkiGAoWRGVsZXRlUmVnaXN0cnlSZXNwb25zZSIzCgpJbWFnZVJ1bGVzEg0KBWFsbG93GAEgAygJEhYKDnJlcXVpcmVfZGlnZXN0GAIgASgIIhYKFEdldEltYWdlUnVsZXNSZXF1ZXN0Ij8KFUdldEltYWdlUnVsZXNSZXNwb25zZRImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMiPgoUU2V0SW1hZ2VSdWxlc1JlcXVlc3QSJgoFcnVsZXMYASABKAsyFy5kZWNraGFuZC52MS5JbWFnZVJ1bGVzIj8KFVNldEltYWdlUnVsZXNSZXNwb25zZRImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMyiQYKDEltYWdlU2VydmljZRJNCgpMaXN0SW1hZ2VzEh4uZGVja2hhbmQudjEuTGlzdEltYWdlc1JlcXVlc3QaHy5kZWNraGFuZC52MS5MaXN0SW1hZ2VzUmVzcG9uc2USTAoJUHVsbEltYWdlEh0uZGVja2hhbmQudjEuUHVsbEltYWdlUmVxdWVzdBoeLmRlY2toYW5kLnYxLlB1bGxJbWFnZVJlc3BvbnNlMAESUgoLSW1wb3J0SW1hZ2USHy5kZWNraGFuZC52MS5JbXBvcnRJbWFnZVJlcXVlc3QaIC5kZWNraGFuZC52MS5JbXBvcnRJbWFnZVJlc3BvbnNlKAESUAoLUHJ1bmVJbWFnZXMSHy5kZWNraGFuZC52MS5QcnVuZUltYWdlc1JlcXVlc3QaIC5kZWNraGFuZC52MS5QcnVuZUltYWdlc1Jlc3BvbnNlElAKC1NldFJlZ2lzdHJ5Eh8uZGVja2hhbmQudjEuU2V0UmVnaXN0cnlSZXF1ZXN0GiAuZGVja2hhbmQudjEuU2V0UmVnaXN0cnlSZXNwb25zZRJZCg5MaXN0UmVnaXN0cmllcxIiLmRlY2toYW5kLnYxLkxpc3RSZWdpc3RyaWVzUmVxdWVzdBojLmRlY2toYW5kLnYxLkxpc3RSZWdpc3RyaWVzUmVzcG9uc2USWQoORGVsZXRlUmVnaXN0cnkSIi5kZWNraGFuZC52MS5EZWxldGVSZWdpc3RyeVJlcXVlc3QaIy5kZWNraGFuZC52MS5EZWxldGVSZWdpc3RyeVJlc3BvbnNlElYKDUdldEltYWdlUnVsZXMSIS5kZWNraGFuZC52MS5HZXRJbWFnZVJ1bGVzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkdldEltYWdlUnVsZXNSZXNwb25zZRJWCg1TZXRJbWFnZVJ1bGVzEiEuZGVja2hhbmQudjEuU2V0SW1hZ2VSdWxlc1JlcXVlc3QaIi5kZWNraGFuZC52MS5TZXRJbWFnZVJ1bGVzUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * NodeImage is an image that is on a node.
@@ -175,6 +175,56 @@ export const PullImageResponseSchema: GenMessage<PullImageResponse> = /*@__PURE_
   messageDesc(file_deckhand_v1_image, 4);
 
 /**
+ * @generated from message deckhand.v1.ImportImageRequest
+ */
+export type ImportImageRequest = Message<"deckhand.v1.ImportImageRequest"> & {
+  /**
+   * Node id, unique id prefix, or name.
+   *
+   * @generated from field: string node_id = 1;
+   */
+  nodeId: string;
+
+  /**
+   * REGISTRY/NAME:TAG, which means this image on this node from then on.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * At most 1 MiB.
+   *
+   * @generated from field: bytes data = 3;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message deckhand.v1.ImportImageRequest.
+ * Use `create(ImportImageRequestSchema)` to create a new message.
+ */
+export const ImportImageRequestSchema: GenMessage<ImportImageRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 5);
+
+/**
+ * @generated from message deckhand.v1.ImportImageResponse
+ */
+export type ImportImageResponse = Message<"deckhand.v1.ImportImageResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.NodeImage image = 1;
+   */
+  image?: NodeImage | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.ImportImageResponse.
+ * Use `create(ImportImageResponseSchema)` to create a new message.
+ */
+export const ImportImageResponseSchema: GenMessage<ImportImageResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 6);
+
+/**
  * @generated from message deckhand.v1.PruneImagesRequest
  */
 export type PruneImagesRequest = Message<"deckhand.v1.PruneImagesRequest"> & {
@@ -198,7 +248,7 @@ export type PruneImagesRequest = Message<"deckhand.v1.PruneImagesRequest"> & {
  * Use `create(PruneImagesRequestSchema)` to create a new message.
  */
 export const PruneImagesRequestSchema: GenMessage<PruneImagesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 5);
+  messageDesc(file_deckhand_v1_image, 7);
 
 /**
  * @generated from message deckhand.v1.PruneImagesResponse
@@ -215,7 +265,7 @@ export type PruneImagesResponse = Message<"deckhand.v1.PruneImagesResponse"> & {
  * Use `create(PruneImagesResponseSchema)` to create a new message.
  */
 export const PruneImagesResponseSchema: GenMessage<PruneImagesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 6);
+  messageDesc(file_deckhand_v1_image, 8);
 
 /**
  * Registry is what is stored for a registry. Its password is never returned.
@@ -263,7 +313,7 @@ export type Registry = Message<"deckhand.v1.Registry"> & {
  * Use `create(RegistrySchema)` to create a new message.
  */
 export const RegistrySchema: GenMessage<Registry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 7);
+  messageDesc(file_deckhand_v1_image, 9);
 
 /**
  * @generated from message deckhand.v1.SetRegistryRequest
@@ -297,7 +347,7 @@ export type SetRegistryRequest = Message<"deckhand.v1.SetRegistryRequest"> & {
  * Use `create(SetRegistryRequestSchema)` to create a new message.
  */
 export const SetRegistryRequestSchema: GenMessage<SetRegistryRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 8);
+  messageDesc(file_deckhand_v1_image, 10);
 
 /**
  * @generated from message deckhand.v1.SetRegistryResponse
@@ -314,7 +364,7 @@ export type SetRegistryResponse = Message<"deckhand.v1.SetRegistryResponse"> & {
  * Use `create(SetRegistryResponseSchema)` to create a new message.
  */
 export const SetRegistryResponseSchema: GenMessage<SetRegistryResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 9);
+  messageDesc(file_deckhand_v1_image, 11);
 
 /**
  * @generated from message deckhand.v1.ListRegistriesRequest
@@ -338,7 +388,7 @@ export type ListRegistriesRequest = Message<"deckhand.v1.ListRegistriesRequest">
  * Use `create(ListRegistriesRequestSchema)` to create a new message.
  */
 export const ListRegistriesRequestSchema: GenMessage<ListRegistriesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 10);
+  messageDesc(file_deckhand_v1_image, 12);
 
 /**
  * @generated from message deckhand.v1.ListRegistriesResponse
@@ -362,7 +412,7 @@ export type ListRegistriesResponse = Message<"deckhand.v1.ListRegistriesResponse
  * Use `create(ListRegistriesResponseSchema)` to create a new message.
  */
 export const ListRegistriesResponseSchema: GenMessage<ListRegistriesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 11);
+  messageDesc(file_deckhand_v1_image, 13);
 
 /**
  * @generated from message deckhand.v1.DeleteRegistryRequest
@@ -379,7 +429,7 @@ export type DeleteRegistryRequest = Message<"deckhand.v1.DeleteRegistryRequest">
  * Use `create(DeleteRegistryRequestSchema)` to create a new message.
  */
 export const DeleteRegistryRequestSchema: GenMessage<DeleteRegistryRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 12);
+  messageDesc(file_deckhand_v1_image, 14);
 
 /**
  * @generated from message deckhand.v1.DeleteRegistryResponse
@@ -392,7 +442,7 @@ export type DeleteRegistryResponse = Message<"deckhand.v1.DeleteRegistryResponse
  * Use `create(DeleteRegistryResponseSchema)` to create a new message.
  */
 export const DeleteRegistryResponseSchema: GenMessage<DeleteRegistryResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 13);
+  messageDesc(file_deckhand_v1_image, 15);
 
 /**
  * ImageRules say which images an organisation's agents may use.
@@ -421,7 +471,7 @@ export type ImageRules = Message<"deckhand.v1.ImageRules"> & {
  * Use `create(ImageRulesSchema)` to create a new message.
  */
 export const ImageRulesSchema: GenMessage<ImageRules> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 14);
+  messageDesc(file_deckhand_v1_image, 16);
 
 /**
  * @generated from message deckhand.v1.GetImageRulesRequest
@@ -434,7 +484,7 @@ export type GetImageRulesRequest = Message<"deckhand.v1.GetImageRulesRequest"> &
  * Use `create(GetImageRulesRequestSchema)` to create a new message.
  */
 export const GetImageRulesRequestSchema: GenMessage<GetImageRulesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 15);
+  messageDesc(file_deckhand_v1_image, 17);
 
 /**
  * @generated from message deckhand.v1.GetImageRulesResponse
@@ -451,7 +501,7 @@ export type GetImageRulesResponse = Message<"deckhand.v1.GetImageRulesResponse">
  * Use `create(GetImageRulesResponseSchema)` to create a new message.
  */
 export const GetImageRulesResponseSchema: GenMessage<GetImageRulesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 16);
+  messageDesc(file_deckhand_v1_image, 18);
 
 /**
  * @generated from message deckhand.v1.SetImageRulesRequest
@@ -468,7 +518,7 @@ export type SetImageRulesRequest = Message<"deckhand.v1.SetImageRulesRequest"> &
  * Use `create(SetImageRulesRequestSchema)` to create a new message.
  */
 export const SetImageRulesRequestSchema: GenMessage<SetImageRulesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 17);
+  messageDesc(file_deckhand_v1_image, 19);
 
 /**
  * @generated from message deckhand.v1.SetImageRulesResponse
@@ -485,7 +535,7 @@ export type SetImageRulesResponse = Message<"deckhand.v1.SetImageRulesResponse">
  * Use `create(SetImageRulesResponseSchema)` to create a new message.
  */
 export const SetImageRulesResponseSchema: GenMessage<SetImageRulesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 18);
+  messageDesc(file_deckhand_v1_image, 20);
 
 /**
  * ImageService looks after the container images that jails are made from: those on
@@ -513,6 +563,18 @@ export const ImageService: GenService<{
     methodKind: "server_streaming";
     input: typeof PullImageRequestSchema;
     output: typeof PullImageResponseSchema;
+  },
+  /**
+   * ImportImage has a node keep the image of an archive, as `docker save` or an
+   * OCI layout writes it. The first request has node_id and name, the others the
+   * archive's bytes.
+   *
+   * @generated from rpc deckhand.v1.ImageService.ImportImage
+   */
+  importImage: {
+    methodKind: "client_streaming";
+    input: typeof ImportImageRequestSchema;
+    output: typeof ImportImageResponseSchema;
   },
   /**
    * PruneImages deletes images from a node. Those that a jail has, or that a task
