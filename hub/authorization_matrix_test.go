@@ -270,7 +270,9 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 				out[name] = "starter"
 			}
 		case "host":
-			out[name] = "registry.example.com"
+			if m.Name() == "SetRegistryRequest" || m.Name() == "DeleteRegistryRequest" {
+				out[name] = "registry.example.com"
+			}
 		case "reference":
 			out[name] = "registry.example.com/team/app:1"
 		case "base_url":
