@@ -176,7 +176,7 @@ func pullImage(ctx context.Context) (_ result, err error) {
 	}
 	defer func() { err = firstError(err, m.close()) }()
 	fresh := func() (string, error) {
-		img := v1.Image(empty.Image)
+		img := empty.Image
 		for range layers {
 			layer, err := random.Layer(layerBytes, types.OCILayer)
 			if err != nil {
