@@ -18,7 +18,8 @@ type Images struct {
 	// RegistryConfig is a folder with a hosts.toml or a ca.crt per registry, as
 	// containerd reads it.
 	RegistryConfig string `koanf:"registry-config"`
-	// Snapshotter is containerd's snapshotter for images.
+	// Snapshotter is containerd's snapshotter for images; empty for overlayfs, or
+	// native where that does not work.
 	Snapshotter string `koanf:"snapshotter"`
 }
 
@@ -27,7 +28,7 @@ func ImageFlags(flags *pflag.FlagSet) {
 	flags.StringSlice("registries", nil, "registries that images may be pulled from: ghcr.io,*.example.com; every one with an empty list")
 	flags.String("registry-addresses", "", "networks that registries may be reached in besides public addresses: 10.0.0.0/8,127.0.0.1")
 	flags.String("registry-config", image.DefaultRegistryConfig, "folder with a hosts.toml or a ca.crt per registry, as containerd reads it: mirrors and certificates")
-	flags.String("snapshotter", image.DefaultSnapshotter, "containerd's snapshotter for images")
+	flags.String("snapshotter", "", "containerd's snapshotter for images (default overlayfs, or native where that does not work)")
 }
 
 // config returns the configuration of the image store.

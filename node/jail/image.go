@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -29,11 +30,14 @@ func (m *Manager) Images() *image.Store { return m.images }
 
 // imageConfig completes the configuration of the image store with what jails
 // need in every image.
-func (m *Manager) imageConfig() image.Config {
+func (m *Manager) imageConfig(ctx context.Context) image.Config {
 	texts, user, id := etcTexts(), "agent", fmt.Sprint(userID)
 	cfg := m.cfg.Images
 	cfg.Client, cfg.Namespace, cfg.DataDir, cfg.Log = m.containerd, m.cfg.Namespace, m.cfg.DataDir, m.cfg.Log.Named("image")
 	cfg.UIDBase, cfg.IDs, cfg.Accepting = m.cfg.UIDBase, uidRange, m.cfg.Reserve.Accepting
+	if cfg.Snapshotter == "" {
+		cfg.Snapshotter = m.snapshotter(ctx)
+	}
 	cfg.MountPoints = []string{
 		"proc/", "sys/", "dev/", "tmp/", "var/tmp/", "workspace/", "run/deckhand/",
 		strings.TrimPrefix(nodelink.OutputsPath, "/") + "/", strings.TrimPrefix(nodelink.SkillsPath, "/") + "/",
@@ -43,6 +47,24 @@ func (m *Manager) imageConfig() image.Config {
 	cfg.User = fmt.Sprintf("%s:x:%s:%s:%s:/workspace:/bin/sh", user, id, id, user)
 	cfg.Group = fmt.Sprintf("%s:x:%s:", user, id)
 	return cfg
+}
+
+// snapshotter returns the snapshotter for images: overlayfs, or native where containerd
+// has no other that works, such as on a file system that takes no overlay.
+func (m *Manager) snapshotter(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(m.namespaced(ctx), callTimeout)
+	defer cancel()
+	found, err := m.containerd.IntrospectionService().Plugins(ctx, "type==io.containerd.snapshotter.v1,id=="+image.DefaultSnapshotter)
+	if err != nil {
+		return image.DefaultSnapshotter // containerd does not answer; a pull will say so
+	}
+	for _, plugin := range found.GetPlugins() {
+		if plugin.GetInitErr() == nil {
+			return image.DefaultSnapshotter
+		}
+	}
+	m.cfg.Log.Info("images use the snapshotter native: overlayfs does not work here")
+	return "native"
 }
 
 // imageMounts returns what a jail made from an image shows besides the image. Our

@@ -123,7 +123,7 @@ func NewManager(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, m.unavailable(err)
 	}
-	m.images = image.New(m.imageConfig())
+	m.images = image.New(m.imageConfig(ctx))
 	if err := m.sweep(ctx); err != nil {
 		return nil, errors.Join(err, m.containerd.Close())
 	}
