@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -54,10 +53,10 @@ func (h *Images) PullImage(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return err
 	}
-	one, err := h.Images.On(ctx, on, req.Msg.GetReference(), actor(auth.From(ctx)), func(p *nodev1.PullImageResponse_Progress) {
+	one, err := h.Images.PullByPerson(ctx, on, req.Msg.GetReference(), actor(auth.From(ctx)), func(p *nodev1.PullImageResponse_Progress) {
 		// If the caller is gone, ctx ends as well.
 		_ = stream.Send(&deckhandv1.PullImageResponse{
-			Phase:  strings.ToLower(strings.TrimPrefix(p.GetPhase().String(), "PHASE_")),
+			Phase:  image.PhaseOf(p),
 			Layers: p.GetLayers(), LayersDone: p.GetLayersDone(), Bytes: p.GetBytes(), BytesDone: p.GetBytesDone(),
 		})
 	})

@@ -15,11 +15,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/imageref"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
-
-// imageRootfs is the JailSpec.rootfs of a jail that is made from an image.
-const imageRootfs = "image"
 
 // pullEvery is how often the history of a task gets the progress of a pull.
 const pullEvery = 5 * time.Second
@@ -30,27 +28,26 @@ const pullEvery = 5 * time.Second
 func imageOf(t db.Task, wanted string) (rootfs, reference string, err error) {
 	switch wanted {
 	case "":
-		return "host", "", nil
+		return nodelink.RootHost, "", nil
 	case t.Image:
 		reference, err = imageref.Pin(t.Image, t.ImageDigest)
-		return imageRootfs, reference, err
+		return nodelink.RootImage, reference, err
 	}
-	return imageRootfs, wanted, nil
+	return nodelink.RootImage, wanted, nil
 }
 
 // pullImage brings the image of a task's jail to its node, and pins its digest if this is
 // the first attempt that does. It returns the task as it is then.
-func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t db.Task, node machine.Link) (db.Task, error) {
-	p, err := s.persona(ctx, t)
-	if err != nil || p.Jail.Image == "" {
-		return t, err
+func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t db.Task, p *persona.Persona, node machine.Link) (db.Task, error) {
+	if p.Jail.Image == "" {
+		return t, nil
 	}
 	row, err := s.cfg.Store.NodeByID(ctx, *t.NodeID)
 	if err != nil {
 		return t, fmt.Errorf("load node %s: %w", *t.NodeID, err)
 	}
-	if row.Capability < nodelink.Images {
-		return t, image.TooOld(row)
+	if err := image.Require(row); err != nil {
+		return t, err
 	}
 	want := image.Wanted{Name: p.Jail.Image}
 	if t.Image == p.Jail.Image {
@@ -94,17 +91,10 @@ type pullReport struct {
 	phase nodev1.PullImageResponse_Phase
 }
 
-// phaseNames are the phases of a pull in events.
-var phaseNames = map[nodev1.PullImageResponse_Phase]string{
-	nodev1.PullImageResponse_PHASE_DOWNLOADING: "downloading",
-	nodev1.PullImageResponse_PHASE_PREPARING:   "preparing",
-}
-
-// tell records a progress, unless one of the same phase was recorded just now. The pull
-// goes on if it cannot be recorded.
+// tell appends an event, unless the last one is of the same phase and less than pullEvery
+// ago, or nothing is downloaded yet. If it cannot be stored, the pull continues.
 func (r *pullReport) tell(ctx context.Context, p *nodev1.PullImageResponse_Progress) {
-	name, ok := phaseNames[p.GetPhase()]
-	if !ok || p.GetPhase() == r.phase && time.Since(r.told) < pullEvery {
+	if p.GetPhase() == nodev1.PullImageResponse_PHASE_RESOLVING || p.GetPhase() == r.phase && time.Since(r.told) < pullEvery {
 		return
 	}
 	r.told, r.phase = time.Now(), p.GetPhase()
@@ -114,7 +104,7 @@ func (r *pullReport) tell(ctx context.Context, p *nodev1.PullImageResponse_Progr
 			return err
 		}
 		return tx.Append(r.orgID, t.ID, event.Hub, event.Draft{Type: eventkind.ImagePulling, Payload: map[string]any{
-			"image": r.image, "reference": p.GetReference(), "node": r.node, "phase": name,
+			"image": r.image, "reference": p.GetReference(), "node": r.node, "phase": image.PhaseOf(p),
 			"layers": p.GetLayers(), "layers_done": p.GetLayersDone(), "bytes": p.GetBytes(), "bytes_done": p.GetBytesDone(),
 		}})
 	})
@@ -123,8 +113,8 @@ func (r *pullReport) tell(ctx context.Context, p *nodev1.PullImageResponse_Progr
 	}
 }
 
-// pruned makes the error that a jail's image is not on the node one that may pass: it was
-// there just now, and is pulled again.
+// pruned returns an Unavailable error in place of the one that a jail's image is not on the
+// node: the image was deleted after it was pulled, and the next try pulls it again.
 func pruned(jail *nodev1.JailSpec, err error) error {
 	e := fault.As(err)
 	if e == nil || e.Code != fault.ImageUnavailable || e.Kind != fault.Precondition || e.ObjectID != jail.GetImage() {

@@ -48,10 +48,14 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if call.Node, err = s.node(ctx, db.Step{ID: t.ID, NodeID: t.NodeID}); err != nil {
 		return AttemptStart{}, err
 	}
-	if t, err = s.pullImage(ctx, orgID, le, t, call.Node); err != nil {
+	p, err := s.persona(ctx, t)
+	if err != nil {
 		return AttemptStart{}, err
 	}
-	if call.Jail, err = s.Jail(ctx, t); err != nil {
+	if t, err = s.pullImage(ctx, orgID, le, t, p, call.Node); err != nil {
+		return AttemptStart{}, err
+	}
+	if call.Jail, err = jailOf(t, p); err != nil {
 		return AttemptStart{}, err
 	}
 	org, err := s.cfg.Store.OrganisationByID(ctx, orgID)
@@ -99,10 +103,6 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 		return AttemptStart{}, fmt.Errorf("read the workspace's instructions: %w", fault.FromGRPC(err))
 	}
 	project.Scratchpad, project.Instructions = s.cfg.Redact.Org(orgID).String(project.Scratchpad), s.cfg.Redact.Org(orgID).String(project.Instructions)
-	p, err := s.persona(ctx, t)
-	if err != nil {
-		return AttemptStart{}, err
-	}
 	if project.Skills, err = s.withNodeSkills(ctx, t, p, project.Skills); err != nil {
 		return AttemptStart{}, err
 	}

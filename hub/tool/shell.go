@@ -61,7 +61,7 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 	if n := number(c.Arguments, "timeout_seconds"); n > 0 {
 		timeout = time.Duration(n) * time.Second
 	}
-	spec := withShell(&nodev1.ExecSpec{
+	spec := withShell(c, &nodev1.ExecSpec{
 		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Dir: text(c.Arguments, "cwd"), Timeout: durationpb.New(timeout),
 		Snapshot: true,
 	}, text(c.Arguments, "command"))

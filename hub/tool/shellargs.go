@@ -5,14 +5,17 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// withShell has a spec run a command line in the jail's shell: bash, or what an image has
-// instead.
-func withShell(spec *nodev1.ExecSpec, command string) *nodev1.ExecSpec {
+// withShell returns a spec with a command line for the jail's shell: bash, or what an image
+// has in its place.
+func withShell(c Call, spec *nodev1.ExecSpec, command string) *nodev1.ExecSpec {
 	spec.Argv = []string{"/bin/bash", "-c", command}
-	spec.Shell = &nodev1.Shell{PlainArgv: plainArgv(command)}
+	if c.Jail.GetRootfs() == nodelink.RootImage {
+		spec.Shell = &nodev1.Shell{PlainArgv: plainArgv(command)}
+	}
 	return spec
 }
 

@@ -106,7 +106,7 @@ func runTerminalOpen(ctx context.Context, c Call) (Result, error) {
 	if refused, err := tooManyJobs(ctx, c); err != nil || refused != nil {
 		return failure(cmp.Or[error](err, refused))
 	}
-	exec, err := execute(ctx, c, withShell(&nodev1.ExecSpec{
+	exec, err := execute(ctx, c, withShell(c, &nodev1.ExecSpec{
 		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Dir: text(c.Arguments, "cwd"),
 		Env: []string{"TERM=xterm-256color"}, Pty: &nodev1.Pty{Rows: terminalRows, Cols: terminalColumns},
 		Timeout: durationpb.New(c.JobTime), BackgroundAfter: durationpb.New(0), Snapshot: true,

@@ -1,7 +1,9 @@
 package image
 
 import (
+	"bytes"
 	"encoding/json"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -204,6 +206,9 @@ func TestRegistriesAndRules(t *testing.T) {
 	require.Contains(t, f.CLI(0, "node", "image", "pull", node, tag).Out, digest)
 	require.Contains(t, f.CLI(0, "node", "image", "pull", node, other).Out, otherDigest)
 	require.NotContains(t, f.CLI(0, "audit", "list", "-o", "json").Out, "a-robots-token")
+	for _, dir := range []string{f.NodeDir, filepath.Dir(f.Containerd)} {
+		require.Empty(t, filesWith(t, dir, "a-robots-token"), "the password is not on the node's disk")
+	}
 
 	f.CLI(0, "registry", "rules", "--allow", r.Host+"/team/*", "--require-digest")
 	require.Contains(t, refused("node", "image", "pull", node, other), "the organisation does not allow image "+other)
@@ -273,4 +278,22 @@ func TestATaskIsCancelledWhileItsImageIsPulled(t *testing.T) {
 	case <-time.After(waittest.Limit(30 * time.Second)):
 		t.Fatal("the pull goes on though nobody wants it any more")
 	}
+}
+
+// filesWith returns the files below a folder, of up to 16 MiB each, that contain a text.
+func filesWith(t *testing.T, dir, text string) (found []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return nil //nolint:nilerr // deleted meanwhile
+		}
+		if info, err := entry.Info(); err != nil || info.Size() > 16<<20 {
+			return nil //nolint:nilerr // deleted meanwhile
+		}
+		if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte(text)) {
+			found = append(found, path)
+		}
+		return nil
+	}))
+	return found
 }

@@ -56,6 +56,19 @@ func Pin(text, sum string) (string, error) {
 // Registry returns the host of a reference's registry, with its port if it has one.
 func Registry(named reference.Named) string { return reference.Domain(named) }
 
+// IsRegistry reports whether a text is the host of a registry, with its port if it has
+// one. Docker Hub is docker.io.
+func IsRegistry(text string) bool {
+	named, err := Parse(text + "/path/name:tag")
+	return err == nil && Registry(named) == text
+}
+
+// IsRepository reports whether a text is the name of a repository with its registry.
+func IsRepository(text string) bool {
+	named, err := Parse(text + ":tag")
+	return err == nil && named.Name() == text
+}
+
 // Named is a parsed reference.
 type Named = reference.Named
 

@@ -58,3 +58,13 @@ func TestAPinnedReferenceHasADigestAndNoTag(t *testing.T) {
 	_, err = imageref.Pin("ghcr.io/team/app:v1", "sha256:short")
 	require.ErrorContains(t, err, "not a digest")
 }
+
+func TestRegistriesAndRepositories(t *testing.T) {
+	t.Parallel()
+	for text, registry := range map[string]bool{"docker.io": true, "ghcr.io": true, "127.0.0.1:5000": true, "ghcr.io/team": false, "https://ghcr.io": false, "team": false, "": false} {
+		require.Equal(t, registry, imageref.IsRegistry(text), text)
+	}
+	for text, repository := range map[string]bool{"docker.io/library/debian": true, "ghcr.io/team/app": true, "mirror.example.com/dockerhub": true, "ghcr.io": false, "debian": false, "team/app": false, "ghcr.io/team/": false, "ghcr.io/team/app:1": false} {
+		require.Equal(t, repository, imageref.IsRepository(text), text)
+	}
+}

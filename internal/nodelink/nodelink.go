@@ -38,6 +38,12 @@ const (
 	// ReplicaURIHost is the second part for a hub replica.
 	ReplicaURIHost = "hub"
 
+	// RootHost, RootImage and RootMachine are the values of JailSpec.rootfs: the
+	// machine's own system folders, a container image, and the machine itself.
+	RootHost    = "host"
+	RootImage   = "image"
+	RootMachine = "machine"
+
 	// SkillPath is where deckhand-skill is in a jail.
 	SkillPath = "/.deckhand-skill"
 	// SkillsPath is the folder of the operator's own skills in a jail.

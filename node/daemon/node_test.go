@@ -13,6 +13,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/initd"
 	"github.com/deckhand-sh/deckhand/node/jail"
@@ -67,7 +68,7 @@ func TestHostModeHasLedgerLogAndKill(t *testing.T) {
 	execs, jails := newExecs(t)
 	server := jail.NewServer(jails)
 	_, err := server.EnsureJail(t.Context(), &nodev1.EnsureJailRequest{
-		Spec: &nodev1.JailSpec{JailId: jail.HostID, Rootfs: jail.RootMachine}, HostMode: true,
+		Spec: &nodev1.JailSpec{JailId: jail.HostID, Rootfs: nodelink.RootMachine}, HostMode: true,
 	})
 	require.NoError(t, err)
 	start := func(script string) string {
@@ -106,7 +107,7 @@ func TestTheMachineIsForThoseWhoHoldItsLock(t *testing.T) {
 	t.Parallel()
 	cfg := jailtest.Config(t)
 	open := jailtest.Manager(t, cfg)
-	_, err := open.EnsureHost(t.Context(), &nodev1.JailSpec{JailId: jail.HostID, Rootfs: jail.RootMachine})
+	_, err := open.EnsureHost(t.Context(), &nodev1.JailSpec{JailId: jail.HostID, Rootfs: nodelink.RootMachine})
 	require.NoError(t, err)
 	inside := jailtest.Spec(ident.New("jail"))
 	_, err = open.Ensure(t.Context(), inside)

@@ -201,16 +201,16 @@ func (w *watch) run(ctx context.Context, conn *jail.Init) {
 
 // begin starts an exec that the ledger has and follows it.
 func (w *watch) begin(ctx context.Context, conn *jail.Init) (*nodev1.Exec, error) {
-	if refusal, err := w.recordBefore(ctx); refusal != nil || err != nil {
-		return refusal, err
-	}
-	w.countOOM(conn)
 	req := w.s.request(w.rec.GetSpec(), conn)
 	if len(req.GetArgv()) == 0 {
 		return w.end(nodev1.EndReason_END_REASON_START_FAILED, func(e *nodev1.Exec) {
 			e.StartError = "this jail's image has no shell: call one program with plain arguments, without pipes, redirections, variables, wildcards or several commands"
 		}), nil
 	}
+	if refusal, err := w.recordBefore(ctx); refusal != nil || err != nil {
+		return refusal, err
+	}
+	w.countOOM(conn)
 	resp, err := conn.Start(ctx, req)
 	switch status.Code(err) {
 	case codes.OK:

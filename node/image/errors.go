@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
@@ -16,14 +15,6 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/dialguard"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
-
-// platformName returns the operating system and architecture of an image.
-func platformName(one client.Image) string {
-	if p := one.Target().Platform; p != nil {
-		return p.OS + "/" + p.Architecture
-	}
-	return runtime.GOOS + "/" + runtime.GOARCH
-}
 
 func wrongPlatform(ref, has string) error {
 	return fault.New(fault.Precondition, "image %s is for %s, and this node is %s/%s", ref, has, runtime.GOOS, runtime.GOARCH).
@@ -48,17 +39,18 @@ func explain(ref string, err error) error {
 		code = status.StatusCode
 	}
 	text := err.Error()
-	var unknown net.Error
+	var network net.Error
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errdefs.IsCanceled(err), errdefs.IsDeadlineExceeded(err):
 		return err
-	case errors.Is(err, dialguard.ErrRefused) || strings.Contains(text, "is not a public address"):
+	case errors.Is(err, dialguard.ErrRefused):
 		return refuse(fault.Denied, "have the node's operator allow the registry's network with registry-addresses in node.yaml",
 			"the registry of image %s is at an address that this node does not connect to: %s", ref, last(text))
 	case strings.Contains(text, "x509:"):
 		return refuse(fault.Denied, "put the registry's certificate authority into the node's certs.d folder, see docs/images.md",
 			"the certificate of the registry of image %s is not trusted: %s", ref, last(text))
 	case strings.Contains(text, "no space left on device") || strings.Contains(text, "disk quota exceeded"):
+		err = errors.Join(errFull, err)
 		return refuse(fault.Exhausted, "free some: deckhand node image prune NODE deletes images that nothing uses",
 			"the node has no disk space for image %s", ref)
 	case code == http.StatusTooManyRequests || strings.Contains(text, "toomanyrequests"):
@@ -77,7 +69,7 @@ func explain(ref string, err error) error {
 	case errdefs.IsFailedPrecondition(err) && strings.Contains(text, "digest"), strings.Contains(text, "failed size validation"), strings.Contains(text, "past expected size"), strings.Contains(text, "unexpected commit digest"):
 		return refuse(fault.Precondition, "have the image pushed again, or pull it from another registry",
 			"the registry sent other data than the digest of image %s promises", ref)
-	case code >= 500, errdefs.IsUnavailable(err), errors.As(err, &unknown), strings.Contains(text, "unexpected EOF"), strings.Contains(text, "connection reset"), strings.Contains(text, "EOF"):
+	case code >= 500, errdefs.IsUnavailable(err), errors.As(err, &network), strings.Contains(text, "connection reset"), strings.Contains(text, "EOF"):
 		return refuse(fault.Unavailable, "check that the node reaches the registry, and try again",
 			"the registry of image %s cannot be reached or broke off: %s", ref, last(text))
 	}

@@ -60,12 +60,12 @@ const (
 
 // Labels of an image in containerd.
 const (
-	labelOwner    = "sh.deckhand.image"    // the data folder of the node that it belongs to
-	labelPlatform = "sh.deckhand.platform" // the name of the distribution in it
-	labelShell    = "sh.deckhand.shell"    // the path of its shell
-	labelRoot     = "sh.deckhand.root"     // the snapshot that jails start from
-	labelUsed     = "sh.deckhand.used"     // when it was last used, in Unix seconds
-	labelBytes    = "sh.deckhand.bytes"    // compressed size of its layers
+	labelOwner        = "sh.deckhand.image"        // the data folder of the node that it belongs to
+	labelDistribution = "sh.deckhand.distribution" // the name of the distribution in it
+	labelShell        = "sh.deckhand.shell"        // the path of its shell
+	labelRoot         = "sh.deckhand.root"         // the snapshot that jails start from
+	labelUsed         = "sh.deckhand.used"         // when it was last used, in Unix seconds
+	labelBytes        = "sh.deckhand.bytes"        // compressed size of its layers
 )
 
 // Config holds what a Store needs.
@@ -191,7 +191,7 @@ func absent(ref string) error {
 // describe reads what containerd knows of an image.
 func (s *Store) describe(ctx context.Context, one client.Image) (Image, error) {
 	labels := one.Labels()
-	out := Image{Reference: one.Name(), image: one, root: labels[labelRoot], Platform: labels[labelPlatform], Shell: labels[labelShell]}
+	out := Image{Reference: one.Name(), image: one, root: labels[labelRoot], Shell: labels[labelShell]}
 	out.Bytes, _ = strconv.ParseInt(labels[labelBytes], 10, 64)
 	if used, err := strconv.ParseInt(labels[labelUsed], 10, 64); err == nil {
 		out.UsedAt = time.Unix(used, 0).UTC()
@@ -199,6 +199,10 @@ func (s *Store) describe(ctx context.Context, one client.Image) (Image, error) {
 	config, err := s.config(ctx, one)
 	if err != nil {
 		return out, err
+	}
+	out.Platform = config.OS + "/" + config.Architecture
+	if name := labels[labelDistribution]; name != "" {
+		out.Platform += ", " + name
 	}
 	out.Env, out.Layers = config.Config.Env, len(config.RootFS.DiffIDs)
 	return out, nil
@@ -209,20 +213,25 @@ const maxConfig = 4 << 20
 
 // config reads an image's configuration.
 func (s *Store) config(ctx context.Context, one client.Image) (ocispec.Image, error) {
-	var out ocispec.Image
 	desc, err := one.Config(ctx)
 	if err != nil {
-		return out, fmt.Errorf("read the configuration of image %s: %w", one.Name(), err)
+		return ocispec.Image{}, fmt.Errorf("read the configuration of image %s: %w", one.Name(), err)
 	}
+	return s.readConfig(ctx, one.Name(), desc)
+}
+
+// readConfig reads the configuration of an image by its descriptor.
+func (s *Store) readConfig(ctx context.Context, name string, desc ocispec.Descriptor) (ocispec.Image, error) {
+	var out ocispec.Image
 	if desc.Size > maxConfig {
-		return out, fault.New(fault.Precondition, "the configuration of image %s has %d bytes; at most %d are read", one.Name(), desc.Size, maxConfig).WithCode(fault.ImageUnavailable)
+		return out, fault.New(fault.Precondition, "the configuration of image %s has %d bytes; at most %d are read", name, desc.Size, maxConfig).WithCode(fault.ImageUnavailable)
 	}
-	raw, err := content.ReadBlob(ctx, one.ContentStore(), desc)
+	raw, err := content.ReadBlob(ctx, s.cfg.Client.ContentStore(), desc)
 	if err != nil {
-		return out, fmt.Errorf("read the configuration of image %s: %w", one.Name(), err)
+		return out, fmt.Errorf("read the configuration of image %s: %w", name, err)
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, fault.New(fault.Precondition, "the configuration of image %s is not valid", one.Name()).WithCode(fault.ImageUnavailable).WithCause(err)
+		return out, fault.New(fault.Precondition, "the configuration of image %s is not valid", name).WithCode(fault.ImageUnavailable).WithCause(err)
 	}
 	return out, nil
 }

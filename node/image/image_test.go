@@ -81,19 +81,23 @@ func TestAnImageIsPulledOnce(t *testing.T) {
 		c.Config.Env = []string{"PATH=/opt/bin:/bin", "GREETING=hello"}
 	}))
 	s := newStore(t, r)
+	// Nothing is sent until all five have seen that the pull is in progress.
+	var all, seen sync.WaitGroup
+	seen.Add(5)
 	r.Fail(func(_ http.ResponseWriter, req *http.Request) bool {
 		if strings.Contains(req.URL.Path, "/blobs/") {
-			time.Sleep(600 * time.Millisecond) // so that there is progress to see
+			seen.Wait()
 		}
 		return false
 	})
-	var all sync.WaitGroup
 	for range 5 {
 		all.Go(func() {
 			var phases []image.Phase
 			var last image.Progress
 			one, err := s.Pull(context.Background(), tag, image.Way{}, func(p image.Progress) {
-				phases, last = append(phases, p.Phase), p
+				if phases, last = append(phases, p.Phase), p; len(phases) == 3 {
+					seen.Done()
+				}
 			})
 			if !noError(t, err) {
 				return

@@ -57,11 +57,11 @@ func (s *Store) Import(ctx context.Context, name string, archive io.Reader) (Ima
 	if err != nil {
 		return Image{}, s.full(ctx, lease, explainArchive(name, err))
 	}
-	p := &pull{}
-	if err := s.finish(ctx, p, one); err != nil {
+	kept, err := s.finish(ctx, one)
+	if err != nil {
 		return Image{}, s.full(ctx, lease, err)
 	}
-	return p.image, s.tag(ctx, named, tagged.Tag(), one)
+	return kept, s.tag(ctx, named, tagged.Tag(), one)
 }
 
 // unpackArchive stores and unpacks the one image of an archive.
@@ -122,7 +122,7 @@ func explainArchive(name string, err error) error {
 		WithFix("give what `docker save NAME:TAG` or an OCI layout in a tar file has").WithCause(err)
 }
 
-// tag makes a tag mean an image, and no other image of the repository.
+// tag gives a tag to an image, and takes it from any other image of the repository.
 func (s *Store) tag(ctx context.Context, named reference.Named, tag string, one client.Image) error {
 	before, err := s.tagged(ctx, named, tag)
 	if err != nil {

@@ -2,7 +2,7 @@ package image
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -221,7 +221,7 @@ func (s *Store) patiently(ctx context.Context, named reference.Named, fn func() 
 	}
 }
 
-// join waits for the pull of a reference, and begins it if there is none.
+// join waits for the pull of a reference. If none is in progress, it starts one.
 func (s *Store) join(ctx context.Context, ref reference.Canonical, resolver remotes.Resolver, tell func(Progress)) (Image, error) {
 	s.mu.Lock()
 	p := s.pulls[ref.String()]
@@ -238,7 +238,7 @@ func (s *Store) join(ctx context.Context, ref reference.Canonical, resolver remo
 		defer s.mu.Unlock()
 		if p.waiting--; p.waiting == 0 {
 			p.cancel()
-			// A new caller begins anew rather than joining one that is ending.
+			// The next caller starts another pull: this one is ending.
 			if s.pulls[ref.String()] == p {
 				delete(s.pulls, ref.String())
 			}
@@ -289,7 +289,11 @@ func (s *Store) run(ctx context.Context, p *pull, ref reference.Canonical, resol
 		}); err != nil {
 			return s.full(ctx, lease, err)
 		}
-		if err := s.finish(ctx, p, one); err != nil {
+		p.mu.Lock()
+		p.progress.Phase = Preparing
+		p.mu.Unlock()
+		var err error
+		if p.image, err = s.finish(ctx, one); err != nil {
 			return s.full(ctx, lease, err)
 		}
 		if err := ls.Delete(ctx, leases.Lease{ID: lease}); err != nil && !errdefs.IsNotFound(err) {
@@ -302,7 +306,11 @@ func (s *Store) run(ctx context.Context, p *pull, ref reference.Canonical, resol
 // diskEvery is how often a pull looks whether the disk is full.
 const diskEvery = time.Second
 
-// whileAccepting returns a context that ends when the disk is full.
+// errFull is the cause of errors of a pull or an import for which the disk had no
+// space.
+var errFull = errors.New("the disk is full")
+
+// whileAccepting returns a context that ends with errFull when the disk is full.
 func (s *Store) whileAccepting(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -316,7 +324,7 @@ func (s *Store) whileAccepting(ctx context.Context) (context.Context, func()) {
 			case <-tick.C:
 			}
 			if err := s.cfg.Accepting(); err != nil {
-				cancel(err)
+				cancel(errors.Join(errFull, err))
 				return
 			}
 		}
@@ -327,10 +335,11 @@ func (s *Store) whileAccepting(ctx context.Context) (context.Context, func()) {
 // full returns the error of a pull. If the disk was full, what the pull has
 // downloaded is deleted at once.
 func (s *Store) full(ctx context.Context, lease string, err error) error {
-	if cause := context.Cause(ctx); fault.Is(cause, fault.Exhausted) {
-		err = fault.New(fault.Exhausted, "%s", fault.As(cause).Message).WithCode(fault.ImageUnavailable).WithFix("%s", fault.As(cause).Fix).WithCause(err)
+	if cause := context.Cause(ctx); errors.Is(cause, errFull) {
+		why := fault.As(cause)
+		err = fault.New(fault.Exhausted, "%s", why.Message).WithCode(fault.ImageUnavailable).WithFix("%s", why.Fix).WithCause(errors.Join(errFull, err))
 	}
-	if !fault.Is(err, fault.Exhausted) {
+	if !errors.Is(err, errFull) {
 		return err
 	}
 	if derr := s.cfg.Client.LeasesService().Delete(context.WithoutCancel(ctx), leases.Lease{ID: lease}, leases.SynchronousDelete); derr != nil && !errdefs.IsNotFound(derr) {
@@ -366,32 +375,19 @@ func (s *Store) observe(p *pull, ref string, next images.Handler) images.Handler
 // fits refuses an image for another kind of machine. An index of images for
 // several has been searched for this one before.
 func (s *Store) fits(ctx context.Context, ref string, desc ocispec.Descriptor) error {
-	if desc.Size > maxConfig {
-		return fault.New(fault.Precondition, "the configuration of image %s has %d bytes; at most %d are read", ref, desc.Size, maxConfig).WithCode(fault.ImageUnavailable)
-	}
-	raw, err := content.ReadBlob(ctx, s.cfg.Client.ContentStore(), desc)
-	if err != nil {
-		return err
-	}
-	var has ocispec.Platform
-	if err := json.Unmarshal(raw, &has); err != nil {
-		return fault.New(fault.Precondition, "the configuration of image %s is not valid", ref).WithCode(fault.ImageUnavailable).WithCause(err)
-	}
-	if has.OS != "" && !platform().Match(has) {
+	has, err := s.readConfig(ctx, ref, desc)
+	if err == nil && has.OS != "" && !platform().Match(has.Platform) {
 		return wrongPlatform(ref, has.OS+"/"+has.Architecture)
 	}
-	return nil
+	return err
 }
 
-// finish makes the root of an image that was downloaded, and marks it as whole
-// and as this node's.
-func (s *Store) finish(ctx context.Context, p *pull, one client.Image) error {
-	p.mu.Lock()
-	p.progress.Phase = Preparing
-	p.mu.Unlock()
+// finish creates the root of an image that was unpacked, and labels the image as
+// complete and as this node's.
+func (s *Store) finish(ctx context.Context, one client.Image) (Image, error) {
 	manifest, err := images.Manifest(ctx, one.ContentStore(), one.Target(), platform())
 	if err != nil {
-		return explain(one.Name(), err)
+		return Image{}, explain(one.Name(), err)
 	}
 	var size int64
 	for _, layer := range manifest.Layers {
@@ -399,14 +395,10 @@ func (s *Store) finish(ctx context.Context, p *pull, one client.Image) error {
 	}
 	root, found, err := s.makeRoot(ctx, one)
 	if err != nil {
-		return explain(one.Name(), err)
-	}
-	name := platformName(one)
-	if found.distribution != "" {
-		name += ", " + found.distribution
+		return Image{}, explain(one.Name(), err)
 	}
 	labels := map[string]string{
-		labelOwner: s.cfg.DataDir, labelRoot: root, labelPlatform: name, labelShell: found.shell, labelBytes: strconv.FormatInt(size, 10),
+		labelOwner: s.cfg.DataDir, labelRoot: root, labelDistribution: found.distribution, labelShell: found.shell, labelBytes: strconv.FormatInt(size, 10),
 		labelUsed: strconv.FormatInt(time.Now().Unix(), 10),
 	}
 	var paths []string
@@ -414,10 +406,9 @@ func (s *Store) finish(ctx context.Context, p *pull, one client.Image) error {
 		paths = append(paths, "labels."+key)
 	}
 	if _, err := s.cfg.Client.ImageService().Update(ctx, images.Image{Name: one.Name(), Target: one.Target(), Labels: labels}, paths...); err != nil {
-		return fmt.Errorf("mark image %s: %w", one.Name(), err)
+		return Image{}, fmt.Errorf("label image %s: %w", one.Name(), err)
 	}
-	p.image, err = s.Get(ctx, one.Name())
-	return err
+	return s.Get(ctx, one.Name())
 }
 
 // progressOf counts what a pull has downloaded.

@@ -31,8 +31,8 @@ import (
 // gone, and what jails mount over is there as real folders and files: a link at
 // such a place could lead init's own program or state to where an agent writes.
 
-// recipe is part of a root's name. Raise it when roots are made differently: the
-// next pull of an image makes its root anew.
+// recipe is part of a root's name. Raise it when roots are created differently: the
+// next pull of an image then creates another root.
 const recipe = "1"
 
 // WithRoot has a container start from an image's root, in a snapshot of its own
@@ -53,8 +53,8 @@ func (s *Store) WithRoot(one Image) client.NewContainerOpts {
 // contents are what is looked for in a root.
 type contents struct{ distribution, shell string }
 
-// makeRoot makes an image's root, if there is none yet, and returns its name and
-// what is in it.
+// makeRoot returns the name of an image's root, which it creates unless it exists, and
+// what was found in it.
 func (s *Store) makeRoot(ctx context.Context, one client.Image) (key string, found contents, err error) {
 	layers, err := one.RootFS(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Store) makeRoot(ctx context.Context, one client.Image) (key string, fou
 	key = "deckhand-root-" + digest.FromString(fmt.Sprint(recipe, parent, s.cfg.UIDBase, s.cfg.MountPoints, s.cfg.Files, s.cfg.User, s.cfg.Group)).Encoded()
 	snapshots := s.cfg.Client.SnapshotService(s.cfg.Snapshotter)
 	making := key + "-making"
-	// What a daemon that was killed left half made, or a check to read from.
+	// A daemon that was killed may have left one.
 	if err := snapshots.Remove(ctx, making); err != nil && !errdefs.IsNotFound(err) {
 		return "", found, fmt.Errorf("clear the rest of a root: %w", err)
 	}
@@ -141,13 +141,13 @@ func (s *Store) fill(ctx context.Context, name, dir string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return s.give(name, at, entry)
+		return s.shiftOwner(name, at, entry)
 	})
 }
 
-// give gives a file to the jails' user ids. Device nodes are deleted: what of the
-// machine's devices a jail has is in its own /dev.
-func (s *Store) give(name, at string, entry fs.DirEntry) error {
+// shiftOwner changes the owner of a file to the jails' user ids. It deletes device
+// nodes: jails have a /dev of their own.
+func (s *Store) shiftOwner(name, at string, entry fs.DirEntry) error {
 	if entry.Type()&fs.ModeDevice != 0 {
 		return os.Remove(at)
 	}
@@ -169,7 +169,7 @@ func (s *Store) give(name, at string, entry fs.DirEntry) error {
 }
 
 // shift maps an id of an image to one of the host. A file with several names may
-// have been given already under another.
+// have been shifted already under another of them.
 func (s *Store) shift(id uint32) (uint32, bool) {
 	switch {
 	case id < s.cfg.IDs:
@@ -221,8 +221,9 @@ var worldWritable = []string{"tmp", "var/tmp"}
 // maxAccounts bounds what is read of an image's list of users.
 const maxAccounts = 1 << 20
 
-// addEntry adds a line to a list of users or groups, if there is none with its
-// id. A list that is a link, or longer than any that people write, is left alone.
+// addEntry appends a line to a list of users or groups, unless the list has a line
+// with the same id. It does not change a list that is a link or has more than
+// maxAccounts bytes.
 func addEntry(root *os.Root, file, line string) error {
 	info, err := root.Lstat(file)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxAccounts) {

@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/node/image"
 	"github.com/deckhand-sh/deckhand/node/jail/initbin"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -32,8 +34,9 @@ const (
 	labelJail = "sh.deckhand.jail"
 )
 
-// launch makes a record's container and its task and returns when init does.
-func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (*Init, error) {
+// launch creates a record's container, from an image if the record says so, and its task.
+// It returns when init responds.
+func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, from image.Image) (*Init, error) {
 	s := rec.GetSpec()
 	shown, done, err := m.show(p, slices.Concat(m.cfg.RootPaths, s.GetReadOnlyPaths()))
 	defer done()
@@ -42,7 +45,7 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (
 	}
 	ctx, cancel := context.WithTimeout(m.namespaced(ctx), makeTimeout)
 	defer cancel()
-	root, opts, err := m.root(ctx, p, s, shown)
+	root, opts, err := m.root(p, s, from, shown)
 	if err != nil {
 		return nil, err
 	}
@@ -76,18 +79,14 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (
 	return conn, nil
 }
 
-// root lays out a jail's root and returns the mounts in it and how its container
-// gets it.
-func (m *Manager) root(ctx context.Context, p paths, spec *nodev1.JailSpec, shown []specs.Mount) ([]specs.Mount, []client.NewContainerOpts, error) {
-	if spec.GetRootfs() != RootImage {
-		mounts, err := hostRoot(p.rootfs, m.etc, m.initPath, m.skillPath, m.cfg.Skills, shown)
-		return mounts, nil, err
+// root creates a jail's root and returns its mounts, and the options with which its
+// container gets the root.
+func (m *Manager) root(p paths, spec *nodev1.JailSpec, from image.Image, shown []specs.Mount) ([]specs.Mount, []client.NewContainerOpts, error) {
+	if spec.GetRootfs() == nodelink.RootImage {
+		return m.imageMounts(spec, shown), []client.NewContainerOpts{m.images.WithRoot(from)}, nil
 	}
-	one, err := m.images.Get(ctx, spec.GetImage())
-	if err != nil {
-		return nil, nil, err
-	}
-	return m.imageMounts(spec, shown), []client.NewContainerOpts{m.images.WithRoot(one)}, nil
+	mounts, err := hostRoot(p.rootfs, m.etc, m.programs(), shown)
+	return mounts, nil, err
 }
 
 // lastWords returns what init itself said at the end of its log.

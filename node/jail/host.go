@@ -19,6 +19,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/initd"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -32,8 +33,6 @@ import (
 const (
 	// HostID is the id of the entry that is the machine itself.
 	HostID = "host"
-	// RootMachine is its root.
-	RootMachine = "machine"
 )
 
 // hostControllers are the version 1 controllers in which host mode has its own
@@ -44,14 +43,14 @@ var hostControllers = []string{"freezer", "memory", "pids", "cpuacct"}
 // found again. The caller must have verified that the user may access the whole
 // machine.
 func (m *Manager) EnsureHost(ctx context.Context, in *nodev1.JailSpec) (*nodev1.Jail, error) {
-	if in.GetJailId() != HostID || in.GetRootfs() != RootMachine {
-		return nil, fault.New(fault.Invalid, "host mode is jail_id %q with rootfs %q; they are %q and %q", HostID, RootMachine, in.GetJailId(), in.GetRootfs()).
+	if in.GetJailId() != HostID || in.GetRootfs() != nodelink.RootMachine {
+		return nil, fault.New(fault.Invalid, "host mode is jail_id %q with rootfs %q; they are %q and %q", HostID, nodelink.RootMachine, in.GetJailId(), in.GetRootfs()).
 			WithFix("leave host_mode unset for a jail")
 	}
 	if err := m.allowsHost(HostID); err != nil {
 		return nil, err
 	}
-	return m.ensure(ctx, &nodev1.JailSpec{JailId: HostID, Rootfs: RootMachine})
+	return m.ensure(ctx, &nodev1.JailSpec{JailId: HostID, Rootfs: nodelink.RootMachine})
 }
 
 // allowsHost refuses the machine itself where this node's configuration does.
@@ -66,8 +65,8 @@ func (m *Manager) allowsHost(id string) error {
 // refuseHost refuses what asks for the machine without saying so, or uses its
 // name for a jail.
 func refuseHost(in *nodev1.JailSpec) error {
-	if in.GetRootfs() == RootMachine {
-		return fault.New(fault.Denied, "rootfs %q is the machine itself, and host_mode is not set", RootMachine).
+	if in.GetRootfs() == nodelink.RootMachine {
+		return fault.New(fault.Denied, "rootfs %q is the machine itself, and host_mode is not set", nodelink.RootMachine).
 			WithFix("ask for host mode, which takes an administrator with the node lock").WithObject(in.GetJailId())
 	}
 	if in.GetJailId() == HostID {

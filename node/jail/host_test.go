@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 func hostSpec() *nodev1.JailSpec {
-	return &nodev1.JailSpec{JailId: jail.HostID, Rootfs: jail.RootMachine}
+	return &nodev1.JailSpec{JailId: jail.HostID, Rootfs: nodelink.RootMachine}
 }
 
 // Nobody reaches the machine by a name.

@@ -3,8 +3,6 @@ package jail
 import (
 	"context"
 	"fmt"
-	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,22 +15,13 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// The roots that a jail can have, JailSpec.rootfs.
-const (
-	// RootHost is made of the machine's own system folders.
-	RootHost = "host"
-	// RootImage is that of a container image.
-	RootImage = "image"
-)
-
 // Images returns the store of the images that jails are made from.
 func (m *Manager) Images() *image.Store { return m.images }
 
 // imageConfig completes the configuration of the image store with what jails
 // need in every image.
 func (m *Manager) imageConfig(ctx context.Context) image.Config {
-	texts, user, id := etcTexts(), "agent", fmt.Sprint(userID)
-	cfg := m.cfg.Images
+	texts, cfg := etcTexts(), m.cfg.Images
 	cfg.Client, cfg.Namespace, cfg.DataDir, cfg.Log = m.containerd, m.cfg.Namespace, m.cfg.DataDir, m.cfg.Log.Named("image")
 	cfg.UIDBase, cfg.IDs, cfg.Accepting = m.cfg.UIDBase, uidRange, m.cfg.Reserve.Accepting
 	if cfg.Snapshotter == "" {
@@ -44,13 +33,12 @@ func (m *Manager) imageConfig(ctx context.Context) image.Config {
 		strings.TrimPrefix(initMount, "/"), strings.TrimPrefix(nodelink.SkillPath, "/"),
 	}
 	cfg.Files = map[string]string{"etc/hosts": texts["hosts"], "etc/resolv.conf": texts["resolv.conf"]}
-	cfg.User = fmt.Sprintf("%s:x:%s:%s:%s:/workspace:/bin/sh", user, id, id, user)
-	cfg.Group = fmt.Sprintf("%s:x:%s:", user, id)
+	cfg.User, cfg.Group = agentUser, agentGroup
 	return cfg
 }
 
-// snapshotter returns the snapshotter for images: overlayfs, or native where containerd
-// has no other that works, such as on a file system that takes no overlay.
+// snapshotter returns the snapshotter for images: overlayfs, or native if containerd found
+// that its file system does not support overlays.
 func (m *Manager) snapshotter(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(m.namespaced(ctx), callTimeout)
 	defer cancel()
@@ -75,14 +63,7 @@ func (m *Manager) imageMounts(spec *nodev1.JailSpec, shown []specs.Mount) []spec
 		Options: []string{"nosuid", "nodev", "mode=1777", fmt.Sprintf("size=%d", spec.GetTmpBytes())},
 	}}
 	mounts = append(mounts, shown...)
-	mounts = append(mounts, bind(m.initPath, initMount))
-	if m.skillPath != "" {
-		mounts = append(mounts, bind(m.skillPath, nodelink.SkillPath))
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.cfg.Skills)) {
-		mounts = append(mounts, bind(m.cfg.Skills[name], filepath.Join(nodelink.SkillsPath, name)))
-	}
-	return mounts
+	return append(mounts, m.programs()...)
 }
 
 // ownVariables are those that a jail sets itself, whatever its image says.
@@ -114,14 +95,14 @@ func imageEnv(one image.Image) ([]string, error) {
 func checkRoot(s *nodev1.JailSpec) error {
 	switch s.GetRootfs() {
 	case "":
-		s.Rootfs = RootHost
-	case RootHost, RootImage:
+		s.Rootfs = nodelink.RootHost
+	case nodelink.RootHost, nodelink.RootImage:
 	default:
-		return fault.New(fault.Invalid, "rootfs %q is not known to this node", s.GetRootfs()).WithFix("use %q or %q", RootHost, RootImage)
+		return fault.New(fault.Invalid, "rootfs %q is not known to this node", s.GetRootfs()).WithFix("use %q or %q", nodelink.RootHost, nodelink.RootImage)
 	}
-	if s.GetRootfs() == RootHost {
+	if s.GetRootfs() == nodelink.RootHost {
 		if s.GetImage() != "" {
-			return fault.New(fault.Invalid, "image is %q and rootfs is %q", s.GetImage(), RootHost).WithFix("use rootfs %q, or leave the image out", RootImage)
+			return fault.New(fault.Invalid, "image is %q and rootfs is %q", s.GetImage(), nodelink.RootHost).WithFix("use rootfs %q, or leave the image out", nodelink.RootImage)
 		}
 		return nil
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/image"
 	"github.com/deckhand-sh/deckhand/node/image/imagetest"
 	"github.com/deckhand-sh/deckhand/node/jail"
@@ -43,7 +44,7 @@ func from(t *testing.T, m *jail.Manager, r *imagetest.Registry, img v1.Image) fu
 	_, ref := r.Push(t, "team/image:"+ident.New("tag"), img)
 	_, err := m.Images().Pull(t.Context(), ref, image.Way{}, nil)
 	require.NoError(t, err)
-	return func(s *nodev1.JailSpec) { s.Rootfs, s.Image = jail.RootImage, ref }
+	return func(s *nodev1.JailSpec) { s.Rootfs, s.Image = nodelink.RootImage, ref }
 }
 
 // A jail from an image has the image's files and environment, and everything of a
@@ -123,9 +124,9 @@ func TestAnImageMustBeThere(t *testing.T) {
 		kind   fault.Kind
 		says   string
 	}{
-		{func(s *nodev1.JailSpec) { s.Rootfs, s.Image = jail.RootImage, ref }, fault.Precondition, "is not on this node"},
-		{func(s *nodev1.JailSpec) { s.Rootfs, s.Image = jail.RootImage, tag }, fault.Precondition, "is not known yet"},
-		{func(s *nodev1.JailSpec) { s.Rootfs = jail.RootImage }, fault.Invalid, "not a complete reference"},
+		{func(s *nodev1.JailSpec) { s.Rootfs, s.Image = nodelink.RootImage, ref }, fault.Precondition, "is not on this node"},
+		{func(s *nodev1.JailSpec) { s.Rootfs, s.Image = nodelink.RootImage, tag }, fault.Precondition, "is not known yet"},
+		{func(s *nodev1.JailSpec) { s.Rootfs = nodelink.RootImage }, fault.Invalid, "not a complete reference"},
 		{func(s *nodev1.JailSpec) { s.Image = ref }, fault.Invalid, `rootfs is "host"`},
 		{func(s *nodev1.JailSpec) { s.Rootfs = "docker" }, fault.Invalid, `"docker" is not known`},
 	} {
@@ -171,8 +172,8 @@ func TestInitRunsInAnyImage(t *testing.T) {
 	}
 }
 
-// An image cannot put anything in the place of what is ours, nor reach the machine
-// with its links and device nodes.
+// Links in an image do not redirect what the jail mounts or what the node reads and writes,
+// and its device nodes are deleted.
 func TestAHostileImage(t *testing.T) {
 	t.Parallel()
 	m, cfg, r := withRegistry(t)

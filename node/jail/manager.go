@@ -40,6 +40,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/image"
 	"github.com/deckhand-sh/deckhand/node/jail/initbin"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
@@ -503,20 +504,18 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	if !host {
 		rec.ContainerId = ident.New("ctr")
 	}
-	if spec.GetRootfs() == RootImage {
-		if err := m.describeImage(ctx, rec); err != nil {
-			return nil, nil, err
-		}
+	from, err := m.imageOf(ctx, rec)
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := m.writeRecord(p.record, rec); err != nil {
 		return nil, nil, err
 	}
 	var conn *Init
-	var err error
 	if host {
 		conn, err = m.launchHost(ctx, p)
 	} else {
-		conn, err = m.launch(ctx, p, rec)
+		conn, err = m.launch(ctx, p, rec, from)
 	}
 	if err != nil {
 		// The caller may have given up; what is half made goes all the same.
@@ -530,15 +529,19 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	return rec, conn, nil
 }
 
-// describeImage writes into a record what commands get of the jail's image.
-func (m *Manager) describeImage(ctx context.Context, rec *nodev1.JailRecord) error {
+// imageOf returns the image of a record's jail, and writes into the record what commands get
+// of it; the zero value for a jail of the machine's own system folders.
+func (m *Manager) imageOf(ctx context.Context, rec *nodev1.JailRecord) (image.Image, error) {
+	if rec.GetSpec().GetRootfs() != nodelink.RootImage {
+		return image.Image{}, nil
+	}
 	one, err := m.images.Get(ctx, rec.GetSpec().GetImage())
 	if err != nil {
-		return err
+		return one, err
 	}
 	rec.ImagePlatform, rec.ImageShell = one.Platform, one.Shell
 	rec.ImageEnv, err = imageEnv(one)
-	return err
+	return one, err
 }
 
 // layOut makes the jail's folders again, except for its state and workspace.

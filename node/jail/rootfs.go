@@ -19,15 +19,20 @@ import (
 // making, and nothing else of the machine. A secret is not masked in it, it is
 // not there.
 
+// agentUser and agentGroup are the lines of passwd(5) and group(5) of the user that
+// commands run under.
+var (
+	agentUser  = fmt.Sprintf("agent:x:%d:%d:agent:/workspace:/bin/sh", userID, userID)
+	agentGroup = fmt.Sprintf("agent:x:%d:", userID)
+)
+
 // etcTexts are written by us, so that nothing of the machine's own accounts,
 // names and resolvers shows.
 func etcTexts() map[string]string {
-	id := fmt.Sprint(userID)
 	return map[string]string{
-		"passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" +
-			"agent:x:" + id + ":" + id + ":agent:/workspace:/bin/sh\n" +
+		"passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" + agentUser + "\n" +
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-		"group":         "root:x:0:\ntty:x:5:\nagent:x:" + id + ":\nnogroup:x:65534:\n",
+		"group":         "root:x:0:\ntty:x:5:\n" + agentGroup + "\nnogroup:x:65534:\n",
 		"hosts":         "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
 		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n",
 		"resolv.conf":   "",
@@ -133,8 +138,21 @@ func bind(from, to string) specs.Mount {
 	return specs.Mount{Type: "bind", Source: from, Destination: to, Options: options}
 }
 
+// programs returns the mounts of init, deckhand-skill and the operator's skills, which every
+// jail has.
+func (m *Manager) programs() []specs.Mount {
+	mounts := []specs.Mount{bind(m.initPath, initMount)}
+	if m.skillPath != "" {
+		mounts = append(mounts, bind(m.skillPath, nodelink.SkillPath))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.cfg.Skills)) {
+		mounts = append(mounts, bind(m.cfg.Skills[name], filepath.Join(nodelink.SkillsPath, name)))
+	}
+	return mounts
+}
+
 // hostRoot lays out a jail's root folder and returns the mounts that fill it.
-func hostRoot(root, etc, initPath, skillPath string, skills map[string]string, shown []specs.Mount) ([]specs.Mount, error) {
+func hostRoot(root, etc string, programs, shown []specs.Mount) ([]specs.Mount, error) {
 	for _, name := range rootFolders {
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
 			return nil, fmt.Errorf("make the jail's root: %w", err)
@@ -167,13 +185,7 @@ func hostRoot(root, etc, initPath, skillPath string, skills map[string]string, s
 			mounts = append(mounts, bind(host, host))
 		}
 	}
-	mounts = append(mounts, bind(initPath, initMount))
-	if skillPath != "" {
-		mounts = append(mounts, bind(skillPath, nodelink.SkillPath))
-	}
-	for _, name := range slices.Sorted(maps.Keys(skills)) {
-		mounts = append(mounts, bind(skills[name], filepath.Join(nodelink.SkillsPath, name)))
-	}
+	mounts = append(mounts, programs...)
 	mounts = append(mounts, shown...)
 	for _, m := range mounts {
 		if err := mountPoint(root, m); err != nil {

@@ -147,7 +147,7 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, 
 		return nil, err
 	}
 	rootfs := p.rootfs
-	if s.GetRootfs() == RootImage {
+	if s.GetRootfs() == nodelink.RootImage {
 		rootfs = "rootfs" // in the container's bundle, where containerd mounts the snapshot
 	}
 	opts := []oci.SpecOpts{

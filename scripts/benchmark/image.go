@@ -28,6 +28,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/image"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -150,7 +151,7 @@ func imageCold(ctx context.Context) (_ result, err error) {
 	a, b, err := pair(n,
 		func() error {
 			id := ident.New("jail")
-			if _, err := m.jails.Ensure(ctx, &nodev1.JailSpec{JailId: id, Rootfs: jail.RootImage, Image: ref}); err != nil {
+			if _, err := m.jails.Ensure(ctx, &nodev1.JailSpec{JailId: id, Rootfs: nodelink.RootImage, Image: ref}); err != nil {
 				return err
 			}
 			_, err := m.run(ctx, id, "/bin/true")

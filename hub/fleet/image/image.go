@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -60,7 +61,7 @@ type Wanted struct {
 
 // Pull has a node pull an image, unless it has it, and returns it. tell is called with
 // the progress of the pull, if there is one.
-func (i *Images) Pull(ctx context.Context, orgID string, node machine.Link, want Wanted, tell func(*nodev1.PullImageResponse_Progress)) (*nodev1.Image, error) {
+func (i *Images) Pull(ctx context.Context, orgID string, link machine.Link, want Wanted, tell func(*nodev1.PullImageResponse_Progress)) (*nodev1.Image, error) {
 	named, err := imageref.Parse(want.Name)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (i *Images) Pull(ctx context.Context, orgID string, node machine.Link, want
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := node.Images().PullImage(ctx, req)
+	stream, err := link.Images().PullImage(ctx, req)
 	if err != nil {
 		return nil, fault.FromGRPC(err)
 	}
@@ -128,36 +129,38 @@ func (i *Images) way(ctx context.Context, orgID, host string, req *nodev1.PullIm
 }
 
 // link returns the link to a node that knows images.
-func (i *Images) link(node db.Node) (machine.Link, error) {
-	if node.Capability < nodelink.Images {
-		return nil, TooOld(node)
+func (i *Images) link(on db.Node) (machine.Link, error) {
+	if err := Require(on); err != nil {
+		return nil, err
 	}
-	return i.cfg.Node(node.ID)
+	return i.cfg.Node(on.ID)
 }
 
-// TooOld is the refusal of a node that knows no images.
-func TooOld(node db.Node) error {
-	return fault.New(fault.Precondition, "node %s knows no images: its deckhand-node %s is too old", node.Name, node.Version).
-		WithCode(fault.ImageUnavailable).WithObject(node.ID).WithFix("update deckhand-node on %s", node.Name)
+// Require returns an error if a node knows no images.
+func Require(row db.Node) error { return node.Require(row, nodelink.Images, "make jails from images") }
+
+// PhaseOf returns the phase of a pull in a word: resolving, downloading or preparing.
+func PhaseOf(p *nodev1.PullImageResponse_Progress) string {
+	return strings.ToLower(strings.TrimPrefix(p.GetPhase().String(), "PHASE_"))
 }
 
-// On is Pull for a person.
-func (i *Images) On(ctx context.Context, node db.Node, name string, by event.Actor, tell func(*nodev1.PullImageResponse_Progress)) (*nodev1.Image, error) {
-	link, err := i.link(node)
+// PullByPerson is Pull for a person who names the node, and is audited.
+func (i *Images) PullByPerson(ctx context.Context, on db.Node, name string, by event.Actor, tell func(*nodev1.PullImageResponse_Progress)) (*nodev1.Image, error) {
+	link, err := i.link(on)
 	if err != nil {
 		return nil, err
 	}
-	one, err := i.Pull(ctx, node.OrgID, link, Wanted{Name: name}, tell)
+	one, err := i.Pull(ctx, on.OrgID, link, Wanted{Name: name}, tell)
 	if err != nil {
 		return nil, err
 	}
-	return one, i.audited(ctx, node, by, "node.image_pulled", map[string]any{"reference": one.GetReference()})
+	return one, i.audited(ctx, on, by, "node.image_pulled", map[string]any{"reference": one.GetReference()})
 }
 
 // Import has a node keep the image of an archive under a name with a tag. next returns
 // the archive's bytes, and io.EOF at the end.
-func (i *Images) Import(ctx context.Context, node db.Node, name string, by event.Actor, next func() ([]byte, error)) (*nodev1.Image, error) {
-	link, err := i.link(node)
+func (i *Images) Import(ctx context.Context, on db.Node, name string, by event.Actor, next func() ([]byte, error)) (*nodev1.Image, error) {
+	link, err := i.link(on)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +168,7 @@ func (i *Images) Import(ctx context.Context, node db.Node, name string, by event
 	if err != nil {
 		return nil, err
 	}
-	rules, err := i.Rules(ctx, node.OrgID)
+	rules, err := i.Rules(ctx, on.OrgID)
 	if err != nil {
 		return nil, err
 	}
@@ -194,12 +197,12 @@ func (i *Images) Import(ctx context.Context, node db.Node, name string, by event
 	if err != nil {
 		return nil, fault.FromGRPC(err)
 	}
-	return res.GetImage(), i.audited(ctx, node, by, "node.image_imported", map[string]any{"name": name, "reference": res.GetImage().GetReference()})
+	return res.GetImage(), i.audited(ctx, on, by, "node.image_imported", map[string]any{"name": name, "reference": res.GetImage().GetReference()})
 }
 
 // List returns the images on a node.
-func (i *Images) List(ctx context.Context, node db.Node) ([]*nodev1.Image, error) {
-	link, err := i.link(node)
+func (i *Images) List(ctx context.Context, on db.Node) ([]*nodev1.Image, error) {
+	link, err := i.link(on)
 	if err != nil {
 		return nil, err
 	}
@@ -209,12 +212,12 @@ func (i *Images) List(ctx context.Context, node db.Node) ([]*nodev1.Image, error
 
 // Prune deletes the images on a node that were not used for a time, except those that a
 // task which has not ended keeps, and those that a jail has.
-func (i *Images) Prune(ctx context.Context, node db.Node, unused time.Duration, by event.Actor) ([]*nodev1.Image, error) {
-	link, err := i.link(node)
+func (i *Images) Prune(ctx context.Context, on db.Node, unused time.Duration, by event.Actor) ([]*nodev1.Image, error) {
+	link, err := i.link(on)
 	if err != nil {
 		return nil, err
 	}
-	gone, err := i.prune(ctx, node, link, unused)
+	gone, err := i.prune(ctx, on, link, unused)
 	if err != nil || len(gone) == 0 {
 		return gone, err
 	}
@@ -222,13 +225,13 @@ func (i *Images) Prune(ctx context.Context, node db.Node, unused time.Duration, 
 	for _, one := range gone {
 		names = append(names, one.GetReference())
 	}
-	return gone, i.audited(ctx, node, by, "node.images_pruned", map[string]any{"references": names})
+	return gone, i.audited(ctx, on, by, "node.images_pruned", map[string]any{"references": names})
 }
 
-func (i *Images) prune(ctx context.Context, node db.Node, link machine.Link, unused time.Duration) ([]*nodev1.Image, error) {
-	rows, err := i.cfg.Store.PinnedImages(ctx, db.PinnedImagesParams{OrgID: node.OrgID, NodeID: node.ID})
+func (i *Images) prune(ctx context.Context, on db.Node, link machine.Link, unused time.Duration) ([]*nodev1.Image, error) {
+	rows, err := i.cfg.Store.PinnedImages(ctx, db.PinnedImagesParams{OrgID: on.OrgID, NodeID: on.ID})
 	if err != nil {
-		return nil, fmt.Errorf("load the images that tasks keep on node %s: %w", node.Name, err)
+		return nil, fmt.Errorf("load the images that tasks keep on node %s: %w", on.Name, err)
 	}
 	req := &nodev1.PruneImagesRequest{Before: timestamppb.New(time.Now().Add(-unused))}
 	for _, row := range rows {
@@ -242,9 +245,9 @@ func (i *Images) prune(ctx context.Context, node db.Node, link machine.Link, unu
 	return res.GetDeleted(), fault.FromGRPC(err)
 }
 
-func (i *Images) audited(ctx context.Context, node db.Node, by event.Actor, action string, after map[string]any) error {
+func (i *Images) audited(ctx context.Context, on db.Node, by event.Actor, action string, after map[string]any) error {
 	return i.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		return audit.Append(tx, audit.Entry{OrgID: node.OrgID, By: by, Action: action, ObjectKind: "node", ObjectID: node.ID, After: after})
+		return audit.Append(tx, audit.Entry{OrgID: on.OrgID, By: by, Action: action, ObjectKind: "node", ObjectID: on.ID, After: after})
 	})
 }
 
@@ -266,8 +269,8 @@ func (i *Images) Collect(ctx context.Context) error {
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	byNode := map[string][]db.Node{}
-	for _, node := range nodes {
-		byNode[node.ID] = []db.Node{node}
+	for _, one := range nodes {
+		byNode[one.ID] = []db.Node{one}
 	}
 	machine.Each(ctx, byNode, i.cfg.Node, collectTimeout, func(ctx context.Context, link machine.Link, one []db.Node) {
 		unused := keepUnused
@@ -295,7 +298,11 @@ type Rules struct {
 
 // Rules returns the rules of an organisation.
 func (i *Images) Rules(ctx context.Context, orgID string) (Rules, error) {
-	row, err := i.cfg.Store.GetImageRules(ctx, orgID)
+	return rulesOf(ctx, i.cfg.Store.Queries, orgID)
+}
+
+func rulesOf(ctx context.Context, q *db.Queries, orgID string) (Rules, error) {
+	row, err := q.GetImageRules(ctx, orgID)
 	if store.IsNotFound(err) {
 		return Rules{}, nil
 	}
@@ -308,17 +315,14 @@ func (i *Images) Rules(ctx context.Context, orgID string) (Rules, error) {
 // SetRules replaces the rules of an organisation.
 func (i *Images) SetRules(ctx context.Context, orgID string, rules Rules, by event.Actor) error {
 	for _, pattern := range rules.Allow {
-		repository := strings.TrimSuffix(pattern, "/*")
-		// A pattern is a repository or a registry: as such it must parse.
-		_, err := imageref.Parse(repository + ":tag")
-		_, berr := imageref.Parse(repository + "/path/name:tag")
-		if err != nil && (repository == pattern || berr != nil) {
+		above, wild := strings.CutSuffix(pattern, "/*")
+		if !imageref.IsRepository(above) && !(wild && imageref.IsRegistry(above)) {
 			return fault.New(fault.Invalid, "allow has %q, which no image can match", pattern).
 				WithFix("write a repository with its registry, such as ghcr.io/team/app, or ghcr.io/team/* for all below it")
 		}
 	}
 	return i.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		before, err := i.Rules(ctx, orgID)
+		before, err := rulesOf(ctx, tx.Queries, orgID)
 		if err != nil {
 			return err
 		}

@@ -32,19 +32,13 @@ func object(orgID, host string) string { return "password of registry " + host +
 // Source names a registry's password among the sources of an organisation's secrets.
 func Source(host string) string { return "registry " + host }
 
-// isHost reports whether a text is a registry's host, with a port if it has one.
-func isHost(text string) bool {
-	named, err := imageref.Parse(text + "/path/name:tag")
-	return err == nil && imageref.Registry(named) == text
-}
-
 // SetRegistry stores what an organisation's nodes need for a registry.
 func (i *Images) SetRegistry(ctx context.Context, r Registry) (db.Registry, error) {
-	mirror, path, below := strings.Cut(r.Mirror, "/")
+	mirror, _, below := strings.Cut(r.Mirror, "/")
 	switch {
-	case !isHost(r.Host):
+	case !imageref.IsRegistry(r.Host):
 		return db.Registry{}, fault.New(fault.Invalid, "host %q is not the host of a registry", r.Host).WithFix("write it as in an image's name: ghcr.io, registry.example.com:5000, or docker.io for Docker Hub")
-	case r.Mirror != "" && (!isHost(mirror) || below && !isPath(path)):
+	case r.Mirror != "" && (!imageref.IsRegistry(mirror) || below && !imageref.IsRepository(r.Mirror)):
 		return db.Registry{}, fault.New(fault.Invalid, "mirror %q is not a host with a path", r.Mirror).WithFix("write it without a scheme: mirror.example.com or mirror.example.com/dockerhub")
 	case (r.User == "") != (r.Password == ""):
 		return db.Registry{}, fault.New(fault.Invalid, "username and password belong together").WithFix("give both or neither; for a token, the registry's documentation names the user")
@@ -83,12 +77,6 @@ func (i *Images) SetRegistry(ctx context.Context, r Registry) (db.Registry, erro
 		})
 	})
 	return row, err
-}
-
-// isPath reports whether a text is a path in a registry.
-func isPath(text string) bool {
-	_, err := imageref.Parse("registry.example/" + text + "/path/name:tag")
-	return err == nil
 }
 
 // ListRegistries returns a page of an organisation's registries by host.

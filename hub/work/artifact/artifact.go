@@ -81,9 +81,8 @@ func (a *Artifacts) node(ctx context.Context, id string, capability int32, todo 
 	if err != nil {
 		return nil, fmt.Errorf("load node %s: %w", id, err)
 	}
-	if row.Capability < capability {
-		return nil, fault.New(fault.Precondition, "node %s cannot %s: its deckhand-node %s is too old", row.Name, todo, row.Version).
-			WithCode(fault.NodeUnavailable).WithObject(id).WithFix("update deckhand-node on %s, or leave the files out", row.Name)
+	if err := node.Require(row, capability, todo); err != nil {
+		return nil, fault.As(err).WithFix("update deckhand-node on %s, or leave the files out", row.Name)
 	}
 	return link, nil
 }

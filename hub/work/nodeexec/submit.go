@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -27,12 +28,8 @@ const (
 	Host = "host"
 )
 
-// HostJail is the jail id under which a node runs commands on the machine itself, and
-// hostRootfs the rootfs of such a jail (JailSpec.rootfs).
-const (
-	HostJail   = "host"
-	hostRootfs = "machine"
-)
+// HostJail is the jail id under which a node runs commands on the machine itself.
+const HostJail = "host"
 
 // AdminRole is the role that host mode asks for.
 const AdminRole = "admin"
@@ -133,7 +130,7 @@ func (e *Execs) resolveJail(ctx context.Context, r Request) (*nodev1.JailSpec, e
 			return nil, fault.New(fault.Denied, "the machine itself is for administrators, and you have the role %s", r.Role).
 				WithCode(fault.PermissionDenied).WithFix("run it in an agent's jail with --agent, or ask an administrator")
 		}
-		return &nodev1.JailSpec{JailId: HostJail, Rootfs: hostRootfs}, nil
+		return &nodev1.JailSpec{JailId: HostJail, Rootfs: nodelink.RootMachine}, nil
 	}
 	if r.Task != nil {
 		switch {
@@ -220,7 +217,7 @@ func (e *Execs) seal(spec *nodev1.ExecSpec) ([]byte, error) {
 func (e *Execs) send(ctx context.Context, link machine.Link, jail *nodev1.JailSpec, spec *nodev1.ExecSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	host := jail.GetRootfs() == hostRootfs
+	host := jail.GetRootfs() == nodelink.RootMachine
 	if _, err := link.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: jail, HostMode: host}); err != nil {
 		return fmt.Errorf("make jail %s: %w", jail.GetJailId(), fault.FromGRPC(err))
 	}

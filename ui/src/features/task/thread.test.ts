@@ -45,4 +45,18 @@ describe("Threads", () => {
     events.push(e("thinking", { turn: 1, text: "x" }));
     expect(threads.of(events).entries).toHaveLength(10_001);
   });
+
+  it("shows the pull of an image in one note", () => {
+    const image = { image: "ghcr.io/team/app:1", layers: 3, layers_done: 1, bytes: 3 << 20, bytes_done: 1 << 20 };
+    const events = [
+      e("image_pulling", { ...image, phase: "downloading" }),
+      e("image_pulling", { ...image, phase: "downloading", layers_done: 2, bytes_done: 2 << 20 }),
+    ];
+    const threads = new Threads();
+    expect(threads.of(events).entries).toMatchObject([{ kind: "note", text: "Pulling ghcr.io/team/app:1: 2.0 MiB of 3.0 MiB, 2 of 3 layers" }]);
+    events.push(e("image_pulling", { ...image, phase: "preparing" }));
+    expect(threads.of(events).entries).toMatchObject([{ text: "Preparing ghcr.io/team/app:1" }]);
+    events.push(e("image_ready", { reference: "ghcr.io/team/app@sha256:0" }));
+    expect(threads.of(events).entries).toMatchObject([{ text: "Jail image: ghcr.io/team/app@sha256:0" }]);
+  });
 });

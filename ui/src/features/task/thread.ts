@@ -76,6 +76,7 @@ export class Threads {
   private thread = empty();
   private calls = new Map<string, number>();
   private said = new Map<string, number>();
+  private pull = ""; // the key of the note about the pull of the jail's image
 
   // of returns the thread of events. When events were only added, it extends the
   // thread of the call before.
@@ -86,6 +87,7 @@ export class Threads {
       this.thread = empty();
       this.calls.clear();
       this.said.clear();
+      this.pull = "";
     }
     if (events.length > this.done) {
       this.thread = { ...this.thread, entries: this.thread.entries.slice() };
@@ -96,6 +98,17 @@ export class Threads {
 
   private push(entry: Entry): number {
     return this.thread.entries.push(entry) - 1;
+  }
+
+  // pulling shows the pull of the jail's image in one note, which changes as it goes on.
+  private pulling(e: LiveEvent, words: string) {
+    const last = this.thread.entries.length - 1;
+    const before = this.thread.entries[last];
+    if (before?.kind === "note" && before.key === this.pull) this.thread.entries[last] = { ...before, text: words, at: e.time };
+    else {
+      this.note(e, words);
+      this.pull = `e${e.seq}`;
+    }
   }
 
   private note(e: LiveEvent, words: string, tone: Note["tone"] = "plain") {
@@ -260,10 +273,10 @@ export class Threads {
         this.note(e, `${text(p.error_code)} ${text(p.message)}`.trim(), e.type === "execution_failed" ? "bad" : "warn");
         break;
       case "image_pulling":
-        this.note(e, p.phase === "preparing" ? `Preparing ${text(p.image)}` : `Pulling ${text(p.image)}: ${bytes(number(p.bytes_done))} of ${bytes(number(p.bytes))}, ${number(p.layers_done)} of ${number(p.layers)} layers`);
+        this.pulling(e, p.phase === "preparing" ? `Preparing ${text(p.image)}` : `Pulling ${text(p.image)}: ${bytes(number(p.bytes_done))} of ${bytes(number(p.bytes))}, ${number(p.layers_done)} of ${number(p.layers)} layers`);
         break;
       case "image_ready":
-        this.note(e, `Jail image: ${text(p.reference)}`);
+        this.pulling(e, `Jail image: ${text(p.reference)}`);
         break;
       case "model_failover":
         this.note(e, `Switched to ${text(p.to_provider)} ${text(p.to_model)}: ${text(p.reason)}`, "warn");

@@ -73,8 +73,8 @@ type ImageServiceClient interface {
 	// PruneImages deletes images from a node. Those that a jail has, or that a task
 	// which has not ended keeps, stay.
 	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
-	// SetRegistry stores credentials and a mirror for a registry, in the place of
-	// those before.
+	// SetRegistry stores credentials and a mirror for a registry. It replaces what was
+	// stored before.
 	SetRegistry(context.Context, *connect.Request[v1.SetRegistryRequest]) (*connect.Response[v1.SetRegistryResponse], error)
 	// ListRegistries returns the registries that something is stored for.
 	ListRegistries(context.Context, *connect.Request[v1.ListRegistriesRequest]) (*connect.Response[v1.ListRegistriesResponse], error)
@@ -225,8 +225,8 @@ type ImageServiceHandler interface {
 	// PruneImages deletes images from a node. Those that a jail has, or that a task
 	// which has not ended keeps, stay.
 	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
-	// SetRegistry stores credentials and a mirror for a registry, in the place of
-	// those before.
+	// SetRegistry stores credentials and a mirror for a registry. It replaces what was
+	// stored before.
 	SetRegistry(context.Context, *connect.Request[v1.SetRegistryRequest]) (*connect.Response[v1.SetRegistryResponse], error)
 	// ListRegistries returns the registries that something is stored for.
 	ListRegistries(context.Context, *connect.Request[v1.ListRegistriesRequest]) (*connect.Response[v1.ListRegistriesResponse], error)

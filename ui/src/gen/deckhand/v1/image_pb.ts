@@ -588,8 +588,8 @@ export const ImageService: GenService<{
     output: typeof PruneImagesResponseSchema;
   },
   /**
-   * SetRegistry stores credentials and a mirror for a registry, in the place of
-   * those before.
+   * SetRegistry stores credentials and a mirror for a registry. It replaces what was
+   * stored before.
    *
    * @generated from rpc deckhand.v1.ImageService.SetRegistry
    */
