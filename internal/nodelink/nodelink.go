@@ -38,12 +38,6 @@ const (
 	// ReplicaURIHost is the second part for a hub replica.
 	ReplicaURIHost = "hub"
 
-	// RootHost, RootImage and RootMachine are the values of JailSpec.rootfs: the
-	// machine's own system folders, a container image, and the machine itself.
-	RootHost    = "host"
-	RootImage   = "image"
-	RootMachine = "machine"
-
 	// SkillPath is where deckhand-skill is in a jail.
 	SkillPath = "/.deckhand-skill"
 	// SkillsPath is the folder of the operator's own skills in a jail.
@@ -72,6 +66,13 @@ const (
 	PingTimeout = 10 * time.Second
 	// MinPingInterval is what the node's server forgives.
 	MinPingInterval = 5 * time.Second
+)
+
+// The values of JailSpec.rootfs.
+const (
+	RootHost    = "host"    // the machine's own system folders
+	RootImage   = "image"   // a container image
+	RootMachine = "machine" // the machine itself: no jail
 )
 
 // OfflineGrace is on whose behalf a node kills a command when it was cut off
