@@ -315,10 +315,8 @@ func rulesOf(ctx context.Context, q *db.Queries, orgID string) (Rules, error) {
 // SetRules replaces the rules of an organisation.
 func (i *Images) SetRules(ctx context.Context, orgID string, rules Rules, by event.Actor) error {
 	for _, pattern := range rules.Allow {
-		above, wild := strings.CutSuffix(pattern, "/*")
-		if !imageref.IsRepository(above) && !(wild && imageref.IsRegistry(above)) {
-			return fault.New(fault.Invalid, "allow has %q, which no image can match", pattern).
-				WithFix("write a repository with its registry, such as ghcr.io/team/app, or ghcr.io/team/* for all below it")
+		if err := checkPattern(pattern); err != nil {
+			return err
 		}
 	}
 	return i.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -335,6 +333,19 @@ func (i *Images) SetRules(ctx context.Context, orgID string, rules Rules, by eve
 			After:  map[string]any{"allow": rules.Allow, "require_digest": rules.RequireDigest},
 		})
 	})
+}
+
+// checkPattern refuses a pattern that matches no image.
+func checkPattern(pattern string) error {
+	name := pattern
+	if above, wild := strings.CutSuffix(pattern, "/*"); wild {
+		name = above + "/name"
+	}
+	if !imageref.IsRepository(name) {
+		return fault.New(fault.Invalid, "allow has %q, which no image can match", pattern).
+			WithFix("write a repository with its registry, such as ghcr.io/team/app, or ghcr.io/team/* for all below it")
+	}
+	return nil
 }
 
 // allowed refuses an image that the rules do not allow.
