@@ -16,7 +16,7 @@ import (
 // the image's, then that of the way out, then its own; init puts its defaults
 // before them.
 func (s *Service) request(spec *nodev1.ExecSpec, conn *jail.Init) *initv1.StartRequest {
-	uid, gid := s.jails.User()
+	uid, gid := conn.User()
 	timeout := defaultTimeout
 	if spec.Timeout != nil {
 		timeout = spec.GetTimeout().AsDuration()

@@ -37,8 +37,8 @@ type Workspaces interface {
 	// Outputs opens the folder that is the jail's nodelink.OutputsPath, or returns
 	// os.ErrNotExist.
 	Outputs(jailID string) (*os.Root, error)
-	// Owner returns the user and group, on the host, of what jails write.
-	Owner() (uid, gid int)
+	// Owner returns the user and group, on the host, of what a jail writes.
+	Owner(jailID string) (uid, gid int)
 }
 
 // Ledger stores operations that must take effect once. The record is on disk
@@ -115,7 +115,7 @@ func (s *Service) open(jailID, path string) (*workspace, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("open the workspace of %s: %w", jailID, err)
 	}
-	uid, gid := s.cfg.Workspaces.Owner()
+	uid, gid := s.cfg.Workspaces.Owner(jailID)
 	return &workspace{root: root, uid: uid, gid: gid}, name, nil
 }
 

@@ -36,7 +36,7 @@ func (o one) Workspace(id string) (string, error) {
 	return o.dir, nil
 }
 
-func (o one) Owner() (uid, gid int) { return o.uid, o.gid }
+func (o one) Owner(string) (uid, gid int) { return o.uid, o.gid }
 
 // Outputs implements files.Workspaces.
 func (o one) Outputs(string) (*os.Root, error) {

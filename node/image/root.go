@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
 // A root is one snapshot on top of an image's layers, from which all jails of the
@@ -48,6 +49,91 @@ func (s *Store) WithRoot(one Image) client.NewContainerOpts {
 		ctr.Snapshotter, ctr.SnapshotKey, ctr.Image = s.cfg.Snapshotter, ctr.ID, one.Reference
 		return nil
 	}
+}
+
+// WithImage notes on a container which image it uses, without a snapshot of it: the caller
+// gives it the mounts of Below.
+func (s *Store) WithImage(one Image) client.NewContainerOpts {
+	return func(ctx context.Context, _ *client.Client, ctr *containers.Container) error {
+		ctr.Image = one.Reference
+		return s.used(ctx, one.image)
+	}
+}
+
+// Root returns the name of an image's root, which stands for everything in it.
+func (i Image) Root() string { return i.root }
+
+// Below returns the mounts of an image's root with a writable layer of the caller's on top:
+// files is the folder of the layer, work an empty folder beside it.
+func (s *Store) Below(ctx context.Context, one Image, files, work string) ([]mount.Mount, error) {
+	ctx = s.namespaced(ctx)
+	if s.cfg.Snapshotter != DefaultSnapshotter {
+		return nil, fault.New(fault.Precondition, "this node cannot make a writable root: its containerd has no %s", DefaultSnapshotter).
+			WithCode(fault.ImageUnavailable).WithFix("put containerd's folder on a file system that supports overlays, such as ext4, or use a read-only root")
+	}
+	snapshots := s.cfg.Client.SnapshotService(s.cfg.Snapshotter)
+	// The view only tells where the layers are. They stay while the image does.
+	key := ident.New("view")
+	mounts, err := snapshots.View(ctx, key, one.root)
+	if err != nil {
+		return nil, fmt.Errorf("look for the layers of image %s: %w", one.Reference, err)
+	}
+	if err := snapshots.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
+		return nil, fmt.Errorf("look for the layers of image %s: %w", one.Reference, err)
+	}
+	if len(mounts) != 1 {
+		return nil, fmt.Errorf("the root of image %s has %d mounts", one.Reference, len(mounts))
+	}
+	below := mounts[0].Source // of a single layer
+	if mounts[0].Type == "overlay" {
+		at := slices.IndexFunc(mounts[0].Options, func(option string) bool { return strings.HasPrefix(option, lowerDir) })
+		if at < 0 {
+			return nil, fmt.Errorf("the root of image %s has no layers: %v", one.Reference, mounts[0].Options)
+		}
+		below = strings.TrimPrefix(mounts[0].Options[at], lowerDir)
+	}
+	return []mount.Mount{{Type: "overlay", Source: "overlay", Options: []string{"index=off", "workdir=" + work, "upperdir=" + files, lowerDir + below}}}, nil
+}
+
+// lowerDir begins the option of an overlay that names its layers.
+const lowerDir = "lowerdir="
+
+// Repair puts folders and files where jails mount something, in a root that commands may
+// have changed, unless they are there.
+func (s *Store) Repair(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, point := range s.cfg.MountPoints {
+		if isThere(root, point) {
+			continue
+		}
+		if err := place(root, point); err != nil {
+			return fmt.Errorf("make %s: %w", point, err)
+		}
+	}
+	return nil
+}
+
+// isThere reports whether a folder or file is there, and everything above it is a folder.
+func isThere(root *os.Root, point string) bool {
+	parts := strings.Split(strings.Trim(point, "/"), "/")
+	for i := range parts {
+		info, err := root.Lstat(path.Join(parts[:i+1]...))
+		if err != nil {
+			return false
+		}
+		if i < len(parts)-1 || strings.HasSuffix(point, "/") {
+			if !info.IsDir() {
+				return false
+			}
+		} else if !info.Mode().IsRegular() {
+			return false
+		}
+	}
+	return true
 }
 
 // contents are what is looked for in a root.

@@ -57,6 +57,12 @@ const (
 	OutputsDir = "out"
 	// ExitFile is in the folder of an exec that has ended.
 	ExitFile = "exit"
+	// CommandsAsRoot is the argument with which init runs commands as user 0 of a user
+	// namespace of their own: userns_linux.go.
+	CommandsAsRoot = "--commands-as-root"
+	// RootInit is the user and group that init runs as then, the last of the jail's, which
+	// is not mapped in the commands' namespace.
+	RootInit = 65535
 	// Workspace is the default working directory of commands.
 	Workspace = "/workspace"
 )

@@ -21,18 +21,34 @@ import (
 // Main runs PID 1 of a jail, or the init of host mode. It serves until it
 // receives SIGTERM, and then ends every command first.
 func Main() error {
-	if len(os.Args) > 1 {
+	switch {
+	case os.Getpid() == 1 && len(os.Args) == 1:
+		return serve(StateDir, commands{})
+	case os.Getpid() == 1 && os.Args[1] == CommandsAsRoot:
+		how, err := asRoot()
+		if err != nil {
+			return fmt.Errorf("make the commands' user namespace: %w", err)
+		}
+		return serve(StateDir, how)
+	case len(os.Args) == 2 && os.Args[1] == holdNamespace:
+		return hold()
+	case len(os.Args) > 1:
 		return hostMain(os.Args[1:])
 	}
-	if os.Getpid() != 1 {
-		return errors.New("deckhand-init is PID 1 of a jail; it is started by deckhand-node")
-	}
-	return serve(StateDir, false)
+	return errors.New("deckhand-init is PID 1 of a jail; it is started by deckhand-node")
 }
 
-// serve serves from a state folder until SIGTERM; host says that it is the
-// machine itself and no jail.
-func serve(state string, host bool) error {
+// commands says how init runs commands.
+type commands struct {
+	host bool // on the machine itself, in no jail
+	// namespace is the user namespace that they run in; nil for init's own.
+	namespace *os.File
+	// lastCapability is the highest that the kernel knows.
+	lastCapability uintptr
+}
+
+// serve serves from a state folder until SIGTERM.
+func serve(state string, how commands) error {
 	makeThreads()
 	debug.SetGCPercent(50)
 	unix.Umask(0o077)
@@ -40,7 +56,7 @@ func serve(state string, host bool) error {
 	if err != nil {
 		return err
 	}
-	s.host = host
+	s.commands = how
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM)
 

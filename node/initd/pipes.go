@@ -141,7 +141,7 @@ func openPTYAs(uid int) (master, slave *os.File, err error) {
 	}
 	// Unlike the other calls that change a user, setfsuid applies to one
 	// thread.
-	defer func() { _, _ = unix.SetfsuidRetUid(0) }()
+	defer func() { _, _ = unix.SetfsuidRetUid(os.Geteuid()) }()
 	if master, slave, err = pty.Open(); err != nil {
 		return nil, nil, err
 	}

@@ -73,11 +73,11 @@ type command struct {
 	paths      []*byte
 	argv, envv **byte
 	dir        *byte
-	uid, gid   uintptr
+	become     []systemCall
 }
 
 // newCommand lays out a request for a stub.
-func newCommand(req *initv1.StartRequest) (c command, err error) {
+func (h commands) newCommand(req *initv1.StartRequest) (c command, err error) {
 	term := "dumb"
 	if req.GetPtyRows() > 0 {
 		term = "xterm-256color"
@@ -88,7 +88,7 @@ func newCommand(req *initv1.StartRequest) (c command, err error) {
 		dir = Workspace
 	}
 	env = MergeEnv([]string{"PWD=" + dir}, env)
-	c.uid, c.gid = uintptr(req.GetUid()), uintptr(req.GetGid())
+	c.become = h.become(uintptr(req.GetUid()), uintptr(req.GetGid()))
 	if c.dir, err = syscall.BytePtrFromString(dir); err != nil {
 		return c, fmt.Errorf("dir: %w", err)
 	}

@@ -29,7 +29,7 @@ const remembered = 512
 // server implements the protocol.
 type server struct {
 	instance string
-	host     bool // not in a jail: host_linux.go
+	commands commands
 	gate     gate
 	folders  *folders
 	forwards *forwards
@@ -92,10 +92,10 @@ func (s *server) Start(_ context.Context, req *initv1.StartRequest) (*initv1.Sta
 	if !isID(req.GetExecId()) {
 		return nil, status.Errorf(codes.InvalidArgument, "exec_id %q is not an id", req.GetExecId())
 	}
-	if s.host {
+	if s.commands.host {
 		req = onMachine(req)
 	}
-	if len(req.GetArgv()) == 0 || !s.host && (req.GetUid() == 0 || req.GetGid() == 0) {
+	if len(req.GetArgv()) == 0 || !s.commands.mayBeRoot() && (req.GetUid() == 0 || req.GetGid() == 0) {
 		return nil, status.Error(codes.InvalidArgument, "argv, uid and gid must be given, and the user must not be root")
 	}
 	if req.GetPtyRows() > math.MaxUint16 || req.GetPtyCols() > math.MaxUint16 || (req.GetPtyRows() == 0) != (req.GetPtyCols() == 0) {
@@ -177,7 +177,7 @@ func startRefused(err error) error {
 
 // spawn gives a stub the command and returns when it runs, or why it does not.
 func (s *server) spawn(r *run, req *initv1.StartRequest) string {
-	cmd, err := newCommand(req)
+	cmd, err := s.commands.newCommand(req)
 	if err != nil {
 		return err.Error()
 	}

@@ -72,7 +72,7 @@ func (s *server) newStub(req *initv1.StartRequest) (st *stub, why string) {
 		pipes: p, gone: make(chan struct{}),
 		args: &stubArgs{
 			stdio: [3]uintptr{fdOf(p.stdio[0]), fdOf(p.stdio[1]), fdOf(p.stdio[2])},
-			line:  fdOf(p.theirLine), maxFD: maxFD(),
+			line:  fdOf(p.theirLine), maxFD: maxFD(), namespace: s.commands.fd(),
 		},
 		stack: new([stubStack]byte),
 	}
@@ -95,7 +95,7 @@ func (s *server) newStub(req *initv1.StartRequest) (st *stub, why string) {
 // the stub said of its failure. An error says that the stub is gone.
 func (st *stub) start(c command) (report, error) {
 	a := st.args
-	a.paths, a.argv, a.envv, a.dir, a.uid, a.gid = c.paths, c.argv, c.envv, c.dir, c.uid, c.gid
+	a.paths, a.argv, a.envv, a.dir, a.become = c.paths, c.argv, c.envv, c.dir, c.become
 	if st.pipes.pty != nil {
 		a.tty = 1
 	}

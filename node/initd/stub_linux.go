@@ -22,14 +22,27 @@ type stubArgs struct {
 	stdio [3]uintptr // above 2
 	line  uintptr    // above 2
 	maxFD uintptr
+	// namespace is the user namespace that the command enters, above namespaceFD; 0 for
+	// none.
+	namespace uintptr
 	// Read when the stub is told to start the command.
 	paths    []*byte // candidates for the program, tried in order
 	argv     **byte
 	envv     **byte
-	dir      *byte
-	uid, gid uintptr
-	tty      uintptr // 1 when stdio is a terminal, to be the command's own
+	dir    *byte
+	become []systemCall // gives up init's user for the command's
+	tty    uintptr      // 1 when stdio is a terminal, to be the command's own
 }
+
+// systemCall is a system call that a stub makes. What its arguments point to is kept by
+// who made it.
+type systemCall struct {
+	number uintptr
+	args   [3]uintptr
+}
+
+// namespaceFD is the descriptor of the commands' user namespace in a stub.
+const namespaceFD = 4
 
 // stubStack is the size of a stub's stack. The linker limits what it calls to
 // less than 1 KiB, as for every function that must not grow its stack.
@@ -76,6 +89,9 @@ const oomScore = "300"
 var (
 	oomPath  = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'o', 'o', 'm', '_', 's', 'c', 'o', 'r', 'e', '_', 'a', 'd', 'j', 0}
 	oomValue = [...]byte{oomScore[0], oomScore[1], oomScore[2]}
+
+	defaultAction [4]uint64 // as rt_sigaction(2) takes it
+	noSignals     uint64
 )
 
 // forkStub makes a stub and returns its PID. Both args and stack are the stub's
@@ -119,9 +135,8 @@ func runStub(args *stubArgs) {
 	syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0)
 	// Handlers would not survive the command's exec; they must not run before
 	// it either.
-	var action [4]uint64
 	for sig := uintptr(1); sig <= 64; sig++ {
-		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&defaultAction)), 0, 8, 0, 0)
 	}
 	// No file descriptor of init may stay open here: a pipe of another exec
 	// would never end.
@@ -131,8 +146,13 @@ func runStub(args *stubArgs) {
 	if args.line != 3 {
 		syscall.RawSyscall(unix.SYS_DUP3, args.line, 3, unix.O_CLOEXEC)
 	}
-	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 4, uintptr(^uint32(0)), 0); errno != 0 {
-		for fd := uintptr(4); fd < args.maxFD; fd++ {
+	first := uintptr(4)
+	if args.namespace != 0 {
+		syscall.RawSyscall(unix.SYS_DUP3, args.namespace, namespaceFD, unix.O_CLOEXEC)
+		first = namespaceFD + 1
+	}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, first, uintptr(^uint32(0)), 0); errno != 0 {
+		for fd := first; fd < args.maxFD; fd++ {
 			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 		}
 	}
@@ -183,6 +203,16 @@ func runStub(args *stubArgs) {
 //go:nosplit
 //go:noinline
 func runCommand(args *stubArgs) {
+	step, errno := becomeCommand(args)
+	fail(step, errno)
+}
+
+// becomeCommand returns if it fails.
+//
+//go:norace
+//go:nosplit
+//go:noinline
+func becomeCommand(args *stubArgs) (step uintptr, errno syscall.Errno) {
 	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(unix.AT_FDCWD&(1<<64-1)),
 		uintptr(unsafe.Pointer(&oomPath)), unix.O_WRONLY|unix.O_CLOEXEC, 0, 0, 0)
 	if errno == 0 {
@@ -194,21 +224,17 @@ func runCommand(args *stubArgs) {
 		syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0)
 	}
 	syscall.RawSyscall(unix.SYS_UMASK, 0o022, 0, 0)
-	if _, _, errno := syscall.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
-		fail(stepUser, errno)
-	}
-	if _, _, errno := syscall.RawSyscall(unix.SYS_SETRESGID, args.gid, args.gid, args.gid); errno != 0 {
-		fail(stepUser, errno)
-	}
-	if _, _, errno := syscall.RawSyscall(unix.SYS_SETRESUID, args.uid, args.uid, args.uid); errno != 0 {
-		fail(stepUser, errno)
+	for i := 0; i < len(args.become); i++ {
+		call := &args.become[i]
+		if _, _, errno := syscall.RawSyscall(call.number, call.args[0], call.args[1], call.args[2]); errno != 0 {
+			return stepUser, errno
+		}
 	}
 	// Only now: a folder is entered with the command's rights.
 	if _, _, errno := syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(args.dir)), 0, 0); errno != 0 {
-		fail(stepDir, errno)
+		return stepDir, errno
 	}
-	var none uint64
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&none)), 0, 8, 0, 0)
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&noSignals)), 0, 8, 0, 0)
 	// As execvp: one that may not be executed is said if no other can be.
 	said := syscall.Errno(unix.ENOENT)
 	for i := 0; i < len(args.paths); i++ {
@@ -219,10 +245,10 @@ func runCommand(args *stubArgs) {
 		case unix.EACCES:
 			said = errno
 		default:
-			fail(stepExec, errno)
+			return stepExec, errno
 		}
 	}
-	fail(stepExec, said)
+	return stepExec, said
 }
 
 //go:norace

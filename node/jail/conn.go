@@ -27,11 +27,8 @@ type transport interface {
 	listen() (net.Listener, error)
 }
 
-// sockets are the ones in the jail's state folder, which is its root's.
-type sockets struct {
-	state string
-	root  int
-}
+// sockets are the ones in the jail's state folder, which belongs to its init.
+type sockets struct{ state string }
 
 func (d sockets) dial(ctx context.Context) (net.Conn, error) {
 	// By way of the open folder: a socket's path may be 108 bytes long, and
@@ -52,6 +49,10 @@ func (d sockets) listen() (net.Listener, error) {
 	}
 	defer dir.Close()
 	fd := int(dir.Fd())
+	var owner unix.Stat_t
+	if err := unix.Fstat(fd, &owner); err != nil {
+		return nil, fmt.Errorf("look for the owner of the jail's state: %w", err)
+	}
 	// Of the daemon before, or of this one before it lost the jail's init.
 	if err := unix.Unlinkat(fd, initd.EgressSocket, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("remove the old socket: %w", err)
@@ -62,7 +63,7 @@ func (d sockets) listen() (net.Listener, error) {
 	}
 	// By its name it would be another's by then.
 	l.SetUnlinkOnClose(false)
-	if err := unix.Fchownat(fd, initd.EgressSocket, d.root, d.root, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fchownat(fd, initd.EgressSocket, int(owner.Uid), int(owner.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, errors.Join(fmt.Errorf("change the owner of init's socket: %w", err), l.Close())
 	}
 	return l, nil
@@ -83,6 +84,8 @@ type Init struct {
 	// the environment that it gives to commands.
 	Image, Shell string
 	Env          []string
+	// Root says that commands run as user 0, in a user namespace of their own.
+	Root bool
 	// Proxied says that the jail has a way to the node's proxy.
 	Proxied bool
 
@@ -91,6 +94,15 @@ type Init struct {
 	oomFile atomic.Pointer[string]
 
 	protocol int32
+}
+
+// User returns the user and group, in the jail, that commands run under unless they name
+// others.
+func (i *Init) User() (uid, gid uint32) {
+	if i.Root {
+		return 0, 0
+	}
+	return userID, userID
 }
 
 // Alive reports whether the connection is open.

@@ -49,6 +49,14 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, f
 	if err != nil {
 		return nil, err
 	}
+	var start []client.NewTaskOpts
+	if s.GetWritableRoot() {
+		mounts, err := m.writableRoot(ctx, p, s, from)
+		if err != nil {
+			return nil, err
+		}
+		start = append(start, client.WithRootFS(mounts))
+	}
 	spec, err := m.ociSpec(ctx, p, rec, root)
 	if err != nil {
 		return nil, err
@@ -60,11 +68,11 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, f
 	if err != nil {
 		return nil, fmt.Errorf("make the container: %w", err)
 	}
-	task, err := ctr.NewTask(ctx, cio.LogFile(p.log))
+	task, err := ctr.NewTask(ctx, cio.LogFile(p.log), start...)
 	if err != nil {
 		return nil, fmt.Errorf("make the task: %w", err)
 	}
-	if err := limitUser(ctx, int(task.Pid())); err != nil {
+	if err := limitUser(ctx, int(task.Pid()), s.GetRootUser()); err != nil {
 		return nil, err
 	}
 	if err := task.Start(ctx); err != nil {
@@ -83,7 +91,11 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, f
 // container gets the root.
 func (m *Manager) root(p paths, spec *nodev1.JailSpec, from image.Image, shown []specs.Mount) ([]specs.Mount, []client.NewContainerOpts, error) {
 	if spec.GetRootfs() == nodelink.RootImage {
-		return m.imageMounts(spec, shown), []client.NewContainerOpts{m.images.WithRoot(from)}, nil
+		use := m.images.WithRoot
+		if spec.GetWritableRoot() {
+			use = m.images.WithImage
+		}
+		return m.imageMounts(spec, shown), []client.NewContainerOpts{use(from)}, nil
 	}
 	mounts, err := hostRoot(p.rootfs, m.etc, m.programs(), shown)
 	return mounts, nil, err

@@ -101,6 +101,9 @@ func checkRoot(s *nodev1.JailSpec) error {
 		return fault.New(fault.Invalid, "rootfs %q is not known to this node", s.GetRootfs()).WithFix("use %q or %q", nodelink.RootHost, nodelink.RootImage)
 	}
 	if s.GetRootfs() == nodelink.RootHost {
+		if s.GetWritableRoot() || s.GetRootUser() {
+			return fault.New(fault.Invalid, "writable_root and root_user need an image, and rootfs is %q", nodelink.RootHost).WithFix("use rootfs %q and name an image", nodelink.RootImage)
+		}
 		if s.GetImage() != "" {
 			return fault.New(fault.Invalid, "image is %q and rootfs is %q", s.GetImage(), nodelink.RootHost).WithFix("use rootfs %q, or leave the image out", nodelink.RootImage)
 		}
@@ -121,4 +124,5 @@ func checkRoot(s *nodev1.JailSpec) error {
 // of notes what the jail's image gives to commands.
 func (i *Init) of(rec *nodev1.JailRecord) {
 	i.Image, i.Shell, i.Env = rec.GetSpec().GetImage(), rec.GetImageShell(), rec.GetImageEnv()
+	i.Root = rec.GetSpec().GetRootUser()
 }

@@ -30,10 +30,13 @@ import (
 )
 
 // withRegistry returns a manager that trusts a registry on loopback.
-func withRegistry(t *testing.T) (*jail.Manager, jail.Config, *imagetest.Registry) {
+func withRegistry(t *testing.T, change ...func(*jail.Config)) (*jail.Manager, jail.Config, *imagetest.Registry) {
 	t.Helper()
 	r := imagetest.NewRegistry(t)
 	cfg := jailtest.Config(t)
+	for _, fn := range change {
+		fn(&cfg)
+	}
 	cfg.Images = image.Config{RegistryConfig: r.CertsDir, RegistryAddresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	return jailtest.Manager(t, cfg), cfg, r
 }
@@ -159,7 +162,7 @@ func TestInitRunsInAnyImage(t *testing.T) {
 			id := ensure(t, m, from(t, m, r, img))
 			conn, err := m.Init(t.Context(), id)
 			require.NoError(t, err)
-			uid, gid := m.User()
+			uid, gid := conn.User()
 			execID := ident.New("step")
 			// There is no shell: the program is started by itself.
 			_, err = conn.Start(t.Context(), &initv1.StartRequest{ExecId: execID, Argv: []string{"/busybox", "id", "-u"}, Uid: uid, Gid: gid})

@@ -9,9 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/mount"
-	"golang.org/x/sys/unix"
-
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
@@ -291,14 +288,16 @@ func (m *Manager) accepting(id string) error {
 
 // removeFolders removes all of a jail from the disk, the record last.
 func (m *Manager) removeFolders(p paths) error {
-	if err := m.removeWorkspace(p); err != nil {
-		return err
+	for _, v := range []volume{m.workspaceOf(p), layerOf(p)} {
+		if err := v.remove(); err != nil {
+			return err
+		}
 	}
 	if err := hide(p); err != nil {
 		return err
 	}
 	// Until the record is gone the jail is known, and can be removed again.
-	for _, at := range []string{p.rootfs, p.state, p.image, p.dir} {
+	for _, at := range []string{p.rootfs, p.state, p.dir} {
 		if err := os.RemoveAll(at); err != nil {
 			return err
 		}
@@ -306,7 +305,7 @@ func (m *Manager) removeFolders(p paths) error {
 	return nil
 }
 
-// unmount lets go of the workspace of a jail that does not run.
+// unmount lets go of the volumes of a jail that does not run.
 func (m *Manager) unmount(id string) error {
 	p, _, err := m.known(id)
 	if err != nil {
@@ -315,12 +314,5 @@ func (m *Manager) unmount(id string) error {
 	e := m.entry(id)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	mounted, err := isMountPoint(p.workspace)
-	if err != nil || !mounted {
-		return err
-	}
-	if err := mount.UnmountAll(p.workspace, 0); err != nil && !errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("unmount the workspace of %s: %w", id, err)
-	}
-	return nil
+	return errors.Join(m.workspaceOf(p).unmount(0), layerOf(p).unmount(0))
 }

@@ -11,6 +11,8 @@
 //	<data>/jails/<id>/state           init's socket, and the execs' logs and statuses
 //	<data>/jails/<id>/init.log        init's own log
 //	<data>/jails/<id>/workspace.ext4  the workspace's file system, if it has one
+//	<data>/jails/<id>/layer           what commands changed of a writable root
+//	<data>/jails/<id>/layer.ext4      the layer's file system, if it has one
 //	<data>/workspaces/<id>            the workspace
 //	<data>/etc                        the /etc of all jails
 //	<data>/init/<digest>              deckhand-init, each release that is in use
@@ -200,14 +202,27 @@ func (m *Manager) Runtimes() []string { return append([]string(nil), m.runtimes.
 // HardWorkspaces reports whether the size limit of new workspaces is enforced.
 func (m *Manager) HardWorkspaces() bool { return m.hardWorkspaces }
 
-// Owner returns the user and group, on the host, that own what commands write.
-func (m *Manager) Owner() (uid, gid int) {
+// agent returns the user and group, on the host, that commands run under, except as root.
+func (m *Manager) agent() (uid, gid int) {
 	id := int(m.cfg.UIDBase) + userID
 	return id, id
 }
 
-// User returns the user and group, in a jail, that commands run under.
-func (m *Manager) User() (uid, gid uint32) { return userID, userID }
+// Owner returns the user and group, on the host, that own what a jail's commands write.
+func (m *Manager) Owner(id string) (uid, gid int) {
+	rec, err := readRecord(m.paths(id).record)
+	if err != nil {
+		return m.agent()
+	}
+	return m.ownerOf(rec.GetSpec())
+}
+
+func (m *Manager) ownerOf(spec *nodev1.JailSpec) (uid, gid int) {
+	if spec.GetRootUser() {
+		return int(m.cfg.UIDBase), int(m.cfg.UIDBase)
+	}
+	return m.agent()
+}
 
 func (m *Manager) entry(id string) *entry {
 	m.mu.Lock()
@@ -488,13 +503,13 @@ func describe(id string, rec *nodev1.JailRecord, state nodev1.JailState, conn *I
 // make makes a jail that is not there. What fails half-way is cleared.
 func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.JailSpec) (*nodev1.JailRecord, *Init, error) {
 	host := spec.GetJailId() == HostID
-	if err := m.layOut(p, host); err != nil {
+	if err := m.layOut(p, spec); err != nil {
 		return nil, nil, err
 	}
 	var hard bool
 	if !host {
 		var err error
-		if hard, err = m.ensureWorkspace(ctx, p, spec.GetWorkspaceBytes()); err != nil {
+		if hard, err = m.ensureWorkspace(ctx, p, spec); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -546,7 +561,7 @@ func (m *Manager) imageOf(ctx context.Context, rec *nodev1.JailRecord) (image.Im
 
 // layOut makes the jail's folders again, except for its state and workspace.
 // Host mode has a state only, which is root's.
-func (m *Manager) layOut(p paths, host bool) error {
+func (m *Manager) layOut(p paths, spec *nodev1.JailSpec) error {
 	if err := os.RemoveAll(p.rootfs); err != nil {
 		return fmt.Errorf("clear the jail's root: %w", err)
 	}
@@ -561,12 +576,9 @@ func (m *Manager) layOut(p paths, host bool) error {
 			return fmt.Errorf("make the jail's folders: %w", err)
 		}
 	}
-	base := int(m.cfg.UIDBase)
-	if host {
-		base = 0
+	owner := m.initOwner(spec)
+	if err := giveState(p, owner); err != nil {
+		return err
 	}
-	if err := os.Chown(p.state, base, base); err != nil {
-		return fmt.Errorf("give the jail's state to its init: %w", err)
-	}
-	return m.layOutOutputs(p, base)
+	return m.layOutOutputs(p, owner)
 }

@@ -337,7 +337,7 @@ func TestASoftWorkspaceSaysSo(t *testing.T) {
 	require.NoError(t, err)
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(dir, &st))
-	uid, gid := m.Owner()
+	uid, gid := m.Owner(one.GetJailId())
 	require.EqualValues(t, uid, st.Uid)
 	require.EqualValues(t, gid, st.Gid)
 }

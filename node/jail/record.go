@@ -20,6 +20,8 @@ type paths struct {
 	log       string // of init itself
 	workspace string
 	image     string // holds the workspace's file system
+	layer     string // what commands changed of a writable root
+	layerFile string // holds the layer's file system
 	cgroup    string // of host mode: where it was last
 	shown     string // what it is shown of the machine, while it is made
 }
@@ -34,6 +36,8 @@ func (m *Manager) paths(id string) paths {
 		log:       filepath.Join(dir, "init.log"),
 		workspace: filepath.Join(m.cfg.DataDir, "workspaces", id),
 		image:     filepath.Join(dir, "workspace.ext4"),
+		layer:     filepath.Join(dir, "layer"),
+		layerFile: filepath.Join(dir, "layer.ext4"),
 		cgroup:    filepath.Join(dir, "cgroup"),
 		shown:     filepath.Join(dir, "shown"),
 	}

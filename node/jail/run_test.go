@@ -34,7 +34,7 @@ func begin(t *testing.T, m *jail.Manager, id, script string) string {
 	t.Helper()
 	conn, err := m.Init(t.Context(), id)
 	require.NoError(t, err)
-	uid, gid := m.User()
+	uid, gid := conn.User()
 	execID := ident.New("step")
 	resp, err := conn.Start(t.Context(), &initv1.StartRequest{
 		ExecId: execID, Argv: []string{"/bin/sh", "-c", script}, Uid: uid, Gid: gid,

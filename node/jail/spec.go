@@ -129,7 +129,7 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, 
 	s := rec.GetSpec()
 	ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: m.cfg.UIDBase, Size: uidRange}}
 	mounts := append([]specs.Mount{
-		{Type: "proc", Source: "proc", Destination: "/proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		procMount(s),
 		{Type: "tmpfs", Source: "tmpfs", Destination: "/dev", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
 		{Type: "devpts", Source: "devpts", Destination: "/dev/pts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
 		{Type: "tmpfs", Source: "shm", Destination: "/dev/shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"}},
@@ -152,7 +152,6 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, 
 	}
 	opts := []oci.SpecOpts{
 		oci.WithRootFSPath(rootfs),
-		oci.WithRootFSReadonly(),
 		oci.WithProcessArgs(initMount),
 		oci.WithProcessCwd("/"),
 		oci.WithEnv([]string{"PATH=/usr/bin:/bin"}),
@@ -175,6 +174,12 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, 
 		// The limit applies to memory and swap together, so that no swap is
 		// used.
 		opts = append(opts, oci.WithMemorySwap(s.GetMemoryBytes()))
+	}
+	if !s.GetWritableRoot() {
+		opts = append(opts, oci.WithRootFSReadonly())
+	}
+	if s.GetRootUser() {
+		opts = append(opts, withRootUser)
 	}
 	spec, err := oci.GenerateSpec(ctx, nil, &containers.Container{ID: rec.GetContainerId()}, opts...)
 	if err != nil {

@@ -26,8 +26,9 @@ const (
 )
 
 // limitUser writes the limits of a jail's user namespace, by the PID of its
-// first process. Namespaces it makes none of at all.
-func limitUser(ctx context.Context, pid int) error {
+// first process. Namespaces it makes none of at all, but for the one that init makes for
+// the commands of a jail whose user is root.
+func limitUser(ctx context.Context, pid int, root bool) error {
 	names, err := os.ReadDir(userLimits)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // a kernel without them
@@ -38,6 +39,9 @@ func limitUser(ctx context.Context, pid int) error {
 	var script []string
 	for _, name := range names {
 		limit := int64(0)
+		if root && name.Name() == "max_user_namespaces" {
+			limit = 1
+		}
 		if !strings.HasSuffix(name.Name(), "_namespaces") {
 			have, err := smallest(filepath.Join(userLimits, name.Name()))
 			if err != nil {

@@ -187,7 +187,7 @@ func (l *lookup) run(ctx context.Context, next history.Next, undo *tree.Delta) (
 	defer l.w.Close()
 	thaw := sp.freeze(ctx)
 	defer func() { thaw() }()
-	uid, _ := sp.s.cfg.Jails.Owner()
+	uid, _ := sp.s.cfg.Jails.Owner(sp.jailID)
 	l.began = scan.Coarse()
 	res, err := scan.Scan(ctx, l.w.Fd(), sp.state.tree, scan.Config{
 		MaxEntries: sp.s.cfg.MaxEntries,

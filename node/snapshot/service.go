@@ -43,8 +43,8 @@ import (
 type Jails interface {
 	// Workspace returns the folder on the host that is the jail's /workspace.
 	Workspace(jailID string) (dir string, err error)
-	// Owner returns the user and group, on the host, of what jails write.
-	Owner() (uid, gid int)
+	// Owner returns the user and group, on the host, of what a jail writes.
+	Owner(jailID string) (uid, gid int)
 	// Freeze stops every process of a jail until thaw is called.
 	Freeze(ctx context.Context, jailID string) (thaw func() error, err error)
 }

@@ -37,7 +37,7 @@ func (m *machine) Workspace(id string) (string, error) {
 
 func (m *machine) dir() string { return filepath.Join(m.top, "workspace") }
 
-func (m *machine) Owner() (uid, gid int) { return 65534, 65534 }
+func (m *machine) Owner(string) (uid, gid int) { return 65534, 65534 }
 
 func (m *machine) Freeze(context.Context, string) (func() error, error) {
 	m.frozen++

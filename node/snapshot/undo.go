@@ -267,7 +267,7 @@ func (sp *space) recover(ctx context.Context) error {
 		}
 		sp.s.cfg.Log.Info("finished an undo that was interrupted", "jail_id", sp.jailID, "undo", intent.Delta.By)
 	}
-	uid, _ := sp.s.cfg.Jails.Owner()
+	uid, _ := sp.s.cfg.Jails.Owner(sp.jailID)
 	top, err := w.OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ func start(t *testing.T, m *jail.Manager, id string, script ...string) {
 	t.Helper()
 	conn, err := m.Init(t.Context(), id)
 	require.NoError(t, err)
-	uid, gid := m.User()
+	uid, gid := conn.User()
 	resp, err := conn.Start(t.Context(), &initv1.StartRequest{ExecId: ident.New("step"), Argv: script, Uid: uid, Gid: gid})
 	require.NoError(t, err)
 	require.Empty(t, resp.GetStatus().GetStartError())

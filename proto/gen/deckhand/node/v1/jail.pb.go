@@ -86,7 +86,7 @@ type JailSpec struct {
 	// "runc"; empty for "runc". A runtime the node lacks is an error.
 	Runtime string `protobuf:"bytes,2,opt,name=runtime,proto3" json:"runtime,omitempty"`
 	// Root file system: "host", the machine's own system folders, read-only.
-	// "image", the files of a container image, read-only. Or "machine", which is no jail: commands run on the machine itself, as root,
+	// "image", the files of a container image. Or "machine", which is no jail: commands run on the machine itself, as root,
 	// under the jail id "host". Limits and read_only_paths have no meaning then,
 	// and EnsureJailRequest.host_mode must be set.
 	Rootfs string `protobuf:"bytes,3,opt,name=rootfs,proto3" json:"rootfs,omitempty"`
@@ -106,7 +106,14 @@ type JailSpec struct {
 	// The image of a rootfs "image", by its digest: REGISTRY/NAME@sha256:DIGEST. It
 	// must be on the node: PullImage brings it there. If it is not, EnsureJail fails
 	// with FAILED_PRECONDITION and the code AGENT_031.
-	Image         string `protobuf:"bytes,11,opt,name=image,proto3" json:"image,omitempty"`
+	Image string `protobuf:"bytes,11,opt,name=image,proto3" json:"image,omitempty"`
+	// Only with rootfs "image": commands may change the root. What they change is kept
+	// until the jail is removed or gets another image, in a file system of the size
+	// workspace_bytes that is not the workspace's.
+	WritableRoot bool `protobuf:"varint,12,opt,name=writable_root,json=writableRoot,proto3" json:"writable_root,omitempty"`
+	// Only with rootfs "image": commands run as user 0 of a user namespace of their own,
+	// with the capabilities CHOWN, DAC_OVERRIDE, FOWNER, SETUID and SETGID.
+	RootUser      bool `protobuf:"varint,13,opt,name=root_user,json=rootUser,proto3" json:"root_user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -216,6 +223,20 @@ func (x *JailSpec) GetImage() string {
 		return x.Image
 	}
 	return ""
+}
+
+func (x *JailSpec) GetWritableRoot() bool {
+	if x != nil {
+		return x.WritableRoot
+	}
+	return false
+}
+
+func (x *JailSpec) GetRootUser() bool {
+	if x != nil {
+		return x.RootUser
+	}
+	return false
 }
 
 // Jail is one containerd container with deckhand-init as its PID 1.
@@ -1074,7 +1095,7 @@ var File_deckhand_node_v1_jail_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x03\n" +
+	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x04\n" +
 	"\bJailSpec\x12B\n" +
 	"\ajail_id\x18\x01 \x01(\tB)\xbaH&r$(@2 ^[a-z][a-z0-9]*([_-][a-z0-9]+)*$R\x06jailId\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x16\n" +
@@ -1088,7 +1109,9 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x0fread_only_paths\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\rreadOnlyPaths\x120\n" +
 	"\x06egress\x18\n" +
 	" \x01(\v2\x18.deckhand.node.v1.EgressR\x06egress\x12\x1e\n" +
-	"\x05image\x18\v \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x05image\"\xc1\x02\n" +
+	"\x05image\x18\v \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x05image\x12#\n" +
+	"\rwritable_root\x18\f \x01(\bR\fwritableRoot\x12\x1b\n" +
+	"\troot_user\x18\r \x01(\bR\brootUser\"\xc1\x02\n" +
 	"\x04Jail\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.deckhand.node.v1.JailStateR\x05state\x12\x10\n" +
