@@ -107,7 +107,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	5: UploadFilesRequest.Begin.shared.
 //	6: JailSpec.egress, Exec.egress.
 //	7: ImageService, JailSpec.image.
-const Capability = Images
+//	8: JailSpec.writable_root, root_user and setup, FinishSetup.
+const Capability = WritableRoots
 
 // Capabilities that the hub checks before it uses calls that older nodes do not
 // have.
@@ -120,4 +121,7 @@ const (
 	Egress = 6
 	// Images is what a persona whose jail is made from an image needs.
 	Images = 7
+	// WritableRoots is what a persona needs whose commands change the image or are root's,
+	// or that sets the image up.
+	WritableRoots = 8
 )

@@ -324,6 +324,14 @@ func (d *decoder) workspace(n *yaml.Node, w *Workspace) {
 func (d *decoder) jail(n *yaml.Node, j *Jail) {
 	met := d.mapping(n, "jail", []field{
 		{"image", func(n *yaml.Node) { j.Image = d.image(n) }},
+		{"root", func(n *yaml.Node) {
+			j.WritableRoot = d.choice(n, "jail.root", []string{readOnlyRoot, writableRoot}) == writableRoot
+		}},
+		{"user", func(n *yaml.Node) {
+			j.RootUser = d.choice(n, "jail.user", []string{agentUser, rootUser}) == rootUser
+		}},
+		{"setup", func(n *yaml.Node) { j.Setup = d.setup(n) }},
+		{"setup_egress", func(n *yaml.Node) { j.SetupEgress = d.egress(n) }},
 		{"cpus", func(n *yaml.Node) { j.CPUMillis = int64(d.decimal(n, "jail.cpus", 0.01, 1024)*1000 + 0.5) }},
 		{"memory", func(n *yaml.Node) { j.MemoryBytes = d.size(n, "jail.memory", 32<<20) }},
 		{"max_memory", func(n *yaml.Node) { j.MaxMemoryBytes = d.size(n, "jail.max_memory", 32<<20) }},
@@ -337,9 +345,47 @@ func (d *decoder) jail(n *yaml.Node, j *Jail) {
 			})
 		}},
 	})
+	if j.Image == "" {
+		for _, key := range []string{"root", "user", "setup", "setup_egress"} {
+			if line := met[key]; line != 0 {
+				d.problems.add(line, "jail.%s needs a container image: write jail.image, such as docker.io/library/debian:12", key)
+			}
+		}
+	}
+	if line := met["setup_egress"]; line != 0 && met["setup"] == 0 {
+		d.problems.add(line, "jail.setup_egress has no jail.setup: add the commands, or remove it")
+	}
 	if line := met["max_memory"]; line != 0 && j.MaxMemoryBytes != 0 && j.MaxMemoryBytes < j.MemoryBytes {
 		d.problems.add(line, "jail.max_memory is less than jail.memory (%d MiB): give at least as much, or leave it out", j.MemoryBytes>>20)
 	}
+}
+
+// The values of jail.root and jail.user.
+const (
+	readOnlyRoot, writableRoot = "read-only", "writable"
+	agentUser, rootUser        = "agent", "root"
+)
+
+const (
+	maxSetupLines = 50
+	maxSetupLine  = 8 << 10
+)
+
+// setup returns the commands of jail.setup, of which two may be the same.
+func (d *decoder) setup(n *yaml.Node) (out []string) {
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 || len(n.Content) > maxSetupLines {
+		d.problems.add(n.Line, "jail.setup must be a list of 1 to %d commands, such as [apt-get update, apt-get install -y git]", maxSetupLines)
+		return nil
+	}
+	for _, item := range n.Content {
+		line := d.text(item, "jail.setup", maxSetupLine)
+		if strings.TrimSpace(line) == "" {
+			d.problems.add(item.Line, "jail.setup has an empty command: remove it")
+			continue
+		}
+		out = append(out, line)
+	}
+	return out
 }
 
 // hostImage is what jail.image says for the machine's own system folders.

@@ -10,6 +10,8 @@
 package persona
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"time"
 
@@ -250,6 +252,25 @@ type Jail struct {
 	TmpBytes int64
 	// ReadOnlyPaths are absolute host paths shown read-only at the same place.
 	ReadOnlyPaths []string
+	// WritableRoot lets commands change the image's files in their jail, and RootUser has
+	// them run as root there; only with an image.
+	WritableRoot, RootUser bool
+	// Setup are command lines that prepare the image once on each node, as root, and may
+	// connect to SetupEgress; only with an image.
+	Setup       []string
+	SetupEgress allowlist.List
+}
+
+// SetupDigest identifies what Setup makes of an image; empty without Setup.
+func (j Jail) SetupDigest() string {
+	if len(j.Setup) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, line := range j.Setup {
+		fmt.Fprintf(h, "%d:%s\n", len(line), line)
+	}
+	return fmt.Sprintf("sha256:%x", h.Sum(nil))
 }
 
 // Vocabulary is what the caller's side can do. A nil list is not checked.

@@ -23,6 +23,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -66,6 +67,7 @@ const (
 	labelRoot         = "sh.deckhand.root"         // the snapshot that jails start from
 	labelUsed         = "sh.deckhand.used"         // when it was last used, in Unix seconds
 	labelBytes        = "sh.deckhand.bytes"        // compressed size of its layers
+	labelSetup        = "sh.deckhand.setup"        // digest of the setup that it was prepared with
 )
 
 // Config holds what a Store needs.
@@ -136,6 +138,9 @@ func New(cfg Config) *Store {
 type Image struct {
 	// Reference is registry/repository@digest.
 	Reference string
+	// Setup is the digest of the setup that it was prepared with; empty for the image as it
+	// was pulled.
+	Setup string
 	// Platform is what its programs run on, such as "linux/amd64, Debian GNU/Linux
 	// 12 (bookworm)".
 	Platform string
@@ -153,15 +158,28 @@ type Image struct {
 	root  string
 }
 
-// Get returns an image by its pinned reference. One that is not there is a
-// Precondition error whose object is the reference.
-func (s *Store) Get(ctx context.Context, pinned string) (Image, error) {
+// recordOf returns the name under which containerd has an image.
+func recordOf(ref, setup string) string {
+	if setup == "" {
+		return ref
+	}
+	return ref + setupMark + setup
+}
+
+// setupMark stands between reference and setup in the name of a prepared image. No
+// reference has it.
+const setupMark = "#"
+
+// Get returns an image by its pinned reference and the digest of the setup that it was
+// prepared with, empty for none. One that is not there is a Precondition error whose
+// object is the reference.
+func (s *Store) Get(ctx context.Context, pinned, setup string) (Image, error) {
 	ref, err := imageref.Pinned(pinned)
 	if err != nil {
 		return Image{}, err
 	}
 	ctx = s.namespaced(ctx)
-	one, err := s.cfg.Client.GetImage(ctx, ref.String())
+	one, err := s.cfg.Client.GetImage(ctx, recordOf(ref.String(), setup))
 	if errdefs.IsNotFound(err) {
 		return Image{}, absent(ref.String())
 	}
@@ -191,7 +209,8 @@ func absent(ref string) error {
 // describe reads what containerd knows of an image.
 func (s *Store) describe(ctx context.Context, one client.Image) (Image, error) {
 	labels := one.Labels()
-	out := Image{Reference: one.Name(), image: one, root: labels[labelRoot], Shell: labels[labelShell]}
+	out := Image{Setup: labels[labelSetup], image: one, root: labels[labelRoot], Shell: labels[labelShell]}
+	out.Reference, _, _ = strings.Cut(one.Name(), setupMark)
 	out.Bytes, _ = strconv.ParseInt(labels[labelBytes], 10, 64)
 	if used, err := strconv.ParseInt(labels[labelUsed], 10, 64); err == nil {
 		out.UsedAt = time.Unix(used, 0).UTC()
@@ -236,7 +255,7 @@ func (s *Store) readConfig(ctx context.Context, name string, desc ocispec.Descri
 	return out, nil
 }
 
-// List returns the node's images, sorted by reference.
+// List returns the node's images, sorted by reference and setup.
 func (s *Store) List(ctx context.Context) ([]Image, error) {
 	ctx = s.namespaced(ctx)
 	all, err := s.cfg.Client.ListImages(ctx, fmt.Sprintf("labels.%q==%q", labelOwner, s.cfg.DataDir))
@@ -251,7 +270,9 @@ func (s *Store) List(ctx context.Context) ([]Image, error) {
 		}
 		out = append(out, described)
 	}
-	slices.SortFunc(out, func(a, b Image) int { return strings.Compare(a.Reference, b.Reference) })
+	slices.SortFunc(out, func(a, b Image) int {
+		return cmp.Or(strings.Compare(a.Reference, b.Reference), strings.Compare(a.Setup, b.Setup))
+	})
 	return out, nil
 }
 
@@ -277,8 +298,11 @@ func (s *Store) Prune(ctx context.Context, before time.Time, keep []string) ([]I
 		if slices.Contains(keep, one.Reference) || !one.UsedAt.Before(before) || s.pulling(one.Reference) {
 			continue
 		}
+		if err := s.letGo(ctx, one); err != nil {
+			return out, err
+		}
 		// Synchronous: the room is free when Prune returns.
-		if err := s.cfg.Client.ImageService().Delete(ctx, one.Reference, images.SynchronousDelete()); err != nil && !errdefs.IsNotFound(err) {
+		if err := s.cfg.Client.ImageService().Delete(ctx, recordOf(one.Reference, one.Setup), images.SynchronousDelete()); err != nil && !errdefs.IsNotFound(err) {
 			return out, fmt.Errorf("delete image %s: %w", one.Reference, err)
 		}
 		s.cfg.Log.Info("deleted an image", "image", one.Reference, "bytes", one.Bytes, "used_at", one.UsedAt)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,7 +111,7 @@ func TestAnImageIsPulledOnce(t *testing.T) {
 	all.Wait()
 	require.Equal(t, 3, blobs(r), "two layers and a configuration: %v", r.Requests())
 
-	one, err := s.Get(t.Context(), digest)
+	one, err := s.Get(t.Context(), digest, "")
 	require.NoError(t, err)
 	require.Equal(t, "linux/amd64, Toy Linux 3", one.Platform)
 	require.Equal(t, []string{"PATH=/opt/bin:/bin", "GREETING=hello"}, one.Env)
@@ -148,7 +149,7 @@ func TestATagMoves(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, second, two.Reference)
 	require.NotEqual(t, first, second)
-	_, err = s.Get(t.Context(), first)
+	_, err = s.Get(t.Context(), first, "")
 	require.NoError(t, err)
 }
 
@@ -350,9 +351,9 @@ func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 	gone, err = s.Prune(t.Context(), time.Now().Add(time.Hour), refs[:1])
 	require.NoError(t, err)
 	require.Len(t, gone, 2)
-	_, err = s.Get(t.Context(), refs[0])
+	_, err = s.Get(t.Context(), refs[0], "")
 	require.NoError(t, err)
-	_, err = s.Get(t.Context(), refs[1])
+	_, err = s.Get(t.Context(), refs[1], "")
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
 	require.Equal(t, refs[1], fault.As(err).ObjectID)
 	var left []string
@@ -469,7 +470,7 @@ func TestAnArchiveIsImported(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, second.Reference, one.Reference)
 	require.NotEqual(t, first.Reference, second.Reference)
-	_, err = s.Get(t.Context(), first.Reference)
+	_, err = s.Get(t.Context(), first.Reference, "")
 	require.NoError(t, err, "the one before is there still, by its digest")
 
 	for what, c := range map[string]struct {
@@ -492,4 +493,30 @@ func TestAnArchiveIsImported(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list, 2, what)
 	}
+}
+
+// Links that commands put where a jail mounts something are replaced, and nothing outside of
+// the root is touched.
+func TestARootIsRepaired(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, imagetest.NewRegistry(t), func(c *image.Config) { c.MountPoints = []string{"tmp/", "run/state/", "a/b/file", ".init"} })
+	outside, dir := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "kept"), []byte("kept"), 0o600))
+	for name, to := range map[string]string{"run": outside, "tmp": "/", ".init": filepath.Join(outside, "new")} {
+		require.NoError(t, os.Symlink(to, filepath.Join(dir, name)))
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a", "b", "file"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a", "other"), nil, 0o600))
+	for range 2 {
+		require.NoError(t, s.Repair(dir))
+		for name, isDir := range map[string]bool{"run/state": true, "tmp": true, "a/b/file": false, ".init": false, "a/other": false} {
+			info, err := os.Lstat(filepath.Join(dir, name))
+			require.NoError(t, err)
+			require.Equal(t, isDir, info.IsDir(), name)
+			require.Zero(t, info.Mode()&os.ModeSymlink, name)
+		}
+	}
+	left, err := os.ReadDir(outside)
+	require.NoError(t, err)
+	require.Len(t, left, 1)
 }

@@ -103,7 +103,7 @@ func (s *Store) Pull(ctx context.Context, text string, way Way, tell func(Progre
 	if err != nil {
 		return Image{}, err
 	}
-	one, err := s.Get(ctx, ref.String())
+	one, err := s.Get(ctx, ref.String(), "")
 	if err == nil {
 		return one, s.used(ctx, one.image)
 	}
@@ -408,7 +408,7 @@ func (s *Store) finish(ctx context.Context, one client.Image) (Image, error) {
 	if _, err := s.cfg.Client.ImageService().Update(ctx, images.Image{Name: one.Name(), Target: one.Target(), Labels: labels}, paths...); err != nil {
 		return Image{}, fmt.Errorf("label image %s: %w", one.Name(), err)
 	}
-	return s.Get(ctx, one.Name())
+	return s.Get(ctx, one.Name(), "")
 }
 
 // progressOf counts what a pull has downloaded.

@@ -188,11 +188,21 @@ func (s *Store) makeRoot(ctx context.Context, one client.Image) (key string, fou
 	if err != nil {
 		return "", found, fmt.Errorf("read the configuration of image %s: %w", one.Name(), err)
 	}
-	label := "containerd.io/gc.ref.snapshot." + s.cfg.Snapshotter + "/deckhand"
-	if _, err := one.ContentStore().Update(ctx, content.Info{Digest: config.Digest, Labels: map[string]string{label: key}}, "labels."+label); err != nil {
+	if err := s.refer(ctx, config.Digest, rootReference, key); err != nil {
 		return "", found, fmt.Errorf("keep the root of image %s: %w", one.Name(), err)
 	}
 	return key, found, nil
+}
+
+// rootReference is the name of an image's reference to its root.
+const rootReference = "deckhand"
+
+// refer has the configuration of an image refer to a snapshot, by a name that it has one
+// reference of; an empty key removes it.
+func (s *Store) refer(ctx context.Context, config digest.Digest, name, key string) error {
+	label := "containerd.io/gc.ref.snapshot." + s.cfg.Snapshotter + "/" + name
+	_, err := s.cfg.Client.ContentStore().Update(ctx, content.Info{Digest: config, Labels: map[string]string{label: key}}, "labels."+label)
+	return err
 }
 
 // fill makes a root of a writable copy of the image's files.

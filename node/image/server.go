@@ -46,10 +46,18 @@ func (s *server) PullImage(req *nodev1.PullImageRequest, stream grpc.ServerStrea
 			broken = stream.Send(&nodev1.PullImageResponse{Response: &nodev1.PullImageResponse_Progress_{Progress: now}})
 		}
 	})
+	if err == nil && req.GetSetup() != "" {
+		var prepared Image
+		if prepared, err = s.s.Get(stream.Context(), one.Reference, req.GetSetup()); err == nil {
+			one, err = prepared, s.s.used(s.s.namespaced(stream.Context()), prepared.image)
+		} else if fault.Is(err, fault.Precondition) {
+			err = nil
+		}
+	}
 	if err != nil {
 		return s.fail("pull an image", err)
 	}
-	return stream.Send(&nodev1.PullImageResponse{Response: &nodev1.PullImageResponse_Image{Image: toProto(one)}})
+	return stream.Send(&nodev1.PullImageResponse{Response: &nodev1.PullImageResponse_Image{Image: ToProto(one)}})
 }
 
 // ImportImage implements the service.
@@ -62,7 +70,7 @@ func (s *server) ImportImage(stream grpc.ClientStreamingServer[nodev1.ImportImag
 	if err != nil {
 		return s.fail("import an image", err)
 	}
-	return stream.SendAndClose(&nodev1.ImportImageResponse{Image: toProto(one)})
+	return stream.SendAndClose(&nodev1.ImportImageResponse{Image: ToProto(one)})
 }
 
 // received is an archive that comes in messages.
@@ -93,7 +101,7 @@ func (s *server) ListImages(ctx context.Context, _ *nodev1.ListImagesRequest) (*
 	}
 	out := &nodev1.ListImagesResponse{}
 	for _, one := range all {
-		out.Images = append(out.Images, toProto(one))
+		out.Images = append(out.Images, ToProto(one))
 	}
 	return out, nil
 }
@@ -110,7 +118,7 @@ func (s *server) PruneImages(ctx context.Context, req *nodev1.PruneImagesRequest
 	}
 	out := &nodev1.PruneImagesResponse{}
 	for _, one := range gone {
-		out.Deleted = append(out.Deleted, toProto(one))
+		out.Deleted = append(out.Deleted, ToProto(one))
 	}
 	return out, nil
 }
@@ -123,8 +131,9 @@ func (s *server) fail(doing string, err error) error {
 	return fault.ToGRPC(err)
 }
 
-func toProto(one Image) *nodev1.Image {
-	out := &nodev1.Image{Reference: one.Reference, Platform: one.Platform, Bytes: one.Bytes, Layers: count(one.Layers)}
+// ToProto returns an image as the node's API has it.
+func ToProto(one Image) *nodev1.Image {
+	out := &nodev1.Image{Reference: one.Reference, Setup: one.Setup, Platform: one.Platform, Bytes: one.Bytes, Layers: count(one.Layers)}
 	if !one.UsedAt.IsZero() {
 		out.UsedAt = timestamppb.New(one.UsedAt)
 	}

@@ -104,7 +104,7 @@ func checkRoot(s *nodev1.JailSpec) error {
 		if s.GetWritableRoot() || s.GetRootUser() {
 			return fault.New(fault.Invalid, "writable_root and root_user need an image, and rootfs is %q", nodelink.RootHost).WithFix("use rootfs %q and name an image", nodelink.RootImage)
 		}
-		if s.GetImage() != "" {
+		if s.GetImage() != "" || s.GetSetup() != "" {
 			return fault.New(fault.Invalid, "image is %q and rootfs is %q", s.GetImage(), nodelink.RootHost).WithFix("use rootfs %q, or leave the image out", nodelink.RootImage)
 		}
 		return nil
@@ -125,4 +125,10 @@ func checkRoot(s *nodev1.JailSpec) error {
 func (i *Init) of(rec *nodev1.JailRecord) {
 	i.Image, i.Shell, i.Env = rec.GetSpec().GetImage(), rec.GetImageShell(), rec.GetImageEnv()
 	i.Root = rec.GetSpec().GetRootUser()
+	if i.Root {
+		i.Env = append(slices.Clone(i.Env), "USER=root", "LOGNAME=root")
+		if rec.GetSpec().GetWritableRoot() {
+			i.Env = append(i.Env, "HOME=/root")
+		}
+	}
 }

@@ -550,7 +550,7 @@ func (m *Manager) imageOf(ctx context.Context, rec *nodev1.JailRecord) (image.Im
 	if rec.GetSpec().GetRootfs() != nodelink.RootImage {
 		return image.Image{}, nil
 	}
-	one, err := m.images.Get(ctx, rec.GetSpec().GetImage())
+	one, err := m.images.Get(ctx, rec.GetSpec().GetImage(), rec.GetSpec().GetSetup())
 	if err != nil {
 		return one, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/image"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -63,6 +64,19 @@ func (s *server) RemoveJail(ctx context.Context, req *nodev1.RemoveJailRequest) 
 		return nil, s.fail("remove a jail", err)
 	}
 	return &nodev1.RemoveJailResponse{}, nil
+}
+
+// FinishSetup implements the service.
+func (s *server) FinishSetup(ctx context.Context, req *nodev1.FinishSetupRequest) (*nodev1.FinishSetupResponse, error) {
+	one, err := s.m.FinishSetup(ctx, req.GetJailId(), req.GetSetup(), req.GetCommit())
+	if err != nil {
+		return nil, s.fail("finish the setup of an image", err)
+	}
+	out := &nodev1.FinishSetupResponse{}
+	if req.GetCommit() {
+		out.Image = image.ToProto(one)
+	}
+	return out, nil
 }
 
 // FreezeJail implements the service.

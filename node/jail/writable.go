@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/mount"
 
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/node/image"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -48,6 +49,48 @@ func (m *Manager) writableRoot(ctx context.Context, p paths, spec *nodev1.JailSp
 		return nil, fmt.Errorf("check the writable root: %w", err)
 	}
 	return mounts, nil
+}
+
+// FinishSetup stops a jail in whose writable root an image was set up, and deletes that root.
+// With commit it first keeps what was changed as the image prepared with that setup, which
+// it returns. It may be called again after it failed half-way.
+func (m *Manager) FinishSetup(ctx context.Context, id, setup string, commit bool) (image.Image, error) {
+	if _, err := m.Stop(ctx, id); err != nil {
+		return image.Image{}, err
+	}
+	e := m.entry(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, rec, err := m.known(id)
+	if err != nil {
+		return image.Image{}, err
+	}
+	spec := rec.GetSpec()
+	switch {
+	case !rec.GetStopped():
+		return image.Image{}, fault.New(fault.Precondition, "jail %s was started again", id).WithFix("stop it first").WithObject(id)
+	case !spec.GetWritableRoot() || spec.GetSetup() != "":
+		return image.Image{}, fault.New(fault.Precondition, "jail %s has no writable root of an image as it was pulled", id).WithObject(id)
+	}
+	var kept image.Image
+	if commit {
+		from, err := m.images.Get(ctx, spec.GetImage(), "")
+		if err != nil {
+			return kept, err
+		}
+		layer := layerOf(p)
+		if isDir(p.layer) { // else it was kept before
+			if _, err := os.Stat(layer.image); err == nil {
+				if err := layer.mount(); err != nil {
+					return kept, err
+				}
+			}
+		}
+		if kept, err = m.images.Keep(ctx, from, setup, filepath.Join(p.layer, layerFiles), filepath.Join(p.layer, layerWork)); err != nil {
+			return kept, err
+		}
+	}
+	return kept, layerOf(p).remove()
 }
 
 // fitLayer makes the folders of a layer, and empties it if it is another image's.

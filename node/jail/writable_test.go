@@ -6,11 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/image/imagetest"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
@@ -157,4 +160,77 @@ func TestLinksInAWritableRootLeadNowhere(t *testing.T) {
 	raw, err := os.ReadFile(secret)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(raw))
+}
+
+// What a setup changed is in all jails of the prepared image, in no others, and goes with it.
+func TestAPreparedImage(t *testing.T) {
+	t.Parallel()
+	m, cfg, r := withRegistry(t)
+	use := from(t, m, r, imagetest.Busybox(t, imagetest.Layer(t, imagetest.Text("etc/keep", "x"), imagetest.Text("opt/data", "of the image\n"))))
+	const setup = "sha256:0123"
+	prepared := func(s *nodev1.JailSpec) { s.Setup = setup }
+	_, err := m.Ensure(t.Context(), change(use, prepared))
+	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
+	require.Equal(t, fault.ImageUnavailable, fault.As(err).Code)
+
+	before := snapshotsOf(t, cfg)
+	failed := ensure(t, m, use, ofRoot)
+	sh(t, m, failed, "echo half > /etc/half")
+	_, err = m.FinishSetup(t.Context(), failed, setup, false)
+	require.NoError(t, err)
+	require.NoDirExists(t, filepath.Join(cfg.DataDir, "jails", failed, "layer"))
+	require.Equal(t, before, snapshotsOf(t, cfg))
+
+	id := ensure(t, m, use, ofRoot)
+	end, text := sh(t, m, id, strings.Join([]string{
+		"set -e; mkdir -p /usr/local/bin; printf '#!/bin/sh\\necho installed\\n' > /usr/local/bin/tool; chmod 755 /usr/local/bin/tool; ln /usr/local/bin/tool /usr/local/bin/second",
+		"rm /etc/keep; echo changed > /opt/data; ln -s tool /usr/local/bin/link; chown 33:44 /opt/data", "echo left > /workspace/file",
+	}, "\n"))
+	require.Zero(t, end.GetExitCode(), text)
+	for range 2 {
+		one, err := m.FinishSetup(t.Context(), id, setup, true)
+		require.NoError(t, err)
+		require.Equal(t, setup, one.Setup)
+	}
+	_, err = os.Stat(filepath.Join(cfg.DataDir, "jails", id, "layer.ext4"))
+	require.ErrorIs(t, err, os.ErrNotExist, "its room is free")
+	require.Equal(t, before+1, snapshotsOf(t, cfg))
+
+	look := "exec 2>&1; /usr/local/bin/tool; /usr/local/bin/link; stat -c '%h' /usr/local/bin/second; cat /opt/data; stat -c %u:%g /opt/data; ls /etc/keep; ls -A /workspace; id -u; touch /etc/x"
+	require.NoError(t, m.Close())
+	m = jailtest.Manager(t, cfg)
+	for _, mode := range []func(*nodev1.JailSpec){func(*nodev1.JailSpec) {}, ofRoot} {
+		one := ensure(t, m, use, prepared, mode)
+		_, text = sh(t, m, one, look)
+		require.True(t, strings.HasPrefix(text, "installed\ninstalled\n2\nchanged\n33:44\nls: /etc/keep: No such file or directory\n"), text)
+		require.NoError(t, m.Remove(t.Context(), one))
+	}
+	_, text = sh(t, m, ensure(t, m, use), "cat /opt/data; ls /etc/keep /usr/local 2>&1")
+	require.Contains(t, text, "of the image\n")
+	require.Contains(t, text, "/etc/keep\n")
+	require.NotContains(t, text, "tool")
+
+	all, err := m.Images().List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, []string{"", setup}, []string{all[0].Setup, all[1].Setup})
+	require.Equal(t, all[0].Reference, all[1].Reference)
+	jails, err := m.List(t.Context())
+	require.NoError(t, err)
+	for _, one := range jails {
+		require.NoError(t, m.Remove(t.Context(), one.GetJailId()))
+	}
+	gone, err := m.Images().Prune(t.Context(), time.Now().Add(time.Hour), nil)
+	require.NoError(t, err)
+	require.Len(t, gone, 2)
+	require.Zero(t, snapshotsOf(t, cfg))
+}
+
+// change returns the spec of a new jail.
+func change(fns ...func(*nodev1.JailSpec)) *nodev1.JailSpec {
+	spec := jailtest.Spec(ident.New("jail"))
+	for _, fn := range fns {
+		fn(spec)
+	}
+	return spec
 }

@@ -36,7 +36,9 @@ type NodeImage struct {
 	Bytes  int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Layers int32 `protobuf:"varint,4,opt,name=layers,proto3" json:"layers,omitempty"`
 	// When it was pulled or a jail was made from it, whichever was last.
-	UsedAt        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	UsedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	// Digest of the setup that it was prepared with; empty for the image as it was pulled.
+	Setup         string `protobuf:"bytes,6,opt,name=setup,proto3" json:"setup,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -104,6 +106,13 @@ func (x *NodeImage) GetUsedAt() *timestamppb.Timestamp {
 		return x.UsedAt
 	}
 	return nil
+}
+
+func (x *NodeImage) GetSetup() string {
+	if x != nil {
+		return x.Setup
+	}
+	return ""
 }
 
 type ListImagesRequest struct {
@@ -936,6 +945,9 @@ type ImageRules struct {
 	Allow []string `protobuf:"bytes,1,rep,name=allow,proto3" json:"allow,omitempty"`
 	// Personas must name the digest of their image.
 	RequireDigest bool `protobuf:"varint,2,opt,name=require_digest,json=requireDigest,proto3" json:"require_digest,omitempty"`
+	// Personas may have commands run as root in their jails (jail.user: root), and set up
+	// their image (jail.setup).
+	AllowRoot     bool `protobuf:"varint,3,opt,name=allow_root,json=allowRoot,proto3" json:"allow_root,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -980,6 +992,13 @@ func (x *ImageRules) GetAllow() []string {
 func (x *ImageRules) GetRequireDigest() bool {
 	if x != nil {
 		return x.RequireDigest
+	}
+	return false
+}
+
+func (x *ImageRules) GetAllowRoot() bool {
+	if x != nil {
+		return x.AllowRoot
 	}
 	return false
 }
@@ -1156,13 +1175,14 @@ var File_deckhand_v1_image_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/image.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x01\n" +
+	"\x17deckhand/v1/image.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbe\x01\n" +
 	"\tNodeImage\x12\x1c\n" +
 	"\treference\x18\x01 \x01(\tR\treference\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06layers\x18\x04 \x01(\x05R\x06layers\x123\n" +
-	"\aused_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\"8\n" +
+	"\aused_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x14\n" +
+	"\x05setup\x18\x06 \x01(\tR\x05setup\"8\n" +
 	"\x11ListImagesRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\"D\n" +
@@ -1223,11 +1243,13 @@ const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\x15DeleteRegistryRequest\x12\x1e\n" +
 	"\x04host\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xff\x01R\x04host\"\x18\n" +
-	"\x16DeleteRegistryResponse\"\\\n" +
+	"\x16DeleteRegistryResponse\"{\n" +
 	"\n" +
 	"ImageRules\x12'\n" +
 	"\x05allow\x18\x01 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\xff\x01R\x05allow\x12%\n" +
-	"\x0erequire_digest\x18\x02 \x01(\bR\rrequireDigest\"\x16\n" +
+	"\x0erequire_digest\x18\x02 \x01(\bR\rrequireDigest\x12\x1d\n" +
+	"\n" +
+	"allow_root\x18\x03 \x01(\bR\tallowRoot\"\x16\n" +
 	"\x14GetImageRulesRequest\"F\n" +
 	"\x15GetImageRulesResponse\x12-\n" +
 	"\x05rules\x18\x01 \x01(\v2\x17.deckhand.v1.ImageRulesR\x05rules\"M\n" +

@@ -91,7 +91,9 @@ type Image struct {
 	Bytes  int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Layers int32 `protobuf:"varint,4,opt,name=layers,proto3" json:"layers,omitempty"`
 	// When it was pulled or a jail was made from it, whichever was last.
-	UsedAt        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	UsedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	// Digest of the setup that it was prepared with; empty for the image as it was pulled.
+	Setup         string `protobuf:"bytes,6,opt,name=setup,proto3" json:"setup,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -161,6 +163,13 @@ func (x *Image) GetUsedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Image) GetSetup() string {
+	if x != nil {
+		return x.Setup
+	}
+	return ""
+}
+
 type PullImageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With its registry: REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST.
@@ -169,7 +178,10 @@ type PullImageRequest struct {
 	Logins []*RegistryLogin `protobuf:"bytes,2,rep,name=logins,proto3" json:"logins,omitempty"`
 	// Asked before the reference's registry: a host with a port and a path if it has
 	// them; empty for none.
-	Mirror        string `protobuf:"bytes,3,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	Mirror string `protobuf:"bytes,3,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	// If the node has the image prepared with this setup, the response has that; otherwise
+	// it has the image as it was pulled.
+	Setup         string `protobuf:"bytes,4,opt,name=setup,proto3" json:"setup,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -221,6 +233,13 @@ func (x *PullImageRequest) GetLogins() []*RegistryLogin {
 func (x *PullImageRequest) GetMirror() string {
 	if x != nil {
 		return x.Mirror
+	}
+	return ""
+}
+
+func (x *PullImageRequest) GetSetup() string {
+	if x != nil {
+		return x.Setup
 	}
 	return ""
 }
@@ -737,18 +756,20 @@ var File_deckhand_node_v1_image_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_image_proto_rawDesc = "" +
 	"\n" +
-	"\x1cdeckhand/node/v1/image.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x01\n" +
+	"\x1cdeckhand/node/v1/image.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xba\x01\n" +
 	"\x05Image\x12\x1c\n" +
 	"\treference\x18\x01 \x01(\tR\treference\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06layers\x18\x04 \x01(\x05R\x06layers\x123\n" +
-	"\aused_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\"\xa1\x01\n" +
+	"\aused_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x14\n" +
+	"\x05setup\x18\x06 \x01(\tR\x05setup\"\xc1\x01\n" +
 	"\x10PullImageRequest\x12(\n" +
 	"\treference\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x04R\treference\x12A\n" +
 	"\x06logins\x18\x02 \x03(\v2\x1f.deckhand.node.v1.RegistryLoginB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06logins\x12 \n" +
-	"\x06mirror\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x06mirror\"X\n" +
+	"\x06mirror\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x06mirror\x12\x1e\n" +
+	"\x05setup\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05setup\"X\n" +
 	"\rRegistryLogin\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1f\n" +

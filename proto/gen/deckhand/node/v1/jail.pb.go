@@ -113,7 +113,10 @@ type JailSpec struct {
 	WritableRoot bool `protobuf:"varint,12,opt,name=writable_root,json=writableRoot,proto3" json:"writable_root,omitempty"`
 	// Only with rootfs "image": commands run as user 0 of a user namespace of their own,
 	// with the capabilities CHOWN, DAC_OVERRIDE, FOWNER, SETUID and SETGID.
-	RootUser      bool `protobuf:"varint,13,opt,name=root_user,json=rootUser,proto3" json:"root_user,omitempty"`
+	RootUser bool `protobuf:"varint,13,opt,name=root_user,json=rootUser,proto3" json:"root_user,omitempty"`
+	// Digest of the setup that the image was prepared with, for the jail to start from the
+	// prepared image; empty for the image as it is. See FinishSetup.
+	Setup         string `protobuf:"bytes,14,opt,name=setup,proto3" json:"setup,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -237,6 +240,13 @@ func (x *JailSpec) GetRootUser() bool {
 		return x.RootUser
 	}
 	return false
+}
+
+func (x *JailSpec) GetSetup() string {
+	if x != nil {
+		return x.Setup
+	}
+	return ""
 }
 
 // Jail is one containerd container with deckhand-init as its PID 1.
@@ -1091,11 +1101,117 @@ func (x *ListPortsResponse) GetTcp() []uint32 {
 	return nil
 }
 
+type FinishSetupRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// Digest of the setup that ran in it.
+	Setup         string `protobuf:"bytes,2,opt,name=setup,proto3" json:"setup,omitempty"`
+	Commit        bool   `protobuf:"varint,3,opt,name=commit,proto3" json:"commit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishSetupRequest) Reset() {
+	*x = FinishSetupRequest{}
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishSetupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishSetupRequest) ProtoMessage() {}
+
+func (x *FinishSetupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishSetupRequest.ProtoReflect.Descriptor instead.
+func (*FinishSetupRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *FinishSetupRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *FinishSetupRequest) GetSetup() string {
+	if x != nil {
+		return x.Setup
+	}
+	return ""
+}
+
+func (x *FinishSetupRequest) GetCommit() bool {
+	if x != nil {
+		return x.Commit
+	}
+	return false
+}
+
+type FinishSetupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The prepared image, if it was to be kept.
+	Image         *Image `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishSetupResponse) Reset() {
+	*x = FinishSetupResponse{}
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishSetupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishSetupResponse) ProtoMessage() {}
+
+func (x *FinishSetupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishSetupResponse.ProtoReflect.Descriptor instead.
+func (*FinishSetupResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *FinishSetupResponse) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
 var File_deckhand_node_v1_jail_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x04\n" +
+	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1cdeckhand/node/v1/image.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x04\n" +
 	"\bJailSpec\x12B\n" +
 	"\ajail_id\x18\x01 \x01(\tB)\xbaH&r$(@2 ^[a-z][a-z0-9]*([_-][a-z0-9]+)*$R\x06jailId\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x16\n" +
@@ -1111,7 +1227,8 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	" \x01(\v2\x18.deckhand.node.v1.EgressR\x06egress\x12\x1e\n" +
 	"\x05image\x18\v \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x05image\x12#\n" +
 	"\rwritable_root\x18\f \x01(\bR\fwritableRoot\x12\x1b\n" +
-	"\troot_user\x18\r \x01(\bR\brootUser\"\xc1\x02\n" +
+	"\troot_user\x18\r \x01(\bR\brootUser\x12\x1e\n" +
+	"\x05setup\x18\x0e \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05setup\"\xc1\x02\n" +
 	"\x04Jail\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.deckhand.node.v1.JailStateR\x05state\x12\x10\n" +
@@ -1159,19 +1276,27 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x10ListPortsRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\"%\n" +
 	"\x11ListPortsResponse\x12\x10\n" +
-	"\x03tcp\x18\x01 \x03(\rR\x03tcp*l\n" +
+	"\x03tcp\x18\x01 \x03(\rR\x03tcp\"p\n" +
+	"\x12FinishSetupRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12 \n" +
+	"\x05setup\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x05setup\x12\x16\n" +
+	"\x06commit\x18\x03 \x01(\bR\x06commit\"D\n" +
+	"\x13FinishSetupResponse\x12-\n" +
+	"\x05image\x18\x01 \x01(\v2\x17.deckhand.node.v1.ImageR\x05image*l\n" +
 	"\tJailState\x12\x1a\n" +
 	"\x16JAIL_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JAIL_STATE_RUNNING\x10\x01\x12\x16\n" +
 	"\x12JAIL_STATE_STOPPED\x10\x02\x12\x13\n" +
-	"\x0fJAIL_STATE_LOST\x10\x032\xbd\x05\n" +
+	"\x0fJAIL_STATE_LOST\x10\x032\x99\x06\n" +
 	"\vJailService\x12W\n" +
 	"\n" +
 	"EnsureJail\x12#.deckhand.node.v1.EnsureJailRequest\x1a$.deckhand.node.v1.EnsureJailResponse\x12T\n" +
 	"\tListJails\x12\".deckhand.node.v1.ListJailsRequest\x1a#.deckhand.node.v1.ListJailsResponse\x12Q\n" +
 	"\bStopJail\x12!.deckhand.node.v1.StopJailRequest\x1a\".deckhand.node.v1.StopJailResponse\x12W\n" +
 	"\n" +
-	"RemoveJail\x12#.deckhand.node.v1.RemoveJailRequest\x1a$.deckhand.node.v1.RemoveJailResponse\x12W\n" +
+	"RemoveJail\x12#.deckhand.node.v1.RemoveJailRequest\x1a$.deckhand.node.v1.RemoveJailResponse\x12Z\n" +
+	"\vFinishSetup\x12$.deckhand.node.v1.FinishSetupRequest\x1a%.deckhand.node.v1.FinishSetupResponse\x12W\n" +
 	"\n" +
 	"FreezeJail\x12#.deckhand.node.v1.FreezeJailRequest\x1a$.deckhand.node.v1.FreezeJailResponse\x12Q\n" +
 	"\bThawJail\x12!.deckhand.node.v1.ThawJailRequest\x1a\".deckhand.node.v1.ThawJailResponse\x12Q\n" +
@@ -1191,7 +1316,7 @@ func file_deckhand_node_v1_jail_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_jail_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_node_v1_jail_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_deckhand_node_v1_jail_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_deckhand_node_v1_jail_proto_goTypes = []any{
 	(JailState)(0),                // 0: deckhand.node.v1.JailState
 	(*JailSpec)(nil),              // 1: deckhand.node.v1.JailSpec
@@ -1212,40 +1337,46 @@ var file_deckhand_node_v1_jail_proto_goTypes = []any{
 	(*KillJailResponse)(nil),      // 16: deckhand.node.v1.KillJailResponse
 	(*ListPortsRequest)(nil),      // 17: deckhand.node.v1.ListPortsRequest
 	(*ListPortsResponse)(nil),     // 18: deckhand.node.v1.ListPortsResponse
-	(*Egress)(nil),                // 19: deckhand.node.v1.Egress
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*FinishSetupRequest)(nil),    // 19: deckhand.node.v1.FinishSetupRequest
+	(*FinishSetupResponse)(nil),   // 20: deckhand.node.v1.FinishSetupResponse
+	(*Egress)(nil),                // 21: deckhand.node.v1.Egress
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*Image)(nil),                 // 23: deckhand.node.v1.Image
 }
 var file_deckhand_node_v1_jail_proto_depIdxs = []int32{
-	19, // 0: deckhand.node.v1.JailSpec.egress:type_name -> deckhand.node.v1.Egress
+	21, // 0: deckhand.node.v1.JailSpec.egress:type_name -> deckhand.node.v1.Egress
 	0,  // 1: deckhand.node.v1.Jail.state:type_name -> deckhand.node.v1.JailState
-	20, // 2: deckhand.node.v1.Jail.started_at:type_name -> google.protobuf.Timestamp
+	22, // 2: deckhand.node.v1.Jail.started_at:type_name -> google.protobuf.Timestamp
 	1,  // 3: deckhand.node.v1.EnsureJailRequest.spec:type_name -> deckhand.node.v1.JailSpec
 	2,  // 4: deckhand.node.v1.EnsureJailResponse.jail:type_name -> deckhand.node.v1.Jail
 	2,  // 5: deckhand.node.v1.ListJailsResponse.jails:type_name -> deckhand.node.v1.Jail
 	2,  // 6: deckhand.node.v1.StopJailResponse.jail:type_name -> deckhand.node.v1.Jail
 	2,  // 7: deckhand.node.v1.FreezeJailResponse.jail:type_name -> deckhand.node.v1.Jail
 	2,  // 8: deckhand.node.v1.ThawJailResponse.jail:type_name -> deckhand.node.v1.Jail
-	3,  // 9: deckhand.node.v1.JailService.EnsureJail:input_type -> deckhand.node.v1.EnsureJailRequest
-	5,  // 10: deckhand.node.v1.JailService.ListJails:input_type -> deckhand.node.v1.ListJailsRequest
-	7,  // 11: deckhand.node.v1.JailService.StopJail:input_type -> deckhand.node.v1.StopJailRequest
-	9,  // 12: deckhand.node.v1.JailService.RemoveJail:input_type -> deckhand.node.v1.RemoveJailRequest
-	11, // 13: deckhand.node.v1.JailService.FreezeJail:input_type -> deckhand.node.v1.FreezeJailRequest
-	13, // 14: deckhand.node.v1.JailService.ThawJail:input_type -> deckhand.node.v1.ThawJailRequest
-	15, // 15: deckhand.node.v1.JailService.KillJail:input_type -> deckhand.node.v1.KillJailRequest
-	17, // 16: deckhand.node.v1.JailService.ListPorts:input_type -> deckhand.node.v1.ListPortsRequest
-	4,  // 17: deckhand.node.v1.JailService.EnsureJail:output_type -> deckhand.node.v1.EnsureJailResponse
-	6,  // 18: deckhand.node.v1.JailService.ListJails:output_type -> deckhand.node.v1.ListJailsResponse
-	8,  // 19: deckhand.node.v1.JailService.StopJail:output_type -> deckhand.node.v1.StopJailResponse
-	10, // 20: deckhand.node.v1.JailService.RemoveJail:output_type -> deckhand.node.v1.RemoveJailResponse
-	12, // 21: deckhand.node.v1.JailService.FreezeJail:output_type -> deckhand.node.v1.FreezeJailResponse
-	14, // 22: deckhand.node.v1.JailService.ThawJail:output_type -> deckhand.node.v1.ThawJailResponse
-	16, // 23: deckhand.node.v1.JailService.KillJail:output_type -> deckhand.node.v1.KillJailResponse
-	18, // 24: deckhand.node.v1.JailService.ListPorts:output_type -> deckhand.node.v1.ListPortsResponse
-	17, // [17:25] is the sub-list for method output_type
-	9,  // [9:17] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	23, // 9: deckhand.node.v1.FinishSetupResponse.image:type_name -> deckhand.node.v1.Image
+	3,  // 10: deckhand.node.v1.JailService.EnsureJail:input_type -> deckhand.node.v1.EnsureJailRequest
+	5,  // 11: deckhand.node.v1.JailService.ListJails:input_type -> deckhand.node.v1.ListJailsRequest
+	7,  // 12: deckhand.node.v1.JailService.StopJail:input_type -> deckhand.node.v1.StopJailRequest
+	9,  // 13: deckhand.node.v1.JailService.RemoveJail:input_type -> deckhand.node.v1.RemoveJailRequest
+	19, // 14: deckhand.node.v1.JailService.FinishSetup:input_type -> deckhand.node.v1.FinishSetupRequest
+	11, // 15: deckhand.node.v1.JailService.FreezeJail:input_type -> deckhand.node.v1.FreezeJailRequest
+	13, // 16: deckhand.node.v1.JailService.ThawJail:input_type -> deckhand.node.v1.ThawJailRequest
+	15, // 17: deckhand.node.v1.JailService.KillJail:input_type -> deckhand.node.v1.KillJailRequest
+	17, // 18: deckhand.node.v1.JailService.ListPorts:input_type -> deckhand.node.v1.ListPortsRequest
+	4,  // 19: deckhand.node.v1.JailService.EnsureJail:output_type -> deckhand.node.v1.EnsureJailResponse
+	6,  // 20: deckhand.node.v1.JailService.ListJails:output_type -> deckhand.node.v1.ListJailsResponse
+	8,  // 21: deckhand.node.v1.JailService.StopJail:output_type -> deckhand.node.v1.StopJailResponse
+	10, // 22: deckhand.node.v1.JailService.RemoveJail:output_type -> deckhand.node.v1.RemoveJailResponse
+	20, // 23: deckhand.node.v1.JailService.FinishSetup:output_type -> deckhand.node.v1.FinishSetupResponse
+	12, // 24: deckhand.node.v1.JailService.FreezeJail:output_type -> deckhand.node.v1.FreezeJailResponse
+	14, // 25: deckhand.node.v1.JailService.ThawJail:output_type -> deckhand.node.v1.ThawJailResponse
+	16, // 26: deckhand.node.v1.JailService.KillJail:output_type -> deckhand.node.v1.KillJailResponse
+	18, // 27: deckhand.node.v1.JailService.ListPorts:output_type -> deckhand.node.v1.ListPortsResponse
+	19, // [19:28] is the sub-list for method output_type
+	10, // [10:19] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_jail_proto_init() }
@@ -1254,13 +1385,14 @@ func file_deckhand_node_v1_jail_proto_init() {
 		return
 	}
 	file_deckhand_node_v1_egress_proto_init()
+	file_deckhand_node_v1_image_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_jail_proto_rawDesc), len(file_deckhand_node_v1_jail_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,14 +19,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	JailService_EnsureJail_FullMethodName = "/deckhand.node.v1.JailService/EnsureJail"
-	JailService_ListJails_FullMethodName  = "/deckhand.node.v1.JailService/ListJails"
-	JailService_StopJail_FullMethodName   = "/deckhand.node.v1.JailService/StopJail"
-	JailService_RemoveJail_FullMethodName = "/deckhand.node.v1.JailService/RemoveJail"
-	JailService_FreezeJail_FullMethodName = "/deckhand.node.v1.JailService/FreezeJail"
-	JailService_ThawJail_FullMethodName   = "/deckhand.node.v1.JailService/ThawJail"
-	JailService_KillJail_FullMethodName   = "/deckhand.node.v1.JailService/KillJail"
-	JailService_ListPorts_FullMethodName  = "/deckhand.node.v1.JailService/ListPorts"
+	JailService_EnsureJail_FullMethodName  = "/deckhand.node.v1.JailService/EnsureJail"
+	JailService_ListJails_FullMethodName   = "/deckhand.node.v1.JailService/ListJails"
+	JailService_StopJail_FullMethodName    = "/deckhand.node.v1.JailService/StopJail"
+	JailService_RemoveJail_FullMethodName  = "/deckhand.node.v1.JailService/RemoveJail"
+	JailService_FinishSetup_FullMethodName = "/deckhand.node.v1.JailService/FinishSetup"
+	JailService_FreezeJail_FullMethodName  = "/deckhand.node.v1.JailService/FreezeJail"
+	JailService_ThawJail_FullMethodName    = "/deckhand.node.v1.JailService/ThawJail"
+	JailService_KillJail_FullMethodName    = "/deckhand.node.v1.JailService/KillJail"
+	JailService_ListPorts_FullMethodName   = "/deckhand.node.v1.JailService/ListPorts"
 )
 
 // JailServiceClient is the client API for JailService service.
@@ -45,6 +46,11 @@ type JailServiceClient interface {
 	// of its execs stay in the ledger as long as results are kept, so that none
 	// of their ids ever runs again.
 	RemoveJail(ctx context.Context, in *RemoveJailRequest, opts ...grpc.CallOption) (*RemoveJailResponse, error)
+	// FinishSetup stops a jail in whose writable root an image was set up, and deletes that
+	// root; with commit it first keeps what was changed as a prepared image, from which
+	// jails with the same JailSpec.image and JailSpec.setup start. If it was kept already,
+	// it returns that.
+	FinishSetup(ctx context.Context, in *FinishSetupRequest, opts ...grpc.CallOption) (*FinishSetupResponse, error)
 	// FreezeJail freezes all commands in a jail and refuses new ones until every
 	// holder has thawed it. It returns once all processes are frozen. Timeouts
 	// and offline grace periods do not run in the meantime. It outlasts the
@@ -111,6 +117,16 @@ func (c *jailServiceClient) RemoveJail(ctx context.Context, in *RemoveJailReques
 	return out, nil
 }
 
+func (c *jailServiceClient) FinishSetup(ctx context.Context, in *FinishSetupRequest, opts ...grpc.CallOption) (*FinishSetupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FinishSetupResponse)
+	err := c.cc.Invoke(ctx, JailService_FinishSetup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jailServiceClient) FreezeJail(ctx context.Context, in *FreezeJailRequest, opts ...grpc.CallOption) (*FreezeJailResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FreezeJailResponse)
@@ -167,6 +183,11 @@ type JailServiceServer interface {
 	// of its execs stay in the ledger as long as results are kept, so that none
 	// of their ids ever runs again.
 	RemoveJail(context.Context, *RemoveJailRequest) (*RemoveJailResponse, error)
+	// FinishSetup stops a jail in whose writable root an image was set up, and deletes that
+	// root; with commit it first keeps what was changed as a prepared image, from which
+	// jails with the same JailSpec.image and JailSpec.setup start. If it was kept already,
+	// it returns that.
+	FinishSetup(context.Context, *FinishSetupRequest) (*FinishSetupResponse, error)
 	// FreezeJail freezes all commands in a jail and refuses new ones until every
 	// holder has thawed it. It returns once all processes are frozen. Timeouts
 	// and offline grace periods do not run in the meantime. It outlasts the
@@ -204,6 +225,9 @@ func (UnimplementedJailServiceServer) StopJail(context.Context, *StopJailRequest
 }
 func (UnimplementedJailServiceServer) RemoveJail(context.Context, *RemoveJailRequest) (*RemoveJailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveJail not implemented")
+}
+func (UnimplementedJailServiceServer) FinishSetup(context.Context, *FinishSetupRequest) (*FinishSetupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FinishSetup not implemented")
 }
 func (UnimplementedJailServiceServer) FreezeJail(context.Context, *FreezeJailRequest) (*FreezeJailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FreezeJail not implemented")
@@ -310,6 +334,24 @@ func _JailService_RemoveJail_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JailService_FinishSetup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FinishSetupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JailServiceServer).FinishSetup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JailService_FinishSetup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JailServiceServer).FinishSetup(ctx, req.(*FinishSetupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JailService_FreezeJail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FreezeJailRequest)
 	if err := dec(in); err != nil {
@@ -404,6 +446,10 @@ var JailService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemoveJail",
 			Handler:    _JailService_RemoveJail_Handler,
+		},
+		{
+			MethodName: "FinishSetup",
+			Handler:    _JailService_FinishSetup_Handler,
 		},
 		{
 			MethodName: "FreezeJail",
