@@ -54,6 +54,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/work/outage"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"
+	"github.com/deckhand-sh/deckhand/hub/work/setup"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
@@ -141,6 +142,7 @@ type Hub struct {
 
 	credentials *credential.Credentials
 	images      *image.Images
+	setups      *setup.Setups
 	budgets     *budget.Ledger
 	models      *modelaccess.Service
 	relay       *relay.Relay
@@ -214,9 +216,15 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.images = image.New(image.Config{
 		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Node: h.node, Log: c.Log.Named("image"),
 	})
+	h.execs = nodeexec.New(nodeexec.Config{
+		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, Recorded: h.ackOutcome,
+		JailOf: func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) { return h.steps.Jail(ctx, t) },
+		Log:    c.Log.Named("nodeexec"),
+	})
+	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Log: c.Log.Named("setup")})
 	h.steps = step.New(step.Config{
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
-		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Images: h.images,
+		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Images: h.images, Setups: h.setups,
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {
@@ -235,10 +243,6 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.inbox = inbox.New(inbox.Config{
 		Store: h.store, Recorder: recorder, Steps: h.steps, Reviews: h.reviews, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact,
 		Sweep: inboxSweep, Log: c.Log.Named("inbox"),
-	})
-	h.execs = nodeexec.New(nodeexec.Config{
-		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.Jail, Recorded: h.ackOutcome,
-		Log: c.Log.Named("nodeexec"),
 	})
 	h.kills = kill.New(kill.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Timeout: killTimeout,

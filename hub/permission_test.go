@@ -77,7 +77,7 @@ var whose = map[reach]string{
 	// workspaces of agents, what runs there by hand, what is tried only, and what one
 	// makes of one's own. Stopping something is in it, too. A persona of somebody
 	// else's agent is not: see TestAnothersPersonaHasNotAnAdministratorsRights.
-	shared: `ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent ListHolds GetStatistics
+	shared: `ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent PrepareImage ListHolds GetStatistics
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan
 		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules
 		StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits`,

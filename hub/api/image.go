@@ -9,9 +9,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/setup"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -22,6 +25,10 @@ import (
 type Images struct {
 	Nodes  *node.Nodes
 	Images *image.Images
+	Agents *agent.Service
+	Setups *setup.Setups
+	// Link returns the live link to a node, or an error of kind Unavailable.
+	Link func(nodeID string) (machine.Link, error)
 }
 
 func (h *Images) node(ctx context.Context, ref string) (db.Node, error) {
@@ -55,15 +62,19 @@ func (h *Images) PullImage(ctx context.Context, req *connect.Request[deckhandv1.
 	}
 	one, err := h.Images.PullByPerson(ctx, on, req.Msg.GetReference(), actor(auth.From(ctx)), func(p *nodev1.PullImageResponse_Progress) {
 		// If the caller is gone, ctx ends as well.
-		_ = stream.Send(&deckhandv1.PullImageResponse{
-			Phase:  image.PhaseOf(p),
-			Layers: p.GetLayers(), LayersDone: p.GetLayersDone(), Bytes: p.GetBytes(), BytesDone: p.GetBytesDone(),
-		})
+		_ = stream.Send(pullMessage(p))
 	})
 	if err != nil {
 		return err
 	}
 	return stream.Send(&deckhandv1.PullImageResponse{Image: imageMessage(one)})
+}
+
+func pullMessage(p *nodev1.PullImageResponse_Progress) *deckhandv1.PullImageResponse {
+	return &deckhandv1.PullImageResponse{
+		Phase:  image.PhaseOf(p),
+		Layers: p.GetLayers(), LayersDone: p.GetLayersDone(), Bytes: p.GetBytes(), BytesDone: p.GetBytesDone(),
+	}
 }
 
 // ImportImage has a node keep the image of an archive.
@@ -112,7 +123,7 @@ func imageMessages(all []*nodev1.Image) (out []*deckhandv1.NodeImage) {
 
 func imageMessage(one *nodev1.Image) *deckhandv1.NodeImage {
 	return &deckhandv1.NodeImage{
-		Reference: one.GetReference(), Platform: one.GetPlatform(), Bytes: one.GetBytes(), Layers: one.GetLayers(), UsedAt: one.GetUsedAt(),
+		Reference: one.GetReference(), Platform: one.GetPlatform(), Bytes: one.GetBytes(), Layers: one.GetLayers(), UsedAt: one.GetUsedAt(), Setup: one.GetSetup(),
 	}
 }
 
@@ -163,13 +174,13 @@ func (h *Images) GetImageRules(ctx context.Context, _ *connect.Request[deckhandv
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetImageRulesResponse{Rules: &deckhandv1.ImageRules{Allow: rules.Allow, RequireDigest: rules.RequireDigest}}), nil
+	return connect.NewResponse(&deckhandv1.GetImageRulesResponse{Rules: &deckhandv1.ImageRules{Allow: rules.Allow, RequireDigest: rules.RequireDigest, AllowRoot: rules.AllowRoot}}), nil
 }
 
 // SetImageRules replaces them.
 func (h *Images) SetImageRules(ctx context.Context, req *connect.Request[deckhandv1.SetImageRulesRequest]) (*connect.Response[deckhandv1.SetImageRulesResponse], error) {
 	who, rules := auth.From(ctx), req.Msg.GetRules()
-	if err := h.Images.SetRules(ctx, who.OrgID, image.Rules{Allow: rules.GetAllow(), RequireDigest: rules.GetRequireDigest()}, actor(who)); err != nil {
+	if err := h.Images.SetRules(ctx, who.OrgID, image.Rules{Allow: rules.GetAllow(), RequireDigest: rules.GetRequireDigest(), AllowRoot: rules.GetAllowRoot()}, actor(who)); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.SetImageRulesResponse{Rules: rules}), nil

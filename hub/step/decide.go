@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -15,7 +16,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/tool/mcp"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
-	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolargs"
@@ -276,29 +276,11 @@ func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
 	}
 	return &nodev1.JailSpec{
 		JailId: t.JailID, Runtime: runtimes[p.Trust], Rootfs: rootfs, Image: image,
+		WritableRoot: p.Jail.WritableRoot, RootUser: p.Jail.RootUser, Setup: p.Jail.SetupDigest(),
 		CpuMillis: p.Jail.CPUMillis, MemoryBytes: memory, Pids: p.Jail.PIDs, TmpBytes: p.Jail.TmpBytes,
 		WorkspaceBytes: p.Workspace.SizeBytes, ReadOnlyPaths: p.Jail.ReadOnlyPaths,
-		Egress: egressOf(allowed),
+		Egress: machine.EgressOf(allowed),
 	}, nil
-}
-
-// egressOf converts an allowlist to the form that nodes take; nil for an empty one.
-func egressOf(l allowlist.List) *nodev1.Egress {
-	if len(l.Rules) == 0 && len(l.Forwards) == 0 {
-		return nil
-	}
-	out := &nodev1.Egress{}
-	for _, r := range l.Rules {
-		rule := &nodev1.Egress_Rule{Host: r.Host, Methods: r.Methods, Private: r.Private, ReadOnly: r.ReadOnly}
-		for _, port := range r.Ports {
-			rule.Ports = append(rule.Ports, uint32(port))
-		}
-		out.Rules = append(out.Rules, rule)
-	}
-	for _, f := range l.Forwards {
-		out.Forwards = append(out.Forwards, &nodev1.Egress_Forward{Listen: uint32(f.Listen), Host: f.Host, Port: uint32(f.Port)})
-	}
-	return out
 }
 
 // pauseNext pauses a task if a pause before its next tool call was requested and one of

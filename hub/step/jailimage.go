@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/setup"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/imageref"
@@ -46,7 +47,10 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 	if err != nil {
 		return t, fmt.Errorf("load node %s: %w", *t.NodeID, err)
 	}
-	if err := image.Require(row); err != nil {
+	if err := image.RequireFor(row, p.Jail); err != nil {
+		return t, err
+	}
+	if err := s.cfg.Images.AllowRoot(ctx, orgID, p.Jail); err != nil {
 		return t, err
 	}
 	want := image.Wanted{Name: p.Jail.Image}
@@ -61,6 +65,13 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 		return t, fmt.Errorf("bring image %s to node %s: %w", want.Name, row.Name, err)
 	}
 	_, digest, _ := strings.Cut(have.GetReference(), "@")
+	if len(p.Jail.Setup) > 0 {
+		if err := s.cfg.Setups.Ensure(ctx, setup.Want{
+			OrgID: orgID, AgentID: t.AgentID, Node: row, Link: node, Image: have.GetReference(), Jail: p.Jail, WorkspaceBytes: p.Workspace.SizeBytes,
+		}, func(at setup.Progress) { pulled.setup(ctx, at) }); err != nil {
+			return t, err
+		}
+	}
 	if t.Image == p.Jail.Image && pulled.told.IsZero() {
 		return t, nil
 	}
@@ -74,21 +85,34 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 		}
 		return tx.Append(orgID, t.ID, event.Hub, event.Draft{Type: eventkind.ImageReady, Payload: map[string]any{
 			"image": p.Jail.Image, "reference": have.GetReference(), "node": row.Name, "platform": have.GetPlatform(),
-			"bytes": have.GetBytes(), "layers": have.GetLayers(), "pulled": !pulled.told.IsZero(), "seconds": time.Since(began).Seconds(),
+			"bytes": have.GetBytes(), "layers": have.GetLayers(), "pulled": pulled.phase != 0, "setup": p.Jail.SetupDigest(), "seconds": time.Since(began).Seconds(),
 		}})
 	})
 	return t, err
 }
 
-// pullReport writes the progress of a pull into a task's history.
+// pullReport writes into a task's history how far its image is.
 type pullReport struct {
 	s           *Steps
 	orgID       string
 	le          lease.Lease
 	image, node string
 
-	told  time.Time // zero until something was downloaded
-	phase nodev1.PullImageResponse_Phase
+	told  time.Time                      // zero until there was something to tell
+	phase nodev1.PullImageResponse_Phase // 0 until something was downloaded
+	line  int                            // of the setup; 0 before it
+}
+
+// setup appends an event when a setup comes to another command.
+func (r *pullReport) setup(ctx context.Context, at setup.Progress) {
+	if at.Line == r.line {
+		return
+	}
+	r.told, r.line = time.Now(), at.Line
+	r.append(ctx, eventkind.ImageSetup, map[string]any{
+		"image": r.image, "node": r.node, "line": at.Line, "lines": at.Lines,
+		"command": r.s.cfg.Redact.Org(r.orgID).String(at.Command), "exec_id": at.ExecID,
+	})
 }
 
 // tell appends an event, unless the last one is of the same phase and less than pullEvery
@@ -98,18 +122,22 @@ func (r *pullReport) tell(ctx context.Context, p *nodev1.PullImageResponse_Progr
 		return
 	}
 	r.told, r.phase = time.Now(), p.GetPhase()
+	r.append(ctx, eventkind.ImagePulling, map[string]any{
+		"image": r.image, "reference": p.GetReference(), "node": r.node, "phase": image.PhaseOf(p),
+		"layers": p.GetLayers(), "layers_done": p.GetLayersDone(), "bytes": p.GetBytes(), "bytes_done": p.GetBytesDone(),
+	})
+}
+
+func (r *pullReport) append(ctx context.Context, kind eventkind.Kind, payload map[string]any) {
 	err := r.s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := lease.LockTask(ctx, tx, r.orgID, r.le)
 		if err != nil {
 			return err
 		}
-		return tx.Append(r.orgID, t.ID, event.Hub, event.Draft{Type: eventkind.ImagePulling, Payload: map[string]any{
-			"image": r.image, "reference": p.GetReference(), "node": r.node, "phase": image.PhaseOf(p),
-			"layers": p.GetLayers(), "layers_done": p.GetLayersDone(), "bytes": p.GetBytes(), "bytes_done": p.GetBytesDone(),
-		}})
+		return tx.Append(r.orgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: payload})
 	})
 	if err != nil {
-		r.s.cfg.Log.Warn("cannot record the progress of a pull", "task_id", r.le.TaskID, "error", err)
+		r.s.cfg.Log.Warn("cannot record how far a jail's image is", "task_id", r.le.TaskID, "error", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"fmt"
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -92,7 +93,7 @@ func (s *Steps) widenEgress(ctx context.Context, t db.Task) (closed func(), err 
 	if err != nil {
 		return closed, err
 	}
-	opened.Egress = egressOf(p.Egress)
+	opened.Egress = machine.EgressOf(p.Egress)
 	if _, err := node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: opened}); err != nil {
 		return closed, fmt.Errorf("make jail %s: %w", t.JailID, fault.FromGRPC(err))
 	}

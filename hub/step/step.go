@@ -37,6 +37,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"
+	"github.com/deckhand-sh/deckhand/hub/work/setup"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
@@ -111,6 +112,8 @@ type Config struct {
 	Artifacts Artifacts
 	// Images brings container images to nodes.
 	Images *image.Images
+	// Setups prepares them.
+	Setups *setup.Setups
 	// GoBack brings the workspace of a running task back to what it was at one of its
 	// iterations, once for a step.
 	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, iteration int32) (tool.Restored, error)

@@ -166,7 +166,9 @@ func (s *stage) set(document string) (end func()) {
 		s.registry = r.Host
 		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "token.txt"), []byte("a-robots-token-8fk2\n"), 0o600))
 		imagetest.Save(s.T, filepath.Join(s.dir, "tools.tar"), "team/tools:1", imagetest.Busybox(s.T))
-		return func() { s.CLI(0, "registry", "rules", "--allow-all") }
+		s.Persona("builder", "turns: [{calls: [{tool: complete_task, arguments: {summary: done}}]}]",
+			"jail: {image: '"+r.Host+"/dockerhub/library/golang:1.26', setup: [touch /installed]}")
+		return func() { s.CLI(0, "registry", "rules", "--allow-all", "--allow-root=false") }
 	case "triggers.md":
 		s.CLI(0, "trigger", "create", "by-hand", "--agent", "log-triage", "--manual")
 		s.delivery = strings.TrimSpace(s.CLI(0, "trigger", "fire", "by-hand", "-o", "name").Out)

@@ -39,6 +39,7 @@ const (
 	GuardrailStopped    Kind = "guardrail_stopped"
 	ImagePulling        Kind = "image_pulling"
 	ImageReady          Kind = "image_ready"
+	ImageSetup          Kind = "image_setup"
 	InboxAnswered       Kind = "inbox_answered"
 	InboxExpired        Kind = "inbox_expired"
 	InputRequired       Kind = "input_required"
@@ -114,6 +115,7 @@ var table = []Entry{
 	{GuardrailStopped, true, "the agent repeated itself and was stopped"},
 	{ImagePulling, false, "the jail's image is being pulled, and this much of it is there"},
 	{ImageReady, false, "the jail's image is on the node, and its digest is pinned for the task"},
+	{ImageSetup, false, "the jail's image is being prepared, and this command of its setup runs"},
 	{InboxAnswered, false, "a person decided an inbox item"},
 	{InboxExpired, false, "an inbox item ran out of time"},
 	{InputRequired, false, "the agent asks a question"},

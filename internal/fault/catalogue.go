@@ -194,6 +194,11 @@ var catalogue = []Entry{
 		Fix:  "Do what the message says: it names the image and the cause. `deckhand node image pull NODE IMAGE` tries it without a task.", Retry: true,
 	},
 	{
+		Code: SetupFailed, Kinds: []Kind{Precondition}, Title: "Image setup failed",
+		What: "A command of jail.setup, which prepares the agent's container image on a node, failed. Nothing of the setup was kept.",
+		Fix:  "The message names the command and shows the end of its output. Change jail.setup or jail.setup_egress, and try it with `deckhand agent prepare NAME`.", Retry: true,
+	},
+	{
 		Code: WatchSlow, Kinds: []Kind{Aborted}, Title: "Watch too slow",
 		What: "A watch ended because its caller did not read the events fast enough. No event is lost.",
 		Fix:  "Watch again from the last cursor. The SDK and the console do so by themselves.", Retry: true,

@@ -68,6 +68,7 @@ const (
 	PartlyDone         Code = "AGENT_029"
 	CommandFailed      Code = "AGENT_030"
 	ImageUnavailable   Code = "AGENT_031"
+	SetupFailed        Code = "AGENT_032"
 
 	// WatchSlow ends a watch whose caller does not read: it may continue from
 	// its cursor.

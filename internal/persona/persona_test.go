@@ -51,6 +51,10 @@ workspace: {scope: task, size: 2GiB}
 approvals: {tools: [shell_exec], categories: [moderate, dangerous], timeout: 2h, on_timeout: stop}
 jail:
   image: ghcr.io/team/tools:1.26
+  root: writable
+  user: root
+  setup: [apt-get update, apt-get install -y git, apt-get update]
+  setup_egress: {allow: [deb.debian.org]}
   cpus: 1.5
   memory: 512MiB
   max_memory: 2GiB
@@ -97,7 +101,10 @@ func TestEveryKeyIsRead(t *testing.T) {
 			Scope: persona.ScopeTask, SizeBytes: 2 << 30,
 		},
 		Jail: persona.Jail{
-			Image: "ghcr.io/team/tools:1.26", CPUMillis: 1500, MemoryBytes: 512 << 20, MaxMemoryBytes: 2 << 30, PIDs: 64, TmpBytes: 100e6, ReadOnlyPaths: []string{"/var/log"},
+			Image: "ghcr.io/team/tools:1.26", WritableRoot: true, RootUser: true,
+			Setup:       []string{"apt-get update", "apt-get install -y git", "apt-get update"},
+			SetupEgress: allowlist.List{Rules: []allowlist.Rule{{Host: "deb.debian.org"}}},
+			CPUMillis:   1500, MemoryBytes: 512 << 20, MaxMemoryBytes: 2 << 30, PIDs: 64, TmpBytes: 100e6, ReadOnlyPaths: []string{"/var/log"},
 		},
 		Egress: allowlist.List{
 			Rules: slices.Concat(allowlist.Preset("git"), []allowlist.Rule{
@@ -375,4 +382,35 @@ func TestTheImageOfAJail(t *testing.T) {
 		require.ErrorContains(t, err, "a.md:8: jail.image has ")
 		require.ErrorContains(t, err, fix)
 	}
+}
+
+// What changes an image needs one, and two setups are the same if their commands are.
+func TestASetupNeedsAnImage(t *testing.T) {
+	t.Parallel()
+	parse := func(jail string) (*persona.Persona, error) {
+		return persona.Parse("a.md", []byte("---\nname: a\ndescription: For tests.\nprovider: script\nscript: a.script.yaml\ntools: [shell_exec]\nlimits: {iterations: 5}\njail: {"+jail+"}\n---\nWork.\n"), known)
+	}
+	for jail, says := range map[string]string{
+		"root: writable":             "jail.root needs a container image",
+		"user: root":                 "jail.user needs a container image",
+		"image: host, setup: [make]": "jail.setup needs a container image",
+		"image: ghcr.io/team/app:1, setup_egress: {allow: [a.example]}": "jail.setup_egress has no jail.setup",
+		"image: ghcr.io/team/app:1, setup: []":                          "jail.setup must be a list of 1 to 50 commands",
+		"image: ghcr.io/team/app:1, setup: make":                        "jail.setup must be a list of 1 to 50 commands",
+		"image: ghcr.io/team/app:1, setup: ['  ']":                      "jail.setup has an empty command",
+		"image: ghcr.io/team/app:1, root: writeable":                    `write "writable"`,
+		"image: ghcr.io/team/app:1, user: somebody":                     "jail.user is \"somebody\"",
+	} {
+		_, err := parse(jail)
+		require.ErrorContains(t, err, says, jail)
+	}
+	digest := func(jail string) string {
+		p, err := parse("image: ghcr.io/team/app:1, " + jail)
+		require.NoError(t, err)
+		return p.Jail.SetupDigest()
+	}
+	require.Empty(t, digest("root: read-only, user: agent"))
+	require.Equal(t, digest("setup: [a, b]"), digest("setup: [a, b], setup_egress: {allow: [a.example]}, memory: 1GiB"))
+	require.NotEqual(t, digest("setup: [a, b]"), digest("setup: [b, a]"))
+	require.NotEqual(t, digest("setup: [a, b]"), digest("setup: [\"a\\nb\"]"))
 }

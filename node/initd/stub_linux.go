@@ -26,9 +26,9 @@ type stubArgs struct {
 	// none.
 	namespace uintptr
 	// Read when the stub is told to start the command.
-	paths    []*byte // candidates for the program, tried in order
-	argv     **byte
-	envv     **byte
+	paths  []*byte // candidates for the program, tried in order
+	argv   **byte
+	envv   **byte
 	dir    *byte
 	become []systemCall // gives up init's user for the command's
 	tty    uintptr      // 1 when stdio is a terminal, to be the command's own

@@ -146,7 +146,7 @@ func TestLinksInAWritableRootLeadNowhere(t *testing.T) {
 	require.NoError(t, os.WriteFile(secret, []byte("kept"), 0o666))
 	_, text := sh(t, m, id, strings.Join([]string{
 		"mv /run /away; mkdir /run; ln -s /workspace /run/deckhand; ln -s /workspace /run/deckhand.new",
-		"mv /var /away2; ln -s "+cfg.DataDir+" /var", "mv /deckhand /away3; ln -s /etc /deckhand; ls -d /run/deckhand",
+		"mv /var /away2; ln -s " + cfg.DataDir + " /var", "mv /deckhand /away3; ln -s /etc /deckhand; ls -d /run/deckhand",
 	}, "; "))
 	require.Contains(t, text, "/run/deckhand")
 	_, err := m.Stop(t.Context(), id)

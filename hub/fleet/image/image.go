@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/imageref"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -138,6 +139,14 @@ func (i *Images) link(on db.Node) (machine.Link, error) {
 
 // Require returns an error if a node knows no images.
 func Require(row db.Node) error { return node.Require(row, nodelink.Images, "make jails from images") }
+
+// RequireFor returns an error if a node cannot make a persona's jail from an image.
+func RequireFor(row db.Node, jail persona.Jail) error {
+	if jail.WritableRoot || jail.RootUser || len(jail.Setup) > 0 {
+		return node.Require(row, nodelink.WritableRoots, "make jails with writable roots, of root, or from prepared images")
+	}
+	return Require(row)
+}
 
 // PhaseOf returns the phase of a pull in a word: resolving, downloading or preparing.
 func PhaseOf(p *nodev1.PullImageResponse_Progress) string {
@@ -294,6 +303,8 @@ type Rules struct {
 	// end; none for all.
 	Allow         []string
 	RequireDigest bool
+	// AllowRoot lets personas have commands run as root, and set up their image.
+	AllowRoot bool
 }
 
 // Rules returns the rules of an organisation.
@@ -309,7 +320,7 @@ func rulesOf(ctx context.Context, q *db.Queries, orgID string) (Rules, error) {
 	if err != nil {
 		return Rules{}, fmt.Errorf("load the rules for images: %w", err)
 	}
-	return Rules{Allow: row.Allow, RequireDigest: row.RequireDigest}, nil
+	return Rules{Allow: row.Allow, RequireDigest: row.RequireDigest, AllowRoot: row.AllowRoot}, nil
 }
 
 // SetRules replaces the rules of an organisation.
@@ -324,15 +335,33 @@ func (i *Images) SetRules(ctx context.Context, orgID string, rules Rules, by eve
 		if err != nil {
 			return err
 		}
-		if _, err := tx.PutImageRules(ctx, db.PutImageRulesParams{OrgID: orgID, Allow: append([]string{}, rules.Allow...), RequireDigest: rules.RequireDigest, SetBy: by.ID}); err != nil {
+		if _, err := tx.PutImageRules(ctx, db.PutImageRulesParams{OrgID: orgID, Allow: append([]string{}, rules.Allow...), RequireDigest: rules.RequireDigest, AllowRoot: rules.AllowRoot, SetBy: by.ID}); err != nil {
 			return fmt.Errorf("store the rules for images: %w", err)
 		}
 		return audit.Append(tx, audit.Entry{
 			OrgID: orgID, By: by, Action: "image_rules.set", ObjectKind: "organisation", ObjectID: orgID,
-			Before: map[string]any{"allow": before.Allow, "require_digest": before.RequireDigest},
-			After:  map[string]any{"allow": rules.Allow, "require_digest": rules.RequireDigest},
+			Before: map[string]any{"allow": before.Allow, "require_digest": before.RequireDigest, "allow_root": before.AllowRoot},
+			After:  map[string]any{"allow": rules.Allow, "require_digest": rules.RequireDigest, "allow_root": rules.AllowRoot},
 		})
 	})
+}
+
+// AllowRoot refuses a jail in which something runs as root, unless the organisation's rules
+// allow it.
+func (i *Images) AllowRoot(ctx context.Context, orgID string, jail persona.Jail) error {
+	if !jail.RootUser && len(jail.Setup) == 0 {
+		return nil
+	}
+	rules, err := i.Rules(ctx, orgID)
+	if err != nil || rules.AllowRoot {
+		return err
+	}
+	key := "jail.setup"
+	if jail.RootUser {
+		key = "jail.user: root"
+	}
+	return fault.New(fault.Denied, "%s runs commands as root in the jail, and your organisation does not allow that", key).WithCode(fault.PermissionDenied).
+		WithFix("ask an administrator to run: deckhand registry rules --allow-root")
 }
 
 // checkPattern refuses a pattern that matches no image.

@@ -168,6 +168,7 @@ var rules = map[string]Rule{
 
 	c.ImageServiceListImagesProcedure:     {Kind: User, Role: "viewer"},
 	c.ImageServicePullImageProcedure:      {Kind: User, Role: "admin"},
+	c.ImageServicePrepareImageProcedure:   {Kind: User, Role: "advanced"},
 	c.ImageServiceImportImageProcedure:    {Kind: User, Role: "admin"},
 	c.ImageServicePruneImagesProcedure:    {Kind: User, Role: "admin"},
 	c.ImageServiceSetRegistryProcedure:    {Kind: User, Role: "admin"},

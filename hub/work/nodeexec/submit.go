@@ -45,7 +45,9 @@ type Request struct {
 	AgentID string
 	Task    *db.Task
 	Host    bool
-	By      node.User
+	// Jail, if set, is the specification of the jail to run in, which is nobody's workspace.
+	Jail *nodev1.JailSpec
+	By   node.User
 	// Role is the person's; host mode needs AdminRole.
 	Role   string
 	Reason string
@@ -75,7 +77,7 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 	}
 	spec := &nodev1.ExecSpec{
 		ExecId: ident.New(Kind), JailId: jail.GetJailId(), Argv: r.Argv, Env: r.Env, Dir: r.Dir,
-		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty, Snapshot: !r.Host, ByPerson: true,
+		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty, Snapshot: !r.Host && r.Jail == nil, ByPerson: true,
 	}
 	// What was stored is followed to its end, whether the caller waits or not.
 	ctx = context.WithoutCancel(ctx)
@@ -131,6 +133,9 @@ func (e *Execs) resolveJail(ctx context.Context, r Request) (*nodev1.JailSpec, e
 				WithCode(fault.PermissionDenied).WithFix("run it in an agent's jail with --agent, or ask an administrator")
 		}
 		return &nodev1.JailSpec{JailId: HostJail, Rootfs: nodelink.RootMachine}, nil
+	}
+	if r.Jail != nil {
+		return r.Jail, nil
 	}
 	if r.Task != nil {
 		switch {

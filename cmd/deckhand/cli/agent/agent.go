@@ -25,7 +25,7 @@ deckhand agent apply -f personas/
 deckhand agent list
 deckhand agent show log-triage
 `)
-	cmd.AddCommand(applyCommand(e), listCommand(e), showCommand(e), graphCommand(e), messageCommand(e), pauseCommand(e), resumeCommand(e), file.Command(e, "agent", "log-triage"))
+	cmd.AddCommand(applyCommand(e), listCommand(e), showCommand(e), graphCommand(e), messageCommand(e), pauseCommand(e), prepareCommand(e), resumeCommand(e), file.Command(e, "agent", "log-triage"))
 	return cmd
 }
 

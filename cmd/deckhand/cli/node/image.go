@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -34,6 +35,10 @@ func imageNoun(e *env.Env) output.Noun[*deckhandv1.NodeImage] {
 		Name: (*deckhandv1.NodeImage).GetReference,
 		Columns: []output.Column[*deckhandv1.NodeImage]{
 			{Header: "reference", Value: (*deckhandv1.NodeImage).GetReference},
+			{Header: "setup", Value: func(x *deckhandv1.NodeImage) string {
+				// Long enough to tell two apart.
+				return fmt.Sprintf("%.12s", strings.TrimPrefix(x.GetSetup(), "sha256:"))
+			}},
 			{Header: "size", Value: func(x *deckhandv1.NodeImage) string { return output.Size(x.GetBytes()) }},
 			{Header: "layers", Value: func(x *deckhandv1.NodeImage) string { return fmt.Sprint(x.GetLayers()) }},
 			{Header: "used", Value: func(x *deckhandv1.NodeImage) string { return e.Age(x.GetUsedAt()) }},

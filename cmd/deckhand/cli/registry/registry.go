@@ -134,12 +134,18 @@ var rulesNoun = output.Noun[*deckhandv1.ImageRules]{
 			}
 			return "not required"
 		}},
+		{Header: "root", Value: func(x *deckhandv1.ImageRules) string {
+			if x.GetAllowRoot() {
+				return "allowed"
+			}
+			return "not allowed"
+		}},
 	},
 }
 
 func rulesCommand(e *env.Env) *cobra.Command {
 	var allow []string
-	var digest, all bool
+	var digest, all, root bool
 	cmd := &cobra.Command{
 		Use: "rules", Short: "Show or set which images agents may use",
 		Long: `Without flags, shows the rules. With flags, replaces them; they apply to the next
@@ -163,7 +169,7 @@ deckhand registry rules --allow-all`,
 				return err
 			}
 			rules := before.Msg.GetRules()
-			if !changed("allow") && !changed("allow-all") && !changed("require-digest") {
+			if !changed("allow") && !changed("allow-all") && !changed("require-digest") && !changed("allow-root") {
 				return output.One(e.Printer(), rulesNoun, rules)
 			}
 			if changed("allow") || all {
@@ -171,6 +177,9 @@ deckhand registry rules --allow-all`,
 			}
 			if changed("require-digest") {
 				rules.RequireDigest = digest
+			}
+			if changed("allow-root") {
+				rules.AllowRoot = root
 			}
 			after, err := client.Images.SetImageRules(cmd.Context(), connect.NewRequest(&deckhandv1.SetImageRulesRequest{Rules: rules}))
 			if err != nil {
@@ -181,6 +190,7 @@ deckhand registry rules --allow-all`,
 	}
 	cmd.Flags().StringSliceVar(&allow, "allow", nil, "repositories that agents may use: ghcr.io/team/*,docker.io/library/debian")
 	cmd.Flags().BoolVar(&all, "allow-all", false, "agents may use every image")
+	cmd.Flags().BoolVar(&root, "allow-root", false, "personas may run commands as root in their jails, and set up their image; --allow-root=false for not")
 	cmd.Flags().BoolVar(&digest, "require-digest", false, "personas must name the digest of their image; --require-digest=false for not")
 	return cmd
 }

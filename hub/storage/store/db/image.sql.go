@@ -7,7 +7,89 @@ package db
 
 import (
 	"context"
+
+	"time"
 )
+
+const abandonImageSetup = `-- name: AbandonImageSetup :execrows
+UPDATE image_setups SET state = 'failed', error = $1, ended_at = clock_timestamp()
+WHERE org_id = $2 AND id = $3 AND state = 'running' AND seen_at < clock_timestamp() - $4::interval
+`
+
+type AbandonImageSetupParams struct {
+	Error  string
+	OrgID  string
+	ID     string
+	Silent time.Duration
+}
+
+// Ends a setup whose hub has not been seen for some time.
+func (q *Queries) AbandonImageSetup(ctx context.Context, arg AbandonImageSetupParams) (int64, error) {
+	result, err := q.db.Exec(ctx, abandonImageSetup,
+		arg.Error,
+		arg.OrgID,
+		arg.ID,
+		arg.Silent,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const beginImageSetup = `-- name: BeginImageSetup :one
+INSERT INTO image_setups (id, org_id, node_id, agent_id, image, setup, jail_id, lines, started_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (node_id, image, setup) WHERE state = 'running' DO NOTHING
+RETURNING id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at
+`
+
+type BeginImageSetupParams struct {
+	ID        string
+	OrgID     string
+	NodeID    string
+	AgentID   string
+	Image     string
+	Setup     string
+	JailID    string
+	Lines     int32
+	StartedBy string
+}
+
+// No row if that setup is running already.
+func (q *Queries) BeginImageSetup(ctx context.Context, arg BeginImageSetupParams) (ImageSetup, error) {
+	row := q.db.QueryRow(ctx, beginImageSetup,
+		arg.ID,
+		arg.OrgID,
+		arg.NodeID,
+		arg.AgentID,
+		arg.Image,
+		arg.Setup,
+		arg.JailID,
+		arg.Lines,
+		arg.StartedBy,
+	)
+	var i ImageSetup
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.NodeID,
+		&i.AgentID,
+		&i.Image,
+		&i.Setup,
+		&i.JailID,
+		&i.State,
+		&i.Lines,
+		&i.Line,
+		&i.ExecID,
+		&i.Error,
+		&i.StartedBy,
+		&i.StartedAt,
+		&i.SeenAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
 
 const countRegistries = `-- name: CountRegistries :one
 SELECT count(*) FROM registries WHERE org_id = $1
@@ -44,8 +126,33 @@ func (q *Queries) DeleteRegistry(ctx context.Context, arg DeleteRegistryParams) 
 	return i, err
 }
 
+const endImageSetup = `-- name: EndImageSetup :execrows
+UPDATE image_setups SET state = $1, error = $2, ended_at = clock_timestamp()
+WHERE org_id = $3 AND id = $4 AND state = 'running'
+`
+
+type EndImageSetupParams struct {
+	State string
+	Error string
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) EndImageSetup(ctx context.Context, arg EndImageSetupParams) (int64, error) {
+	result, err := q.db.Exec(ctx, endImageSetup,
+		arg.State,
+		arg.Error,
+		arg.OrgID,
+		arg.ID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const getImageRules = `-- name: GetImageRules :one
-SELECT org_id, allow, require_digest, set_by, set_at FROM image_rules WHERE org_id = $1
+SELECT org_id, allow, require_digest, set_by, set_at, allow_root FROM image_rules WHERE org_id = $1
 `
 
 func (q *Queries) GetImageRules(ctx context.Context, orgID string) (ImageRule, error) {
@@ -57,6 +164,40 @@ func (q *Queries) GetImageRules(ctx context.Context, orgID string) (ImageRule, e
 		&i.RequireDigest,
 		&i.SetBy,
 		&i.SetAt,
+		&i.AllowRoot,
+	)
+	return i, err
+}
+
+const getImageSetup = `-- name: GetImageSetup :one
+SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at FROM image_setups WHERE org_id = $1 AND id = $2
+`
+
+type GetImageSetupParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) GetImageSetup(ctx context.Context, arg GetImageSetupParams) (ImageSetup, error) {
+	row := q.db.QueryRow(ctx, getImageSetup, arg.OrgID, arg.ID)
+	var i ImageSetup
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.NodeID,
+		&i.AgentID,
+		&i.Image,
+		&i.Setup,
+		&i.JailID,
+		&i.State,
+		&i.Lines,
+		&i.Line,
+		&i.ExecID,
+		&i.Error,
+		&i.StartedBy,
+		&i.StartedAt,
+		&i.SeenAt,
+		&i.EndedAt,
 	)
 	return i, err
 }
@@ -98,6 +239,32 @@ func (q *Queries) ListRegistries(ctx context.Context, arg ListRegistriesParams) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const moveImageSetup = `-- name: MoveImageSetup :execrows
+UPDATE image_setups SET line = $1, exec_id = $2, seen_at = clock_timestamp()
+WHERE org_id = $3 AND id = $4 AND state = 'running'
+`
+
+type MoveImageSetupParams struct {
+	Line   int32
+	ExecID *string
+	OrgID  string
+	ID     string
+}
+
+// Notes the command that a running setup is at, and that its hub goes on with it.
+func (q *Queries) MoveImageSetup(ctx context.Context, arg MoveImageSetupParams) (int64, error) {
+	result, err := q.db.Exec(ctx, moveImageSetup,
+		arg.Line,
+		arg.ExecID,
+		arg.OrgID,
+		arg.ID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const nodesWithImages = `-- name: NodesWithImages :many
@@ -180,15 +347,16 @@ func (q *Queries) PinnedImages(ctx context.Context, arg PinnedImagesParams) ([]P
 }
 
 const putImageRules = `-- name: PutImageRules :one
-INSERT INTO image_rules (org_id, allow, require_digest, set_by) VALUES ($1, $2::text[], $3, $4)
-ON CONFLICT (org_id) DO UPDATE SET allow = excluded.allow, require_digest = excluded.require_digest, set_by = excluded.set_by, set_at = clock_timestamp()
-RETURNING org_id, allow, require_digest, set_by, set_at
+INSERT INTO image_rules (org_id, allow, require_digest, allow_root, set_by) VALUES ($1, $2::text[], $3, $4, $5)
+ON CONFLICT (org_id) DO UPDATE SET allow = excluded.allow, require_digest = excluded.require_digest, allow_root = excluded.allow_root, set_by = excluded.set_by, set_at = clock_timestamp()
+RETURNING org_id, allow, require_digest, set_by, set_at, allow_root
 `
 
 type PutImageRulesParams struct {
 	OrgID         string
 	Allow         []string
 	RequireDigest bool
+	AllowRoot     bool
 	SetBy         string
 }
 
@@ -197,6 +365,7 @@ func (q *Queries) PutImageRules(ctx context.Context, arg PutImageRulesParams) (I
 		arg.OrgID,
 		arg.Allow,
 		arg.RequireDigest,
+		arg.AllowRoot,
 		arg.SetBy,
 	)
 	var i ImageRule
@@ -206,6 +375,7 @@ func (q *Queries) PutImageRules(ctx context.Context, arg PutImageRulesParams) (I
 		&i.RequireDigest,
 		&i.SetBy,
 		&i.SetAt,
+		&i.AllowRoot,
 	)
 	return i, err
 }
@@ -285,4 +455,44 @@ func (q *Queries) Registries(ctx context.Context, arg RegistriesParams) ([]Regis
 		return nil, err
 	}
 	return items, nil
+}
+
+const runningImageSetup = `-- name: RunningImageSetup :one
+SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at FROM image_setups WHERE org_id = $1 AND node_id = $2 AND image = $3 AND setup = $4 AND state = 'running'
+`
+
+type RunningImageSetupParams struct {
+	OrgID  string
+	NodeID string
+	Image  string
+	Setup  string
+}
+
+func (q *Queries) RunningImageSetup(ctx context.Context, arg RunningImageSetupParams) (ImageSetup, error) {
+	row := q.db.QueryRow(ctx, runningImageSetup,
+		arg.OrgID,
+		arg.NodeID,
+		arg.Image,
+		arg.Setup,
+	)
+	var i ImageSetup
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.NodeID,
+		&i.AgentID,
+		&i.Image,
+		&i.Setup,
+		&i.JailID,
+		&i.State,
+		&i.Lines,
+		&i.Line,
+		&i.ExecID,
+		&i.Error,
+		&i.StartedBy,
+		&i.StartedAt,
+		&i.SeenAt,
+		&i.EndedAt,
+	)
+	return i, err
 }

@@ -324,6 +324,26 @@ type ImageRule struct {
 	RequireDigest bool
 	SetBy         string
 	SetAt         time.Time
+	AllowRoot     bool
+}
+
+type ImageSetup struct {
+	ID        string
+	OrgID     string
+	NodeID    string
+	AgentID   string
+	Image     string
+	Setup     string
+	JailID    string
+	State     string
+	Lines     int32
+	Line      int32
+	ExecID    *string
+	Error     string
+	StartedBy string
+	StartedAt time.Time
+	SeenAt    time.Time
+	EndedAt   *time.Time
 }
 
 type InboxItem struct {

@@ -20,8 +20,8 @@ SELECT count(*) FROM registries WHERE org_id = @org_id;
 DELETE FROM registries WHERE org_id = @org_id AND host = @host RETURNING *;
 
 -- name: PutImageRules :one
-INSERT INTO image_rules (org_id, allow, require_digest, set_by) VALUES (@org_id, @allow::text[], @require_digest, @set_by)
-ON CONFLICT (org_id) DO UPDATE SET allow = excluded.allow, require_digest = excluded.require_digest, set_by = excluded.set_by, set_at = clock_timestamp()
+INSERT INTO image_rules (org_id, allow, require_digest, allow_root, set_by) VALUES (@org_id, @allow::text[], @require_digest, @allow_root, @set_by)
+ON CONFLICT (org_id) DO UPDATE SET allow = excluded.allow, require_digest = excluded.require_digest, allow_root = excluded.allow_root, set_by = excluded.set_by, set_at = clock_timestamp()
 RETURNING *;
 
 -- name: GetImageRules :one
@@ -35,3 +35,30 @@ WHERE org_id = @org_id AND node_id = @node_id::text AND image <> '' AND finished
 -- name: NodesWithImages :many
 -- The nodes of all organisations whose daemon knows images.
 SELECT * FROM nodes WHERE revoked_at IS NULL AND capability >= @capability::int ORDER BY id;
+
+-- name: BeginImageSetup :one
+-- No row if that setup is running already.
+INSERT INTO image_setups (id, org_id, node_id, agent_id, image, setup, jail_id, lines, started_by)
+VALUES (@id, @org_id, @node_id, @agent_id, @image, @setup, @jail_id, @lines, @started_by)
+ON CONFLICT (node_id, image, setup) WHERE state = 'running' DO NOTHING
+RETURNING *;
+
+-- name: RunningImageSetup :one
+SELECT * FROM image_setups WHERE org_id = @org_id AND node_id = @node_id AND image = @image AND setup = @setup AND state = 'running';
+
+-- name: GetImageSetup :one
+SELECT * FROM image_setups WHERE org_id = @org_id AND id = @id;
+
+-- name: MoveImageSetup :execrows
+-- Notes the command that a running setup is at, and that its hub goes on with it.
+UPDATE image_setups SET line = @line, exec_id = sqlc.narg(exec_id), seen_at = clock_timestamp()
+WHERE org_id = @org_id AND id = @id AND state = 'running';
+
+-- name: EndImageSetup :execrows
+UPDATE image_setups SET state = @state, error = @error, ended_at = clock_timestamp()
+WHERE org_id = @org_id AND id = @id AND state = 'running';
+
+-- name: AbandonImageSetup :execrows
+-- Ends a setup whose hub has not been seen for some time.
+UPDATE image_setups SET state = 'failed', error = @error, ended_at = clock_timestamp()
+WHERE org_id = @org_id AND id = @id AND state = 'running' AND seen_at < clock_timestamp() - @silent::interval;

@@ -346,6 +346,155 @@ func (x *PullImageResponse) GetImage() *NodeImage {
 	return nil
 }
 
+type PrepareImageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Agent id, unique id prefix, or name.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// Node id, unique id prefix, or name; empty for all.
+	NodeId        string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareImageRequest) Reset() {
+	*x = PrepareImageRequest{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareImageRequest) ProtoMessage() {}
+
+func (x *PrepareImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareImageRequest.ProtoReflect.Descriptor instead.
+func (*PrepareImageRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PrepareImageRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *PrepareImageRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+type PrepareImageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node's name.
+	Node string             `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Pull *PullImageResponse `protobuf:"bytes,2,opt,name=pull,proto3" json:"pull,omitempty"`
+	// The command of the setup that runs, from 1, of how many; 0 before the first.
+	Line    int32  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`
+	Lines   int32  `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"`
+	Command string `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
+	// The id under which its output is kept: see ReadNodeLog.
+	ExecId        string     `protobuf:"bytes,6,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Image         *NodeImage `protobuf:"bytes,7,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareImageResponse) Reset() {
+	*x = PrepareImageResponse{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareImageResponse) ProtoMessage() {}
+
+func (x *PrepareImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareImageResponse.ProtoReflect.Descriptor instead.
+func (*PrepareImageResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PrepareImageResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PrepareImageResponse) GetPull() *PullImageResponse {
+	if x != nil {
+		return x.Pull
+	}
+	return nil
+}
+
+func (x *PrepareImageResponse) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *PrepareImageResponse) GetLines() int32 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *PrepareImageResponse) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *PrepareImageResponse) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *PrepareImageResponse) GetImage() *NodeImage {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
 type ImportImageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Node id, unique id prefix, or name.
@@ -360,7 +509,7 @@ type ImportImageRequest struct {
 
 func (x *ImportImageRequest) Reset() {
 	*x = ImportImageRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[5]
+	mi := &file_deckhand_v1_image_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +521,7 @@ func (x *ImportImageRequest) String() string {
 func (*ImportImageRequest) ProtoMessage() {}
 
 func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[5]
+	mi := &file_deckhand_v1_image_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +534,7 @@ func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportImageRequest.ProtoReflect.Descriptor instead.
 func (*ImportImageRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ImportImageRequest) GetNodeId() string {
@@ -418,7 +567,7 @@ type ImportImageResponse struct {
 
 func (x *ImportImageResponse) Reset() {
 	*x = ImportImageResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[6]
+	mi := &file_deckhand_v1_image_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +579,7 @@ func (x *ImportImageResponse) String() string {
 func (*ImportImageResponse) ProtoMessage() {}
 
 func (x *ImportImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[6]
+	mi := &file_deckhand_v1_image_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +592,7 @@ func (x *ImportImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportImageResponse.ProtoReflect.Descriptor instead.
 func (*ImportImageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ImportImageResponse) GetImage() *NodeImage {
@@ -465,7 +614,7 @@ type PruneImagesRequest struct {
 
 func (x *PruneImagesRequest) Reset() {
 	*x = PruneImagesRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[7]
+	mi := &file_deckhand_v1_image_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +626,7 @@ func (x *PruneImagesRequest) String() string {
 func (*PruneImagesRequest) ProtoMessage() {}
 
 func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[7]
+	mi := &file_deckhand_v1_image_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +639,7 @@ func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
 func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PruneImagesRequest) GetNodeId() string {
@@ -516,7 +665,7 @@ type PruneImagesResponse struct {
 
 func (x *PruneImagesResponse) Reset() {
 	*x = PruneImagesResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[8]
+	mi := &file_deckhand_v1_image_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +677,7 @@ func (x *PruneImagesResponse) String() string {
 func (*PruneImagesResponse) ProtoMessage() {}
 
 func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[8]
+	mi := &file_deckhand_v1_image_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +690,7 @@ func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
 func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PruneImagesResponse) GetDeleted() []*NodeImage {
@@ -568,7 +717,7 @@ type Registry struct {
 
 func (x *Registry) Reset() {
 	*x = Registry{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[9]
+	mi := &file_deckhand_v1_image_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -580,7 +729,7 @@ func (x *Registry) String() string {
 func (*Registry) ProtoMessage() {}
 
 func (x *Registry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[9]
+	mi := &file_deckhand_v1_image_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -593,7 +742,7 @@ func (x *Registry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registry.ProtoReflect.Descriptor instead.
 func (*Registry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Registry) GetHost() string {
@@ -651,7 +800,7 @@ type SetRegistryRequest struct {
 
 func (x *SetRegistryRequest) Reset() {
 	*x = SetRegistryRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[10]
+	mi := &file_deckhand_v1_image_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +812,7 @@ func (x *SetRegistryRequest) String() string {
 func (*SetRegistryRequest) ProtoMessage() {}
 
 func (x *SetRegistryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[10]
+	mi := &file_deckhand_v1_image_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +825,7 @@ func (x *SetRegistryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRegistryRequest.ProtoReflect.Descriptor instead.
 func (*SetRegistryRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetRegistryRequest) GetHost() string {
@@ -716,7 +865,7 @@ type SetRegistryResponse struct {
 
 func (x *SetRegistryResponse) Reset() {
 	*x = SetRegistryResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[11]
+	mi := &file_deckhand_v1_image_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +877,7 @@ func (x *SetRegistryResponse) String() string {
 func (*SetRegistryResponse) ProtoMessage() {}
 
 func (x *SetRegistryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[11]
+	mi := &file_deckhand_v1_image_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +890,7 @@ func (x *SetRegistryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRegistryResponse.ProtoReflect.Descriptor instead.
 func (*SetRegistryResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SetRegistryResponse) GetRegistry() *Registry {
@@ -762,7 +911,7 @@ type ListRegistriesRequest struct {
 
 func (x *ListRegistriesRequest) Reset() {
 	*x = ListRegistriesRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[12]
+	mi := &file_deckhand_v1_image_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +923,7 @@ func (x *ListRegistriesRequest) String() string {
 func (*ListRegistriesRequest) ProtoMessage() {}
 
 func (x *ListRegistriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[12]
+	mi := &file_deckhand_v1_image_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +936,7 @@ func (x *ListRegistriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRegistriesRequest.ProtoReflect.Descriptor instead.
 func (*ListRegistriesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRegistriesRequest) GetPageSize() int32 {
@@ -815,7 +964,7 @@ type ListRegistriesResponse struct {
 
 func (x *ListRegistriesResponse) Reset() {
 	*x = ListRegistriesResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[13]
+	mi := &file_deckhand_v1_image_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +976,7 @@ func (x *ListRegistriesResponse) String() string {
 func (*ListRegistriesResponse) ProtoMessage() {}
 
 func (x *ListRegistriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[13]
+	mi := &file_deckhand_v1_image_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +989,7 @@ func (x *ListRegistriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRegistriesResponse.ProtoReflect.Descriptor instead.
 func (*ListRegistriesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRegistriesResponse) GetRegistries() []*Registry {
@@ -866,7 +1015,7 @@ type DeleteRegistryRequest struct {
 
 func (x *DeleteRegistryRequest) Reset() {
 	*x = DeleteRegistryRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[14]
+	mi := &file_deckhand_v1_image_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +1027,7 @@ func (x *DeleteRegistryRequest) String() string {
 func (*DeleteRegistryRequest) ProtoMessage() {}
 
 func (x *DeleteRegistryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[14]
+	mi := &file_deckhand_v1_image_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +1040,7 @@ func (x *DeleteRegistryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRegistryRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRegistryRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeleteRegistryRequest) GetHost() string {
@@ -909,7 +1058,7 @@ type DeleteRegistryResponse struct {
 
 func (x *DeleteRegistryResponse) Reset() {
 	*x = DeleteRegistryResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[15]
+	mi := &file_deckhand_v1_image_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1070,7 @@ func (x *DeleteRegistryResponse) String() string {
 func (*DeleteRegistryResponse) ProtoMessage() {}
 
 func (x *DeleteRegistryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[15]
+	mi := &file_deckhand_v1_image_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1083,7 @@ func (x *DeleteRegistryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRegistryResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRegistryResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{17}
 }
 
 // ImageRules say which images an organisation's agents may use.
@@ -954,7 +1103,7 @@ type ImageRules struct {
 
 func (x *ImageRules) Reset() {
 	*x = ImageRules{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[16]
+	mi := &file_deckhand_v1_image_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1115,7 @@ func (x *ImageRules) String() string {
 func (*ImageRules) ProtoMessage() {}
 
 func (x *ImageRules) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[16]
+	mi := &file_deckhand_v1_image_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1128,7 @@ func (x *ImageRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageRules.ProtoReflect.Descriptor instead.
 func (*ImageRules) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ImageRules) GetAllow() []string {
@@ -1011,7 +1160,7 @@ type GetImageRulesRequest struct {
 
 func (x *GetImageRulesRequest) Reset() {
 	*x = GetImageRulesRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[17]
+	mi := &file_deckhand_v1_image_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1172,7 @@ func (x *GetImageRulesRequest) String() string {
 func (*GetImageRulesRequest) ProtoMessage() {}
 
 func (x *GetImageRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[17]
+	mi := &file_deckhand_v1_image_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1185,7 @@ func (x *GetImageRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetImageRulesRequest.ProtoReflect.Descriptor instead.
 func (*GetImageRulesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{19}
 }
 
 type GetImageRulesResponse struct {
@@ -1048,7 +1197,7 @@ type GetImageRulesResponse struct {
 
 func (x *GetImageRulesResponse) Reset() {
 	*x = GetImageRulesResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[18]
+	mi := &file_deckhand_v1_image_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1209,7 @@ func (x *GetImageRulesResponse) String() string {
 func (*GetImageRulesResponse) ProtoMessage() {}
 
 func (x *GetImageRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[18]
+	mi := &file_deckhand_v1_image_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1222,7 @@ func (x *GetImageRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetImageRulesResponse.ProtoReflect.Descriptor instead.
 func (*GetImageRulesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetImageRulesResponse) GetRules() *ImageRules {
@@ -1092,7 +1241,7 @@ type SetImageRulesRequest struct {
 
 func (x *SetImageRulesRequest) Reset() {
 	*x = SetImageRulesRequest{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[19]
+	mi := &file_deckhand_v1_image_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1253,7 @@ func (x *SetImageRulesRequest) String() string {
 func (*SetImageRulesRequest) ProtoMessage() {}
 
 func (x *SetImageRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[19]
+	mi := &file_deckhand_v1_image_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1266,7 @@ func (x *SetImageRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImageRulesRequest.ProtoReflect.Descriptor instead.
 func (*SetImageRulesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetImageRulesRequest) GetRules() *ImageRules {
@@ -1136,7 +1285,7 @@ type SetImageRulesResponse struct {
 
 func (x *SetImageRulesResponse) Reset() {
 	*x = SetImageRulesResponse{}
-	mi := &file_deckhand_v1_image_proto_msgTypes[20]
+	mi := &file_deckhand_v1_image_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1297,7 @@ func (x *SetImageRulesResponse) String() string {
 func (*SetImageRulesResponse) ProtoMessage() {}
 
 func (x *SetImageRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_image_proto_msgTypes[20]
+	mi := &file_deckhand_v1_image_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1310,7 @@ func (x *SetImageRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetImageRulesResponse.ProtoReflect.Descriptor instead.
 func (*SetImageRulesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SetImageRulesResponse) GetRules() *ImageRules {
@@ -1201,7 +1350,18 @@ const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x1d\n" +
 	"\n" +
 	"bytes_done\x18\x05 \x01(\x03R\tbytesDone\x12,\n" +
-	"\x05image\x18\x06 \x01(\v2\x16.deckhand.v1.NodeImageR\x05image\"t\n" +
+	"\x05image\x18\x06 \x01(\v2\x16.deckhand.v1.NodeImageR\x05image\"]\n" +
+	"\x13PrepareImageRequest\x12#\n" +
+	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12!\n" +
+	"\anode_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\"\xe9\x01\n" +
+	"\x14PrepareImageResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x122\n" +
+	"\x04pull\x18\x02 \x01(\v2\x1e.deckhand.v1.PullImageResponseR\x04pull\x12\x12\n" +
+	"\x04line\x18\x03 \x01(\x05R\x04line\x12\x14\n" +
+	"\x05lines\x18\x04 \x01(\x05R\x05lines\x12\x18\n" +
+	"\acommand\x18\x05 \x01(\tR\acommand\x12\x17\n" +
+	"\aexec_id\x18\x06 \x01(\tR\x06execId\x12,\n" +
+	"\x05image\x18\a \x01(\v2\x16.deckhand.v1.NodeImageR\x05image\"t\n" +
 	"\x12ImportImageRequest\x12!\n" +
 	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x04name\x12\x1d\n" +
@@ -1256,11 +1416,12 @@ const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\x14SetImageRulesRequest\x125\n" +
 	"\x05rules\x18\x01 \x01(\v2\x17.deckhand.v1.ImageRulesB\x06\xbaH\x03\xc8\x01\x01R\x05rules\"F\n" +
 	"\x15SetImageRulesResponse\x12-\n" +
-	"\x05rules\x18\x01 \x01(\v2\x17.deckhand.v1.ImageRulesR\x05rules2\x89\x06\n" +
+	"\x05rules\x18\x01 \x01(\v2\x17.deckhand.v1.ImageRulesR\x05rules2\xe0\x06\n" +
 	"\fImageService\x12M\n" +
 	"\n" +
 	"ListImages\x12\x1e.deckhand.v1.ListImagesRequest\x1a\x1f.deckhand.v1.ListImagesResponse\x12L\n" +
-	"\tPullImage\x12\x1d.deckhand.v1.PullImageRequest\x1a\x1e.deckhand.v1.PullImageResponse0\x01\x12R\n" +
+	"\tPullImage\x12\x1d.deckhand.v1.PullImageRequest\x1a\x1e.deckhand.v1.PullImageResponse0\x01\x12U\n" +
+	"\fPrepareImage\x12 .deckhand.v1.PrepareImageRequest\x1a!.deckhand.v1.PrepareImageResponse0\x01\x12R\n" +
 	"\vImportImage\x12\x1f.deckhand.v1.ImportImageRequest\x1a .deckhand.v1.ImportImageResponse(\x01\x12P\n" +
 	"\vPruneImages\x12\x1f.deckhand.v1.PruneImagesRequest\x1a .deckhand.v1.PruneImagesResponse\x12P\n" +
 	"\vSetRegistry\x12\x1f.deckhand.v1.SetRegistryRequest\x1a .deckhand.v1.SetRegistryResponse\x12Y\n" +
@@ -1281,68 +1442,74 @@ func file_deckhand_v1_image_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_image_proto_rawDescData
 }
 
-var file_deckhand_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_deckhand_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_deckhand_v1_image_proto_goTypes = []any{
 	(*NodeImage)(nil),              // 0: deckhand.v1.NodeImage
 	(*ListImagesRequest)(nil),      // 1: deckhand.v1.ListImagesRequest
 	(*ListImagesResponse)(nil),     // 2: deckhand.v1.ListImagesResponse
 	(*PullImageRequest)(nil),       // 3: deckhand.v1.PullImageRequest
 	(*PullImageResponse)(nil),      // 4: deckhand.v1.PullImageResponse
-	(*ImportImageRequest)(nil),     // 5: deckhand.v1.ImportImageRequest
-	(*ImportImageResponse)(nil),    // 6: deckhand.v1.ImportImageResponse
-	(*PruneImagesRequest)(nil),     // 7: deckhand.v1.PruneImagesRequest
-	(*PruneImagesResponse)(nil),    // 8: deckhand.v1.PruneImagesResponse
-	(*Registry)(nil),               // 9: deckhand.v1.Registry
-	(*SetRegistryRequest)(nil),     // 10: deckhand.v1.SetRegistryRequest
-	(*SetRegistryResponse)(nil),    // 11: deckhand.v1.SetRegistryResponse
-	(*ListRegistriesRequest)(nil),  // 12: deckhand.v1.ListRegistriesRequest
-	(*ListRegistriesResponse)(nil), // 13: deckhand.v1.ListRegistriesResponse
-	(*DeleteRegistryRequest)(nil),  // 14: deckhand.v1.DeleteRegistryRequest
-	(*DeleteRegistryResponse)(nil), // 15: deckhand.v1.DeleteRegistryResponse
-	(*ImageRules)(nil),             // 16: deckhand.v1.ImageRules
-	(*GetImageRulesRequest)(nil),   // 17: deckhand.v1.GetImageRulesRequest
-	(*GetImageRulesResponse)(nil),  // 18: deckhand.v1.GetImageRulesResponse
-	(*SetImageRulesRequest)(nil),   // 19: deckhand.v1.SetImageRulesRequest
-	(*SetImageRulesResponse)(nil),  // 20: deckhand.v1.SetImageRulesResponse
-	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
+	(*PrepareImageRequest)(nil),    // 5: deckhand.v1.PrepareImageRequest
+	(*PrepareImageResponse)(nil),   // 6: deckhand.v1.PrepareImageResponse
+	(*ImportImageRequest)(nil),     // 7: deckhand.v1.ImportImageRequest
+	(*ImportImageResponse)(nil),    // 8: deckhand.v1.ImportImageResponse
+	(*PruneImagesRequest)(nil),     // 9: deckhand.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),    // 10: deckhand.v1.PruneImagesResponse
+	(*Registry)(nil),               // 11: deckhand.v1.Registry
+	(*SetRegistryRequest)(nil),     // 12: deckhand.v1.SetRegistryRequest
+	(*SetRegistryResponse)(nil),    // 13: deckhand.v1.SetRegistryResponse
+	(*ListRegistriesRequest)(nil),  // 14: deckhand.v1.ListRegistriesRequest
+	(*ListRegistriesResponse)(nil), // 15: deckhand.v1.ListRegistriesResponse
+	(*DeleteRegistryRequest)(nil),  // 16: deckhand.v1.DeleteRegistryRequest
+	(*DeleteRegistryResponse)(nil), // 17: deckhand.v1.DeleteRegistryResponse
+	(*ImageRules)(nil),             // 18: deckhand.v1.ImageRules
+	(*GetImageRulesRequest)(nil),   // 19: deckhand.v1.GetImageRulesRequest
+	(*GetImageRulesResponse)(nil),  // 20: deckhand.v1.GetImageRulesResponse
+	(*SetImageRulesRequest)(nil),   // 21: deckhand.v1.SetImageRulesRequest
+	(*SetImageRulesResponse)(nil),  // 22: deckhand.v1.SetImageRulesResponse
+	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 24: google.protobuf.Duration
 }
 var file_deckhand_v1_image_proto_depIdxs = []int32{
-	21, // 0: deckhand.v1.NodeImage.used_at:type_name -> google.protobuf.Timestamp
+	23, // 0: deckhand.v1.NodeImage.used_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: deckhand.v1.ListImagesResponse.images:type_name -> deckhand.v1.NodeImage
 	0,  // 2: deckhand.v1.PullImageResponse.image:type_name -> deckhand.v1.NodeImage
-	0,  // 3: deckhand.v1.ImportImageResponse.image:type_name -> deckhand.v1.NodeImage
-	22, // 4: deckhand.v1.PruneImagesRequest.unused_for:type_name -> google.protobuf.Duration
-	0,  // 5: deckhand.v1.PruneImagesResponse.deleted:type_name -> deckhand.v1.NodeImage
-	21, // 6: deckhand.v1.Registry.set_at:type_name -> google.protobuf.Timestamp
-	9,  // 7: deckhand.v1.SetRegistryResponse.registry:type_name -> deckhand.v1.Registry
-	9,  // 8: deckhand.v1.ListRegistriesResponse.registries:type_name -> deckhand.v1.Registry
-	16, // 9: deckhand.v1.GetImageRulesResponse.rules:type_name -> deckhand.v1.ImageRules
-	16, // 10: deckhand.v1.SetImageRulesRequest.rules:type_name -> deckhand.v1.ImageRules
-	16, // 11: deckhand.v1.SetImageRulesResponse.rules:type_name -> deckhand.v1.ImageRules
-	1,  // 12: deckhand.v1.ImageService.ListImages:input_type -> deckhand.v1.ListImagesRequest
-	3,  // 13: deckhand.v1.ImageService.PullImage:input_type -> deckhand.v1.PullImageRequest
-	5,  // 14: deckhand.v1.ImageService.ImportImage:input_type -> deckhand.v1.ImportImageRequest
-	7,  // 15: deckhand.v1.ImageService.PruneImages:input_type -> deckhand.v1.PruneImagesRequest
-	10, // 16: deckhand.v1.ImageService.SetRegistry:input_type -> deckhand.v1.SetRegistryRequest
-	12, // 17: deckhand.v1.ImageService.ListRegistries:input_type -> deckhand.v1.ListRegistriesRequest
-	14, // 18: deckhand.v1.ImageService.DeleteRegistry:input_type -> deckhand.v1.DeleteRegistryRequest
-	17, // 19: deckhand.v1.ImageService.GetImageRules:input_type -> deckhand.v1.GetImageRulesRequest
-	19, // 20: deckhand.v1.ImageService.SetImageRules:input_type -> deckhand.v1.SetImageRulesRequest
-	2,  // 21: deckhand.v1.ImageService.ListImages:output_type -> deckhand.v1.ListImagesResponse
-	4,  // 22: deckhand.v1.ImageService.PullImage:output_type -> deckhand.v1.PullImageResponse
-	6,  // 23: deckhand.v1.ImageService.ImportImage:output_type -> deckhand.v1.ImportImageResponse
-	8,  // 24: deckhand.v1.ImageService.PruneImages:output_type -> deckhand.v1.PruneImagesResponse
-	11, // 25: deckhand.v1.ImageService.SetRegistry:output_type -> deckhand.v1.SetRegistryResponse
-	13, // 26: deckhand.v1.ImageService.ListRegistries:output_type -> deckhand.v1.ListRegistriesResponse
-	15, // 27: deckhand.v1.ImageService.DeleteRegistry:output_type -> deckhand.v1.DeleteRegistryResponse
-	18, // 28: deckhand.v1.ImageService.GetImageRules:output_type -> deckhand.v1.GetImageRulesResponse
-	20, // 29: deckhand.v1.ImageService.SetImageRules:output_type -> deckhand.v1.SetImageRulesResponse
-	21, // [21:30] is the sub-list for method output_type
-	12, // [12:21] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	4,  // 3: deckhand.v1.PrepareImageResponse.pull:type_name -> deckhand.v1.PullImageResponse
+	0,  // 4: deckhand.v1.PrepareImageResponse.image:type_name -> deckhand.v1.NodeImage
+	0,  // 5: deckhand.v1.ImportImageResponse.image:type_name -> deckhand.v1.NodeImage
+	24, // 6: deckhand.v1.PruneImagesRequest.unused_for:type_name -> google.protobuf.Duration
+	0,  // 7: deckhand.v1.PruneImagesResponse.deleted:type_name -> deckhand.v1.NodeImage
+	23, // 8: deckhand.v1.Registry.set_at:type_name -> google.protobuf.Timestamp
+	11, // 9: deckhand.v1.SetRegistryResponse.registry:type_name -> deckhand.v1.Registry
+	11, // 10: deckhand.v1.ListRegistriesResponse.registries:type_name -> deckhand.v1.Registry
+	18, // 11: deckhand.v1.GetImageRulesResponse.rules:type_name -> deckhand.v1.ImageRules
+	18, // 12: deckhand.v1.SetImageRulesRequest.rules:type_name -> deckhand.v1.ImageRules
+	18, // 13: deckhand.v1.SetImageRulesResponse.rules:type_name -> deckhand.v1.ImageRules
+	1,  // 14: deckhand.v1.ImageService.ListImages:input_type -> deckhand.v1.ListImagesRequest
+	3,  // 15: deckhand.v1.ImageService.PullImage:input_type -> deckhand.v1.PullImageRequest
+	5,  // 16: deckhand.v1.ImageService.PrepareImage:input_type -> deckhand.v1.PrepareImageRequest
+	7,  // 17: deckhand.v1.ImageService.ImportImage:input_type -> deckhand.v1.ImportImageRequest
+	9,  // 18: deckhand.v1.ImageService.PruneImages:input_type -> deckhand.v1.PruneImagesRequest
+	12, // 19: deckhand.v1.ImageService.SetRegistry:input_type -> deckhand.v1.SetRegistryRequest
+	14, // 20: deckhand.v1.ImageService.ListRegistries:input_type -> deckhand.v1.ListRegistriesRequest
+	16, // 21: deckhand.v1.ImageService.DeleteRegistry:input_type -> deckhand.v1.DeleteRegistryRequest
+	19, // 22: deckhand.v1.ImageService.GetImageRules:input_type -> deckhand.v1.GetImageRulesRequest
+	21, // 23: deckhand.v1.ImageService.SetImageRules:input_type -> deckhand.v1.SetImageRulesRequest
+	2,  // 24: deckhand.v1.ImageService.ListImages:output_type -> deckhand.v1.ListImagesResponse
+	4,  // 25: deckhand.v1.ImageService.PullImage:output_type -> deckhand.v1.PullImageResponse
+	6,  // 26: deckhand.v1.ImageService.PrepareImage:output_type -> deckhand.v1.PrepareImageResponse
+	8,  // 27: deckhand.v1.ImageService.ImportImage:output_type -> deckhand.v1.ImportImageResponse
+	10, // 28: deckhand.v1.ImageService.PruneImages:output_type -> deckhand.v1.PruneImagesResponse
+	13, // 29: deckhand.v1.ImageService.SetRegistry:output_type -> deckhand.v1.SetRegistryResponse
+	15, // 30: deckhand.v1.ImageService.ListRegistries:output_type -> deckhand.v1.ListRegistriesResponse
+	17, // 31: deckhand.v1.ImageService.DeleteRegistry:output_type -> deckhand.v1.DeleteRegistryResponse
+	20, // 32: deckhand.v1.ImageService.GetImageRules:output_type -> deckhand.v1.GetImageRulesResponse
+	22, // 33: deckhand.v1.ImageService.SetImageRules:output_type -> deckhand.v1.SetImageRulesResponse
+	24, // [24:34] is the sub-list for method output_type
+	14, // [14:24] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_image_proto_init() }
@@ -1356,7 +1523,7 @@ func file_deckhand_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_image_proto_rawDesc), len(file_deckhand_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

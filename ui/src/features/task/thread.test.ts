@@ -56,6 +56,8 @@ describe("Threads", () => {
     expect(threads.of(events).entries).toMatchObject([{ kind: "note", text: "Pulling ghcr.io/team/app:1: 2.0 MiB of 3.0 MiB, 2 of 3 layers" }]);
     events.push(e("image_pulling", { ...image, phase: "preparing" }));
     expect(threads.of(events).entries).toMatchObject([{ text: "Preparing ghcr.io/team/app:1" }]);
+    events.push(e("image_setup", { image: image.image, line: 1, lines: 2, command: "apt-get update", exec_id: "nexec_1" }));
+    expect(threads.of(events).entries).toMatchObject([{ text: "Setting up ghcr.io/team/app:1, command 1 of 2: apt-get update" }]);
     events.push(e("image_ready", { reference: "ghcr.io/team/app@sha256:0" }));
     expect(threads.of(events).entries).toMatchObject([{ text: "Jail image: ghcr.io/team/app@sha256:0" }]);
   });

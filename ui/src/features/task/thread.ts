@@ -275,6 +275,9 @@ export class Threads {
       case "image_pulling":
         this.pulling(e, p.phase === "preparing" ? `Preparing ${text(p.image)}` : `Pulling ${text(p.image)}: ${bytes(number(p.bytes_done))} of ${bytes(number(p.bytes))}, ${number(p.layers_done)} of ${number(p.layers)} layers`);
         break;
+      case "image_setup":
+        this.pulling(e, `Setting up ${text(p.image)}, command ${number(p.line)} of ${number(p.lines)}: ${text(p.command)}`);
+        break;
       case "image_ready":
         this.pulling(e, `Jail image: ${text(p.reference)}`);
         break;

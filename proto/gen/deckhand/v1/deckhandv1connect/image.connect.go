@@ -37,6 +37,9 @@ const (
 	ImageServiceListImagesProcedure = "/deckhand.v1.ImageService/ListImages"
 	// ImageServicePullImageProcedure is the fully-qualified name of the ImageService's PullImage RPC.
 	ImageServicePullImageProcedure = "/deckhand.v1.ImageService/PullImage"
+	// ImageServicePrepareImageProcedure is the fully-qualified name of the ImageService's PrepareImage
+	// RPC.
+	ImageServicePrepareImageProcedure = "/deckhand.v1.ImageService/PrepareImage"
 	// ImageServiceImportImageProcedure is the fully-qualified name of the ImageService's ImportImage
 	// RPC.
 	ImageServiceImportImageProcedure = "/deckhand.v1.ImageService/ImportImage"
@@ -66,6 +69,11 @@ type ImageServiceClient interface {
 	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
 	// PullImage has a node pull an image, as a task that needs it would.
 	PullImage(context.Context, *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.PullImageResponse], error)
+	// PrepareImage pulls the image of an agent's newest persona and runs its setup, as its
+	// next task would, on one node or on all that the agent may use and that are connected.
+	// The last response for a node has the image; those for which it fails are named in the
+	// error, once the others are done.
+	PrepareImage(context.Context, *connect.Request[v1.PrepareImageRequest]) (*connect.ServerStreamForClient[v1.PrepareImageResponse], error)
 	// ImportImage has a node keep the image of an archive, as `docker save` or an
 	// OCI layout writes it. The first request has node_id and name, the others the
 	// archive's bytes.
@@ -107,6 +115,12 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+ImageServicePullImageProcedure,
 			connect.WithSchema(imageServiceMethods.ByName("PullImage")),
+			connect.WithClientOptions(opts...),
+		),
+		prepareImage: connect.NewClient[v1.PrepareImageRequest, v1.PrepareImageResponse](
+			httpClient,
+			baseURL+ImageServicePrepareImageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("PrepareImage")),
 			connect.WithClientOptions(opts...),
 		),
 		importImage: connect.NewClient[v1.ImportImageRequest, v1.ImportImageResponse](
@@ -158,6 +172,7 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 type imageServiceClient struct {
 	listImages     *connect.Client[v1.ListImagesRequest, v1.ListImagesResponse]
 	pullImage      *connect.Client[v1.PullImageRequest, v1.PullImageResponse]
+	prepareImage   *connect.Client[v1.PrepareImageRequest, v1.PrepareImageResponse]
 	importImage    *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
 	pruneImages    *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
 	setRegistry    *connect.Client[v1.SetRegistryRequest, v1.SetRegistryResponse]
@@ -175,6 +190,11 @@ func (c *imageServiceClient) ListImages(ctx context.Context, req *connect.Reques
 // PullImage calls deckhand.v1.ImageService.PullImage.
 func (c *imageServiceClient) PullImage(ctx context.Context, req *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.PullImageResponse], error) {
 	return c.pullImage.CallServerStream(ctx, req)
+}
+
+// PrepareImage calls deckhand.v1.ImageService.PrepareImage.
+func (c *imageServiceClient) PrepareImage(ctx context.Context, req *connect.Request[v1.PrepareImageRequest]) (*connect.ServerStreamForClient[v1.PrepareImageResponse], error) {
+	return c.prepareImage.CallServerStream(ctx, req)
 }
 
 // ImportImage calls deckhand.v1.ImageService.ImportImage.
@@ -218,6 +238,11 @@ type ImageServiceHandler interface {
 	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
 	// PullImage has a node pull an image, as a task that needs it would.
 	PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.PullImageResponse]) error
+	// PrepareImage pulls the image of an agent's newest persona and runs its setup, as its
+	// next task would, on one node or on all that the agent may use and that are connected.
+	// The last response for a node has the image; those for which it fails are named in the
+	// error, once the others are done.
+	PrepareImage(context.Context, *connect.Request[v1.PrepareImageRequest], *connect.ServerStream[v1.PrepareImageResponse]) error
 	// ImportImage has a node keep the image of an archive, as `docker save` or an
 	// OCI layout writes it. The first request has node_id and name, the others the
 	// archive's bytes.
@@ -255,6 +280,12 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		ImageServicePullImageProcedure,
 		svc.PullImage,
 		connect.WithSchema(imageServiceMethods.ByName("PullImage")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServicePrepareImageHandler := connect.NewServerStreamHandler(
+		ImageServicePrepareImageProcedure,
+		svc.PrepareImage,
+		connect.WithSchema(imageServiceMethods.ByName("PrepareImage")),
 		connect.WithHandlerOptions(opts...),
 	)
 	imageServiceImportImageHandler := connect.NewClientStreamHandler(
@@ -305,6 +336,8 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 			imageServiceListImagesHandler.ServeHTTP(w, r)
 		case ImageServicePullImageProcedure:
 			imageServicePullImageHandler.ServeHTTP(w, r)
+		case ImageServicePrepareImageProcedure:
+			imageServicePrepareImageHandler.ServeHTTP(w, r)
 		case ImageServiceImportImageProcedure:
 			imageServiceImportImageHandler.ServeHTTP(w, r)
 		case ImageServicePruneImagesProcedure:
@@ -334,6 +367,10 @@ func (UnimplementedImageServiceHandler) ListImages(context.Context, *connect.Req
 
 func (UnimplementedImageServiceHandler) PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.PullImageResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.PullImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) PrepareImage(context.Context, *connect.Request[v1.PrepareImageRequest], *connect.ServerStream[v1.PrepareImageResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.PrepareImage is not implemented"))
 }
 
 func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error) {

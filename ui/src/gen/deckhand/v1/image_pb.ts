@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/image.proto.
  */
 export const file_deckhand_v1_image: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbWFnZS5wcm90bxILZGVja2hhbmQudjEiiwEKCU5vZGVJbWFnZRIRCglyZWZlcmVuY2UYASABKAkSEAoIcGxhdGZvcm0YAiABKAkSDQoFYnl0ZXMYAyABKAMSDgoGbGF5ZXJzGAQgASgFEisKB3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXNldHVwGAYgASgJIiQKEUxpc3RJbWFnZXNSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkiPAoSTGlzdEltYWdlc1Jlc3BvbnNlEiYKBmltYWdlcxgBIAMoCzIWLmRlY2toYW5kLnYxLk5vZGVJbWFnZSI2ChBQdWxsSW1hZ2VSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkSEQoJcmVmZXJlbmNlGAIgASgJIpEBChFQdWxsSW1hZ2VSZXNwb25zZRINCgVwaGFzZRgBIAEoCRIOCgZsYXllcnMYAiABKAUSEwoLbGF5ZXJzX2RvbmUYAyABKAUSDQoFYnl0ZXMYBCABKAMSEgoKYnl0ZXNfZG9uZRgFIAEoAxIlCgVpbWFnZRgGIAEoCzIWLmRlY2toYW5kLnYxLk5vZGVJbWFnZSJBChJJbXBvcnRJbWFnZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGRhdGEYAyABKAwiPAoTSW1wb3J0SW1hZ2VSZXNwb25zZRIlCgVpbWFnZRgBIAEoCzIWLmRlY2toYW5kLnYxLk5vZGVJbWFnZSJUChJQcnVuZUltYWdlc1JlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRItCgp1bnVzZWRfZm9yGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIj4KE1BydW5lSW1hZ2VzUmVzcG9uc2USJwoHZGVsZXRlZBgBIAMoCzIWLmRlY2toYW5kLnYxLk5vZGVJbWFnZSKMAQoIUmVnaXN0cnkSDAoEaG9zdBgBIAEoCRIQCgh1c2VybmFtZRgCIAEoCRIUCgxoYXNfcGFzc3dvcmQYAyABKAgSDgoGbWlycm9yGAQgASgJEg4KBnNldF9ieRgFIAEoCRIqCgZzZXRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlsKElNldFJlZ2lzdHJ5UmVxdWVzdBIMCgRob3N0GAEgASgJEhAKCHVzZXJuYW1lGAIgASgJEhUKCHBhc3N3b3JkGAMgASgJQgOAAQESDgoGbWlycm9yGAQgASgJIj4KE1NldFJlZ2lzdHJ5UmVzcG9uc2USJwoIcmVnaXN0cnkYASABKAsyFS5kZWNraGFuZC52MS5SZWdpc3RyeSI+ChVMaXN0UmVnaXN0cmllc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiXAoWTGlzdFJlZ2lzdHJpZXNSZXNwb25zZRIpCgpyZWdpc3RyaWVzGAEgAygLMhUuZGVja2hhbmQudjEuUmVnaXN0cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiUKFURlbGV0ZVJlZ2lzdHJ5UmVxdWVzdBIMCgRob3N0GAEgASgJIhgKFkRlbGV0ZVJlZ2lzdHJ5UmVzcG9uc2UiRwoKSW1hZ2VSdWxlcxINCgVhbGxvdxgBIAMoCRIWCg5yZXF1aXJlX2RpZ2VzdBgCIAEoCBISCgphbGxvd19yb290GAMgASgIIhYKFEdldEltYWdlUnVsZXNSZXF1ZXN0Ij8KFUdldEltYWdlUnVsZXNSZXNwb25zZRImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMiPgoUU2V0SW1hZ2VSdWxlc1JlcXVlc3QSJgoFcnVsZXMYASABKAsyFy5kZWNraGFuZC52MS5JbWFnZVJ1bGVzIj8KFVNldEltYWdlUnVsZXNSZXNwb25zZRImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMyiQYKDEltYWdlU2VydmljZRJNCgpMaXN0SW1hZ2VzEh4uZGVja2hhbmQudjEuTGlzdEltYWdlc1JlcXVlc3QaHy5kZWNraGFuZC52MS5MaXN0SW1hZ2VzUmVzcG9uc2USTAoJUHVsbEltYWdlEh0uZGVja2hhbmQudjEuUHVsbEltYWdlUmVxdWVzdBoeLmRlY2toYW5kLnYxLlB1bGxJbWFnZVJlc3BvbnNlMAESUgoLSW1wb3J0SW1hZ2USHy5kZWNraGFuZC52MS5JbXBvcnRJbWFnZVJlcXVlc3QaIC5kZWNraGFuZC52MS5JbXBvcnRJbWFnZVJlc3BvbnNlKAESUAoLUHJ1bmVJbWFnZXMSHy5kZWNraGFuZC52MS5QcnVuZUltYWdlc1JlcXVlc3QaIC5kZWNraGFuZC52MS5QcnVuZUltYWdlc1Jlc3BvbnNlElAKC1NldFJlZ2lzdHJ5Eh8uZGVja2hhbmQudjEuU2V0UmVnaXN0cnlSZXF1ZXN0GiAuZGVja2hhbmQudjEuU2V0UmVnaXN0cnlSZXNwb25zZRJZCg5MaXN0UmVnaXN0cmllcxIiLmRlY2toYW5kLnYxLkxpc3RSZWdpc3RyaWVzUmVxdWVzdBojLmRlY2toYW5kLnYxLkxpc3RSZWdpc3RyaWVzUmVzcG9uc2USWQoORGVsZXRlUmVnaXN0cnkSIi5kZWNraGFuZC52MS5EZWxldGVSZWdpc3RyeVJlcXVlc3QaIy5kZWNraGFuZC52MS5EZWxldGVSZWdpc3RyeVJlc3BvbnNlElYKDUdldEltYWdlUnVsZXMSIS5kZWNraGFuZC52MS5HZXRJbWFnZVJ1bGVzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkdldEltYWdlUnVsZXNSZXNwb25zZRJWCg1TZXRJbWFnZVJ1bGVzEiEuZGVja2hhbmQudjEuU2V0SW1hZ2VSdWxlc1JlcXVlc3QaIi5kZWNraGFuZC52MS5TZXRJbWFnZVJ1bGVzUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbWFnZS5wcm90bxILZGVja2hhbmQudjEiiwEKCU5vZGVJbWFnZRIRCglyZWZlcmVuY2UYASABKAkSEAoIcGxhdGZvcm0YAiABKAkSDQoFYnl0ZXMYAyABKAMSDgoGbGF5ZXJzGAQgASgFEisKB3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXNldHVwGAYgASgJIiQKEUxpc3RJbWFnZXNSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkiPAoSTGlzdEltYWdlc1Jlc3BvbnNlEiYKBmltYWdlcxgBIAMoCzIWLmRlY2toYW5kLnYxLk5vZGVJbWFnZSI2ChBQdWxsSW1hZ2VSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkSEQoJcmVmZXJlbmNlGAIgASgJIpEBChFQdWxsSW1hZ2VSZXNwb25zZRINCgVwaGFzZRgBIAEoCRIOCgZsYXllcnMYAiABKAUSEwoLbGF5ZXJzX2RvbmUYAyABKAUSDQoFYnl0ZXMYBCABKAMSEgoKYnl0ZXNfZG9uZRgFIAEoAxIlCgVpbWFnZRgGIAEoCzIWLmRlY2toYW5kLnYxLk5vZGVJbWFnZSI4ChNQcmVwYXJlSW1hZ2VSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEg8KB25vZGVfaWQYAiABKAkiuAEKFFByZXBhcmVJbWFnZVJlc3BvbnNlEgwKBG5vZGUYASABKAkSLAoEcHVsbBgCIAEoCzIeLmRlY2toYW5kLnYxLlB1bGxJbWFnZVJlc3BvbnNlEgwKBGxpbmUYAyABKAUSDQoFbGluZXMYBCABKAUSDwoHY29tbWFuZBgFIAEoCRIPCgdleGVjX2lkGAYgASgJEiUKBWltYWdlGAcgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIkEKEkltcG9ydEltYWdlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEZGF0YRgDIAEoDCI8ChNJbXBvcnRJbWFnZVJlc3BvbnNlEiUKBWltYWdlGAEgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIlQKElBydW5lSW1hZ2VzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEi0KCnVudXNlZF9mb3IYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPgoTUHJ1bmVJbWFnZXNSZXNwb25zZRInCgdkZWxldGVkGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIowBCghSZWdpc3RyeRIMCgRob3N0GAEgASgJEhAKCHVzZXJuYW1lGAIgASgJEhQKDGhhc19wYXNzd29yZBgDIAEoCBIOCgZtaXJyb3IYBCABKAkSDgoGc2V0X2J5GAUgASgJEioKBnNldF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoSU2V0UmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSFQoIcGFzc3dvcmQYAyABKAlCA4ABARIOCgZtaXJyb3IYBCABKAkiPgoTU2V0UmVnaXN0cnlSZXNwb25zZRInCghyZWdpc3RyeRgBIAEoCzIVLmRlY2toYW5kLnYxLlJlZ2lzdHJ5Ij4KFUxpc3RSZWdpc3RyaWVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJcChZMaXN0UmVnaXN0cmllc1Jlc3BvbnNlEikKCnJlZ2lzdHJpZXMYASADKAsyFS5kZWNraGFuZC52MS5SZWdpc3RyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJQoVRGVsZXRlUmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkiGAoWRGVsZXRlUmVnaXN0cnlSZXNwb25zZSJHCgpJbWFnZVJ1bGVzEg0KBWFsbG93GAEgAygJEhYKDnJlcXVpcmVfZGlnZXN0GAIgASgIEhIKCmFsbG93X3Jvb3QYAyABKAgiFgoUR2V0SW1hZ2VSdWxlc1JlcXVlc3QiPwoVR2V0SW1hZ2VSdWxlc1Jlc3BvbnNlEiYKBXJ1bGVzGAEgASgLMhcuZGVja2hhbmQudjEuSW1hZ2VSdWxlcyI+ChRTZXRJbWFnZVJ1bGVzUmVxdWVzdBImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMiPwoVU2V0SW1hZ2VSdWxlc1Jlc3BvbnNlEiYKBXJ1bGVzGAEgASgLMhcuZGVja2hhbmQudjEuSW1hZ2VSdWxlczLgBgoMSW1hZ2VTZXJ2aWNlEk0KCkxpc3RJbWFnZXMSHi5kZWNraGFuZC52MS5MaXN0SW1hZ2VzUmVxdWVzdBofLmRlY2toYW5kLnYxLkxpc3RJbWFnZXNSZXNwb25zZRJMCglQdWxsSW1hZ2USHS5kZWNraGFuZC52MS5QdWxsSW1hZ2VSZXF1ZXN0Gh4uZGVja2hhbmQudjEuUHVsbEltYWdlUmVzcG9uc2UwARJVCgxQcmVwYXJlSW1hZ2USIC5kZWNraGFuZC52MS5QcmVwYXJlSW1hZ2VSZXF1ZXN0GiEuZGVja2hhbmQudjEuUHJlcGFyZUltYWdlUmVzcG9uc2UwARJSCgtJbXBvcnRJbWFnZRIfLmRlY2toYW5kLnYxLkltcG9ydEltYWdlUmVxdWVzdBogLmRlY2toYW5kLnYxLkltcG9ydEltYWdlUmVzcG9uc2UoARJQCgtQcnVuZUltYWdlcxIfLmRlY2toYW5kLnYxLlBydW5lSW1hZ2VzUmVxdWVzdBogLmRlY2toYW5kLnYxLlBydW5lSW1hZ2VzUmVzcG9uc2USUAoLU2V0UmVnaXN0cnkSHy5kZWNraGFuZC52MS5TZXRSZWdpc3RyeVJlcXVlc3QaIC5kZWNraGFuZC52MS5TZXRSZWdpc3RyeVJlc3BvbnNlElkKDkxpc3RSZWdpc3RyaWVzEiIuZGVja2hhbmQudjEuTGlzdFJlZ2lzdHJpZXNSZXF1ZXN0GiMuZGVja2hhbmQudjEuTGlzdFJlZ2lzdHJpZXNSZXNwb25zZRJZCg5EZWxldGVSZWdpc3RyeRIiLmRlY2toYW5kLnYxLkRlbGV0ZVJlZ2lzdHJ5UmVxdWVzdBojLmRlY2toYW5kLnYxLkRlbGV0ZVJlZ2lzdHJ5UmVzcG9uc2USVgoNR2V0SW1hZ2VSdWxlcxIhLmRlY2toYW5kLnYxLkdldEltYWdlUnVsZXNSZXF1ZXN0GiIuZGVja2hhbmQudjEuR2V0SW1hZ2VSdWxlc1Jlc3BvbnNlElYKDVNldEltYWdlUnVsZXMSIS5kZWNraGFuZC52MS5TZXRJbWFnZVJ1bGVzUmVxdWVzdBoiLmRlY2toYW5kLnYxLlNldEltYWdlUnVsZXNSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * NodeImage is an image that is on a node.
@@ -182,6 +182,85 @@ export const PullImageResponseSchema: GenMessage<PullImageResponse> = /*@__PURE_
   messageDesc(file_deckhand_v1_image, 4);
 
 /**
+ * @generated from message deckhand.v1.PrepareImageRequest
+ */
+export type PrepareImageRequest = Message<"deckhand.v1.PrepareImageRequest"> & {
+  /**
+   * Agent id, unique id prefix, or name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * Node id, unique id prefix, or name; empty for all.
+   *
+   * @generated from field: string node_id = 2;
+   */
+  nodeId: string;
+};
+
+/**
+ * Describes the message deckhand.v1.PrepareImageRequest.
+ * Use `create(PrepareImageRequestSchema)` to create a new message.
+ */
+export const PrepareImageRequestSchema: GenMessage<PrepareImageRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 5);
+
+/**
+ * @generated from message deckhand.v1.PrepareImageResponse
+ */
+export type PrepareImageResponse = Message<"deckhand.v1.PrepareImageResponse"> & {
+  /**
+   * The node's name.
+   *
+   * @generated from field: string node = 1;
+   */
+  node: string;
+
+  /**
+   * @generated from field: deckhand.v1.PullImageResponse pull = 2;
+   */
+  pull?: PullImageResponse | undefined;
+
+  /**
+   * The command of the setup that runs, from 1, of how many; 0 before the first.
+   *
+   * @generated from field: int32 line = 3;
+   */
+  line: number;
+
+  /**
+   * @generated from field: int32 lines = 4;
+   */
+  lines: number;
+
+  /**
+   * @generated from field: string command = 5;
+   */
+  command: string;
+
+  /**
+   * The id under which its output is kept: see ReadNodeLog.
+   *
+   * @generated from field: string exec_id = 6;
+   */
+  execId: string;
+
+  /**
+   * @generated from field: deckhand.v1.NodeImage image = 7;
+   */
+  image?: NodeImage | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.PrepareImageResponse.
+ * Use `create(PrepareImageResponseSchema)` to create a new message.
+ */
+export const PrepareImageResponseSchema: GenMessage<PrepareImageResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 6);
+
+/**
  * @generated from message deckhand.v1.ImportImageRequest
  */
 export type ImportImageRequest = Message<"deckhand.v1.ImportImageRequest"> & {
@@ -212,7 +291,7 @@ export type ImportImageRequest = Message<"deckhand.v1.ImportImageRequest"> & {
  * Use `create(ImportImageRequestSchema)` to create a new message.
  */
 export const ImportImageRequestSchema: GenMessage<ImportImageRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 5);
+  messageDesc(file_deckhand_v1_image, 7);
 
 /**
  * @generated from message deckhand.v1.ImportImageResponse
@@ -229,7 +308,7 @@ export type ImportImageResponse = Message<"deckhand.v1.ImportImageResponse"> & {
  * Use `create(ImportImageResponseSchema)` to create a new message.
  */
 export const ImportImageResponseSchema: GenMessage<ImportImageResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 6);
+  messageDesc(file_deckhand_v1_image, 8);
 
 /**
  * @generated from message deckhand.v1.PruneImagesRequest
@@ -255,7 +334,7 @@ export type PruneImagesRequest = Message<"deckhand.v1.PruneImagesRequest"> & {
  * Use `create(PruneImagesRequestSchema)` to create a new message.
  */
 export const PruneImagesRequestSchema: GenMessage<PruneImagesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 7);
+  messageDesc(file_deckhand_v1_image, 9);
 
 /**
  * @generated from message deckhand.v1.PruneImagesResponse
@@ -272,7 +351,7 @@ export type PruneImagesResponse = Message<"deckhand.v1.PruneImagesResponse"> & {
  * Use `create(PruneImagesResponseSchema)` to create a new message.
  */
 export const PruneImagesResponseSchema: GenMessage<PruneImagesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 8);
+  messageDesc(file_deckhand_v1_image, 10);
 
 /**
  * Registry is what is stored for a registry. Its password is never returned.
@@ -320,7 +399,7 @@ export type Registry = Message<"deckhand.v1.Registry"> & {
  * Use `create(RegistrySchema)` to create a new message.
  */
 export const RegistrySchema: GenMessage<Registry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 9);
+  messageDesc(file_deckhand_v1_image, 11);
 
 /**
  * @generated from message deckhand.v1.SetRegistryRequest
@@ -354,7 +433,7 @@ export type SetRegistryRequest = Message<"deckhand.v1.SetRegistryRequest"> & {
  * Use `create(SetRegistryRequestSchema)` to create a new message.
  */
 export const SetRegistryRequestSchema: GenMessage<SetRegistryRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 10);
+  messageDesc(file_deckhand_v1_image, 12);
 
 /**
  * @generated from message deckhand.v1.SetRegistryResponse
@@ -371,7 +450,7 @@ export type SetRegistryResponse = Message<"deckhand.v1.SetRegistryResponse"> & {
  * Use `create(SetRegistryResponseSchema)` to create a new message.
  */
 export const SetRegistryResponseSchema: GenMessage<SetRegistryResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 11);
+  messageDesc(file_deckhand_v1_image, 13);
 
 /**
  * @generated from message deckhand.v1.ListRegistriesRequest
@@ -395,7 +474,7 @@ export type ListRegistriesRequest = Message<"deckhand.v1.ListRegistriesRequest">
  * Use `create(ListRegistriesRequestSchema)` to create a new message.
  */
 export const ListRegistriesRequestSchema: GenMessage<ListRegistriesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 12);
+  messageDesc(file_deckhand_v1_image, 14);
 
 /**
  * @generated from message deckhand.v1.ListRegistriesResponse
@@ -419,7 +498,7 @@ export type ListRegistriesResponse = Message<"deckhand.v1.ListRegistriesResponse
  * Use `create(ListRegistriesResponseSchema)` to create a new message.
  */
 export const ListRegistriesResponseSchema: GenMessage<ListRegistriesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 13);
+  messageDesc(file_deckhand_v1_image, 15);
 
 /**
  * @generated from message deckhand.v1.DeleteRegistryRequest
@@ -436,7 +515,7 @@ export type DeleteRegistryRequest = Message<"deckhand.v1.DeleteRegistryRequest">
  * Use `create(DeleteRegistryRequestSchema)` to create a new message.
  */
 export const DeleteRegistryRequestSchema: GenMessage<DeleteRegistryRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 14);
+  messageDesc(file_deckhand_v1_image, 16);
 
 /**
  * @generated from message deckhand.v1.DeleteRegistryResponse
@@ -449,7 +528,7 @@ export type DeleteRegistryResponse = Message<"deckhand.v1.DeleteRegistryResponse
  * Use `create(DeleteRegistryResponseSchema)` to create a new message.
  */
 export const DeleteRegistryResponseSchema: GenMessage<DeleteRegistryResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 15);
+  messageDesc(file_deckhand_v1_image, 17);
 
 /**
  * ImageRules say which images an organisation's agents may use.
@@ -486,7 +565,7 @@ export type ImageRules = Message<"deckhand.v1.ImageRules"> & {
  * Use `create(ImageRulesSchema)` to create a new message.
  */
 export const ImageRulesSchema: GenMessage<ImageRules> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 16);
+  messageDesc(file_deckhand_v1_image, 18);
 
 /**
  * @generated from message deckhand.v1.GetImageRulesRequest
@@ -499,7 +578,7 @@ export type GetImageRulesRequest = Message<"deckhand.v1.GetImageRulesRequest"> &
  * Use `create(GetImageRulesRequestSchema)` to create a new message.
  */
 export const GetImageRulesRequestSchema: GenMessage<GetImageRulesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 17);
+  messageDesc(file_deckhand_v1_image, 19);
 
 /**
  * @generated from message deckhand.v1.GetImageRulesResponse
@@ -516,7 +595,7 @@ export type GetImageRulesResponse = Message<"deckhand.v1.GetImageRulesResponse">
  * Use `create(GetImageRulesResponseSchema)` to create a new message.
  */
 export const GetImageRulesResponseSchema: GenMessage<GetImageRulesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 18);
+  messageDesc(file_deckhand_v1_image, 20);
 
 /**
  * @generated from message deckhand.v1.SetImageRulesRequest
@@ -533,7 +612,7 @@ export type SetImageRulesRequest = Message<"deckhand.v1.SetImageRulesRequest"> &
  * Use `create(SetImageRulesRequestSchema)` to create a new message.
  */
 export const SetImageRulesRequestSchema: GenMessage<SetImageRulesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 19);
+  messageDesc(file_deckhand_v1_image, 21);
 
 /**
  * @generated from message deckhand.v1.SetImageRulesResponse
@@ -550,7 +629,7 @@ export type SetImageRulesResponse = Message<"deckhand.v1.SetImageRulesResponse">
  * Use `create(SetImageRulesResponseSchema)` to create a new message.
  */
 export const SetImageRulesResponseSchema: GenMessage<SetImageRulesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_image, 20);
+  messageDesc(file_deckhand_v1_image, 22);
 
 /**
  * ImageService looks after the container images that jails are made from: those on
@@ -578,6 +657,19 @@ export const ImageService: GenService<{
     methodKind: "server_streaming";
     input: typeof PullImageRequestSchema;
     output: typeof PullImageResponseSchema;
+  },
+  /**
+   * PrepareImage pulls the image of an agent's newest persona and runs its setup, as its
+   * next task would, on one node or on all that the agent may use and that are connected.
+   * The last response for a node has the image; those for which it fails are named in the
+   * error, once the others are done.
+   *
+   * @generated from rpc deckhand.v1.ImageService.PrepareImage
+   */
+  prepareImage: {
+    methodKind: "server_streaming";
+    input: typeof PrepareImageRequestSchema;
+    output: typeof PrepareImageResponseSchema;
   },
   /**
    * ImportImage has a node keep the image of an archive, as `docker save` or an

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// progressEvery is how often the progress of a pull is printed.
+const progressEvery = 2 * time.Second
+
+func prepareCommand(e *env.Env) *cobra.Command {
+	var node string
+	cmd := &cobra.Command{
+		Use: "prepare NAME", Short: "Pull an agent's image and run its setup, before a task needs it",
+		Long: `Pulls the image that jail.image names and runs jail.setup, as the agent's next task
+would, on every connected node that the agent may use. Where that is done already,
+nothing happens. The output of each command of the setup stays on the node: node logs
+shows it.`,
+		Example: `deckhand agent prepare builder
+deckhand agent prepare builder --node web-1`,
+		Args: env.Args("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			stream, err := client.Images.PrepareImage(cmd.Context(), connect.NewRequest(&deckhandv1.PrepareImageRequest{AgentId: args[0], NodeId: node}))
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			shown := progress{e: e}
+			for stream.Receive() {
+				shown.show(stream.Msg())
+			}
+			return stream.Err()
+		},
+	}
+	cmd.Flags().StringVar(&node, "node", "", "this node only")
+	return cmd
+}
+
+// progress prints how far the nodes are.
+type progress struct {
+	e *env.Env
+
+	said        time.Time
+	node, phase string
+	exec        string
+}
+
+func (p *progress) show(m *deckhandv1.PrepareImageResponse) {
+	name := termsafe.Line(m.GetNode())
+	switch pull := m.GetPull(); {
+	case m.GetImage() != nil:
+		p.e.Notef("%s: ready: %s", name, m.GetImage().GetReference())
+	case m.GetLine() > 0:
+		if m.GetExecId() != p.exec {
+			p.exec = m.GetExecId()
+			p.e.Notef("%s: setup, command %d of %d (%s): %s", name, m.GetLine(), m.GetLines(), m.GetExecId(), termsafe.Line(m.GetCommand()))
+		}
+	case pull != nil:
+		if m.GetNode() == p.node && pull.GetPhase() == p.phase && time.Since(p.said) < progressEvery {
+			return
+		}
+		p.said, p.node, p.phase = time.Now(), m.GetNode(), pull.GetPhase()
+		p.e.Notef("%s: %s: %s of %s, %d of %d layers", name, pull.GetPhase(), output.Size(pull.GetBytesDone()), output.Size(pull.GetBytes()), pull.GetLayersDone(), pull.GetLayers())
+	}
+}
