@@ -110,40 +110,8 @@ func imageCold(ctx context.Context) (_ result, err error) {
 		return nil, err
 	}
 	defer func() { err = firstError(err, m.close()) }()
-	busybox, err := os.ReadFile("/bin/busybox")
+	ref, err := m.busybox(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("apt-get install busybox-static: %w", err)
-	}
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	if err := w.WriteHeader(&tar.Header{Name: "bin/busybox", Mode: 0o755, Size: int64(len(busybox)), Typeflag: tar.TypeReg}); err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(busybox); err != nil {
-		return nil, err
-	}
-	if err := w.WriteHeader(&tar.Header{Name: "bin/true", Mode: 0o777, Linkname: "busybox", Typeflag: tar.TypeSymlink}); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	one, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
-	if err != nil {
-		return nil, err
-	}
-	img, err := mutate.AppendLayers(empty.Image, one)
-	if err != nil {
-		return nil, err
-	}
-	ref, err := m.push("bench/cold", img)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := m.jails.Images().Pull(ctx, ref, image.Way{}, nil); err != nil {
-		return nil, err
-	}
-	if err := m.ctr(ctx, "image", "pull", "--plain-http", ref); err != nil {
 		return nil, err
 	}
 	const n = 20
@@ -165,6 +133,123 @@ func imageCold(ctx context.Context) (_ result, err error) {
 		return nil, err
 	}
 	return compared("ms", percentile(a, 50), percentile(b, 50), "ctr run", n), nil
+}
+
+// busybox pushes an image with busybox, pulls it on both sides and returns its reference.
+func (m *imageRig) busybox(ctx context.Context) (string, error) {
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		return "", fmt.Errorf("apt-get install busybox-static: %w", err)
+	}
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	if err := w.WriteHeader(&tar.Header{Name: "bin/busybox", Mode: 0o755, Size: int64(len(busybox)), Typeflag: tar.TypeReg}); err != nil {
+		return "", err
+	}
+	if _, err := w.Write(busybox); err != nil {
+		return "", err
+	}
+	if err := w.WriteHeader(&tar.Header{Name: "bin/true", Mode: 0o777, Linkname: "busybox", Typeflag: tar.TypeSymlink}); err != nil {
+		return "", err
+	}
+	if err := w.Close(); err != nil {
+		return "", err
+	}
+	one, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	if err != nil {
+		return "", err
+	}
+	img, err := mutate.AppendLayers(empty.Image, one)
+	if err != nil {
+		return "", err
+	}
+	ref, err := m.push("bench/cold", img)
+	if err != nil {
+		return "", err
+	}
+	if _, err := m.jails.Images().Pull(ctx, ref, image.Way{}, nil); err != nil {
+		return "", err
+	}
+	return ref, m.ctr(ctx, "image", "pull", "--plain-http", ref)
+}
+
+// imagePrepared measures the same from an image that a setup has changed, against the image
+// as it was pulled, and what one more jail of it takes.
+func imagePrepared(ctx context.Context) (_ result, err error) {
+	m, err := newImageRig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = firstError(err, m.close()) }()
+	ref, err := m.busybox(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const setup, n, extra = "sha256:bench", 20, 5
+	// 50 files of 1 MB.
+	id := ident.New("jail")
+	if _, err := m.jails.Ensure(ctx, &nodev1.JailSpec{JailId: id, Rootfs: nodelink.RootImage, Image: ref, WritableRoot: true, RootUser: true}); err != nil {
+		return nil, err
+	}
+	if _, err := m.run(ctx, id, "/bin/busybox", "sh", "-ec", "for i in $(/bin/busybox seq 50); do /bin/busybox head -c 1000000 /dev/urandom > /tool$i; done"); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	if _, err := m.jails.FinishSetup(ctx, id, setup, true); err != nil {
+		return nil, err
+	}
+	kept := time.Since(begin)
+	start := func(setup string) (string, error) {
+		id := ident.New("jail")
+		if _, err := m.jails.Ensure(ctx, &nodev1.JailSpec{JailId: id, Rootfs: nodelink.RootImage, Image: ref, Setup: setup}); err != nil {
+			return "", err
+		}
+		_, err := m.run(ctx, id, "/bin/true")
+		return id, err
+	}
+	a, b, err := pair(n, func() error { _, err := start(setup); return err }, func() error { _, err := start(""); return err })
+	if err != nil {
+		return nil, err
+	}
+	var disk, memory int64
+	for range extra {
+		id, err := start(setup)
+		if err != nil {
+			return nil, err
+		}
+		used, rss, err := m.taken(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		disk, memory = disk+used/extra, memory+rss/extra
+	}
+	out := compared("ms", percentile(a, 50), percentile(b, 50), "the image as it was pulled", n)
+	out["keep_50_mb_ms"], out["jail_disk_bytes"], out["jail_init_rss_bytes"] = kept.Milliseconds(), disk, memory
+	return out, nil
+}
+
+// taken returns what a jail's folder has on disk, and the memory of its init, in bytes.
+func (m *imageRig) taken(ctx context.Context, id string) (disk, memory int64, err error) {
+	out, err := osexec.CommandContext(ctx, "du", "-sx", "-B1", filepath.Join(m.dir, "node", "jails", id)).Output()
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, err := fmt.Sscan(string(out), &disk); err != nil {
+		return 0, 0, err
+	}
+	one, err := m.jails.Get(ctx, id)
+	if err != nil {
+		return 0, 0, err
+	}
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", one.GetPid()))
+	if err != nil {
+		return 0, 0, err
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(raw), &size, &resident); err != nil {
+		return 0, 0, err
+	}
+	return disk, resident * int64(os.Getpagesize()), nil
 }
 
 // pullImage measures the pull of an image of 500 MB in 12 layers. Each pull has an image

@@ -22,6 +22,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"exec-e2e":         execEndToEnd,
 	"exec-parallel":    execParallel,
 	"image-cold":       imageCold,
+	"image-prepared":   imagePrepared,
 	"jail-cold":        jailCold,
 	"kill":             killSwitch,
 	"kill-tree":        killTree,
