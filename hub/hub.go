@@ -237,7 +237,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Sweep: inboxSweep, Log: c.Log.Named("inbox"),
 	})
 	h.execs = nodeexec.New(nodeexec.Config{
-		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.Jail, Recorded: h.ackOutcome,
+		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.VerifiedJail, Recorded: h.ackOutcome,
 		Log: c.Log.Named("nodeexec"),
 	})
 	h.kills = kill.New(kill.Config{

@@ -16,7 +16,7 @@ func TestAPatternMatchesWhatItNames(t *testing.T) {
 		"ghcr.io/*":                {"ghcr.io/app:1", "ghcr.io/team/app:1"},
 		"127.0.0.1:5000/team/*":    {"127.0.0.1:5000/team/app:1"},
 	} {
-		require.NoError(t, checkPattern(pattern), pattern)
+		require.NoError(t, checkPattern("allow", pattern), pattern)
 		for _, text := range append(matches, "quay.io/other/app:1") {
 			named, err := imageref.Parse(text)
 			require.NoError(t, err)
@@ -29,6 +29,6 @@ func TestAPatternMatchesWhatItNames(t *testing.T) {
 		}
 	}
 	for _, pattern := range []string{"", "*", "/*", "golang", "ghcr.io", "ghcr.io/*/app", "ghcr.io/team*", "ghcr.io/team/app:1", "https://ghcr.io/team/*", "team/*"} {
-		require.ErrorContains(t, checkPattern(pattern), "no image can match", pattern)
+		require.ErrorContains(t, checkPattern("allow", pattern), "no image can match", pattern)
 	}
 }

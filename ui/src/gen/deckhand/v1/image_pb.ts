@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/image.proto.
  */
 export const file_deckhand_v1_image: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbWFnZS5wcm90bxILZGVja2hhbmQudjEifAoJTm9kZUltYWdlEhEKCXJlZmVyZW5jZRgBIAEoCRIQCghwbGF0Zm9ybRgCIAEoCRINCgVieXRlcxgDIAEoAxIOCgZsYXllcnMYBCABKAUSKwoHdXNlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJAoRTGlzdEltYWdlc1JlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCSI8ChJMaXN0SW1hZ2VzUmVzcG9uc2USJgoGaW1hZ2VzGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIjYKEFB1bGxJbWFnZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRIRCglyZWZlcmVuY2UYAiABKAkikQEKEVB1bGxJbWFnZVJlc3BvbnNlEg0KBXBoYXNlGAEgASgJEg4KBmxheWVycxgCIAEoBRITCgtsYXllcnNfZG9uZRgDIAEoBRINCgVieXRlcxgEIAEoAxISCgpieXRlc19kb25lGAUgASgDEiUKBWltYWdlGAYgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIkEKEkltcG9ydEltYWdlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEZGF0YRgDIAEoDCI8ChNJbXBvcnRJbWFnZVJlc3BvbnNlEiUKBWltYWdlGAEgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIlQKElBydW5lSW1hZ2VzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEi0KCnVudXNlZF9mb3IYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPgoTUHJ1bmVJbWFnZXNSZXNwb25zZRInCgdkZWxldGVkGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIowBCghSZWdpc3RyeRIMCgRob3N0GAEgASgJEhAKCHVzZXJuYW1lGAIgASgJEhQKDGhhc19wYXNzd29yZBgDIAEoCBIOCgZtaXJyb3IYBCABKAkSDgoGc2V0X2J5GAUgASgJEioKBnNldF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoSU2V0UmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSFQoIcGFzc3dvcmQYAyABKAlCA4ABARIOCgZtaXJyb3IYBCABKAkiPgoTU2V0UmVnaXN0cnlSZXNwb25zZRInCghyZWdpc3RyeRgBIAEoCzIVLmRlY2toYW5kLnYxLlJlZ2lzdHJ5Ij4KFUxpc3RSZWdpc3RyaWVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJcChZMaXN0UmVnaXN0cmllc1Jlc3BvbnNlEikKCnJlZ2lzdHJpZXMYASADKAsyFS5kZWNraGFuZC52MS5SZWdpc3RyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJQoVRGVsZXRlUmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkiGAoWRGVsZXRlUmVnaXN0cnlSZXNwb25zZSIzCgpJbWFnZVJ1bGVzEg0KBWFsbG93GAEgAygJEhYKDnJlcXVpcmVfZGlnZXN0GAIgASgIIhYKFEdldEltYWdlUnVsZXNSZXF1ZXN0Ij8KFUdldEltYWdlUnVsZXNSZXNwb25zZRImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMiPgoUU2V0SW1hZ2VSdWxlc1JlcXVlc3QSJgoFcnVsZXMYASABKAsyFy5kZWNraGFuZC52MS5JbWFnZVJ1bGVzIj8KFVNldEltYWdlUnVsZXNSZXNwb25zZRImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMyiQYKDEltYWdlU2VydmljZRJNCgpMaXN0SW1hZ2VzEh4uZGVja2hhbmQudjEuTGlzdEltYWdlc1JlcXVlc3QaHy5kZWNraGFuZC52MS5MaXN0SW1hZ2VzUmVzcG9uc2USTAoJUHVsbEltYWdlEh0uZGVja2hhbmQudjEuUHVsbEltYWdlUmVxdWVzdBoeLmRlY2toYW5kLnYxLlB1bGxJbWFnZVJlc3BvbnNlMAESUgoLSW1wb3J0SW1hZ2USHy5kZWNraGFuZC52MS5JbXBvcnRJbWFnZVJlcXVlc3QaIC5kZWNraGFuZC52MS5JbXBvcnRJbWFnZVJlc3BvbnNlKAESUAoLUHJ1bmVJbWFnZXMSHy5kZWNraGFuZC52MS5QcnVuZUltYWdlc1JlcXVlc3QaIC5kZWNraGFuZC52MS5QcnVuZUltYWdlc1Jlc3BvbnNlElAKC1NldFJlZ2lzdHJ5Eh8uZGVja2hhbmQudjEuU2V0UmVnaXN0cnlSZXF1ZXN0GiAuZGVja2hhbmQudjEuU2V0UmVnaXN0cnlSZXNwb25zZRJZCg5MaXN0UmVnaXN0cmllcxIiLmRlY2toYW5kLnYxLkxpc3RSZWdpc3RyaWVzUmVxdWVzdBojLmRlY2toYW5kLnYxLkxpc3RSZWdpc3RyaWVzUmVzcG9uc2USWQoORGVsZXRlUmVnaXN0cnkSIi5kZWNraGFuZC52MS5EZWxldGVSZWdpc3RyeVJlcXVlc3QaIy5kZWNraGFuZC52MS5EZWxldGVSZWdpc3RyeVJlc3BvbnNlElYKDUdldEltYWdlUnVsZXMSIS5kZWNraGFuZC52MS5HZXRJbWFnZVJ1bGVzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkdldEltYWdlUnVsZXNSZXNwb25zZRJWCg1TZXRJbWFnZVJ1bGVzEiEuZGVja2hhbmQudjEuU2V0SW1hZ2VSdWxlc1JlcXVlc3QaIi5kZWNraGFuZC52MS5TZXRJbWFnZVJ1bGVzUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbWFnZS5wcm90bxILZGVja2hhbmQudjEifAoJTm9kZUltYWdlEhEKCXJlZmVyZW5jZRgBIAEoCRIQCghwbGF0Zm9ybRgCIAEoCRINCgVieXRlcxgDIAEoAxIOCgZsYXllcnMYBCABKAUSKwoHdXNlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJAoRTGlzdEltYWdlc1JlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCSI8ChJMaXN0SW1hZ2VzUmVzcG9uc2USJgoGaW1hZ2VzGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIjYKEFB1bGxJbWFnZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRIRCglyZWZlcmVuY2UYAiABKAkikQEKEVB1bGxJbWFnZVJlc3BvbnNlEg0KBXBoYXNlGAEgASgJEg4KBmxheWVycxgCIAEoBRITCgtsYXllcnNfZG9uZRgDIAEoBRINCgVieXRlcxgEIAEoAxISCgpieXRlc19kb25lGAUgASgDEiUKBWltYWdlGAYgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIkEKEkltcG9ydEltYWdlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEZGF0YRgDIAEoDCI8ChNJbXBvcnRJbWFnZVJlc3BvbnNlEiUKBWltYWdlGAEgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIlQKElBydW5lSW1hZ2VzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEi0KCnVudXNlZF9mb3IYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPgoTUHJ1bmVJbWFnZXNSZXNwb25zZRInCgdkZWxldGVkGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIowBCghSZWdpc3RyeRIMCgRob3N0GAEgASgJEhAKCHVzZXJuYW1lGAIgASgJEhQKDGhhc19wYXNzd29yZBgDIAEoCBIOCgZtaXJyb3IYBCABKAkSDgoGc2V0X2J5GAUgASgJEioKBnNldF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoSU2V0UmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSFQoIcGFzc3dvcmQYAyABKAlCA4ABARIOCgZtaXJyb3IYBCABKAkiPgoTU2V0UmVnaXN0cnlSZXNwb25zZRInCghyZWdpc3RyeRgBIAEoCzIVLmRlY2toYW5kLnYxLlJlZ2lzdHJ5Ij4KFUxpc3RSZWdpc3RyaWVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJcChZMaXN0UmVnaXN0cmllc1Jlc3BvbnNlEikKCnJlZ2lzdHJpZXMYASADKAsyFS5kZWNraGFuZC52MS5SZWdpc3RyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJQoVRGVsZXRlUmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkiGAoWRGVsZXRlUmVnaXN0cnlSZXNwb25zZSIzCgpJbWFnZVJ1bGVzEg0KBWFsbG93GAEgAygJEhYKDnJlcXVpcmVfZGlnZXN0GAIgASgIIhYKFEdldEltYWdlUnVsZXNSZXF1ZXN0Ij8KFUdldEltYWdlUnVsZXNSZXNwb25zZRImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMiPgoUU2V0SW1hZ2VSdWxlc1JlcXVlc3QSJgoFcnVsZXMYASABKAsyFy5kZWNraGFuZC52MS5JbWFnZVJ1bGVzIj8KFVNldEltYWdlUnVsZXNSZXNwb25zZRImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMi2QEKDVNpZ25hdHVyZVJ1bGUSDwoHcGF0dGVybhgBIAEoCRITCgtwdWJsaWNfa2V5cxgCIAEoCRIOCgZpc3N1ZXIYAyABKAkSEAoIaWRlbnRpdHkYBCABKAkSFwoPaWRlbnRpdHlfcmVnZXhwGAUgASgJEhsKE3RydXN0ZWRfcm9vdF9kaWdlc3QYBiABKAkSDgoGc2lnbmVyGAcgASgJEg4KBnNldF9ieRgIIAEoCRIqCgZzZXRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpABChdTZXRTaWduYXR1cmVSdWxlUmVxdWVzdBIPCgdwYXR0ZXJuGAEgASgJEhMKC3B1YmxpY19rZXlzGAIgASgJEg4KBmlzc3VlchgDIAEoCRIQCghpZGVudGl0eRgEIAEoCRIXCg9pZGVudGl0eV9yZWdleHAYBSABKAkSFAoMdHJ1c3RlZF9yb290GAYgASgMIkQKGFNldFNpZ25hdHVyZVJ1bGVSZXNwb25zZRIoCgRydWxlGAEgASgLMhouZGVja2hhbmQudjEuU2lnbmF0dXJlUnVsZSJCChlMaXN0U2lnbmF0dXJlUnVsZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJImAKGkxpc3RTaWduYXR1cmVSdWxlc1Jlc3BvbnNlEikKBXJ1bGVzGAEgAygLMhouZGVja2hhbmQudjEuU2lnbmF0dXJlUnVsZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLQoaRGVsZXRlU2lnbmF0dXJlUnVsZVJlcXVlc3QSDwoHcGF0dGVybhgBIAEoCSIdChtEZWxldGVTaWduYXR1cmVSdWxlUmVzcG9uc2UyuwgKDEltYWdlU2VydmljZRJNCgpMaXN0SW1hZ2VzEh4uZGVja2hhbmQudjEuTGlzdEltYWdlc1JlcXVlc3QaHy5kZWNraGFuZC52MS5MaXN0SW1hZ2VzUmVzcG9uc2USTAoJUHVsbEltYWdlEh0uZGVja2hhbmQudjEuUHVsbEltYWdlUmVxdWVzdBoeLmRlY2toYW5kLnYxLlB1bGxJbWFnZVJlc3BvbnNlMAESUgoLSW1wb3J0SW1hZ2USHy5kZWNraGFuZC52MS5JbXBvcnRJbWFnZVJlcXVlc3QaIC5kZWNraGFuZC52MS5JbXBvcnRJbWFnZVJlc3BvbnNlKAESUAoLUHJ1bmVJbWFnZXMSHy5kZWNraGFuZC52MS5QcnVuZUltYWdlc1JlcXVlc3QaIC5kZWNraGFuZC52MS5QcnVuZUltYWdlc1Jlc3BvbnNlElAKC1NldFJlZ2lzdHJ5Eh8uZGVja2hhbmQudjEuU2V0UmVnaXN0cnlSZXF1ZXN0GiAuZGVja2hhbmQudjEuU2V0UmVnaXN0cnlSZXNwb25zZRJZCg5MaXN0UmVnaXN0cmllcxIiLmRlY2toYW5kLnYxLkxpc3RSZWdpc3RyaWVzUmVxdWVzdBojLmRlY2toYW5kLnYxLkxpc3RSZWdpc3RyaWVzUmVzcG9uc2USWQoORGVsZXRlUmVnaXN0cnkSIi5kZWNraGFuZC52MS5EZWxldGVSZWdpc3RyeVJlcXVlc3QaIy5kZWNraGFuZC52MS5EZWxldGVSZWdpc3RyeVJlc3BvbnNlElYKDUdldEltYWdlUnVsZXMSIS5kZWNraGFuZC52MS5HZXRJbWFnZVJ1bGVzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkdldEltYWdlUnVsZXNSZXNwb25zZRJWCg1TZXRJbWFnZVJ1bGVzEiEuZGVja2hhbmQudjEuU2V0SW1hZ2VSdWxlc1JlcXVlc3QaIi5kZWNraGFuZC52MS5TZXRJbWFnZVJ1bGVzUmVzcG9uc2USXwoQU2V0U2lnbmF0dXJlUnVsZRIkLmRlY2toYW5kLnYxLlNldFNpZ25hdHVyZVJ1bGVSZXF1ZXN0GiUuZGVja2hhbmQudjEuU2V0U2lnbmF0dXJlUnVsZVJlc3BvbnNlEmUKEkxpc3RTaWduYXR1cmVSdWxlcxImLmRlY2toYW5kLnYxLkxpc3RTaWduYXR1cmVSdWxlc1JlcXVlc3QaJy5kZWNraGFuZC52MS5MaXN0U2lnbmF0dXJlUnVsZXNSZXNwb25zZRJoChNEZWxldGVTaWduYXR1cmVSdWxlEicuZGVja2hhbmQudjEuRGVsZXRlU2lnbmF0dXJlUnVsZVJlcXVlc3QaKC5kZWNraGFuZC52MS5EZWxldGVTaWduYXR1cmVSdWxlUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * NodeImage is an image that is on a node.
@@ -538,6 +538,223 @@ export const SetImageRulesResponseSchema: GenMessage<SetImageRulesResponse> = /*
   messageDesc(file_deckhand_v1_image, 20);
 
 /**
+ * SignatureRule says who must have signed the images of some repositories: the owner
+ * of a key, or an identity that an authority of a trusted root has certified. If
+ * several rules match an image, the most specific one applies.
+ *
+ * @generated from message deckhand.v1.SignatureRule
+ */
+export type SignatureRule = Message<"deckhand.v1.SignatureRule"> & {
+  /**
+   * A repository with its registry, or all below a path: ghcr.io/team/*.
+   *
+   * @generated from field: string pattern = 1;
+   */
+  pattern: string;
+
+  /**
+   * Public keys in PEM, of which one must have signed.
+   *
+   * @generated from field: string public_keys = 2;
+   */
+  publicKeys: string;
+
+  /**
+   * Without keys: the OpenID Connect issuer that the identity logged in at.
+   *
+   * @generated from field: string issuer = 3;
+   */
+  issuer: string;
+
+  /**
+   * The identity, or an expression that all of it matches.
+   *
+   * @generated from field: string identity = 4;
+   */
+  identity: string;
+
+  /**
+   * @generated from field: string identity_regexp = 5;
+   */
+  identityRegexp: string;
+
+  /**
+   * sha256:DIGEST of the trusted root that was set.
+   *
+   * @generated from field: string trusted_root_digest = 6;
+   */
+  trustedRootDigest: string;
+
+  /**
+   * Who must have signed, in words that errors use: "key sha256:…", or the identity.
+   *
+   * @generated from field: string signer = 7;
+   */
+  signer: string;
+
+  /**
+   * @generated from field: string set_by = 8;
+   */
+  setBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp set_at = 9;
+   */
+  setAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SignatureRule.
+ * Use `create(SignatureRuleSchema)` to create a new message.
+ */
+export const SignatureRuleSchema: GenMessage<SignatureRule> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 21);
+
+/**
+ * @generated from message deckhand.v1.SetSignatureRuleRequest
+ */
+export type SetSignatureRuleRequest = Message<"deckhand.v1.SetSignatureRuleRequest"> & {
+  /**
+   * @generated from field: string pattern = 1;
+   */
+  pattern: string;
+
+  /**
+   * Up to 10 public keys in PEM. Either these, or the four fields below them.
+   *
+   * @generated from field: string public_keys = 2;
+   */
+  publicKeys: string;
+
+  /**
+   * @generated from field: string issuer = 3;
+   */
+  issuer: string;
+
+  /**
+   * Either of these.
+   *
+   * @generated from field: string identity = 4;
+   */
+  identity: string;
+
+  /**
+   * @generated from field: string identity_regexp = 5;
+   */
+  identityRegexp: string;
+
+  /**
+   * The authorities and transparency logs to trust, as sigstore's trusted_root.json
+   * has them.
+   *
+   * @generated from field: bytes trusted_root = 6;
+   */
+  trustedRoot: Uint8Array;
+};
+
+/**
+ * Describes the message deckhand.v1.SetSignatureRuleRequest.
+ * Use `create(SetSignatureRuleRequestSchema)` to create a new message.
+ */
+export const SetSignatureRuleRequestSchema: GenMessage<SetSignatureRuleRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 22);
+
+/**
+ * @generated from message deckhand.v1.SetSignatureRuleResponse
+ */
+export type SetSignatureRuleResponse = Message<"deckhand.v1.SetSignatureRuleResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.SignatureRule rule = 1;
+   */
+  rule?: SignatureRule | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SetSignatureRuleResponse.
+ * Use `create(SetSignatureRuleResponseSchema)` to create a new message.
+ */
+export const SetSignatureRuleResponseSchema: GenMessage<SetSignatureRuleResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 23);
+
+/**
+ * @generated from message deckhand.v1.ListSignatureRulesRequest
+ */
+export type ListSignatureRulesRequest = Message<"deckhand.v1.ListSignatureRulesRequest"> & {
+  /**
+   * At most 500; 0 for 100.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListSignatureRulesRequest.
+ * Use `create(ListSignatureRulesRequestSchema)` to create a new message.
+ */
+export const ListSignatureRulesRequestSchema: GenMessage<ListSignatureRulesRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 24);
+
+/**
+ * @generated from message deckhand.v1.ListSignatureRulesResponse
+ */
+export type ListSignatureRulesResponse = Message<"deckhand.v1.ListSignatureRulesResponse"> & {
+  /**
+   * By pattern.
+   *
+   * @generated from field: repeated deckhand.v1.SignatureRule rules = 1;
+   */
+  rules: SignatureRule[];
+
+  /**
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListSignatureRulesResponse.
+ * Use `create(ListSignatureRulesResponseSchema)` to create a new message.
+ */
+export const ListSignatureRulesResponseSchema: GenMessage<ListSignatureRulesResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 25);
+
+/**
+ * @generated from message deckhand.v1.DeleteSignatureRuleRequest
+ */
+export type DeleteSignatureRuleRequest = Message<"deckhand.v1.DeleteSignatureRuleRequest"> & {
+  /**
+   * @generated from field: string pattern = 1;
+   */
+  pattern: string;
+};
+
+/**
+ * Describes the message deckhand.v1.DeleteSignatureRuleRequest.
+ * Use `create(DeleteSignatureRuleRequestSchema)` to create a new message.
+ */
+export const DeleteSignatureRuleRequestSchema: GenMessage<DeleteSignatureRuleRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 26);
+
+/**
+ * @generated from message deckhand.v1.DeleteSignatureRuleResponse
+ */
+export type DeleteSignatureRuleResponse = Message<"deckhand.v1.DeleteSignatureRuleResponse"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.DeleteSignatureRuleResponse.
+ * Use `create(DeleteSignatureRuleResponseSchema)` to create a new message.
+ */
+export const DeleteSignatureRuleResponseSchema: GenMessage<DeleteSignatureRuleResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 27);
+
+/**
  * ImageService looks after the container images that jails are made from: those on
  * the nodes, the registries that they come from, and which of them may be used.
  *
@@ -637,6 +854,38 @@ export const ImageService: GenService<{
     methodKind: "unary";
     input: typeof SetImageRulesRequestSchema;
     output: typeof SetImageRulesResponseSchema;
+  },
+  /**
+   * SetSignatureRule says who must have signed the images of some repositories. It
+   * replaces the rule for the same pattern, and applies to the next attempt of each
+   * task.
+   *
+   * @generated from rpc deckhand.v1.ImageService.SetSignatureRule
+   */
+  setSignatureRule: {
+    methodKind: "unary";
+    input: typeof SetSignatureRuleRequestSchema;
+    output: typeof SetSignatureRuleResponseSchema;
+  },
+  /**
+   * ListSignatureRules returns the rules about who must have signed images.
+   *
+   * @generated from rpc deckhand.v1.ImageService.ListSignatureRules
+   */
+  listSignatureRules: {
+    methodKind: "unary";
+    input: typeof ListSignatureRulesRequestSchema;
+    output: typeof ListSignatureRulesResponseSchema;
+  },
+  /**
+   * DeleteSignatureRule deletes a rule.
+   *
+   * @generated from rpc deckhand.v1.ImageService.DeleteSignatureRule
+   */
+  deleteSignatureRule: {
+    methodKind: "unary";
+    input: typeof DeleteSignatureRuleRequestSchema;
+    output: typeof DeleteSignatureRuleResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_image, 0);
