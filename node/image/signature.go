@@ -45,7 +45,7 @@ const (
 // for a signature of an image: the others are attestations.
 const (
 	annotationPredicate = "dev.sigstore.bundle.predicateType"
-	predicateSignature  = "https://sigstore.dev/cosign/sign/v1"
+	predicateCosign     = "https://sigstore.dev/cosign/sign/v1"
 )
 
 // Signatures are the signatures of an image as its registry has them. Nothing in them
@@ -221,7 +221,7 @@ func (r *signatureReader) readReferrers(ctx context.Context) error {
 	}
 	for _, desc := range all {
 		kind, known := desc.Annotations[annotationPredicate]
-		if !strings.HasPrefix(desc.ArtifactType, mediaBundle) || known && kind != predicateSignature {
+		if !strings.HasPrefix(desc.ArtifactType, mediaBundle) || known && kind != predicateCosign {
 			continue
 		}
 		if len(r.out.Simple)+len(r.out.Bundles) >= maxSignatures {

@@ -32,3 +32,16 @@ func TestAPatternMatchesWhatItNames(t *testing.T) {
 		require.ErrorContains(t, checkPattern("allow", pattern), "no image can match", pattern)
 	}
 }
+
+// All patterns that match an image are looked up, the most specific one first.
+func TestTheMostSpecificPatternComesFirst(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"ghcr.io/team/sub/app", "ghcr.io/team/sub/*", "ghcr.io/team/*", "ghcr.io/*"}, patternsOf("ghcr.io/team/sub/app"))
+	require.Equal(t, []string{"127.0.0.1:5000/app", "127.0.0.1:5000/*"}, patternsOf("127.0.0.1:5000/app"))
+	named, err := imageref.Parse("ghcr.io/team/sub/app:1")
+	require.NoError(t, err)
+	for _, pattern := range patternsOf(named.Name()) {
+		require.NoError(t, checkPattern("pattern", pattern))
+		require.NoError(t, allowed(Rules{Allow: []string{pattern}}, named), "rules for images and for signatures read patterns in the same way")
+	}
+}

@@ -85,7 +85,7 @@ func (i *Images) verify(ctx context.Context, orgID string, link machine.Link, na
 		return "", err
 	}
 	if pinned.Name() != named.Name() || imageref.HasDigest(named) && !strings.HasSuffix(named.String(), "@"+pinned.Digest().String()) {
-		return "", fault.New(fault.Internal, "the node returned the signatures of %s for image %s", pinned, named).WithCode(fault.ImageUnavailable)
+		return "", fault.New(fault.Internal, "the node returned the signatures of %s for image %s", pinned, named)
 	}
 	if err := signature.Verify(rule, pinned.Digest().String(), res.GetSignatures()); err != nil {
 		return "", refused(rule, pinned.String(), res, err)

@@ -43,8 +43,8 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// typeSignature is the type of the in-toto statement that is a signature of an image.
-const typeSignature = "https://sigstore.dev/cosign/sign/v1"
+// cosignType is the type of the in-toto statement that is a signature of an image.
+const cosignType = "https://sigstore.dev/cosign/sign/v1"
 
 // Verify returns nil if one of the signatures is of the image with a digest
 // (sha256:HEX), by whom the rule asks for. Otherwise the error says what was found, one
@@ -210,7 +210,7 @@ func (v *verifier) verify(one *nodev1.ImageSignature) error {
 	if err != nil {
 		return err
 	}
-	if got := result.Statement.GetPredicateType(); got != typeSignature {
+	if got := result.Statement.GetPredicateType(); got != cosignType {
 		return fmt.Errorf("one is no signature but a statement of type %q", got)
 	}
 	return nil
@@ -272,7 +272,7 @@ func (v *verifier) names(payload []byte) error {
 	if err := json.Unmarshal(payload, &is); err != nil {
 		return fmt.Errorf("one has a payload that cannot be read: %w", err)
 	}
-	if !slices.Contains([]string{"cosign container image signature", "atomic container signature", typeSignature}, is.Critical.Type) {
+	if !slices.Contains([]string{"cosign container image signature", "atomic container signature", cosignType}, is.Critical.Type) {
 		return fmt.Errorf("one is no signature of an image but of type %q", is.Critical.Type)
 	}
 	if is.Critical.Image.Digest != v.digest {
