@@ -68,7 +68,7 @@ func (s *server) GetSignatures(ctx context.Context, req *nodev1.GetSignaturesReq
 	}
 	out := &nodev1.GetSignaturesResponse{Reference: found.Reference, LeftOut: count(found.LeftOut)}
 	if found.Incomplete != nil {
-		out.Incomplete = last(found.Incomplete.Error())
+		out.Incomplete, out.Retryable = last(found.Incomplete.Error()), fault.Is(found.Incomplete, fault.Unavailable)
 	}
 	for _, one := range found.Simple {
 		out.Signatures = append(out.Signatures, &nodev1.ImageSignature{Signature: &nodev1.ImageSignature_SimpleSigning_{SimpleSigning: &nodev1.ImageSignature_SimpleSigning{

@@ -26,6 +26,7 @@ const (
 	maxSignatureBytes    = 256 << 10 // of one: payload and annotations, or a bundle
 	maxAllSignatureBytes = 4 << 20
 	maxSignatureManifest = 2 << 20
+	maxReferrers         = 256 // that may be signatures
 	signatureTimeout     = 2 * time.Minute
 )
 
@@ -219,12 +220,12 @@ func (r *signatureReader) readReferrers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	read := 0
 	for _, desc := range all {
-		kind, known := desc.Annotations[annotationPredicate]
-		if !strings.HasPrefix(desc.ArtifactType, mediaBundle) || known && kind != predicateCosign {
+		if !mayBeBundle(desc) || attests(desc.Annotations) {
 			continue
 		}
-		if len(r.out.Simple)+len(r.out.Bundles) >= maxSignatures {
+		if read++; read > maxReferrers || len(r.out.Simple)+len(r.out.Bundles) >= maxSignatures {
 			r.out.LeftOut++
 			continue
 		}
@@ -233,6 +234,9 @@ func (r *signatureReader) readReferrers(ctx context.Context) error {
 			continue
 		} else if err != nil {
 			return err
+		}
+		if attests(manifest.Annotations) {
+			continue
 		}
 		for _, layer := range manifest.Layers {
 			if !strings.HasPrefix(layer.MediaType, mediaBundle) || !r.take(layer.Size) {
@@ -248,6 +252,20 @@ func (r *signatureReader) readReferrers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// mayBeBundle reports whether what refers to an image may be a bundle. Lists that cosign
+// keeps under a tag, for registries without the API, have the type of the configuration
+// in the place of the artifact's, which is empty.
+func mayBeBundle(desc ocispec.Descriptor) bool {
+	return strings.HasPrefix(desc.ArtifactType, mediaBundle) || desc.ArtifactType == ocispec.MediaTypeEmptyJSON || desc.ArtifactType == ""
+}
+
+// attests reports whether annotations say that a bundle is an attestation. The hub
+// verifies what it is.
+func attests(annotations map[string]string) bool {
+	kind, known := annotations[annotationPredicate]
+	return known && kind != predicateCosign
 }
 
 // readManifest reads a manifest that lists signatures.

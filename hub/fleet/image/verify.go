@@ -69,9 +69,11 @@ func (i *Images) verify(ctx context.Context, orgID string, link machine.Link, na
 	if err != nil || !found {
 		return req.GetReference(), err
 	}
-	if pinned, err := imageref.Pinned(req.GetReference()); err == nil {
-		if done, err := i.verified(ctx, orgID, rule, pinned.Digest().String()); err != nil || done {
-			return pinned.String(), err
+	asked, err := imageref.Pinned(req.GetReference())
+	byDigest := err == nil
+	if byDigest {
+		if done, err := i.verified(ctx, orgID, rule, asked.Digest().String()); err != nil || done {
+			return asked.String(), err
 		}
 	}
 	res, err := link.Images().GetSignatures(ctx, &nodev1.GetSignaturesRequest{Reference: req.GetReference(), Logins: req.GetLogins(), Mirror: req.GetMirror()})
@@ -84,8 +86,8 @@ func (i *Images) verify(ctx context.Context, orgID string, link machine.Link, na
 	if err != nil {
 		return "", err
 	}
-	if pinned.Name() != named.Name() || imageref.HasDigest(named) && !strings.HasSuffix(named.String(), "@"+pinned.Digest().String()) {
-		return "", fault.New(fault.Internal, "the node returned the signatures of %s for image %s", pinned, named)
+	if pinned.Name() != named.Name() || byDigest && pinned.String() != asked.String() {
+		return "", fault.New(fault.Internal, "the node returned the signatures of %s for image %s", pinned, req.GetReference())
 	}
 	if err := signature.Verify(rule, pinned.Digest().String(), res.GetSignatures()); err != nil {
 		return "", refused(rule, pinned.String(), res, err)
@@ -122,7 +124,10 @@ func refused(rule signature.Rule, reference string, res *nodev1.GetSignaturesRes
 		text += fmt.Sprintf("; %d more were not read, because they are too many, too large or broken", n)
 	}
 	if why := res.GetIncomplete(); why != "" {
-		return fault.New(fault.Unavailable, "the signatures of image %s cannot all be read: %s; of those that were read: %s", reference, why, text).
+		text += "; others cannot be read: " + why
+	}
+	if res.GetRetryable() {
+		return fault.New(fault.Unavailable, "not all signatures of image %s can be read now: the rule for %s asks for a signature by %s, and %s", reference, rule.Pattern, rule.Signer(), text).
 			WithCode(fault.ImageUnavailable).WithObject(reference).WithFix("check that the node reaches the registry, and try again")
 	}
 	return fault.New(fault.Denied, "image %s is not signed as the organisation requires: the rule for %s asks for a signature by %s, and %s", reference, rule.Pattern, rule.Signer(), text).

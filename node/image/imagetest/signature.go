@@ -64,6 +64,9 @@ func (r *Registry) PushBundles(tb testing.TB, byDigest string, bundles ...Bundle
 	tb.Helper()
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{}}
 	repository, sum, _ := strings.Cut(byDigest, "@")
+	r.mu.Lock()
+	serves := r.referrers != nil
+	r.mu.Unlock()
 	for _, one := range bundles {
 		layer := static.NewLayer(one.JSON, mediaBundle)
 		config := static.NewLayer([]byte("{}"), ocispec.MediaTypeEmptyJSON)
@@ -84,18 +87,21 @@ func (r *Registry) PushBundles(tb testing.TB, byDigest string, bundles ...Bundle
 			require.NoError(tb, remote.WriteLayer(ref, blob, r.trusting()))
 		}
 		r.put(tb, at, rawManifest{raw, ocispec.MediaTypeImageManifest})
-		index.Manifests = append(index.Manifests, ocispec.Descriptor{
+		listed := ocispec.Descriptor{
 			MediaType: manifest.MediaType, ArtifactType: mediaBundle, Digest: digest.FromBytes(raw), Size: int64(len(raw)), Annotations: manifest.Annotations,
-		})
+		}
+		if !serves { // as cosign 2.6 writes the list
+			listed.ArtifactType, listed.Annotations = ocispec.MediaTypeEmptyJSON, nil
+		}
+		index.Manifests = append(index.Manifests, listed)
 	}
 	raw, err := json.Marshal(index)
 	require.NoError(tb, err)
-	r.mu.Lock()
-	serves := r.referrers != nil
 	if serves {
+		r.mu.Lock()
 		r.referrers[sum] = raw
+		r.mu.Unlock()
 	}
-	r.mu.Unlock()
 	if !serves {
 		r.put(tb, repository+":"+strings.ReplaceAll(sum, ":", "-"), rawManifest{raw, ocispec.MediaTypeImageIndex})
 	}

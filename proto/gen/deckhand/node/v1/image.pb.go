@@ -296,7 +296,9 @@ type GetSignaturesResponse struct {
 	// How many there are besides, which were too many, too large or broken.
 	LeftOut int32 `protobuf:"varint,3,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	// Why the registry may have more that could not be read now; empty if not.
-	Incomplete    string `protobuf:"bytes,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	Incomplete string `protobuf:"bytes,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	// That reason may pass if it is tried again.
+	Retryable     bool `protobuf:"varint,5,opt,name=retryable,proto3" json:"retryable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -357,6 +359,13 @@ func (x *GetSignaturesResponse) GetIncomplete() string {
 		return x.Incomplete
 	}
 	return ""
+}
+
+func (x *GetSignaturesResponse) GetRetryable() bool {
+	if x != nil {
+		return x.Retryable
+	}
+	return false
 }
 
 // ImageSignature is a signature of an image as its registry has it. Nothing in it
@@ -1058,7 +1067,7 @@ const file_deckhand_node_v1_image_proto_rawDesc = "" +
 	"\treference\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x04R\treference\x12A\n" +
 	"\x06logins\x18\x02 \x03(\v2\x1f.deckhand.node.v1.RegistryLoginB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06logins\x12 \n" +
-	"\x06mirror\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x06mirror\"\xb2\x01\n" +
+	"\x06mirror\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x06mirror\"\xd0\x01\n" +
 	"\x15GetSignaturesResponse\x12\x1c\n" +
 	"\treference\x18\x01 \x01(\tR\treference\x12@\n" +
 	"\n" +
@@ -1067,7 +1076,8 @@ const file_deckhand_node_v1_image_proto_rawDesc = "" +
 	"\bleft_out\x18\x03 \x01(\x05R\aleftOut\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\x04 \x01(\tR\n" +
-	"incomplete\"\xb7\x02\n" +
+	"incomplete\x12\x1c\n" +
+	"\tretryable\x18\x05 \x01(\bR\tretryable\"\xb7\x02\n" +
 	"\x0eImageSignature\x12W\n" +
 	"\x0esimple_signing\x18\x01 \x01(\v2..deckhand.node.v1.ImageSignature.SimpleSigningH\x00R\rsimpleSigning\x12\x18\n" +
 	"\x06bundle\x18\x02 \x01(\fH\x00R\x06bundle\x1a\xa4\x01\n" +
