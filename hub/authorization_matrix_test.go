@@ -275,10 +275,14 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			}
 		case "reference":
 			out[name] = "registry.example.com/team/app:1"
+		case "public_keys":
+			out[name] = publicKey
 		case "base_url":
 			out[name] = "http://127.0.0.1:1"
 		case "tool", "text", "path", "join_token", "reason", "pattern":
-			out[name] = "file_list"
+			if out[name] = "file_list"; m.Name() == "SetSignatureRuleRequest" {
+				out[name] = "registry.example.com/team/*"
+			}
 		case "arguments_json":
 			out[name] = "{}"
 		case "format":
@@ -311,7 +315,7 @@ var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", 
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens",
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "SetPrice", "ListBudgets", "GetUsageReport",
 	"GetTokenLimits", "SetTokenLimits", "GetPlan", "SetPlan", "SetAllowedModels", "SetCallRate",
-	"SetRegistry", "ListRegistries", "GetImageRules", "SetImageRules"}
+	"SetRegistry", "ListRegistries", "GetImageRules", "SetImageRules", "SetSignatureRule", "ListSignatureRules"}
 
 // Every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.

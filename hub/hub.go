@@ -218,7 +218,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	})
 	h.execs = nodeexec.New(nodeexec.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, Recorded: h.ackOutcome,
-		JailOf: func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) { return h.steps.Jail(ctx, t) },
+		JailOf: func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) { return h.steps.VerifiedJail(ctx, t) },
 		Log:    c.Log.Named("nodeexec"),
 	})
 	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Log: c.Log.Named("setup")})

@@ -64,7 +64,7 @@ var whose = map[reach]string{
 	administrators: `DrainWorker UndrainWorker ReleaseHold ListAuditEntries ExportAudit ApplyPolicy ReplayPolicy ConnectProvider DisconnectProvider
 		SetPrice SetBudget SetPlan SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
 		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode
-		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
+		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules SetSignatureRule DeleteSignatureRule DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
 		SetTokenLimits ListAccessRules SetAccessRule DeleteAccessRule`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask RetryTask ResumeTaskFrom
 		KeepCheckpoint ListCheckpoints ListJobs KillJob TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListInbox GetInboxItem ReadInboxArgument
@@ -79,7 +79,7 @@ var whose = map[reach]string{
 	// else's agent is not: see TestAnothersPersonaHasNotAnAdministratorsRights.
 	shared: `ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent PrepareImage ListHolds GetStatistics
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan
-		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules
+		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
 		StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits`,
 }
 
@@ -95,9 +95,16 @@ var teamShares = map[reach]bool{
 // of their reach. There are none: nothing is routed to a team.
 var teamSharesIn = map[string]bool{}
 
+// publicKey is one that may have signed an image.
+const publicKey = `-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEUO0WgyuwDz5/KnEQlvFbezr1QwQG
+v+G5o0AUJg/baycjqZ8M0I3xxzTdFDk/hmn/WoZa0box6VffuB9s815YPQ==
+-----END PUBLIC KEY-----
+`
+
 // absent work on what no organisation of the walk has: those who may call them find
 // nothing.
-var absent = []string{"DeleteAccessRule", "DeleteRegistry", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges"}
+var absent = []string{"DeleteAccessRule", "DeleteRegistry", "DeleteSignatureRule", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges"}
 
 // reaches returns the table by the procedures' names.
 func reaches(t *testing.T) map[string]reach {

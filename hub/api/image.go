@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
+	"github.com/deckhand-sh/deckhand/hub/fleet/image/signature"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -184,4 +185,47 @@ func (h *Images) SetImageRules(ctx context.Context, req *connect.Request[deckhan
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.SetImageRulesResponse{Rules: rules}), nil
+}
+
+// SetSignatureRule says who must have signed the images of some repositories.
+func (h *Images) SetSignatureRule(ctx context.Context, req *connect.Request[deckhandv1.SetSignatureRuleRequest]) (*connect.Response[deckhandv1.SetSignatureRuleResponse], error) {
+	who := auth.From(ctx)
+	row, err := h.Images.SetSignatureRule(ctx, who.OrgID, signature.Rule{
+		Pattern: req.Msg.GetPattern(), PublicKeys: req.Msg.GetPublicKeys(), Issuer: req.Msg.GetIssuer(), Identity: req.Msg.GetIdentity(),
+		IdentityRegexp: req.Msg.GetIdentityRegexp(), TrustedRoot: req.Msg.GetTrustedRoot(),
+	}, actor(who))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.SetSignatureRuleResponse{Rule: signatureRuleMessage(row)}), nil
+}
+
+// ListSignatureRules returns the rules about who must have signed images.
+func (h *Images) ListSignatureRules(ctx context.Context, req *connect.Request[deckhandv1.ListSignatureRulesRequest]) (*connect.Response[deckhandv1.ListSignatureRulesResponse], error) {
+	rows, next, err := h.Images.ListSignatureRules(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListSignatureRulesResponse{NextPageToken: next}
+	for _, row := range rows {
+		res.Rules = append(res.Rules, signatureRuleMessage(row))
+	}
+	return connect.NewResponse(res), nil
+}
+
+func signatureRuleMessage(row db.SignatureRule) *deckhandv1.SignatureRule {
+	return &deckhandv1.SignatureRule{
+		Pattern: row.Pattern, PublicKeys: row.PublicKeys, Issuer: row.Issuer, Identity: row.Identity, IdentityRegexp: row.IdentityRegexp,
+		TrustedRootDigest: image.SignatureRule(row).TrustedRootDigest(), Signer: image.SignatureRule(row).Signer(),
+		SetBy: row.SetBy, SetAt: timestamppb.New(row.SetAt),
+	}
+}
+
+// DeleteSignatureRule deletes a rule.
+func (h *Images) DeleteSignatureRule(ctx context.Context, req *connect.Request[deckhandv1.DeleteSignatureRuleRequest]) (*connect.Response[deckhandv1.DeleteSignatureRuleResponse], error) {
+	who := auth.From(ctx)
+	if err := h.Images.DeleteSignatureRule(ctx, who.OrgID, req.Msg.GetPattern(), actor(who)); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.DeleteSignatureRuleResponse{}), nil
 }

@@ -91,6 +91,17 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 	return t, err
 }
 
+// VerifiedJail is Jail for a command of a person, which may create the jail outside of an
+// attempt. It returns an error if the jail's image is not signed as the organisation
+// requires now.
+func (s *Steps) VerifiedJail(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) {
+	jail, err := s.Jail(ctx, t)
+	if err != nil || jail.GetImage() == "" {
+		return jail, err
+	}
+	return jail, s.cfg.Images.RequireVerified(ctx, t.OrgID, jail.GetImage())
+}
+
 // pullReport writes into a task's history how far its image is.
 type pullReport struct {
 	s           *Steps

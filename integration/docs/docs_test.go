@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/image/signature/signaturetest"
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
@@ -100,7 +101,8 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 				command = inPlace.Replace(command)
 				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item, "DIGEST", stage.digest, "dlv_3q9", stage.delivery,
 					"http://10.0.0.7:8000", stage.server, "mirror.example.com", stage.registry, "token.txt", filepath.Join(stage.dir, "token.txt"),
-					"tools.tar", filepath.Join(stage.dir, "tools.tar")).Replace(command)
+					"tools.tar", filepath.Join(stage.dir, "tools.tar"), "cosign.pub", filepath.Join(stage.dir, "cosign.pub"),
+					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json")).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = harness.Root
 				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.Binary(t, "deckhand"))+":"+os.Getenv("PATH"),
@@ -168,6 +170,8 @@ func (s *stage) set(document string) (end func()) {
 		imagetest.Save(s.T, filepath.Join(s.dir, "tools.tar"), "team/tools:1", imagetest.Busybox(s.T))
 		s.Persona("builder", "turns: [{calls: [{tool: complete_task, arguments: {summary: done}}]}]",
 			"jail: {image: '"+r.Host+"/dockerhub/library/golang:1.26', setup: [touch /installed]}")
+		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "cosign.pub"), []byte(signaturetest.NewKey(s.T).PEM(s.T)), 0o600))
+		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "trusted_root.json"), signaturetest.NewSigstore(s.T).TrustedRoot(s.T), 0o600))
 		return func() { s.CLI(0, "registry", "rules", "--allow-all", "--allow-root=false") }
 	case "triggers.md":
 		s.CLI(0, "trigger", "create", "by-hand", "--agent", "log-triage", "--manual")

@@ -190,7 +190,7 @@ var catalogue = []Entry{
 	},
 	{
 		Code: ImageUnavailable, Kinds: []Kind{Precondition, NotFound, Denied, Exhausted, Unavailable, Invalid}, Title: "Image unavailable",
-		What: "The container image that the jail is made from cannot be used: it does not exist, is not allowed, is for another kind of machine, is damaged, or its registry or disk space is missing.",
+		What: "The container image that the jail is made from cannot be used: it does not exist, is not allowed, is not signed as required, is for another kind of machine, is damaged, or its registry or disk space is missing.",
 		Fix:  "Do what the message says: it names the image and the cause. `deckhand node image pull NODE IMAGE` tries it without a task.", Retry: true,
 	},
 	{

@@ -170,7 +170,7 @@ func (s *Store) resolver(ctx context.Context, named reference.Named, way Way) re
 		}
 		for i := range first {
 			first[i].Path = strings.TrimSuffix(first[i].Path+"/"+path, "/")
-			first[i].Capabilities = docker.HostCapabilityPull | docker.HostCapabilityResolve
+			first[i].Capabilities = docker.HostCapabilityPull | docker.HostCapabilityResolve | docker.HostCapabilityReferrers
 		}
 		return append(first, list...), nil
 	}})

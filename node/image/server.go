@@ -33,11 +33,7 @@ var phases = map[Phase]nodev1.PullImageResponse_Phase{
 func (s *server) PullImage(req *nodev1.PullImageRequest, stream grpc.ServerStreamingServer[nodev1.PullImageResponse]) error {
 	var last *nodev1.PullImageResponse_Progress
 	var broken error
-	way := Way{Mirror: req.GetMirror()}
-	for _, l := range req.GetLogins() {
-		way.Logins = append(way.Logins, Login{Host: l.GetHost(), User: l.GetUser(), Password: l.GetPassword()})
-	}
-	one, err := s.s.Pull(stream.Context(), req.GetReference(), way, func(p Progress) {
+	one, err := s.s.Pull(stream.Context(), req.GetReference(), wayOf(req), func(p Progress) {
 		now := &nodev1.PullImageResponse_Progress{
 			Reference: p.Reference, Phase: phases[p.Phase], Bytes: p.Bytes, BytesDone: p.BytesDone, Layers: count(p.Layers), LayersDone: count(p.LayersDone),
 		}
@@ -58,6 +54,39 @@ func (s *server) PullImage(req *nodev1.PullImageRequest, stream grpc.ServerStrea
 		return s.fail("pull an image", err)
 	}
 	return stream.Send(&nodev1.PullImageResponse{Response: &nodev1.PullImageResponse_Image{Image: ToProto(one)}})
+}
+
+// wayOf returns how a request has a registry reached.
+func wayOf(req interface {
+	GetMirror() string
+	GetLogins() []*nodev1.RegistryLogin
+}) Way {
+	way := Way{Mirror: req.GetMirror()}
+	for _, l := range req.GetLogins() {
+		way.Logins = append(way.Logins, Login{Host: l.GetHost(), User: l.GetUser(), Password: l.GetPassword()})
+	}
+	return way
+}
+
+// GetSignatures implements the service.
+func (s *server) GetSignatures(ctx context.Context, req *nodev1.GetSignaturesRequest) (*nodev1.GetSignaturesResponse, error) {
+	found, err := s.s.Signatures(ctx, req.GetReference(), wayOf(req))
+	if err != nil {
+		return nil, s.fail("read the signatures of an image", err)
+	}
+	out := &nodev1.GetSignaturesResponse{Reference: found.Reference, LeftOut: count(found.LeftOut)}
+	if found.Incomplete != nil {
+		out.Incomplete, out.Retryable = last(found.Incomplete.Error()), fault.Is(found.Incomplete, fault.Unavailable)
+	}
+	for _, one := range found.Simple {
+		out.Signatures = append(out.Signatures, &nodev1.ImageSignature{Signature: &nodev1.ImageSignature_SimpleSigning_{SimpleSigning: &nodev1.ImageSignature_SimpleSigning{
+			Payload: one.Payload, Signature: one.Signature, Certificate: one.Certificate, LogEntry: one.LogEntry, Timestamp: one.Timestamp,
+		}}})
+	}
+	for _, one := range found.Bundles {
+		out.Signatures = append(out.Signatures, &nodev1.ImageSignature{Signature: &nodev1.ImageSignature_Bundle{Bundle: one}})
+	}
+	return out, nil
 }
 
 // ImportImage implements the service.

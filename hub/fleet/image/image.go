@@ -1,13 +1,15 @@
 // Package image brings container images to nodes. Images is its service.
 //
 // The node pulls, lists and deletes; this package decides which images an
-// organisation's agents may use, stores the credentials and mirrors of its registries
+// organisation's agents may use, verifies their signatures before they are pulled where a
+// rule asks for it (verify.go), stores the credentials and mirrors of its registries
 // (passwords are encrypted at rest and never returned), and deletes from the nodes what
 // nothing needs any more. Errors about an image have the code fault.ImageUnavailable and
 // say what to do. If the database is not reachable, nothing is pulled or deleted.
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,11 +76,11 @@ func (i *Images) Pull(ctx context.Context, orgID string, link machine.Link, want
 	if err := allowed(rules, named); err != nil {
 		return nil, err
 	}
-	req := &nodev1.PullImageRequest{Reference: want.Name}
-	if want.Pinned != "" {
-		req.Reference = want.Pinned
+	req := &nodev1.PullImageRequest{Reference: cmp.Or(want.Pinned, want.Name)}
+	if req.Mirror, req.Logins, err = i.way(ctx, orgID, imageref.Registry(named)); err != nil {
+		return nil, err
 	}
-	if err := i.way(ctx, orgID, imageref.Registry(named), req); err != nil {
+	if req.Reference, err = i.verify(ctx, orgID, link, named, req); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -101,18 +103,18 @@ func (i *Images) Pull(ctx context.Context, orgID string, link machine.Link, want
 	}
 }
 
-// way adds to a request the mirror of a registry and the credentials for both.
-func (i *Images) way(ctx context.Context, orgID, host string, req *nodev1.PullImageRequest) error {
+// way returns the mirror of a registry and the credentials for both.
+func (i *Images) way(ctx context.Context, orgID, host string) (mirror string, logins []*nodev1.RegistryLogin, err error) {
 	rows, err := i.cfg.Store.Registries(ctx, db.RegistriesParams{OrgID: orgID, Hosts: []string{host}})
 	if err != nil {
-		return fmt.Errorf("load the registry %s: %w", host, err)
+		return "", nil, fmt.Errorf("load the registry %s: %w", host, err)
 	}
 	if len(rows) == 1 && rows[0].Mirror != "" {
-		req.Mirror = rows[0].Mirror
-		mirror, _, _ := strings.Cut(req.GetMirror(), "/")
-		own, err := i.cfg.Store.Registries(ctx, db.RegistriesParams{OrgID: orgID, Hosts: []string{mirror}})
+		mirror = rows[0].Mirror
+		at, _, _ := strings.Cut(mirror, "/")
+		own, err := i.cfg.Store.Registries(ctx, db.RegistriesParams{OrgID: orgID, Hosts: []string{at}})
 		if err != nil {
-			return fmt.Errorf("load the registry %s: %w", mirror, err)
+			return "", nil, fmt.Errorf("load the registry %s: %w", at, err)
 		}
 		rows = append(rows, own...)
 	}
@@ -122,11 +124,11 @@ func (i *Images) way(ctx context.Context, orgID, host string, req *nodev1.PullIm
 		}
 		password, err := i.cfg.Vault.Open(row.Sealed, object(orgID, row.Host))
 		if err != nil {
-			return fmt.Errorf("open the password of registry %s: %w", row.Host, err)
+			return "", nil, fmt.Errorf("open the password of registry %s: %w", row.Host, err)
 		}
-		req.Logins = append(req.Logins, &nodev1.RegistryLogin{Host: row.Host, User: row.Username, Password: string(password)})
+		logins = append(logins, &nodev1.RegistryLogin{Host: row.Host, User: row.Username, Password: string(password)})
 	}
-	return nil
+	return mirror, logins, nil
 }
 
 // link returns the link to a node that knows images.
@@ -182,6 +184,9 @@ func (i *Images) Import(ctx context.Context, on db.Node, name string, by event.A
 		return nil, err
 	}
 	if err := allowed(Rules{Allow: rules.Allow}, named); err != nil {
+		return nil, err
+	}
+	if err := i.refuseImport(ctx, on.OrgID, named); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -271,8 +276,12 @@ const (
 )
 
 // Collect deletes the images that were not used for two weeks, or where the disk is
-// nearly full for an hour, from all connected nodes.
+// nearly full for an hour, from all connected nodes. It also forgets which images were
+// verified long ago.
 func (i *Images) Collect(ctx context.Context) error {
+	if err := i.cfg.Store.DeleteOldVerifiedImages(ctx, time.Now().Add(-keepVerified)); err != nil {
+		return fmt.Errorf("delete old verifications of images: %w", err)
+	}
 	nodes, err := i.cfg.Store.NodesWithImages(ctx, nodelink.Images)
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
@@ -326,7 +335,7 @@ func rulesOf(ctx context.Context, q *db.Queries, orgID string) (Rules, error) {
 // SetRules replaces the rules of an organisation.
 func (i *Images) SetRules(ctx context.Context, orgID string, rules Rules, by event.Actor) error {
 	for _, pattern := range rules.Allow {
-		if err := checkPattern(pattern); err != nil {
+		if err := checkPattern("allow", pattern); err != nil {
 			return err
 		}
 	}
@@ -364,14 +373,14 @@ func (i *Images) AllowRoot(ctx context.Context, orgID string, jail persona.Jail)
 		WithFix("ask an administrator to run: deckhand registry rules --allow-root")
 }
 
-// checkPattern refuses a pattern that matches no image.
-func checkPattern(pattern string) error {
+// checkPattern refuses a pattern that matches no image. field is where it was given.
+func checkPattern(field, pattern string) error {
 	name := pattern
 	if above, wild := strings.CutSuffix(pattern, "/*"); wild {
 		name = above + "/name"
 	}
 	if !imageref.IsRepository(name) {
-		return fault.New(fault.Invalid, "allow has %q, which no image can match", pattern).
+		return fault.New(fault.Invalid, "%s has %q, which no image can match", field, pattern).
 			WithFix("write a repository with its registry, such as ghcr.io/team/app, or ghcr.io/team/* for all below it")
 	}
 	return nil

@@ -54,6 +54,9 @@ type Registry struct {
 	// password is what it takes a token for; guarded by mu.
 	password string
 	requests []string // guarded by mu
+	// referrers are the lists of what refers to an image, by its digest; nil if the
+	// registry has no API for it; guarded by mu.
+	referrers map[string][]byte
 }
 
 // NewRegistry starts a registry that ends with the test.
@@ -70,6 +73,9 @@ func NewRegistry(tb testing.TB) *Registry {
 			return
 		}
 		if password != "" && !r.permits(w, req, password) {
+			return
+		}
+		if r.listReferrers(w, req) {
 			return
 		}
 		if req.Method == http.MethodGet && strings.Contains(req.URL.Path, "/blobs/") {
@@ -158,20 +164,24 @@ func (r *Registry) Requests() []string {
 	return append([]string(nil), r.requests...)
 }
 
+// trusting has a client trust the registry.
+func (r *Registry) trusting() remote.Option {
+	return remote.WithTransport(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: r.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}}) //nolint:errcheck // it is one
+}
+
 // Push stores an image as repository:tag and returns its references by tag and by
 // digest.
 func (r *Registry) Push(tb testing.TB, tag string, img remote.Taggable) (byTag, byDigest string) {
 	tb.Helper()
 	ref, err := name.ParseReference(r.Host + "/" + tag)
 	require.NoError(tb, err)
-	trusting := remote.WithTransport(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: r.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}}) //nolint:errcheck // it is one
 	digested, ok := img.(interface{ Digest() (v1.Hash, error) })
 	require.True(tb, ok)
 	switch img := img.(type) {
 	case v1.Image:
-		require.NoError(tb, remote.Write(ref, img, trusting))
+		require.NoError(tb, remote.Write(ref, img, r.trusting()))
 	case v1.ImageIndex:
-		require.NoError(tb, remote.WriteIndex(ref, img, trusting))
+		require.NoError(tb, remote.WriteIndex(ref, img, r.trusting()))
 	}
 	digest, err := digested.Digest()
 	require.NoError(tb, err)

@@ -1,5 +1,5 @@
 // Package registry is the command "deckhand registry": the registries that images of
-// jails come from, and which images agents may use.
+// jails come from, which images agents may use, and who must have signed them.
 package registry
 
 import (
@@ -24,8 +24,9 @@ is asked before the registry itself.
 deckhand registry set ghcr.io --username robot --password-file token.txt
 deckhand registry set docker.io --mirror mirror.example.com/dockerhub
 deckhand registry rules --allow 'ghcr.io/team/*' --require-digest
+deckhand registry verify set 'ghcr.io/team/*' --key cosign.pub
 `)
-	cmd.AddCommand(setCommand(e), listCommand(e), deleteCommand(e), rulesCommand(e))
+	cmd.AddCommand(setCommand(e), listCommand(e), deleteCommand(e), rulesCommand(e), verifyCommand(e))
 	return cmd
 }
 

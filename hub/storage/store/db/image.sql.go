@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-
 	"time"
 )
 
@@ -102,6 +101,27 @@ func (q *Queries) CountRegistries(ctx context.Context, orgID string) (int64, err
 	return count, err
 }
 
+const countSignatureRules = `-- name: CountSignatureRules :one
+SELECT count(*) FROM signature_rules WHERE org_id = $1
+`
+
+func (q *Queries) CountSignatureRules(ctx context.Context, orgID string) (int64, error) {
+	row := q.db.QueryRow(ctx, countSignatureRules, orgID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const deleteOldVerifiedImages = `-- name: DeleteOldVerifiedImages :exec
+DELETE FROM verified_images WHERE verified_at < $1
+`
+
+// Those of all organisations that were verified before a time.
+func (q *Queries) DeleteOldVerifiedImages(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, deleteOldVerifiedImages, before)
+	return err
+}
+
 const deleteRegistry = `-- name: DeleteRegistry :one
 DELETE FROM registries WHERE org_id = $1 AND host = $2 RETURNING org_id, host, username, sealed, mirror, set_by, set_at
 `
@@ -124,6 +144,42 @@ func (q *Queries) DeleteRegistry(ctx context.Context, arg DeleteRegistryParams) 
 		&i.SetAt,
 	)
 	return i, err
+}
+
+const deleteSignatureRule = `-- name: DeleteSignatureRule :one
+DELETE FROM signature_rules WHERE org_id = $1 AND pattern = $2 RETURNING org_id, pattern, public_keys, issuer, identity, identity_regexp, trusted_root, set_by, set_at
+`
+
+type DeleteSignatureRuleParams struct {
+	OrgID   string
+	Pattern string
+}
+
+func (q *Queries) DeleteSignatureRule(ctx context.Context, arg DeleteSignatureRuleParams) (SignatureRule, error) {
+	row := q.db.QueryRow(ctx, deleteSignatureRule, arg.OrgID, arg.Pattern)
+	var i SignatureRule
+	err := row.Scan(
+		&i.OrgID,
+		&i.Pattern,
+		&i.PublicKeys,
+		&i.Issuer,
+		&i.Identity,
+		&i.IdentityRegexp,
+		&i.TrustedRoot,
+		&i.SetBy,
+		&i.SetAt,
+	)
+	return i, err
+}
+
+const deleteVerifiedImages = `-- name: DeleteVerifiedImages :exec
+DELETE FROM verified_images WHERE org_id = $1
+`
+
+// Those of an organisation whose rules have changed.
+func (q *Queries) DeleteVerifiedImages(ctx context.Context, orgID string) error {
+	_, err := q.db.Exec(ctx, deleteVerifiedImages, orgID)
+	return err
 }
 
 const endImageSetup = `-- name: EndImageSetup :execrows
@@ -202,6 +258,29 @@ func (q *Queries) GetImageSetup(ctx context.Context, arg GetImageSetupParams) (I
 	return i, err
 }
 
+const isVerifiedImage = `-- name: IsVerifiedImage :one
+SELECT EXISTS (SELECT FROM verified_images WHERE org_id = $1 AND digest = $2 AND rule = $3 AND verified_at > $4)
+`
+
+type IsVerifiedImageParams struct {
+	OrgID  string
+	Digest string
+	Rule   []byte
+	Since  time.Time
+}
+
+func (q *Queries) IsVerifiedImage(ctx context.Context, arg IsVerifiedImageParams) (bool, error) {
+	row := q.db.QueryRow(ctx, isVerifiedImage,
+		arg.OrgID,
+		arg.Digest,
+		arg.Rule,
+		arg.Since,
+	)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const listRegistries = `-- name: ListRegistries :many
 SELECT org_id, host, username, sealed, mirror, set_by, set_at FROM registries WHERE org_id = $1 AND host > $2::text ORDER BY host LIMIT $3
 `
@@ -228,6 +307,47 @@ func (q *Queries) ListRegistries(ctx context.Context, arg ListRegistriesParams) 
 			&i.Username,
 			&i.Sealed,
 			&i.Mirror,
+			&i.SetBy,
+			&i.SetAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listSignatureRules = `-- name: ListSignatureRules :many
+SELECT org_id, pattern, public_keys, issuer, identity, identity_regexp, trusted_root, set_by, set_at FROM signature_rules WHERE org_id = $1 AND pattern > $2::text ORDER BY pattern LIMIT $3
+`
+
+type ListSignatureRulesParams struct {
+	OrgID        string
+	AfterPattern string
+	MaxRows      int32
+}
+
+// A page by pattern, after a keyset position.
+func (q *Queries) ListSignatureRules(ctx context.Context, arg ListSignatureRulesParams) ([]SignatureRule, error) {
+	rows, err := q.db.Query(ctx, listSignatureRules, arg.OrgID, arg.AfterPattern, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SignatureRule{}
+	for rows.Next() {
+		var i SignatureRule
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.Pattern,
+			&i.PublicKeys,
+			&i.Issuer,
+			&i.Identity,
+			&i.IdentityRegexp,
+			&i.TrustedRoot,
 			&i.SetBy,
 			&i.SetAt,
 		); err != nil {
@@ -419,6 +539,67 @@ func (q *Queries) PutRegistry(ctx context.Context, arg PutRegistryParams) (Regis
 	return i, err
 }
 
+const putSignatureRule = `-- name: PutSignatureRule :one
+INSERT INTO signature_rules (org_id, pattern, public_keys, issuer, identity, identity_regexp, trusted_root, set_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (org_id, pattern) DO UPDATE SET public_keys = excluded.public_keys, issuer = excluded.issuer, identity = excluded.identity,
+    identity_regexp = excluded.identity_regexp, trusted_root = excluded.trusted_root, set_by = excluded.set_by, set_at = excluded.set_at
+RETURNING org_id, pattern, public_keys, issuer, identity, identity_regexp, trusted_root, set_by, set_at
+`
+
+type PutSignatureRuleParams struct {
+	OrgID          string
+	Pattern        string
+	PublicKeys     string
+	Issuer         string
+	Identity       string
+	IdentityRegexp string
+	TrustedRoot    []byte
+	SetBy          string
+}
+
+func (q *Queries) PutSignatureRule(ctx context.Context, arg PutSignatureRuleParams) (SignatureRule, error) {
+	row := q.db.QueryRow(ctx, putSignatureRule,
+		arg.OrgID,
+		arg.Pattern,
+		arg.PublicKeys,
+		arg.Issuer,
+		arg.Identity,
+		arg.IdentityRegexp,
+		arg.TrustedRoot,
+		arg.SetBy,
+	)
+	var i SignatureRule
+	err := row.Scan(
+		&i.OrgID,
+		&i.Pattern,
+		&i.PublicKeys,
+		&i.Issuer,
+		&i.Identity,
+		&i.IdentityRegexp,
+		&i.TrustedRoot,
+		&i.SetBy,
+		&i.SetAt,
+	)
+	return i, err
+}
+
+const putVerifiedImage = `-- name: PutVerifiedImage :exec
+INSERT INTO verified_images (org_id, digest, rule) VALUES ($1, $2, $3)
+ON CONFLICT (org_id, digest, rule) DO UPDATE SET verified_at = excluded.verified_at
+`
+
+type PutVerifiedImageParams struct {
+	OrgID  string
+	Digest string
+	Rule   []byte
+}
+
+func (q *Queries) PutVerifiedImage(ctx context.Context, arg PutVerifiedImageParams) error {
+	_, err := q.db.Exec(ctx, putVerifiedImage, arg.OrgID, arg.Digest, arg.Rule)
+	return err
+}
+
 const registries = `-- name: Registries :many
 SELECT org_id, host, username, sealed, mirror, set_by, set_at FROM registries WHERE org_id = $1 AND host = ANY ($2::text[])
 `
@@ -495,4 +676,44 @@ func (q *Queries) RunningImageSetup(ctx context.Context, arg RunningImageSetupPa
 		&i.EndedAt,
 	)
 	return i, err
+}
+
+const signatureRules = `-- name: SignatureRules :many
+SELECT org_id, pattern, public_keys, issuer, identity, identity_regexp, trusted_root, set_by, set_at FROM signature_rules WHERE org_id = $1 AND pattern = ANY ($2::text[])
+`
+
+type SignatureRulesParams struct {
+	OrgID    string
+	Patterns []string
+}
+
+// Those with some patterns.
+func (q *Queries) SignatureRules(ctx context.Context, arg SignatureRulesParams) ([]SignatureRule, error) {
+	rows, err := q.db.Query(ctx, signatureRules, arg.OrgID, arg.Patterns)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SignatureRule{}
+	for rows.Next() {
+		var i SignatureRule
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.Pattern,
+			&i.PublicKeys,
+			&i.Issuer,
+			&i.Identity,
+			&i.IdentityRegexp,
+			&i.TrustedRoot,
+			&i.SetBy,
+			&i.SetAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

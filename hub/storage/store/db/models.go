@@ -689,6 +689,18 @@ type Session struct {
 	OidcSid   string
 }
 
+type SignatureRule struct {
+	OrgID          string
+	Pattern        string
+	PublicKeys     string
+	Issuer         string
+	Identity       string
+	IdentityRegexp string
+	TrustedRoot    []byte
+	SetBy          string
+	SetAt          time.Time
+}
+
 type Step struct {
 	ID               string
 	OrgID            string
@@ -948,6 +960,13 @@ type User struct {
 	OidcIssuer   string
 	OidcSubject  string
 	VouchedAt    *time.Time
+}
+
+type VerifiedImage struct {
+	OrgID      string
+	Digest     string
+	Rule       []byte
+	VerifiedAt time.Time
 }
 
 type Wait struct {

@@ -62,3 +62,39 @@ WHERE org_id = @org_id AND id = @id AND state = 'running';
 -- Ends a setup whose hub has not been seen for some time.
 UPDATE image_setups SET state = 'failed', error = @error, ended_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id AND state = 'running' AND seen_at < clock_timestamp() - @silent::interval;
+
+-- name: PutSignatureRule :one
+INSERT INTO signature_rules (org_id, pattern, public_keys, issuer, identity, identity_regexp, trusted_root, set_by)
+VALUES (@org_id, @pattern, @public_keys, @issuer, @identity, @identity_regexp, @trusted_root, @set_by)
+ON CONFLICT (org_id, pattern) DO UPDATE SET public_keys = excluded.public_keys, issuer = excluded.issuer, identity = excluded.identity,
+    identity_regexp = excluded.identity_regexp, trusted_root = excluded.trusted_root, set_by = excluded.set_by, set_at = excluded.set_at
+RETURNING *;
+
+-- name: SignatureRules :many
+-- Those with some patterns.
+SELECT * FROM signature_rules WHERE org_id = @org_id AND pattern = ANY (@patterns::text[]);
+
+-- name: ListSignatureRules :many
+-- A page by pattern, after a keyset position.
+SELECT * FROM signature_rules WHERE org_id = @org_id AND pattern > @after_pattern::text ORDER BY pattern LIMIT @max_rows;
+
+-- name: CountSignatureRules :one
+SELECT count(*) FROM signature_rules WHERE org_id = @org_id;
+
+-- name: DeleteSignatureRule :one
+DELETE FROM signature_rules WHERE org_id = @org_id AND pattern = @pattern RETURNING *;
+
+-- name: PutVerifiedImage :exec
+INSERT INTO verified_images (org_id, digest, rule) VALUES (@org_id, @digest, @rule)
+ON CONFLICT (org_id, digest, rule) DO UPDATE SET verified_at = excluded.verified_at;
+
+-- name: IsVerifiedImage :one
+SELECT EXISTS (SELECT FROM verified_images WHERE org_id = @org_id AND digest = @digest AND rule = @rule AND verified_at > @since);
+
+-- name: DeleteVerifiedImages :exec
+-- Those of an organisation whose rules have changed.
+DELETE FROM verified_images WHERE org_id = @org_id;
+
+-- name: DeleteOldVerifiedImages :exec
+-- Those of all organisations that were verified before a time.
+DELETE FROM verified_images WHERE verified_at < @before;

@@ -1320,6 +1320,441 @@ func (x *SetImageRulesResponse) GetRules() *ImageRules {
 	return nil
 }
 
+// SignatureRule says who must have signed the images of some repositories: the owner
+// of a key, or an identity that an authority of a trusted root has certified. If
+// several rules match an image, the most specific one applies.
+type SignatureRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A repository with its registry, or all below a path: ghcr.io/team/*.
+	Pattern string `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	// Public keys in PEM, of which one must have signed.
+	PublicKeys string `protobuf:"bytes,2,opt,name=public_keys,json=publicKeys,proto3" json:"public_keys,omitempty"`
+	// Without keys: the OpenID Connect issuer that the identity logged in at.
+	Issuer string `protobuf:"bytes,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// The identity, or an expression that all of it matches.
+	Identity       string `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
+	IdentityRegexp string `protobuf:"bytes,5,opt,name=identity_regexp,json=identityRegexp,proto3" json:"identity_regexp,omitempty"`
+	// sha256:DIGEST of the trusted root that was set.
+	TrustedRootDigest string `protobuf:"bytes,6,opt,name=trusted_root_digest,json=trustedRootDigest,proto3" json:"trusted_root_digest,omitempty"`
+	// Who must have signed, in words that errors use: "key sha256:…", or the identity.
+	Signer        string                 `protobuf:"bytes,7,opt,name=signer,proto3" json:"signer,omitempty"`
+	SetBy         string                 `protobuf:"bytes,8,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
+	SetAt         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=set_at,json=setAt,proto3" json:"set_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignatureRule) Reset() {
+	*x = SignatureRule{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignatureRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignatureRule) ProtoMessage() {}
+
+func (x *SignatureRule) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignatureRule.ProtoReflect.Descriptor instead.
+func (*SignatureRule) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SignatureRule) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *SignatureRule) GetPublicKeys() string {
+	if x != nil {
+		return x.PublicKeys
+	}
+	return ""
+}
+
+func (x *SignatureRule) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *SignatureRule) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *SignatureRule) GetIdentityRegexp() string {
+	if x != nil {
+		return x.IdentityRegexp
+	}
+	return ""
+}
+
+func (x *SignatureRule) GetTrustedRootDigest() string {
+	if x != nil {
+		return x.TrustedRootDigest
+	}
+	return ""
+}
+
+func (x *SignatureRule) GetSigner() string {
+	if x != nil {
+		return x.Signer
+	}
+	return ""
+}
+
+func (x *SignatureRule) GetSetBy() string {
+	if x != nil {
+		return x.SetBy
+	}
+	return ""
+}
+
+func (x *SignatureRule) GetSetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SetAt
+	}
+	return nil
+}
+
+type SetSignatureRuleRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Pattern string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	// Up to 10 public keys in PEM. Either these, or the four fields below them.
+	PublicKeys string `protobuf:"bytes,2,opt,name=public_keys,json=publicKeys,proto3" json:"public_keys,omitempty"`
+	Issuer     string `protobuf:"bytes,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// Either of these.
+	Identity       string `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
+	IdentityRegexp string `protobuf:"bytes,5,opt,name=identity_regexp,json=identityRegexp,proto3" json:"identity_regexp,omitempty"`
+	// The authorities and transparency logs to trust, as sigstore's trusted_root.json
+	// has them.
+	TrustedRoot   []byte `protobuf:"bytes,6,opt,name=trusted_root,json=trustedRoot,proto3" json:"trusted_root,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSignatureRuleRequest) Reset() {
+	*x = SetSignatureRuleRequest{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSignatureRuleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSignatureRuleRequest) ProtoMessage() {}
+
+func (x *SetSignatureRuleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSignatureRuleRequest.ProtoReflect.Descriptor instead.
+func (*SetSignatureRuleRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SetSignatureRuleRequest) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *SetSignatureRuleRequest) GetPublicKeys() string {
+	if x != nil {
+		return x.PublicKeys
+	}
+	return ""
+}
+
+func (x *SetSignatureRuleRequest) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *SetSignatureRuleRequest) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *SetSignatureRuleRequest) GetIdentityRegexp() string {
+	if x != nil {
+		return x.IdentityRegexp
+	}
+	return ""
+}
+
+func (x *SetSignatureRuleRequest) GetTrustedRoot() []byte {
+	if x != nil {
+		return x.TrustedRoot
+	}
+	return nil
+}
+
+type SetSignatureRuleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          *SignatureRule         `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSignatureRuleResponse) Reset() {
+	*x = SetSignatureRuleResponse{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSignatureRuleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSignatureRuleResponse) ProtoMessage() {}
+
+func (x *SetSignatureRuleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSignatureRuleResponse.ProtoReflect.Descriptor instead.
+func (*SetSignatureRuleResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SetSignatureRuleResponse) GetRule() *SignatureRule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+type ListSignatureRulesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 500; 0 for 100.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSignatureRulesRequest) Reset() {
+	*x = ListSignatureRulesRequest{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSignatureRulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSignatureRulesRequest) ProtoMessage() {}
+
+func (x *ListSignatureRulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSignatureRulesRequest.ProtoReflect.Descriptor instead.
+func (*ListSignatureRulesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListSignatureRulesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSignatureRulesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListSignatureRulesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By pattern.
+	Rules         []*SignatureRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	NextPageToken string           `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSignatureRulesResponse) Reset() {
+	*x = ListSignatureRulesResponse{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSignatureRulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSignatureRulesResponse) ProtoMessage() {}
+
+func (x *ListSignatureRulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSignatureRulesResponse.ProtoReflect.Descriptor instead.
+func (*ListSignatureRulesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListSignatureRulesResponse) GetRules() []*SignatureRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *ListSignatureRulesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type DeleteSignatureRuleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pattern       string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSignatureRuleRequest) Reset() {
+	*x = DeleteSignatureRuleRequest{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSignatureRuleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSignatureRuleRequest) ProtoMessage() {}
+
+func (x *DeleteSignatureRuleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSignatureRuleRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSignatureRuleRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DeleteSignatureRuleRequest) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+type DeleteSignatureRuleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSignatureRuleResponse) Reset() {
+	*x = DeleteSignatureRuleResponse{}
+	mi := &file_deckhand_v1_image_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSignatureRuleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSignatureRuleResponse) ProtoMessage() {}
+
+func (x *DeleteSignatureRuleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_image_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSignatureRuleResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSignatureRuleResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_image_proto_rawDescGZIP(), []int{29}
+}
+
 var File_deckhand_v1_image_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_image_proto_rawDesc = "" +
@@ -1416,7 +1851,41 @@ const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\x14SetImageRulesRequest\x125\n" +
 	"\x05rules\x18\x01 \x01(\v2\x17.deckhand.v1.ImageRulesB\x06\xbaH\x03\xc8\x01\x01R\x05rules\"F\n" +
 	"\x15SetImageRulesResponse\x12-\n" +
-	"\x05rules\x18\x01 \x01(\v2\x17.deckhand.v1.ImageRulesR\x05rules2\xe0\x06\n" +
+	"\x05rules\x18\x01 \x01(\v2\x17.deckhand.v1.ImageRulesR\x05rules\"\xb9\x02\n" +
+	"\rSignatureRule\x12\x18\n" +
+	"\apattern\x18\x01 \x01(\tR\apattern\x12\x1f\n" +
+	"\vpublic_keys\x18\x02 \x01(\tR\n" +
+	"publicKeys\x12\x16\n" +
+	"\x06issuer\x18\x03 \x01(\tR\x06issuer\x12\x1a\n" +
+	"\bidentity\x18\x04 \x01(\tR\bidentity\x12'\n" +
+	"\x0fidentity_regexp\x18\x05 \x01(\tR\x0eidentityRegexp\x12.\n" +
+	"\x13trusted_root_digest\x18\x06 \x01(\tR\x11trustedRootDigest\x12\x16\n" +
+	"\x06signer\x18\a \x01(\tR\x06signer\x12\x15\n" +
+	"\x06set_by\x18\b \x01(\tR\x05setBy\x121\n" +
+	"\x06set_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05setAt\"\x94\x02\n" +
+	"\x17SetSignatureRuleRequest\x12$\n" +
+	"\apattern\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\xff\x01R\apattern\x12*\n" +
+	"\vpublic_keys\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\n" +
+	"publicKeys\x12 \n" +
+	"\x06issuer\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06issuer\x12$\n" +
+	"\bidentity\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\bidentity\x121\n" +
+	"\x0fidentity_regexp\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x0eidentityRegexp\x12,\n" +
+	"\ftrusted_root\x18\x06 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x10R\vtrustedRoot\"J\n" +
+	"\x18SetSignatureRuleResponse\x12.\n" +
+	"\x04rule\x18\x01 \x01(\v2\x1a.deckhand.v1.SignatureRuleR\x04rule\"c\n" +
+	"\x19ListSignatureRulesRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"v\n" +
+	"\x1aListSignatureRulesResponse\x120\n" +
+	"\x05rules\x18\x01 \x03(\v2\x1a.deckhand.v1.SignatureRuleR\x05rules\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"B\n" +
+	"\x1aDeleteSignatureRuleRequest\x12$\n" +
+	"\apattern\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\xff\x01R\apattern\"\x1d\n" +
+	"\x1bDeleteSignatureRuleResponse2\x92\t\n" +
 	"\fImageService\x12M\n" +
 	"\n" +
 	"ListImages\x12\x1e.deckhand.v1.ListImagesRequest\x1a\x1f.deckhand.v1.ListImagesResponse\x12L\n" +
@@ -1428,7 +1897,10 @@ const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\x0eListRegistries\x12\".deckhand.v1.ListRegistriesRequest\x1a#.deckhand.v1.ListRegistriesResponse\x12Y\n" +
 	"\x0eDeleteRegistry\x12\".deckhand.v1.DeleteRegistryRequest\x1a#.deckhand.v1.DeleteRegistryResponse\x12V\n" +
 	"\rGetImageRules\x12!.deckhand.v1.GetImageRulesRequest\x1a\".deckhand.v1.GetImageRulesResponse\x12V\n" +
-	"\rSetImageRules\x12!.deckhand.v1.SetImageRulesRequest\x1a\".deckhand.v1.SetImageRulesResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\rSetImageRules\x12!.deckhand.v1.SetImageRulesRequest\x1a\".deckhand.v1.SetImageRulesResponse\x12_\n" +
+	"\x10SetSignatureRule\x12$.deckhand.v1.SetSignatureRuleRequest\x1a%.deckhand.v1.SetSignatureRuleResponse\x12e\n" +
+	"\x12ListSignatureRules\x12&.deckhand.v1.ListSignatureRulesRequest\x1a'.deckhand.v1.ListSignatureRulesResponse\x12h\n" +
+	"\x13DeleteSignatureRule\x12'.deckhand.v1.DeleteSignatureRuleRequest\x1a(.deckhand.v1.DeleteSignatureRuleResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_image_proto_rawDescOnce sync.Once
@@ -1442,74 +1914,90 @@ func file_deckhand_v1_image_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_image_proto_rawDescData
 }
 
-var file_deckhand_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_deckhand_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_deckhand_v1_image_proto_goTypes = []any{
-	(*NodeImage)(nil),              // 0: deckhand.v1.NodeImage
-	(*ListImagesRequest)(nil),      // 1: deckhand.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),     // 2: deckhand.v1.ListImagesResponse
-	(*PullImageRequest)(nil),       // 3: deckhand.v1.PullImageRequest
-	(*PullImageResponse)(nil),      // 4: deckhand.v1.PullImageResponse
-	(*PrepareImageRequest)(nil),    // 5: deckhand.v1.PrepareImageRequest
-	(*PrepareImageResponse)(nil),   // 6: deckhand.v1.PrepareImageResponse
-	(*ImportImageRequest)(nil),     // 7: deckhand.v1.ImportImageRequest
-	(*ImportImageResponse)(nil),    // 8: deckhand.v1.ImportImageResponse
-	(*PruneImagesRequest)(nil),     // 9: deckhand.v1.PruneImagesRequest
-	(*PruneImagesResponse)(nil),    // 10: deckhand.v1.PruneImagesResponse
-	(*Registry)(nil),               // 11: deckhand.v1.Registry
-	(*SetRegistryRequest)(nil),     // 12: deckhand.v1.SetRegistryRequest
-	(*SetRegistryResponse)(nil),    // 13: deckhand.v1.SetRegistryResponse
-	(*ListRegistriesRequest)(nil),  // 14: deckhand.v1.ListRegistriesRequest
-	(*ListRegistriesResponse)(nil), // 15: deckhand.v1.ListRegistriesResponse
-	(*DeleteRegistryRequest)(nil),  // 16: deckhand.v1.DeleteRegistryRequest
-	(*DeleteRegistryResponse)(nil), // 17: deckhand.v1.DeleteRegistryResponse
-	(*ImageRules)(nil),             // 18: deckhand.v1.ImageRules
-	(*GetImageRulesRequest)(nil),   // 19: deckhand.v1.GetImageRulesRequest
-	(*GetImageRulesResponse)(nil),  // 20: deckhand.v1.GetImageRulesResponse
-	(*SetImageRulesRequest)(nil),   // 21: deckhand.v1.SetImageRulesRequest
-	(*SetImageRulesResponse)(nil),  // 22: deckhand.v1.SetImageRulesResponse
-	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 24: google.protobuf.Duration
+	(*NodeImage)(nil),                   // 0: deckhand.v1.NodeImage
+	(*ListImagesRequest)(nil),           // 1: deckhand.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),          // 2: deckhand.v1.ListImagesResponse
+	(*PullImageRequest)(nil),            // 3: deckhand.v1.PullImageRequest
+	(*PullImageResponse)(nil),           // 4: deckhand.v1.PullImageResponse
+	(*PrepareImageRequest)(nil),         // 5: deckhand.v1.PrepareImageRequest
+	(*PrepareImageResponse)(nil),        // 6: deckhand.v1.PrepareImageResponse
+	(*ImportImageRequest)(nil),          // 7: deckhand.v1.ImportImageRequest
+	(*ImportImageResponse)(nil),         // 8: deckhand.v1.ImportImageResponse
+	(*PruneImagesRequest)(nil),          // 9: deckhand.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),         // 10: deckhand.v1.PruneImagesResponse
+	(*Registry)(nil),                    // 11: deckhand.v1.Registry
+	(*SetRegistryRequest)(nil),          // 12: deckhand.v1.SetRegistryRequest
+	(*SetRegistryResponse)(nil),         // 13: deckhand.v1.SetRegistryResponse
+	(*ListRegistriesRequest)(nil),       // 14: deckhand.v1.ListRegistriesRequest
+	(*ListRegistriesResponse)(nil),      // 15: deckhand.v1.ListRegistriesResponse
+	(*DeleteRegistryRequest)(nil),       // 16: deckhand.v1.DeleteRegistryRequest
+	(*DeleteRegistryResponse)(nil),      // 17: deckhand.v1.DeleteRegistryResponse
+	(*ImageRules)(nil),                  // 18: deckhand.v1.ImageRules
+	(*GetImageRulesRequest)(nil),        // 19: deckhand.v1.GetImageRulesRequest
+	(*GetImageRulesResponse)(nil),       // 20: deckhand.v1.GetImageRulesResponse
+	(*SetImageRulesRequest)(nil),        // 21: deckhand.v1.SetImageRulesRequest
+	(*SetImageRulesResponse)(nil),       // 22: deckhand.v1.SetImageRulesResponse
+	(*SignatureRule)(nil),               // 23: deckhand.v1.SignatureRule
+	(*SetSignatureRuleRequest)(nil),     // 24: deckhand.v1.SetSignatureRuleRequest
+	(*SetSignatureRuleResponse)(nil),    // 25: deckhand.v1.SetSignatureRuleResponse
+	(*ListSignatureRulesRequest)(nil),   // 26: deckhand.v1.ListSignatureRulesRequest
+	(*ListSignatureRulesResponse)(nil),  // 27: deckhand.v1.ListSignatureRulesResponse
+	(*DeleteSignatureRuleRequest)(nil),  // 28: deckhand.v1.DeleteSignatureRuleRequest
+	(*DeleteSignatureRuleResponse)(nil), // 29: deckhand.v1.DeleteSignatureRuleResponse
+	(*timestamppb.Timestamp)(nil),       // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 31: google.protobuf.Duration
 }
 var file_deckhand_v1_image_proto_depIdxs = []int32{
-	23, // 0: deckhand.v1.NodeImage.used_at:type_name -> google.protobuf.Timestamp
+	30, // 0: deckhand.v1.NodeImage.used_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: deckhand.v1.ListImagesResponse.images:type_name -> deckhand.v1.NodeImage
 	0,  // 2: deckhand.v1.PullImageResponse.image:type_name -> deckhand.v1.NodeImage
 	4,  // 3: deckhand.v1.PrepareImageResponse.pull:type_name -> deckhand.v1.PullImageResponse
 	0,  // 4: deckhand.v1.PrepareImageResponse.image:type_name -> deckhand.v1.NodeImage
 	0,  // 5: deckhand.v1.ImportImageResponse.image:type_name -> deckhand.v1.NodeImage
-	24, // 6: deckhand.v1.PruneImagesRequest.unused_for:type_name -> google.protobuf.Duration
+	31, // 6: deckhand.v1.PruneImagesRequest.unused_for:type_name -> google.protobuf.Duration
 	0,  // 7: deckhand.v1.PruneImagesResponse.deleted:type_name -> deckhand.v1.NodeImage
-	23, // 8: deckhand.v1.Registry.set_at:type_name -> google.protobuf.Timestamp
+	30, // 8: deckhand.v1.Registry.set_at:type_name -> google.protobuf.Timestamp
 	11, // 9: deckhand.v1.SetRegistryResponse.registry:type_name -> deckhand.v1.Registry
 	11, // 10: deckhand.v1.ListRegistriesResponse.registries:type_name -> deckhand.v1.Registry
 	18, // 11: deckhand.v1.GetImageRulesResponse.rules:type_name -> deckhand.v1.ImageRules
 	18, // 12: deckhand.v1.SetImageRulesRequest.rules:type_name -> deckhand.v1.ImageRules
 	18, // 13: deckhand.v1.SetImageRulesResponse.rules:type_name -> deckhand.v1.ImageRules
-	1,  // 14: deckhand.v1.ImageService.ListImages:input_type -> deckhand.v1.ListImagesRequest
-	3,  // 15: deckhand.v1.ImageService.PullImage:input_type -> deckhand.v1.PullImageRequest
-	5,  // 16: deckhand.v1.ImageService.PrepareImage:input_type -> deckhand.v1.PrepareImageRequest
-	7,  // 17: deckhand.v1.ImageService.ImportImage:input_type -> deckhand.v1.ImportImageRequest
-	9,  // 18: deckhand.v1.ImageService.PruneImages:input_type -> deckhand.v1.PruneImagesRequest
-	12, // 19: deckhand.v1.ImageService.SetRegistry:input_type -> deckhand.v1.SetRegistryRequest
-	14, // 20: deckhand.v1.ImageService.ListRegistries:input_type -> deckhand.v1.ListRegistriesRequest
-	16, // 21: deckhand.v1.ImageService.DeleteRegistry:input_type -> deckhand.v1.DeleteRegistryRequest
-	19, // 22: deckhand.v1.ImageService.GetImageRules:input_type -> deckhand.v1.GetImageRulesRequest
-	21, // 23: deckhand.v1.ImageService.SetImageRules:input_type -> deckhand.v1.SetImageRulesRequest
-	2,  // 24: deckhand.v1.ImageService.ListImages:output_type -> deckhand.v1.ListImagesResponse
-	4,  // 25: deckhand.v1.ImageService.PullImage:output_type -> deckhand.v1.PullImageResponse
-	6,  // 26: deckhand.v1.ImageService.PrepareImage:output_type -> deckhand.v1.PrepareImageResponse
-	8,  // 27: deckhand.v1.ImageService.ImportImage:output_type -> deckhand.v1.ImportImageResponse
-	10, // 28: deckhand.v1.ImageService.PruneImages:output_type -> deckhand.v1.PruneImagesResponse
-	13, // 29: deckhand.v1.ImageService.SetRegistry:output_type -> deckhand.v1.SetRegistryResponse
-	15, // 30: deckhand.v1.ImageService.ListRegistries:output_type -> deckhand.v1.ListRegistriesResponse
-	17, // 31: deckhand.v1.ImageService.DeleteRegistry:output_type -> deckhand.v1.DeleteRegistryResponse
-	20, // 32: deckhand.v1.ImageService.GetImageRules:output_type -> deckhand.v1.GetImageRulesResponse
-	22, // 33: deckhand.v1.ImageService.SetImageRules:output_type -> deckhand.v1.SetImageRulesResponse
-	24, // [24:34] is the sub-list for method output_type
-	14, // [14:24] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	30, // 14: deckhand.v1.SignatureRule.set_at:type_name -> google.protobuf.Timestamp
+	23, // 15: deckhand.v1.SetSignatureRuleResponse.rule:type_name -> deckhand.v1.SignatureRule
+	23, // 16: deckhand.v1.ListSignatureRulesResponse.rules:type_name -> deckhand.v1.SignatureRule
+	1,  // 17: deckhand.v1.ImageService.ListImages:input_type -> deckhand.v1.ListImagesRequest
+	3,  // 18: deckhand.v1.ImageService.PullImage:input_type -> deckhand.v1.PullImageRequest
+	5,  // 19: deckhand.v1.ImageService.PrepareImage:input_type -> deckhand.v1.PrepareImageRequest
+	7,  // 20: deckhand.v1.ImageService.ImportImage:input_type -> deckhand.v1.ImportImageRequest
+	9,  // 21: deckhand.v1.ImageService.PruneImages:input_type -> deckhand.v1.PruneImagesRequest
+	12, // 22: deckhand.v1.ImageService.SetRegistry:input_type -> deckhand.v1.SetRegistryRequest
+	14, // 23: deckhand.v1.ImageService.ListRegistries:input_type -> deckhand.v1.ListRegistriesRequest
+	16, // 24: deckhand.v1.ImageService.DeleteRegistry:input_type -> deckhand.v1.DeleteRegistryRequest
+	19, // 25: deckhand.v1.ImageService.GetImageRules:input_type -> deckhand.v1.GetImageRulesRequest
+	21, // 26: deckhand.v1.ImageService.SetImageRules:input_type -> deckhand.v1.SetImageRulesRequest
+	24, // 27: deckhand.v1.ImageService.SetSignatureRule:input_type -> deckhand.v1.SetSignatureRuleRequest
+	26, // 28: deckhand.v1.ImageService.ListSignatureRules:input_type -> deckhand.v1.ListSignatureRulesRequest
+	28, // 29: deckhand.v1.ImageService.DeleteSignatureRule:input_type -> deckhand.v1.DeleteSignatureRuleRequest
+	2,  // 30: deckhand.v1.ImageService.ListImages:output_type -> deckhand.v1.ListImagesResponse
+	4,  // 31: deckhand.v1.ImageService.PullImage:output_type -> deckhand.v1.PullImageResponse
+	6,  // 32: deckhand.v1.ImageService.PrepareImage:output_type -> deckhand.v1.PrepareImageResponse
+	8,  // 33: deckhand.v1.ImageService.ImportImage:output_type -> deckhand.v1.ImportImageResponse
+	10, // 34: deckhand.v1.ImageService.PruneImages:output_type -> deckhand.v1.PruneImagesResponse
+	13, // 35: deckhand.v1.ImageService.SetRegistry:output_type -> deckhand.v1.SetRegistryResponse
+	15, // 36: deckhand.v1.ImageService.ListRegistries:output_type -> deckhand.v1.ListRegistriesResponse
+	17, // 37: deckhand.v1.ImageService.DeleteRegistry:output_type -> deckhand.v1.DeleteRegistryResponse
+	20, // 38: deckhand.v1.ImageService.GetImageRules:output_type -> deckhand.v1.GetImageRulesResponse
+	22, // 39: deckhand.v1.ImageService.SetImageRules:output_type -> deckhand.v1.SetImageRulesResponse
+	25, // 40: deckhand.v1.ImageService.SetSignatureRule:output_type -> deckhand.v1.SetSignatureRuleResponse
+	27, // 41: deckhand.v1.ImageService.ListSignatureRules:output_type -> deckhand.v1.ListSignatureRulesResponse
+	29, // 42: deckhand.v1.ImageService.DeleteSignatureRule:output_type -> deckhand.v1.DeleteSignatureRuleResponse
+	30, // [30:43] is the sub-list for method output_type
+	17, // [17:30] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_image_proto_init() }
@@ -1523,7 +2011,7 @@ func file_deckhand_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_image_proto_rawDesc), len(file_deckhand_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

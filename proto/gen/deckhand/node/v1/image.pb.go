@@ -76,7 +76,7 @@ func (x PullImageResponse_Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PullImageResponse_Phase.Descriptor instead.
 func (PullImageResponse_Phase) EnumDescriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{3, 0}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{6, 0}
 }
 
 // Image is an image that is on the node.
@@ -244,6 +244,235 @@ func (x *PullImageRequest) GetSetup() string {
 	return ""
 }
 
+type GetSignaturesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With its registry: REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST.
+	Reference string `protobuf:"bytes,1,opt,name=reference,proto3" json:"reference,omitempty"`
+	// As in PullImageRequest.
+	Logins        []*RegistryLogin `protobuf:"bytes,2,rep,name=logins,proto3" json:"logins,omitempty"`
+	Mirror        string           `protobuf:"bytes,3,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSignaturesRequest) Reset() {
+	*x = GetSignaturesRequest{}
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSignaturesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSignaturesRequest) ProtoMessage() {}
+
+func (x *GetSignaturesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSignaturesRequest.ProtoReflect.Descriptor instead.
+func (*GetSignaturesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *GetSignaturesRequest) GetReference() string {
+	if x != nil {
+		return x.Reference
+	}
+	return ""
+}
+
+func (x *GetSignaturesRequest) GetLogins() []*RegistryLogin {
+	if x != nil {
+		return x.Logins
+	}
+	return nil
+}
+
+func (x *GetSignaturesRequest) GetMirror() string {
+	if x != nil {
+		return x.Mirror
+	}
+	return ""
+}
+
+type GetSignaturesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// REGISTRY/NAME@sha256:DIGEST, whose signatures these are.
+	Reference string `protobuf:"bytes,1,opt,name=reference,proto3" json:"reference,omitempty"`
+	// At most 64, and together at most 4 MiB.
+	Signatures []*ImageSignature `protobuf:"bytes,2,rep,name=signatures,proto3" json:"signatures,omitempty"`
+	// How many there are besides, which were too many, too large or broken.
+	LeftOut int32 `protobuf:"varint,3,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// Why the registry may have more that could not be read now; empty if not.
+	Incomplete string `protobuf:"bytes,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	// That reason may pass if it is tried again.
+	Retryable     bool `protobuf:"varint,5,opt,name=retryable,proto3" json:"retryable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSignaturesResponse) Reset() {
+	*x = GetSignaturesResponse{}
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSignaturesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSignaturesResponse) ProtoMessage() {}
+
+func (x *GetSignaturesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSignaturesResponse.ProtoReflect.Descriptor instead.
+func (*GetSignaturesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetSignaturesResponse) GetReference() string {
+	if x != nil {
+		return x.Reference
+	}
+	return ""
+}
+
+func (x *GetSignaturesResponse) GetSignatures() []*ImageSignature {
+	if x != nil {
+		return x.Signatures
+	}
+	return nil
+}
+
+func (x *GetSignaturesResponse) GetLeftOut() int32 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
+func (x *GetSignaturesResponse) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
+}
+
+func (x *GetSignaturesResponse) GetRetryable() bool {
+	if x != nil {
+		return x.Retryable
+	}
+	return false
+}
+
+// ImageSignature is a signature of an image as its registry has it. Nothing in it
+// can be trusted before it is verified.
+type ImageSignature struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Signature:
+	//
+	//	*ImageSignature_SimpleSigning_
+	//	*ImageSignature_Bundle
+	Signature     isImageSignature_Signature `protobuf_oneof:"signature"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageSignature) Reset() {
+	*x = ImageSignature{}
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageSignature) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageSignature) ProtoMessage() {}
+
+func (x *ImageSignature) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageSignature.ProtoReflect.Descriptor instead.
+func (*ImageSignature) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ImageSignature) GetSignature() isImageSignature_Signature {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *ImageSignature) GetSimpleSigning() *ImageSignature_SimpleSigning {
+	if x != nil {
+		if x, ok := x.Signature.(*ImageSignature_SimpleSigning_); ok {
+			return x.SimpleSigning
+		}
+	}
+	return nil
+}
+
+func (x *ImageSignature) GetBundle() []byte {
+	if x != nil {
+		if x, ok := x.Signature.(*ImageSignature_Bundle); ok {
+			return x.Bundle
+		}
+	}
+	return nil
+}
+
+type isImageSignature_Signature interface {
+	isImageSignature_Signature()
+}
+
+type ImageSignature_SimpleSigning_ struct {
+	SimpleSigning *ImageSignature_SimpleSigning `protobuf:"bytes,1,opt,name=simple_signing,json=simpleSigning,proto3,oneof"`
+}
+
+type ImageSignature_Bundle struct {
+	// A sigstore bundle in JSON
+	// (https://docs.sigstore.dev/about/bundle/), which refers to the image.
+	Bundle []byte `protobuf:"bytes,2,opt,name=bundle,proto3,oneof"`
+}
+
+func (*ImageSignature_SimpleSigning_) isImageSignature_Signature() {}
+
+func (*ImageSignature_Bundle) isImageSignature_Signature() {}
+
 // RegistryLogin is sent to one host and no other.
 type RegistryLogin struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -256,7 +485,7 @@ type RegistryLogin struct {
 
 func (x *RegistryLogin) Reset() {
 	*x = RegistryLogin{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -268,7 +497,7 @@ func (x *RegistryLogin) String() string {
 func (*RegistryLogin) ProtoMessage() {}
 
 func (x *RegistryLogin) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -281,7 +510,7 @@ func (x *RegistryLogin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegistryLogin.ProtoReflect.Descriptor instead.
 func (*RegistryLogin) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RegistryLogin) GetHost() string {
@@ -318,7 +547,7 @@ type PullImageResponse struct {
 
 func (x *PullImageResponse) Reset() {
 	*x = PullImageResponse{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +559,7 @@ func (x *PullImageResponse) String() string {
 func (*PullImageResponse) ProtoMessage() {}
 
 func (x *PullImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +572,7 @@ func (x *PullImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImageResponse.ProtoReflect.Descriptor instead.
 func (*PullImageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PullImageResponse) GetResponse() isPullImageResponse_Response {
@@ -399,7 +628,7 @@ type ImportImageRequest struct {
 
 func (x *ImportImageRequest) Reset() {
 	*x = ImportImageRequest{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +640,7 @@ func (x *ImportImageRequest) String() string {
 func (*ImportImageRequest) ProtoMessage() {}
 
 func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +653,7 @@ func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportImageRequest.ProtoReflect.Descriptor instead.
 func (*ImportImageRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ImportImageRequest) GetName() string {
@@ -450,7 +679,7 @@ type ImportImageResponse struct {
 
 func (x *ImportImageResponse) Reset() {
 	*x = ImportImageResponse{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +691,7 @@ func (x *ImportImageResponse) String() string {
 func (*ImportImageResponse) ProtoMessage() {}
 
 func (x *ImportImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +704,7 @@ func (x *ImportImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportImageResponse.ProtoReflect.Descriptor instead.
 func (*ImportImageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ImportImageResponse) GetImage() *Image {
@@ -493,7 +722,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -505,7 +734,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +747,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{9}
 }
 
 type ListImagesResponse struct {
@@ -531,7 +760,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +772,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +785,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -578,7 +807,7 @@ type PruneImagesRequest struct {
 
 func (x *PruneImagesRequest) Reset() {
 	*x = PruneImagesRequest{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +819,7 @@ func (x *PruneImagesRequest) String() string {
 func (*PruneImagesRequest) ProtoMessage() {}
 
 func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +832,7 @@ func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
 func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PruneImagesRequest) GetBefore() *timestamppb.Timestamp {
@@ -630,7 +859,7 @@ type PruneImagesResponse struct {
 
 func (x *PruneImagesResponse) Reset() {
 	*x = PruneImagesResponse{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +871,7 @@ func (x *PruneImagesResponse) String() string {
 func (*PruneImagesResponse) ProtoMessage() {}
 
 func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +884,7 @@ func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
 func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PruneImagesResponse) GetDeleted() []*Image {
@@ -663,6 +892,91 @@ func (x *PruneImagesResponse) GetDeleted() []*Image {
 		return x.Deleted
 	}
 	return nil
+}
+
+// SimpleSigning is a layer of the image that cosign stores under the tag
+// sha256-DIGEST.sig
+// (https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md). All but
+// the payload are annotations of the layer.
+type ImageSignature_SimpleSigning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was signed: JSON that names the image's digest.
+	Payload []byte `protobuf:"bytes,1,opt,name=payload,proto3" json:"payload,omitempty"`
+	// In base64.
+	Signature string `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"`
+	// In PEM; empty if it was signed with a key.
+	Certificate string `protobuf:"bytes,3,opt,name=certificate,proto3" json:"certificate,omitempty"`
+	// The entry in a transparency log, as JSON; empty for none.
+	LogEntry string `protobuf:"bytes,4,opt,name=log_entry,json=logEntry,proto3" json:"log_entry,omitempty"`
+	// The response of a timestamp authority, as JSON; empty for none.
+	Timestamp     string `protobuf:"bytes,5,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageSignature_SimpleSigning) Reset() {
+	*x = ImageSignature_SimpleSigning{}
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageSignature_SimpleSigning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageSignature_SimpleSigning) ProtoMessage() {}
+
+func (x *ImageSignature_SimpleSigning) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageSignature_SimpleSigning.ProtoReflect.Descriptor instead.
+func (*ImageSignature_SimpleSigning) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{4, 0}
+}
+
+func (x *ImageSignature_SimpleSigning) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *ImageSignature_SimpleSigning) GetSignature() string {
+	if x != nil {
+		return x.Signature
+	}
+	return ""
+}
+
+func (x *ImageSignature_SimpleSigning) GetCertificate() string {
+	if x != nil {
+		return x.Certificate
+	}
+	return ""
+}
+
+func (x *ImageSignature_SimpleSigning) GetLogEntry() string {
+	if x != nil {
+		return x.LogEntry
+	}
+	return ""
+}
+
+func (x *ImageSignature_SimpleSigning) GetTimestamp() string {
+	if x != nil {
+		return x.Timestamp
+	}
+	return ""
 }
 
 // Progress is sent when it has changed, at most twice a second.
@@ -682,7 +996,7 @@ type PullImageResponse_Progress struct {
 
 func (x *PullImageResponse_Progress) Reset() {
 	*x = PullImageResponse_Progress{}
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +1008,7 @@ func (x *PullImageResponse_Progress) String() string {
 func (*PullImageResponse_Progress) ProtoMessage() {}
 
 func (x *PullImageResponse_Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_image_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_image_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +1021,7 @@ func (x *PullImageResponse_Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImageResponse_Progress.ProtoReflect.Descriptor instead.
 func (*PullImageResponse_Progress) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{3, 0}
+	return file_deckhand_node_v1_image_proto_rawDescGZIP(), []int{6, 0}
 }
 
 func (x *PullImageResponse_Progress) GetReference() string {
@@ -769,7 +1083,32 @@ const file_deckhand_node_v1_image_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x04R\treference\x12A\n" +
 	"\x06logins\x18\x02 \x03(\v2\x1f.deckhand.node.v1.RegistryLoginB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06logins\x12 \n" +
 	"\x06mirror\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x06mirror\x12\x1e\n" +
-	"\x05setup\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05setup\"X\n" +
+	"\x05setup\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05setup\"\xa5\x01\n" +
+	"\x14GetSignaturesRequest\x12(\n" +
+	"\treference\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x04R\treference\x12A\n" +
+	"\x06logins\x18\x02 \x03(\v2\x1f.deckhand.node.v1.RegistryLoginB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06logins\x12 \n" +
+	"\x06mirror\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x06mirror\"\xd0\x01\n" +
+	"\x15GetSignaturesResponse\x12\x1c\n" +
+	"\treference\x18\x01 \x01(\tR\treference\x12@\n" +
+	"\n" +
+	"signatures\x18\x02 \x03(\v2 .deckhand.node.v1.ImageSignatureR\n" +
+	"signatures\x12\x19\n" +
+	"\bleft_out\x18\x03 \x01(\x05R\aleftOut\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x04 \x01(\tR\n" +
+	"incomplete\x12\x1c\n" +
+	"\tretryable\x18\x05 \x01(\bR\tretryable\"\xb7\x02\n" +
+	"\x0eImageSignature\x12W\n" +
+	"\x0esimple_signing\x18\x01 \x01(\v2..deckhand.node.v1.ImageSignature.SimpleSigningH\x00R\rsimpleSigning\x12\x18\n" +
+	"\x06bundle\x18\x02 \x01(\fH\x00R\x06bundle\x1a\xa4\x01\n" +
+	"\rSimpleSigning\x12\x18\n" +
+	"\apayload\x18\x01 \x01(\fR\apayload\x12\x1c\n" +
+	"\tsignature\x18\x02 \x01(\tR\tsignature\x12 \n" +
+	"\vcertificate\x18\x03 \x01(\tR\vcertificate\x12\x1b\n" +
+	"\tlog_entry\x18\x04 \x01(\tR\blogEntry\x12\x1c\n" +
+	"\ttimestamp\x18\x05 \x01(\tR\ttimestampB\v\n" +
+	"\tsignature\"X\n" +
 	"\rRegistryLogin\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1f\n" +
@@ -805,9 +1144,10 @@ const file_deckhand_node_v1_image_proto_rawDesc = "" +
 	"\x06before\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x06before\x12\x12\n" +
 	"\x04keep\x18\x02 \x03(\tR\x04keep\"H\n" +
 	"\x13PruneImagesResponse\x121\n" +
-	"\adeleted\x18\x01 \x03(\v2\x17.deckhand.node.v1.ImageR\adeleted2\xf9\x02\n" +
+	"\adeleted\x18\x01 \x03(\v2\x17.deckhand.node.v1.ImageR\adeleted2\xdb\x03\n" +
 	"\fImageService\x12V\n" +
-	"\tPullImage\x12\".deckhand.node.v1.PullImageRequest\x1a#.deckhand.node.v1.PullImageResponse0\x01\x12\\\n" +
+	"\tPullImage\x12\".deckhand.node.v1.PullImageRequest\x1a#.deckhand.node.v1.PullImageResponse0\x01\x12`\n" +
+	"\rGetSignatures\x12&.deckhand.node.v1.GetSignaturesRequest\x1a'.deckhand.node.v1.GetSignaturesResponse\x12\\\n" +
 	"\vImportImage\x12$.deckhand.node.v1.ImportImageRequest\x1a%.deckhand.node.v1.ImportImageResponse(\x01\x12W\n" +
 	"\n" +
 	"ListImages\x12#.deckhand.node.v1.ListImagesRequest\x1a$.deckhand.node.v1.ListImagesResponse\x12Z\n" +
@@ -826,45 +1166,54 @@ func file_deckhand_node_v1_image_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_image_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_node_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_deckhand_node_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_deckhand_node_v1_image_proto_goTypes = []any{
-	(PullImageResponse_Phase)(0),       // 0: deckhand.node.v1.PullImageResponse.Phase
-	(*Image)(nil),                      // 1: deckhand.node.v1.Image
-	(*PullImageRequest)(nil),           // 2: deckhand.node.v1.PullImageRequest
-	(*RegistryLogin)(nil),              // 3: deckhand.node.v1.RegistryLogin
-	(*PullImageResponse)(nil),          // 4: deckhand.node.v1.PullImageResponse
-	(*ImportImageRequest)(nil),         // 5: deckhand.node.v1.ImportImageRequest
-	(*ImportImageResponse)(nil),        // 6: deckhand.node.v1.ImportImageResponse
-	(*ListImagesRequest)(nil),          // 7: deckhand.node.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),         // 8: deckhand.node.v1.ListImagesResponse
-	(*PruneImagesRequest)(nil),         // 9: deckhand.node.v1.PruneImagesRequest
-	(*PruneImagesResponse)(nil),        // 10: deckhand.node.v1.PruneImagesResponse
-	(*PullImageResponse_Progress)(nil), // 11: deckhand.node.v1.PullImageResponse.Progress
-	(*timestamppb.Timestamp)(nil),      // 12: google.protobuf.Timestamp
+	(PullImageResponse_Phase)(0),         // 0: deckhand.node.v1.PullImageResponse.Phase
+	(*Image)(nil),                        // 1: deckhand.node.v1.Image
+	(*PullImageRequest)(nil),             // 2: deckhand.node.v1.PullImageRequest
+	(*GetSignaturesRequest)(nil),         // 3: deckhand.node.v1.GetSignaturesRequest
+	(*GetSignaturesResponse)(nil),        // 4: deckhand.node.v1.GetSignaturesResponse
+	(*ImageSignature)(nil),               // 5: deckhand.node.v1.ImageSignature
+	(*RegistryLogin)(nil),                // 6: deckhand.node.v1.RegistryLogin
+	(*PullImageResponse)(nil),            // 7: deckhand.node.v1.PullImageResponse
+	(*ImportImageRequest)(nil),           // 8: deckhand.node.v1.ImportImageRequest
+	(*ImportImageResponse)(nil),          // 9: deckhand.node.v1.ImportImageResponse
+	(*ListImagesRequest)(nil),            // 10: deckhand.node.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),           // 11: deckhand.node.v1.ListImagesResponse
+	(*PruneImagesRequest)(nil),           // 12: deckhand.node.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),          // 13: deckhand.node.v1.PruneImagesResponse
+	(*ImageSignature_SimpleSigning)(nil), // 14: deckhand.node.v1.ImageSignature.SimpleSigning
+	(*PullImageResponse_Progress)(nil),   // 15: deckhand.node.v1.PullImageResponse.Progress
+	(*timestamppb.Timestamp)(nil),        // 16: google.protobuf.Timestamp
 }
 var file_deckhand_node_v1_image_proto_depIdxs = []int32{
-	12, // 0: deckhand.node.v1.Image.used_at:type_name -> google.protobuf.Timestamp
-	3,  // 1: deckhand.node.v1.PullImageRequest.logins:type_name -> deckhand.node.v1.RegistryLogin
-	11, // 2: deckhand.node.v1.PullImageResponse.progress:type_name -> deckhand.node.v1.PullImageResponse.Progress
-	1,  // 3: deckhand.node.v1.PullImageResponse.image:type_name -> deckhand.node.v1.Image
-	1,  // 4: deckhand.node.v1.ImportImageResponse.image:type_name -> deckhand.node.v1.Image
-	1,  // 5: deckhand.node.v1.ListImagesResponse.images:type_name -> deckhand.node.v1.Image
-	12, // 6: deckhand.node.v1.PruneImagesRequest.before:type_name -> google.protobuf.Timestamp
-	1,  // 7: deckhand.node.v1.PruneImagesResponse.deleted:type_name -> deckhand.node.v1.Image
-	0,  // 8: deckhand.node.v1.PullImageResponse.Progress.phase:type_name -> deckhand.node.v1.PullImageResponse.Phase
-	2,  // 9: deckhand.node.v1.ImageService.PullImage:input_type -> deckhand.node.v1.PullImageRequest
-	5,  // 10: deckhand.node.v1.ImageService.ImportImage:input_type -> deckhand.node.v1.ImportImageRequest
-	7,  // 11: deckhand.node.v1.ImageService.ListImages:input_type -> deckhand.node.v1.ListImagesRequest
-	9,  // 12: deckhand.node.v1.ImageService.PruneImages:input_type -> deckhand.node.v1.PruneImagesRequest
-	4,  // 13: deckhand.node.v1.ImageService.PullImage:output_type -> deckhand.node.v1.PullImageResponse
-	6,  // 14: deckhand.node.v1.ImageService.ImportImage:output_type -> deckhand.node.v1.ImportImageResponse
-	8,  // 15: deckhand.node.v1.ImageService.ListImages:output_type -> deckhand.node.v1.ListImagesResponse
-	10, // 16: deckhand.node.v1.ImageService.PruneImages:output_type -> deckhand.node.v1.PruneImagesResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	16, // 0: deckhand.node.v1.Image.used_at:type_name -> google.protobuf.Timestamp
+	6,  // 1: deckhand.node.v1.PullImageRequest.logins:type_name -> deckhand.node.v1.RegistryLogin
+	6,  // 2: deckhand.node.v1.GetSignaturesRequest.logins:type_name -> deckhand.node.v1.RegistryLogin
+	5,  // 3: deckhand.node.v1.GetSignaturesResponse.signatures:type_name -> deckhand.node.v1.ImageSignature
+	14, // 4: deckhand.node.v1.ImageSignature.simple_signing:type_name -> deckhand.node.v1.ImageSignature.SimpleSigning
+	15, // 5: deckhand.node.v1.PullImageResponse.progress:type_name -> deckhand.node.v1.PullImageResponse.Progress
+	1,  // 6: deckhand.node.v1.PullImageResponse.image:type_name -> deckhand.node.v1.Image
+	1,  // 7: deckhand.node.v1.ImportImageResponse.image:type_name -> deckhand.node.v1.Image
+	1,  // 8: deckhand.node.v1.ListImagesResponse.images:type_name -> deckhand.node.v1.Image
+	16, // 9: deckhand.node.v1.PruneImagesRequest.before:type_name -> google.protobuf.Timestamp
+	1,  // 10: deckhand.node.v1.PruneImagesResponse.deleted:type_name -> deckhand.node.v1.Image
+	0,  // 11: deckhand.node.v1.PullImageResponse.Progress.phase:type_name -> deckhand.node.v1.PullImageResponse.Phase
+	2,  // 12: deckhand.node.v1.ImageService.PullImage:input_type -> deckhand.node.v1.PullImageRequest
+	3,  // 13: deckhand.node.v1.ImageService.GetSignatures:input_type -> deckhand.node.v1.GetSignaturesRequest
+	8,  // 14: deckhand.node.v1.ImageService.ImportImage:input_type -> deckhand.node.v1.ImportImageRequest
+	10, // 15: deckhand.node.v1.ImageService.ListImages:input_type -> deckhand.node.v1.ListImagesRequest
+	12, // 16: deckhand.node.v1.ImageService.PruneImages:input_type -> deckhand.node.v1.PruneImagesRequest
+	7,  // 17: deckhand.node.v1.ImageService.PullImage:output_type -> deckhand.node.v1.PullImageResponse
+	4,  // 18: deckhand.node.v1.ImageService.GetSignatures:output_type -> deckhand.node.v1.GetSignaturesResponse
+	9,  // 19: deckhand.node.v1.ImageService.ImportImage:output_type -> deckhand.node.v1.ImportImageResponse
+	11, // 20: deckhand.node.v1.ImageService.ListImages:output_type -> deckhand.node.v1.ListImagesResponse
+	13, // 21: deckhand.node.v1.ImageService.PruneImages:output_type -> deckhand.node.v1.PruneImagesResponse
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_image_proto_init() }
@@ -872,7 +1221,11 @@ func file_deckhand_node_v1_image_proto_init() {
 	if File_deckhand_node_v1_image_proto != nil {
 		return
 	}
-	file_deckhand_node_v1_image_proto_msgTypes[3].OneofWrappers = []any{
+	file_deckhand_node_v1_image_proto_msgTypes[4].OneofWrappers = []any{
+		(*ImageSignature_SimpleSigning_)(nil),
+		(*ImageSignature_Bundle)(nil),
+	}
+	file_deckhand_node_v1_image_proto_msgTypes[6].OneofWrappers = []any{
 		(*PullImageResponse_Progress_)(nil),
 		(*PullImageResponse_Image)(nil),
 	}
@@ -882,7 +1235,7 @@ func file_deckhand_node_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_image_proto_rawDesc), len(file_deckhand_node_v1_image_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

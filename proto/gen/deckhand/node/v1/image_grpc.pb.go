@@ -19,10 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ImageService_PullImage_FullMethodName   = "/deckhand.node.v1.ImageService/PullImage"
-	ImageService_ImportImage_FullMethodName = "/deckhand.node.v1.ImageService/ImportImage"
-	ImageService_ListImages_FullMethodName  = "/deckhand.node.v1.ImageService/ListImages"
-	ImageService_PruneImages_FullMethodName = "/deckhand.node.v1.ImageService/PruneImages"
+	ImageService_PullImage_FullMethodName     = "/deckhand.node.v1.ImageService/PullImage"
+	ImageService_GetSignatures_FullMethodName = "/deckhand.node.v1.ImageService/GetSignatures"
+	ImageService_ImportImage_FullMethodName   = "/deckhand.node.v1.ImageService/ImportImage"
+	ImageService_ListImages_FullMethodName    = "/deckhand.node.v1.ImageService/ListImages"
+	ImageService_PruneImages_FullMethodName   = "/deckhand.node.v1.ImageService/PruneImages"
 )
 
 // ImageServiceClient is the client API for ImageService service.
@@ -37,6 +38,10 @@ type ImageServiceClient interface {
 	// last response has the image. An error has the code AGENT_031 and says what to
 	// do; UNAVAILABLE may pass.
 	PullImage(ctx context.Context, in *PullImageRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PullImageResponse], error)
+	// GetSignatures returns the signatures of an image that are stored beside it in its
+	// registry. The node verifies nothing. FAILED_PRECONDITION for an image that was
+	// imported: no registry has its signatures.
+	GetSignatures(ctx context.Context, in *GetSignaturesRequest, opts ...grpc.CallOption) (*GetSignaturesResponse, error)
 	// ImportImage keeps the image of an archive, as `docker save` or an OCI layout
 	// writes it. The first request has the name, the others the archive's bytes.
 	ImportImage(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportImageRequest, ImportImageResponse], error)
@@ -71,6 +76,16 @@ func (c *imageServiceClient) PullImage(ctx context.Context, in *PullImageRequest
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ImageService_PullImageClient = grpc.ServerStreamingClient[PullImageResponse]
+
+func (c *imageServiceClient) GetSignatures(ctx context.Context, in *GetSignaturesRequest, opts ...grpc.CallOption) (*GetSignaturesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetSignaturesResponse)
+	err := c.cc.Invoke(ctx, ImageService_GetSignatures_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *imageServiceClient) ImportImage(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportImageRequest, ImportImageResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -117,6 +132,10 @@ type ImageServiceServer interface {
 	// last response has the image. An error has the code AGENT_031 and says what to
 	// do; UNAVAILABLE may pass.
 	PullImage(*PullImageRequest, grpc.ServerStreamingServer[PullImageResponse]) error
+	// GetSignatures returns the signatures of an image that are stored beside it in its
+	// registry. The node verifies nothing. FAILED_PRECONDITION for an image that was
+	// imported: no registry has its signatures.
+	GetSignatures(context.Context, *GetSignaturesRequest) (*GetSignaturesResponse, error)
 	// ImportImage keeps the image of an archive, as `docker save` or an OCI layout
 	// writes it. The first request has the name, the others the archive's bytes.
 	ImportImage(grpc.ClientStreamingServer[ImportImageRequest, ImportImageResponse]) error
@@ -135,6 +154,9 @@ type UnimplementedImageServiceServer struct{}
 
 func (UnimplementedImageServiceServer) PullImage(*PullImageRequest, grpc.ServerStreamingServer[PullImageResponse]) error {
 	return status.Error(codes.Unimplemented, "method PullImage not implemented")
+}
+func (UnimplementedImageServiceServer) GetSignatures(context.Context, *GetSignaturesRequest) (*GetSignaturesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSignatures not implemented")
 }
 func (UnimplementedImageServiceServer) ImportImage(grpc.ClientStreamingServer[ImportImageRequest, ImportImageResponse]) error {
 	return status.Error(codes.Unimplemented, "method ImportImage not implemented")
@@ -176,6 +198,24 @@ func _ImageService_PullImage_Handler(srv interface{}, stream grpc.ServerStream) 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ImageService_PullImageServer = grpc.ServerStreamingServer[PullImageResponse]
+
+func _ImageService_GetSignatures_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSignaturesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ImageServiceServer).GetSignatures(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ImageService_GetSignatures_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ImageServiceServer).GetSignatures(ctx, req.(*GetSignaturesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _ImageService_ImportImage_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(ImageServiceServer).ImportImage(&grpc.GenericServerStream[ImportImageRequest, ImportImageResponse]{ServerStream: stream})
@@ -227,6 +267,10 @@ var ImageService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "deckhand.node.v1.ImageService",
 	HandlerType: (*ImageServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "GetSignatures",
+			Handler:    _ImageService_GetSignatures_Handler,
+		},
 		{
 			MethodName: "ListImages",
 			Handler:    _ImageService_ListImages_Handler,

@@ -61,6 +61,15 @@ const (
 	// ImageServiceSetImageRulesProcedure is the fully-qualified name of the ImageService's
 	// SetImageRules RPC.
 	ImageServiceSetImageRulesProcedure = "/deckhand.v1.ImageService/SetImageRules"
+	// ImageServiceSetSignatureRuleProcedure is the fully-qualified name of the ImageService's
+	// SetSignatureRule RPC.
+	ImageServiceSetSignatureRuleProcedure = "/deckhand.v1.ImageService/SetSignatureRule"
+	// ImageServiceListSignatureRulesProcedure is the fully-qualified name of the ImageService's
+	// ListSignatureRules RPC.
+	ImageServiceListSignatureRulesProcedure = "/deckhand.v1.ImageService/ListSignatureRules"
+	// ImageServiceDeleteSignatureRuleProcedure is the fully-qualified name of the ImageService's
+	// DeleteSignatureRule RPC.
+	ImageServiceDeleteSignatureRuleProcedure = "/deckhand.v1.ImageService/DeleteSignatureRule"
 )
 
 // ImageServiceClient is a client for the deckhand.v1.ImageService service.
@@ -92,6 +101,14 @@ type ImageServiceClient interface {
 	GetImageRules(context.Context, *connect.Request[v1.GetImageRulesRequest]) (*connect.Response[v1.GetImageRulesResponse], error)
 	// SetImageRules replaces that. It applies to the next attempt of each task.
 	SetImageRules(context.Context, *connect.Request[v1.SetImageRulesRequest]) (*connect.Response[v1.SetImageRulesResponse], error)
+	// SetSignatureRule says who must have signed the images of some repositories. It
+	// replaces the rule for the same pattern, and applies to the next attempt of each
+	// task.
+	SetSignatureRule(context.Context, *connect.Request[v1.SetSignatureRuleRequest]) (*connect.Response[v1.SetSignatureRuleResponse], error)
+	// ListSignatureRules returns the rules about who must have signed images.
+	ListSignatureRules(context.Context, *connect.Request[v1.ListSignatureRulesRequest]) (*connect.Response[v1.ListSignatureRulesResponse], error)
+	// DeleteSignatureRule deletes a rule.
+	DeleteSignatureRule(context.Context, *connect.Request[v1.DeleteSignatureRuleRequest]) (*connect.Response[v1.DeleteSignatureRuleResponse], error)
 }
 
 // NewImageServiceClient constructs a client for the deckhand.v1.ImageService service. By default,
@@ -165,21 +182,42 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(imageServiceMethods.ByName("SetImageRules")),
 			connect.WithClientOptions(opts...),
 		),
+		setSignatureRule: connect.NewClient[v1.SetSignatureRuleRequest, v1.SetSignatureRuleResponse](
+			httpClient,
+			baseURL+ImageServiceSetSignatureRuleProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("SetSignatureRule")),
+			connect.WithClientOptions(opts...),
+		),
+		listSignatureRules: connect.NewClient[v1.ListSignatureRulesRequest, v1.ListSignatureRulesResponse](
+			httpClient,
+			baseURL+ImageServiceListSignatureRulesProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("ListSignatureRules")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteSignatureRule: connect.NewClient[v1.DeleteSignatureRuleRequest, v1.DeleteSignatureRuleResponse](
+			httpClient,
+			baseURL+ImageServiceDeleteSignatureRuleProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("DeleteSignatureRule")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // imageServiceClient implements ImageServiceClient.
 type imageServiceClient struct {
-	listImages     *connect.Client[v1.ListImagesRequest, v1.ListImagesResponse]
-	pullImage      *connect.Client[v1.PullImageRequest, v1.PullImageResponse]
-	prepareImage   *connect.Client[v1.PrepareImageRequest, v1.PrepareImageResponse]
-	importImage    *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
-	pruneImages    *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
-	setRegistry    *connect.Client[v1.SetRegistryRequest, v1.SetRegistryResponse]
-	listRegistries *connect.Client[v1.ListRegistriesRequest, v1.ListRegistriesResponse]
-	deleteRegistry *connect.Client[v1.DeleteRegistryRequest, v1.DeleteRegistryResponse]
-	getImageRules  *connect.Client[v1.GetImageRulesRequest, v1.GetImageRulesResponse]
-	setImageRules  *connect.Client[v1.SetImageRulesRequest, v1.SetImageRulesResponse]
+	listImages          *connect.Client[v1.ListImagesRequest, v1.ListImagesResponse]
+	pullImage           *connect.Client[v1.PullImageRequest, v1.PullImageResponse]
+	prepareImage        *connect.Client[v1.PrepareImageRequest, v1.PrepareImageResponse]
+	importImage         *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
+	pruneImages         *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
+	setRegistry         *connect.Client[v1.SetRegistryRequest, v1.SetRegistryResponse]
+	listRegistries      *connect.Client[v1.ListRegistriesRequest, v1.ListRegistriesResponse]
+	deleteRegistry      *connect.Client[v1.DeleteRegistryRequest, v1.DeleteRegistryResponse]
+	getImageRules       *connect.Client[v1.GetImageRulesRequest, v1.GetImageRulesResponse]
+	setImageRules       *connect.Client[v1.SetImageRulesRequest, v1.SetImageRulesResponse]
+	setSignatureRule    *connect.Client[v1.SetSignatureRuleRequest, v1.SetSignatureRuleResponse]
+	listSignatureRules  *connect.Client[v1.ListSignatureRulesRequest, v1.ListSignatureRulesResponse]
+	deleteSignatureRule *connect.Client[v1.DeleteSignatureRuleRequest, v1.DeleteSignatureRuleResponse]
 }
 
 // ListImages calls deckhand.v1.ImageService.ListImages.
@@ -232,6 +270,21 @@ func (c *imageServiceClient) SetImageRules(ctx context.Context, req *connect.Req
 	return c.setImageRules.CallUnary(ctx, req)
 }
 
+// SetSignatureRule calls deckhand.v1.ImageService.SetSignatureRule.
+func (c *imageServiceClient) SetSignatureRule(ctx context.Context, req *connect.Request[v1.SetSignatureRuleRequest]) (*connect.Response[v1.SetSignatureRuleResponse], error) {
+	return c.setSignatureRule.CallUnary(ctx, req)
+}
+
+// ListSignatureRules calls deckhand.v1.ImageService.ListSignatureRules.
+func (c *imageServiceClient) ListSignatureRules(ctx context.Context, req *connect.Request[v1.ListSignatureRulesRequest]) (*connect.Response[v1.ListSignatureRulesResponse], error) {
+	return c.listSignatureRules.CallUnary(ctx, req)
+}
+
+// DeleteSignatureRule calls deckhand.v1.ImageService.DeleteSignatureRule.
+func (c *imageServiceClient) DeleteSignatureRule(ctx context.Context, req *connect.Request[v1.DeleteSignatureRuleRequest]) (*connect.Response[v1.DeleteSignatureRuleResponse], error) {
+	return c.deleteSignatureRule.CallUnary(ctx, req)
+}
+
 // ImageServiceHandler is an implementation of the deckhand.v1.ImageService service.
 type ImageServiceHandler interface {
 	// ListImages returns the images on a node.
@@ -261,6 +314,14 @@ type ImageServiceHandler interface {
 	GetImageRules(context.Context, *connect.Request[v1.GetImageRulesRequest]) (*connect.Response[v1.GetImageRulesResponse], error)
 	// SetImageRules replaces that. It applies to the next attempt of each task.
 	SetImageRules(context.Context, *connect.Request[v1.SetImageRulesRequest]) (*connect.Response[v1.SetImageRulesResponse], error)
+	// SetSignatureRule says who must have signed the images of some repositories. It
+	// replaces the rule for the same pattern, and applies to the next attempt of each
+	// task.
+	SetSignatureRule(context.Context, *connect.Request[v1.SetSignatureRuleRequest]) (*connect.Response[v1.SetSignatureRuleResponse], error)
+	// ListSignatureRules returns the rules about who must have signed images.
+	ListSignatureRules(context.Context, *connect.Request[v1.ListSignatureRulesRequest]) (*connect.Response[v1.ListSignatureRulesResponse], error)
+	// DeleteSignatureRule deletes a rule.
+	DeleteSignatureRule(context.Context, *connect.Request[v1.DeleteSignatureRuleRequest]) (*connect.Response[v1.DeleteSignatureRuleResponse], error)
 }
 
 // NewImageServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -330,6 +391,24 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(imageServiceMethods.ByName("SetImageRules")),
 		connect.WithHandlerOptions(opts...),
 	)
+	imageServiceSetSignatureRuleHandler := connect.NewUnaryHandler(
+		ImageServiceSetSignatureRuleProcedure,
+		svc.SetSignatureRule,
+		connect.WithSchema(imageServiceMethods.ByName("SetSignatureRule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServiceListSignatureRulesHandler := connect.NewUnaryHandler(
+		ImageServiceListSignatureRulesProcedure,
+		svc.ListSignatureRules,
+		connect.WithSchema(imageServiceMethods.ByName("ListSignatureRules")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServiceDeleteSignatureRuleHandler := connect.NewUnaryHandler(
+		ImageServiceDeleteSignatureRuleProcedure,
+		svc.DeleteSignatureRule,
+		connect.WithSchema(imageServiceMethods.ByName("DeleteSignatureRule")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.ImageService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ImageServiceListImagesProcedure:
@@ -352,6 +431,12 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 			imageServiceGetImageRulesHandler.ServeHTTP(w, r)
 		case ImageServiceSetImageRulesProcedure:
 			imageServiceSetImageRulesHandler.ServeHTTP(w, r)
+		case ImageServiceSetSignatureRuleProcedure:
+			imageServiceSetSignatureRuleHandler.ServeHTTP(w, r)
+		case ImageServiceListSignatureRulesProcedure:
+			imageServiceListSignatureRulesHandler.ServeHTTP(w, r)
+		case ImageServiceDeleteSignatureRuleProcedure:
+			imageServiceDeleteSignatureRuleHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -399,4 +484,16 @@ func (UnimplementedImageServiceHandler) GetImageRules(context.Context, *connect.
 
 func (UnimplementedImageServiceHandler) SetImageRules(context.Context, *connect.Request[v1.SetImageRulesRequest]) (*connect.Response[v1.SetImageRulesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.SetImageRules is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) SetSignatureRule(context.Context, *connect.Request[v1.SetSignatureRuleRequest]) (*connect.Response[v1.SetSignatureRuleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.SetSignatureRule is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) ListSignatureRules(context.Context, *connect.Request[v1.ListSignatureRulesRequest]) (*connect.Response[v1.ListSignatureRulesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.ListSignatureRules is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) DeleteSignatureRule(context.Context, *connect.Request[v1.DeleteSignatureRuleRequest]) (*connect.Response[v1.DeleteSignatureRuleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.DeleteSignatureRule is not implemented"))
 }

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/image.proto.
  */
 export const file_deckhand_v1_image: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbWFnZS5wcm90bxILZGVja2hhbmQudjEiiwEKCU5vZGVJbWFnZRIRCglyZWZlcmVuY2UYASABKAkSEAoIcGxhdGZvcm0YAiABKAkSDQoFYnl0ZXMYAyABKAMSDgoGbGF5ZXJzGAQgASgFEisKB3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXNldHVwGAYgASgJIiQKEUxpc3RJbWFnZXNSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkiPAoSTGlzdEltYWdlc1Jlc3BvbnNlEiYKBmltYWdlcxgBIAMoCzIWLmRlY2toYW5kLnYxLk5vZGVJbWFnZSI2ChBQdWxsSW1hZ2VSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkSEQoJcmVmZXJlbmNlGAIgASgJIpEBChFQdWxsSW1hZ2VSZXNwb25zZRINCgVwaGFzZRgBIAEoCRIOCgZsYXllcnMYAiABKAUSEwoLbGF5ZXJzX2RvbmUYAyABKAUSDQoFYnl0ZXMYBCABKAMSEgoKYnl0ZXNfZG9uZRgFIAEoAxIlCgVpbWFnZRgGIAEoCzIWLmRlY2toYW5kLnYxLk5vZGVJbWFnZSI4ChNQcmVwYXJlSW1hZ2VSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEg8KB25vZGVfaWQYAiABKAkiuAEKFFByZXBhcmVJbWFnZVJlc3BvbnNlEgwKBG5vZGUYASABKAkSLAoEcHVsbBgCIAEoCzIeLmRlY2toYW5kLnYxLlB1bGxJbWFnZVJlc3BvbnNlEgwKBGxpbmUYAyABKAUSDQoFbGluZXMYBCABKAUSDwoHY29tbWFuZBgFIAEoCRIPCgdleGVjX2lkGAYgASgJEiUKBWltYWdlGAcgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIkEKEkltcG9ydEltYWdlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEZGF0YRgDIAEoDCI8ChNJbXBvcnRJbWFnZVJlc3BvbnNlEiUKBWltYWdlGAEgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIlQKElBydW5lSW1hZ2VzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEi0KCnVudXNlZF9mb3IYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPgoTUHJ1bmVJbWFnZXNSZXNwb25zZRInCgdkZWxldGVkGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIowBCghSZWdpc3RyeRIMCgRob3N0GAEgASgJEhAKCHVzZXJuYW1lGAIgASgJEhQKDGhhc19wYXNzd29yZBgDIAEoCBIOCgZtaXJyb3IYBCABKAkSDgoGc2V0X2J5GAUgASgJEioKBnNldF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoSU2V0UmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSFQoIcGFzc3dvcmQYAyABKAlCA4ABARIOCgZtaXJyb3IYBCABKAkiPgoTU2V0UmVnaXN0cnlSZXNwb25zZRInCghyZWdpc3RyeRgBIAEoCzIVLmRlY2toYW5kLnYxLlJlZ2lzdHJ5Ij4KFUxpc3RSZWdpc3RyaWVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJcChZMaXN0UmVnaXN0cmllc1Jlc3BvbnNlEikKCnJlZ2lzdHJpZXMYASADKAsyFS5kZWNraGFuZC52MS5SZWdpc3RyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJQoVRGVsZXRlUmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkiGAoWRGVsZXRlUmVnaXN0cnlSZXNwb25zZSJHCgpJbWFnZVJ1bGVzEg0KBWFsbG93GAEgAygJEhYKDnJlcXVpcmVfZGlnZXN0GAIgASgIEhIKCmFsbG93X3Jvb3QYAyABKAgiFgoUR2V0SW1hZ2VSdWxlc1JlcXVlc3QiPwoVR2V0SW1hZ2VSdWxlc1Jlc3BvbnNlEiYKBXJ1bGVzGAEgASgLMhcuZGVja2hhbmQudjEuSW1hZ2VSdWxlcyI+ChRTZXRJbWFnZVJ1bGVzUmVxdWVzdBImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMiPwoVU2V0SW1hZ2VSdWxlc1Jlc3BvbnNlEiYKBXJ1bGVzGAEgASgLMhcuZGVja2hhbmQudjEuSW1hZ2VSdWxlczLgBgoMSW1hZ2VTZXJ2aWNlEk0KCkxpc3RJbWFnZXMSHi5kZWNraGFuZC52MS5MaXN0SW1hZ2VzUmVxdWVzdBofLmRlY2toYW5kLnYxLkxpc3RJbWFnZXNSZXNwb25zZRJMCglQdWxsSW1hZ2USHS5kZWNraGFuZC52MS5QdWxsSW1hZ2VSZXF1ZXN0Gh4uZGVja2hhbmQudjEuUHVsbEltYWdlUmVzcG9uc2UwARJVCgxQcmVwYXJlSW1hZ2USIC5kZWNraGFuZC52MS5QcmVwYXJlSW1hZ2VSZXF1ZXN0GiEuZGVja2hhbmQudjEuUHJlcGFyZUltYWdlUmVzcG9uc2UwARJSCgtJbXBvcnRJbWFnZRIfLmRlY2toYW5kLnYxLkltcG9ydEltYWdlUmVxdWVzdBogLmRlY2toYW5kLnYxLkltcG9ydEltYWdlUmVzcG9uc2UoARJQCgtQcnVuZUltYWdlcxIfLmRlY2toYW5kLnYxLlBydW5lSW1hZ2VzUmVxdWVzdBogLmRlY2toYW5kLnYxLlBydW5lSW1hZ2VzUmVzcG9uc2USUAoLU2V0UmVnaXN0cnkSHy5kZWNraGFuZC52MS5TZXRSZWdpc3RyeVJlcXVlc3QaIC5kZWNraGFuZC52MS5TZXRSZWdpc3RyeVJlc3BvbnNlElkKDkxpc3RSZWdpc3RyaWVzEiIuZGVja2hhbmQudjEuTGlzdFJlZ2lzdHJpZXNSZXF1ZXN0GiMuZGVja2hhbmQudjEuTGlzdFJlZ2lzdHJpZXNSZXNwb25zZRJZCg5EZWxldGVSZWdpc3RyeRIiLmRlY2toYW5kLnYxLkRlbGV0ZVJlZ2lzdHJ5UmVxdWVzdBojLmRlY2toYW5kLnYxLkRlbGV0ZVJlZ2lzdHJ5UmVzcG9uc2USVgoNR2V0SW1hZ2VSdWxlcxIhLmRlY2toYW5kLnYxLkdldEltYWdlUnVsZXNSZXF1ZXN0GiIuZGVja2hhbmQudjEuR2V0SW1hZ2VSdWxlc1Jlc3BvbnNlElYKDVNldEltYWdlUnVsZXMSIS5kZWNraGFuZC52MS5TZXRJbWFnZVJ1bGVzUmVxdWVzdBoiLmRlY2toYW5kLnYxLlNldEltYWdlUnVsZXNSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbWFnZS5wcm90bxILZGVja2hhbmQudjEiiwEKCU5vZGVJbWFnZRIRCglyZWZlcmVuY2UYASABKAkSEAoIcGxhdGZvcm0YAiABKAkSDQoFYnl0ZXMYAyABKAMSDgoGbGF5ZXJzGAQgASgFEisKB3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXNldHVwGAYgASgJIiQKEUxpc3RJbWFnZXNSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkiPAoSTGlzdEltYWdlc1Jlc3BvbnNlEiYKBmltYWdlcxgBIAMoCzIWLmRlY2toYW5kLnYxLk5vZGVJbWFnZSI2ChBQdWxsSW1hZ2VSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkSEQoJcmVmZXJlbmNlGAIgASgJIpEBChFQdWxsSW1hZ2VSZXNwb25zZRINCgVwaGFzZRgBIAEoCRIOCgZsYXllcnMYAiABKAUSEwoLbGF5ZXJzX2RvbmUYAyABKAUSDQoFYnl0ZXMYBCABKAMSEgoKYnl0ZXNfZG9uZRgFIAEoAxIlCgVpbWFnZRgGIAEoCzIWLmRlY2toYW5kLnYxLk5vZGVJbWFnZSI4ChNQcmVwYXJlSW1hZ2VSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEg8KB25vZGVfaWQYAiABKAkiuAEKFFByZXBhcmVJbWFnZVJlc3BvbnNlEgwKBG5vZGUYASABKAkSLAoEcHVsbBgCIAEoCzIeLmRlY2toYW5kLnYxLlB1bGxJbWFnZVJlc3BvbnNlEgwKBGxpbmUYAyABKAUSDQoFbGluZXMYBCABKAUSDwoHY29tbWFuZBgFIAEoCRIPCgdleGVjX2lkGAYgASgJEiUKBWltYWdlGAcgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIkEKEkltcG9ydEltYWdlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEZGF0YRgDIAEoDCI8ChNJbXBvcnRJbWFnZVJlc3BvbnNlEiUKBWltYWdlGAEgASgLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIlQKElBydW5lSW1hZ2VzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEi0KCnVudXNlZF9mb3IYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPgoTUHJ1bmVJbWFnZXNSZXNwb25zZRInCgdkZWxldGVkGAEgAygLMhYuZGVja2hhbmQudjEuTm9kZUltYWdlIowBCghSZWdpc3RyeRIMCgRob3N0GAEgASgJEhAKCHVzZXJuYW1lGAIgASgJEhQKDGhhc19wYXNzd29yZBgDIAEoCBIOCgZtaXJyb3IYBCABKAkSDgoGc2V0X2J5GAUgASgJEioKBnNldF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoSU2V0UmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSFQoIcGFzc3dvcmQYAyABKAlCA4ABARIOCgZtaXJyb3IYBCABKAkiPgoTU2V0UmVnaXN0cnlSZXNwb25zZRInCghyZWdpc3RyeRgBIAEoCzIVLmRlY2toYW5kLnYxLlJlZ2lzdHJ5Ij4KFUxpc3RSZWdpc3RyaWVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJcChZMaXN0UmVnaXN0cmllc1Jlc3BvbnNlEikKCnJlZ2lzdHJpZXMYASADKAsyFS5kZWNraGFuZC52MS5SZWdpc3RyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJQoVRGVsZXRlUmVnaXN0cnlSZXF1ZXN0EgwKBGhvc3QYASABKAkiGAoWRGVsZXRlUmVnaXN0cnlSZXNwb25zZSJHCgpJbWFnZVJ1bGVzEg0KBWFsbG93GAEgAygJEhYKDnJlcXVpcmVfZGlnZXN0GAIgASgIEhIKCmFsbG93X3Jvb3QYAyABKAgiFgoUR2V0SW1hZ2VSdWxlc1JlcXVlc3QiPwoVR2V0SW1hZ2VSdWxlc1Jlc3BvbnNlEiYKBXJ1bGVzGAEgASgLMhcuZGVja2hhbmQudjEuSW1hZ2VSdWxlcyI+ChRTZXRJbWFnZVJ1bGVzUmVxdWVzdBImCgVydWxlcxgBIAEoCzIXLmRlY2toYW5kLnYxLkltYWdlUnVsZXMiPwoVU2V0SW1hZ2VSdWxlc1Jlc3BvbnNlEiYKBXJ1bGVzGAEgASgLMhcuZGVja2hhbmQudjEuSW1hZ2VSdWxlcyLZAQoNU2lnbmF0dXJlUnVsZRIPCgdwYXR0ZXJuGAEgASgJEhMKC3B1YmxpY19rZXlzGAIgASgJEg4KBmlzc3VlchgDIAEoCRIQCghpZGVudGl0eRgEIAEoCRIXCg9pZGVudGl0eV9yZWdleHAYBSABKAkSGwoTdHJ1c3RlZF9yb290X2RpZ2VzdBgGIAEoCRIOCgZzaWduZXIYByABKAkSDgoGc2V0X2J5GAggASgJEioKBnNldF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikAEKF1NldFNpZ25hdHVyZVJ1bGVSZXF1ZXN0Eg8KB3BhdHRlcm4YASABKAkSEwoLcHVibGljX2tleXMYAiABKAkSDgoGaXNzdWVyGAMgASgJEhAKCGlkZW50aXR5GAQgASgJEhcKD2lkZW50aXR5X3JlZ2V4cBgFIAEoCRIUCgx0cnVzdGVkX3Jvb3QYBiABKAwiRAoYU2V0U2lnbmF0dXJlUnVsZVJlc3BvbnNlEigKBHJ1bGUYASABKAsyGi5kZWNraGFuZC52MS5TaWduYXR1cmVSdWxlIkIKGUxpc3RTaWduYXR1cmVSdWxlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiYAoaTGlzdFNpZ25hdHVyZVJ1bGVzUmVzcG9uc2USKQoFcnVsZXMYASADKAsyGi5kZWNraGFuZC52MS5TaWduYXR1cmVSdWxlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSItChpEZWxldGVTaWduYXR1cmVSdWxlUmVxdWVzdBIPCgdwYXR0ZXJuGAEgASgJIh0KG0RlbGV0ZVNpZ25hdHVyZVJ1bGVSZXNwb25zZTKSCQoMSW1hZ2VTZXJ2aWNlEk0KCkxpc3RJbWFnZXMSHi5kZWNraGFuZC52MS5MaXN0SW1hZ2VzUmVxdWVzdBofLmRlY2toYW5kLnYxLkxpc3RJbWFnZXNSZXNwb25zZRJMCglQdWxsSW1hZ2USHS5kZWNraGFuZC52MS5QdWxsSW1hZ2VSZXF1ZXN0Gh4uZGVja2hhbmQudjEuUHVsbEltYWdlUmVzcG9uc2UwARJVCgxQcmVwYXJlSW1hZ2USIC5kZWNraGFuZC52MS5QcmVwYXJlSW1hZ2VSZXF1ZXN0GiEuZGVja2hhbmQudjEuUHJlcGFyZUltYWdlUmVzcG9uc2UwARJSCgtJbXBvcnRJbWFnZRIfLmRlY2toYW5kLnYxLkltcG9ydEltYWdlUmVxdWVzdBogLmRlY2toYW5kLnYxLkltcG9ydEltYWdlUmVzcG9uc2UoARJQCgtQcnVuZUltYWdlcxIfLmRlY2toYW5kLnYxLlBydW5lSW1hZ2VzUmVxdWVzdBogLmRlY2toYW5kLnYxLlBydW5lSW1hZ2VzUmVzcG9uc2USUAoLU2V0UmVnaXN0cnkSHy5kZWNraGFuZC52MS5TZXRSZWdpc3RyeVJlcXVlc3QaIC5kZWNraGFuZC52MS5TZXRSZWdpc3RyeVJlc3BvbnNlElkKDkxpc3RSZWdpc3RyaWVzEiIuZGVja2hhbmQudjEuTGlzdFJlZ2lzdHJpZXNSZXF1ZXN0GiMuZGVja2hhbmQudjEuTGlzdFJlZ2lzdHJpZXNSZXNwb25zZRJZCg5EZWxldGVSZWdpc3RyeRIiLmRlY2toYW5kLnYxLkRlbGV0ZVJlZ2lzdHJ5UmVxdWVzdBojLmRlY2toYW5kLnYxLkRlbGV0ZVJlZ2lzdHJ5UmVzcG9uc2USVgoNR2V0SW1hZ2VSdWxlcxIhLmRlY2toYW5kLnYxLkdldEltYWdlUnVsZXNSZXF1ZXN0GiIuZGVja2hhbmQudjEuR2V0SW1hZ2VSdWxlc1Jlc3BvbnNlElYKDVNldEltYWdlUnVsZXMSIS5kZWNraGFuZC52MS5TZXRJbWFnZVJ1bGVzUmVxdWVzdBoiLmRlY2toYW5kLnYxLlNldEltYWdlUnVsZXNSZXNwb25zZRJfChBTZXRTaWduYXR1cmVSdWxlEiQuZGVja2hhbmQudjEuU2V0U2lnbmF0dXJlUnVsZVJlcXVlc3QaJS5kZWNraGFuZC52MS5TZXRTaWduYXR1cmVSdWxlUmVzcG9uc2USZQoSTGlzdFNpZ25hdHVyZVJ1bGVzEiYuZGVja2hhbmQudjEuTGlzdFNpZ25hdHVyZVJ1bGVzUmVxdWVzdBonLmRlY2toYW5kLnYxLkxpc3RTaWduYXR1cmVSdWxlc1Jlc3BvbnNlEmgKE0RlbGV0ZVNpZ25hdHVyZVJ1bGUSJy5kZWNraGFuZC52MS5EZWxldGVTaWduYXR1cmVSdWxlUmVxdWVzdBooLmRlY2toYW5kLnYxLkRlbGV0ZVNpZ25hdHVyZVJ1bGVSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * NodeImage is an image that is on a node.
@@ -632,6 +632,223 @@ export const SetImageRulesResponseSchema: GenMessage<SetImageRulesResponse> = /*
   messageDesc(file_deckhand_v1_image, 22);
 
 /**
+ * SignatureRule says who must have signed the images of some repositories: the owner
+ * of a key, or an identity that an authority of a trusted root has certified. If
+ * several rules match an image, the most specific one applies.
+ *
+ * @generated from message deckhand.v1.SignatureRule
+ */
+export type SignatureRule = Message<"deckhand.v1.SignatureRule"> & {
+  /**
+   * A repository with its registry, or all below a path: ghcr.io/team/*.
+   *
+   * @generated from field: string pattern = 1;
+   */
+  pattern: string;
+
+  /**
+   * Public keys in PEM, of which one must have signed.
+   *
+   * @generated from field: string public_keys = 2;
+   */
+  publicKeys: string;
+
+  /**
+   * Without keys: the OpenID Connect issuer that the identity logged in at.
+   *
+   * @generated from field: string issuer = 3;
+   */
+  issuer: string;
+
+  /**
+   * The identity, or an expression that all of it matches.
+   *
+   * @generated from field: string identity = 4;
+   */
+  identity: string;
+
+  /**
+   * @generated from field: string identity_regexp = 5;
+   */
+  identityRegexp: string;
+
+  /**
+   * sha256:DIGEST of the trusted root that was set.
+   *
+   * @generated from field: string trusted_root_digest = 6;
+   */
+  trustedRootDigest: string;
+
+  /**
+   * Who must have signed, in words that errors use: "key sha256:…", or the identity.
+   *
+   * @generated from field: string signer = 7;
+   */
+  signer: string;
+
+  /**
+   * @generated from field: string set_by = 8;
+   */
+  setBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp set_at = 9;
+   */
+  setAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SignatureRule.
+ * Use `create(SignatureRuleSchema)` to create a new message.
+ */
+export const SignatureRuleSchema: GenMessage<SignatureRule> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 23);
+
+/**
+ * @generated from message deckhand.v1.SetSignatureRuleRequest
+ */
+export type SetSignatureRuleRequest = Message<"deckhand.v1.SetSignatureRuleRequest"> & {
+  /**
+   * @generated from field: string pattern = 1;
+   */
+  pattern: string;
+
+  /**
+   * Up to 10 public keys in PEM. Either these, or the four fields below them.
+   *
+   * @generated from field: string public_keys = 2;
+   */
+  publicKeys: string;
+
+  /**
+   * @generated from field: string issuer = 3;
+   */
+  issuer: string;
+
+  /**
+   * Either of these.
+   *
+   * @generated from field: string identity = 4;
+   */
+  identity: string;
+
+  /**
+   * @generated from field: string identity_regexp = 5;
+   */
+  identityRegexp: string;
+
+  /**
+   * The authorities and transparency logs to trust, as sigstore's trusted_root.json
+   * has them.
+   *
+   * @generated from field: bytes trusted_root = 6;
+   */
+  trustedRoot: Uint8Array;
+};
+
+/**
+ * Describes the message deckhand.v1.SetSignatureRuleRequest.
+ * Use `create(SetSignatureRuleRequestSchema)` to create a new message.
+ */
+export const SetSignatureRuleRequestSchema: GenMessage<SetSignatureRuleRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 24);
+
+/**
+ * @generated from message deckhand.v1.SetSignatureRuleResponse
+ */
+export type SetSignatureRuleResponse = Message<"deckhand.v1.SetSignatureRuleResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.SignatureRule rule = 1;
+   */
+  rule?: SignatureRule | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SetSignatureRuleResponse.
+ * Use `create(SetSignatureRuleResponseSchema)` to create a new message.
+ */
+export const SetSignatureRuleResponseSchema: GenMessage<SetSignatureRuleResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 25);
+
+/**
+ * @generated from message deckhand.v1.ListSignatureRulesRequest
+ */
+export type ListSignatureRulesRequest = Message<"deckhand.v1.ListSignatureRulesRequest"> & {
+  /**
+   * At most 500; 0 for 100.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListSignatureRulesRequest.
+ * Use `create(ListSignatureRulesRequestSchema)` to create a new message.
+ */
+export const ListSignatureRulesRequestSchema: GenMessage<ListSignatureRulesRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 26);
+
+/**
+ * @generated from message deckhand.v1.ListSignatureRulesResponse
+ */
+export type ListSignatureRulesResponse = Message<"deckhand.v1.ListSignatureRulesResponse"> & {
+  /**
+   * By pattern.
+   *
+   * @generated from field: repeated deckhand.v1.SignatureRule rules = 1;
+   */
+  rules: SignatureRule[];
+
+  /**
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListSignatureRulesResponse.
+ * Use `create(ListSignatureRulesResponseSchema)` to create a new message.
+ */
+export const ListSignatureRulesResponseSchema: GenMessage<ListSignatureRulesResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 27);
+
+/**
+ * @generated from message deckhand.v1.DeleteSignatureRuleRequest
+ */
+export type DeleteSignatureRuleRequest = Message<"deckhand.v1.DeleteSignatureRuleRequest"> & {
+  /**
+   * @generated from field: string pattern = 1;
+   */
+  pattern: string;
+};
+
+/**
+ * Describes the message deckhand.v1.DeleteSignatureRuleRequest.
+ * Use `create(DeleteSignatureRuleRequestSchema)` to create a new message.
+ */
+export const DeleteSignatureRuleRequestSchema: GenMessage<DeleteSignatureRuleRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 28);
+
+/**
+ * @generated from message deckhand.v1.DeleteSignatureRuleResponse
+ */
+export type DeleteSignatureRuleResponse = Message<"deckhand.v1.DeleteSignatureRuleResponse"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.DeleteSignatureRuleResponse.
+ * Use `create(DeleteSignatureRuleResponseSchema)` to create a new message.
+ */
+export const DeleteSignatureRuleResponseSchema: GenMessage<DeleteSignatureRuleResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_image, 29);
+
+/**
  * ImageService looks after the container images that jails are made from: those on
  * the nodes, the registries that they come from, and which of them may be used.
  *
@@ -744,6 +961,38 @@ export const ImageService: GenService<{
     methodKind: "unary";
     input: typeof SetImageRulesRequestSchema;
     output: typeof SetImageRulesResponseSchema;
+  },
+  /**
+   * SetSignatureRule says who must have signed the images of some repositories. It
+   * replaces the rule for the same pattern, and applies to the next attempt of each
+   * task.
+   *
+   * @generated from rpc deckhand.v1.ImageService.SetSignatureRule
+   */
+  setSignatureRule: {
+    methodKind: "unary";
+    input: typeof SetSignatureRuleRequestSchema;
+    output: typeof SetSignatureRuleResponseSchema;
+  },
+  /**
+   * ListSignatureRules returns the rules about who must have signed images.
+   *
+   * @generated from rpc deckhand.v1.ImageService.ListSignatureRules
+   */
+  listSignatureRules: {
+    methodKind: "unary";
+    input: typeof ListSignatureRulesRequestSchema;
+    output: typeof ListSignatureRulesResponseSchema;
+  },
+  /**
+   * DeleteSignatureRule deletes a rule.
+   *
+   * @generated from rpc deckhand.v1.ImageService.DeleteSignatureRule
+   */
+  deleteSignatureRule: {
+    methodKind: "unary";
+    input: typeof DeleteSignatureRuleRequestSchema;
+    output: typeof DeleteSignatureRuleResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_image, 0);

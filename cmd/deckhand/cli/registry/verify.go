@@ -1,0 +1,134 @@
+package registry
+
+import (
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+// Limits of files, which the hub has too.
+const (
+	maxPublicKeys  = 64 << 10
+	maxTrustedRoot = 256 << 10
+)
+
+func verifyCommand(e *env.Env) *cobra.Command {
+	cmd := env.Group("verify", "Say who must have signed images", `
+A rule names repositories and who must have signed their images: the owner of a key,
+or an identity that logged in at an issuer. An image that a rule matches is pulled only
+if it has such a signature. If several rules match, the most specific one applies.
+`, `
+deckhand registry verify set 'ghcr.io/team/*' --key cosign.pub
+deckhand registry verify set 'docker.io/acme/*' --issuer https://accounts.example.com --identity release@example.com --trusted-root trusted_root.json
+deckhand registry verify list
+`)
+	cmd.AddCommand(setVerifyCommand(e), listVerifyCommand(e), deleteVerifyCommand(e))
+	return cmd
+}
+
+func verifyNoun(e *env.Env) output.Noun[*deckhandv1.SignatureRule] {
+	return output.Noun[*deckhandv1.SignatureRule]{
+		Name: (*deckhandv1.SignatureRule).GetPattern,
+		Columns: []output.Column[*deckhandv1.SignatureRule]{
+			{Header: "images", Value: (*deckhandv1.SignatureRule).GetPattern},
+			{Header: "signed by", Value: (*deckhandv1.SignatureRule).GetSigner},
+			{Header: "set by", Value: (*deckhandv1.SignatureRule).GetSetBy},
+			{Header: "age", Value: func(x *deckhandv1.SignatureRule) string { return e.Age(x.GetSetAt()) }},
+		},
+	}
+}
+
+func setVerifyCommand(e *env.Env) *cobra.Command {
+	var key, trustedRoot string
+	req := &deckhandv1.SetSignatureRuleRequest{}
+	cmd := &cobra.Command{
+		Use: "set PATTERN", Short: "Say who must have signed the images of some repositories",
+		Long: `Stores a rule in the place of the one with the same pattern; it applies to the next
+attempt of each task. PATTERN is a repository with its registry, or all below a path
+with /* at the end. A key file may have several public keys, of which one must have
+signed. --identity-regexp must match the whole identity. The trusted root names the
+certificate authorities and transparency logs that are trusted; cosign trusted-root
+create writes the one of the public sigstore.`,
+		Example: `deckhand registry verify set 'ghcr.io/team/*' --key cosign.pub
+deckhand registry verify set docker.io/acme/app --issuer https://token.actions.githubusercontent.com --identity-regexp 'https://github\.com/acme/app/.*' --trusted-root trusted_root.json`,
+		Args: env.Args("PATTERN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Pattern = args[0]
+			keyless := req.GetIssuer() != "" || req.GetIdentity() != "" || req.GetIdentityRegexp() != "" || trustedRoot != ""
+			if (key != "") == keyless {
+				return env.Usage(cmd, "give either --key, or --issuer with --identity or --identity-regexp and --trusted-root")
+			}
+			if key != "" {
+				raw, err := env.ReadBounded(key, maxPublicKeys)
+				if err != nil {
+					return err
+				}
+				req.PublicKeys = string(raw)
+			}
+			if trustedRoot != "" {
+				var err error
+				if req.TrustedRoot, err = env.ReadBounded(trustedRoot, maxTrustedRoot); err != nil {
+					return err
+				}
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Images.SetSignatureRule(cmd.Context(), connect.NewRequest(req))
+			if err != nil {
+				return err
+			}
+			return output.Brief(e.Printer(), verifyNoun(e), res.Msg.GetRule())
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "file with the public key in PEM, such as cosign.pub")
+	cmd.Flags().StringVar(&req.Issuer, "issuer", "", "URL where the identity logs in")
+	cmd.Flags().StringVar(&req.Identity, "identity", "", "mail address or URI of who signs")
+	cmd.Flags().StringVar(&req.IdentityRegexp, "identity-regexp", "", "expression that matches the whole identity")
+	cmd.Flags().StringVar(&trustedRoot, "trusted-root", "", "file with the authorities and logs to trust: trusted_root.json")
+	return cmd
+}
+
+func listVerifyCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List who must have signed which images", Example: "deckhand registry verify list", Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			all, err := sdk.All(cmd.Context(), client.Images.ListSignatureRules, func(token string) *deckhandv1.ListSignatureRulesRequest {
+				return &deckhandv1.ListSignatureRulesRequest{PageToken: token}
+			}, (*deckhandv1.ListSignatureRulesResponse).GetRules)
+			if err != nil {
+				return err
+			}
+			if len(all) == 0 {
+				e.Notef("there is no rule: signatures are not verified")
+			}
+			return output.List(e.Printer(), verifyNoun(e), all)
+		},
+	}
+}
+
+func deleteVerifyCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete PATTERN", Short: "Delete the rule for some repositories", Example: "deckhand registry verify delete 'ghcr.io/team/*'", Args: env.Args("PATTERN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			if _, err := client.Images.DeleteSignatureRule(cmd.Context(), connect.NewRequest(&deckhandv1.DeleteSignatureRuleRequest{Pattern: args[0]})); err != nil {
+				return err
+			}
+			e.Notef("the rule for %s is deleted", args[0])
+			return nil
+		},
+	}
+}
