@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -64,7 +65,7 @@ func (p *progress) show(m *deckhandv1.PrepareImageResponse) {
 	case m.GetLine() > 0:
 		if m.GetExecId() != p.exec {
 			p.exec = m.GetExecId()
-			p.e.Notef("%s: setup, command %d of %d (%s): %s", name, m.GetLine(), m.GetLines(), m.GetExecId(), termsafe.Line(m.GetCommand()))
+			p.e.Notef("%s: setup, command %d of %d (%s): %s", name, m.GetLine(), m.GetLines(), m.GetExecId(), literal.Line(m.GetCommand()))
 		}
 	case pull != nil:
 		if m.GetNode() == p.node && pull.GetPhase() == p.phase && time.Since(p.said) < progressEvery {

@@ -82,7 +82,7 @@ func (r *Renderer) event(e *deckhandv1.Event) {
 	case "image_pulling":
 		r.pulling(e)
 	case "image_setup":
-		r.show(e, "setup", output.Dim, "command %s of %s: %s", get("line"), get("lines"), termsafe.Line(output.Field(p, "command")))
+		r.show(e, "setup", output.Dim, "command %s of %s: %s", get("line"), get("lines"), literal.Line(output.Field(p, "command")))
 	case "image_ready":
 		r.show(e, "image", output.Dim, "%s", termsafe.Line(output.Field(p, "reference")))
 	case "model_failover":
