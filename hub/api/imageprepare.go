@@ -40,6 +40,10 @@ func (h *Images) PrepareImage(ctx context.Context, req *connect.Request[deckhand
 	if err != nil {
 		return err
 	}
+	if p.Jail.Image == persona.DevcontainerImage {
+		return fault.New(fault.Precondition, "the image of agent %s is named by the devcontainer.json of each workspace", row.Agent.Name).WithObject(agentID).
+			WithFix("run a task, which reads it, or name an image in jail.image")
+	}
 	if p.Jail.Image == "" {
 		return fault.New(fault.Precondition, "agent %s has no image: its jail has the machine's own system folders", row.Agent.Name).
 			WithObject(agentID).WithFix("name one in jail.image")

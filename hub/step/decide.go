@@ -270,13 +270,18 @@ func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
 	if mode == persona.Review {
 		allowed = allowed.ReadOnly()
 	}
-	rootfs, image, err := imageOf(t, p.Jail.Image)
+	dev, err := devcontainerOf(t)
+	if err != nil {
+		return nil, err
+	}
+	own := withDevcontainer(p.Jail, dev)
+	rootfs, image, err := imageOf(t, own.Image)
 	if err != nil {
 		return nil, err
 	}
 	return &nodev1.JailSpec{
 		JailId: t.JailID, Runtime: runtimes[p.Trust], Rootfs: rootfs, Image: image,
-		WritableRoot: p.Jail.WritableRoot, RootUser: p.Jail.RootUser, Setup: p.Jail.SetupDigest(),
+		WritableRoot: p.Jail.WritableRoot, RootUser: own.RootUser, Setup: own.SetupDigest(), Env: dev.Env,
 		CpuMillis: p.Jail.CPUMillis, MemoryBytes: memory, Pids: p.Jail.PIDs, TmpBytes: p.Jail.TmpBytes,
 		WorkspaceBytes: p.Workspace.SizeBytes, ReadOnlyPaths: p.Jail.ReadOnlyPaths,
 		Egress: machine.EgressOf(allowed),

@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -30,6 +31,8 @@ func imageOf(t db.Task, wanted string) (rootfs, reference string, err error) {
 	switch wanted {
 	case "":
 		return nodelink.RootHost, "", nil
+	case persona.DevcontainerImage:
+		return devcontainerRoot()
 	case t.Image:
 		reference, err = imageref.Pin(t.Image, t.ImageDigest)
 		return nodelink.RootImage, reference, err
@@ -50,16 +53,24 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 	if err := image.RequireFor(row, p.Jail); err != nil {
 		return t, err
 	}
-	if err := s.cfg.Images.AllowRoot(ctx, orgID, p.Jail); err != nil {
+	dev, err := devcontainerOf(t)
+	if err == nil && isDevcontainer(t, p) {
+		dev, err = s.readDevcontainer(ctx, t, p, node)
+	}
+	if err != nil {
 		return t, err
 	}
-	want := image.Wanted{Name: p.Jail.Image}
-	if t.Image == p.Jail.Image {
-		if _, want.Pinned, err = imageOf(t, p.Jail.Image); err != nil {
+	own := withDevcontainer(p.Jail, dev)
+	if err := s.cfg.Images.AllowRoot(ctx, orgID, own); err != nil {
+		return t, err
+	}
+	want := image.Wanted{Name: own.Image}
+	if t.Image == own.Image {
+		if _, want.Pinned, err = imageOf(t, own.Image); err != nil {
 			return t, err
 		}
 	}
-	began, pulled := time.Now(), &pullReport{s: s, orgID: orgID, le: le, image: p.Jail.Image, node: row.Name}
+	began, pulled := time.Now(), &pullReport{s: s, orgID: orgID, le: le, image: own.Image, node: row.Name}
 	have, err := s.cfg.Images.Pull(ctx, orgID, node, want, func(progress *nodev1.PullImageResponse_Progress) { pulled.tell(ctx, progress) })
 	if err != nil {
 		return t, fmt.Errorf("bring image %s to node %s: %w", want.Name, row.Name, err)
@@ -72,19 +83,25 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 			return t, err
 		}
 	}
-	if t.Image == p.Jail.Image && pulled.told.IsZero() {
+	if t.Image == own.Image && pulled.told.IsZero() {
 		return t, nil
+	}
+	pinned := []byte("{}")
+	if dev.Image != "" {
+		if pinned, err = json.Marshal(dev); err != nil {
+			return t, fmt.Errorf("encode the devcontainer of %s: %w", t.ID, err)
+		}
 	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		locked, err := lease.LockTask(ctx, tx, orgID, le)
 		if err != nil {
 			return err
 		}
-		if t, err = tx.PinTaskImage(ctx, db.PinTaskImageParams{OrgID: orgID, ID: locked.ID, Image: p.Jail.Image, ImageDigest: digest}); err != nil {
+		if t, err = tx.PinTaskImage(ctx, db.PinTaskImageParams{OrgID: orgID, ID: locked.ID, Image: own.Image, ImageDigest: digest, Devcontainer: pinned}); err != nil {
 			return fmt.Errorf("pin the image of %s: %w", locked.ID, err)
 		}
 		return tx.Append(orgID, t.ID, event.Hub, event.Draft{Type: eventkind.ImageReady, Payload: map[string]any{
-			"image": p.Jail.Image, "reference": have.GetReference(), "node": row.Name, "platform": have.GetPlatform(),
+			"image": own.Image, "reference": have.GetReference(), "node": row.Name, "platform": have.GetPlatform(),
 			"bytes": have.GetBytes(), "layers": have.GetLayers(), "pulled": pulled.phase != 0, "setup": p.Jail.SetupDigest(), "seconds": time.Since(began).Seconds(),
 		}})
 	})

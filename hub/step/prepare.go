@@ -52,6 +52,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if err != nil {
 		return AttemptStart{}, err
 	}
+	filled := isDevcontainer(t, p)
 	if t, err = s.pullImage(ctx, orgID, le, t, p, call.Node); err != nil {
 		return AttemptStart{}, err
 	}
@@ -82,21 +83,13 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if err != nil {
 		return AttemptStart{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, pruned(call.Jail, fault.FromGRPC(err)))
 	}
-	if t.StartedAt == nil && t.ResumedAt > 0 {
-		if err := s.cfg.Restore(ctx, t, call.Node); err != nil {
+	if !filled {
+		if err := s.fillWorkspace(ctx, t, call.Node); err != nil {
 			return AttemptStart{}, err
 		}
 	}
-	// A task that ran before has its inputs, and may have changed them.
-	if t.StartedAt == nil && t.InputCount > 0 {
-		if err := s.putInputs(ctx, t, call.Node); err != nil {
-			return AttemptStart{}, err
-		}
-	}
-	if t.StartedAt == nil {
-		if err := s.cfg.Artifacts.Deliver(ctx, t); err != nil {
-			return AttemptStart{}, err
-		}
+	if err := s.createWorkspace(ctx, t, call); err != nil {
+		return AttemptStart{}, err
 	}
 	project, err := tool.ReadProject(ctx, call)
 	if err != nil {

@@ -3,6 +3,8 @@ package image
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -208,4 +210,54 @@ func TestAnAgentThatIsRoot(t *testing.T) {
 		require.Equal(t, "exit status 0\n0\n"+found+"/root\nroot\n", seen[0], i)
 		require.Equal(t, "exit status 0\nroot\ngone\n", seen[2])
 	}
+}
+
+// The workspace's devcontainer.json names the image, its environment, its user, and what
+// runs once in a new workspace; what would need a build is refused with what to do.
+func TestADevcontainer(t *testing.T) {
+	t.Parallel()
+	f, r := withRegistry(t)
+	tag, digest := r.Push(t, "team/tools:1", toolchain(t, "one"))
+	f.Persona("builder", `turns:
+  - text: I look.
+    calls:
+      - {tool: shell_exec, arguments: {command: "tool; echo $MODE $PWD; id -u; cat created"}}
+      - {tool: complete_task, arguments: {summary: done}}
+`, "jail: {image: devcontainer}")
+	run := func(config string) string {
+		file := filepath.Join(t.TempDir(), "devcontainer.json")
+		require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+		return strings.TrimSpace(f.CLI(0, "run", "builder", "--input", file+"=.devcontainer/devcontainer.json", "-o", "name").Out)
+	}
+	fails := func(id, says string) {
+		t.Helper()
+		var task struct {
+			ErrorMessage string `json:"errorMessage"`
+			Reason       string
+		}
+		waittest.Until(t, time.Minute, "the task to fail", func() bool { return f.Task(id).State == "TASK_STATE_FAILED" })
+		f.JSON(&task, "task", "show", id)
+		require.Contains(t, task.ErrorMessage+task.Reason, says)
+	}
+	fails(f.Submit("builder"), "put the repository into the workspace first")
+	fails(run(`{"build": {"dockerfile": "Dockerfile"}}`), `write "image": "REGISTRY/NAME:TAG" in place of build`)
+	fails(run(`{"image": "`+tag+`", "remoteUser": "root"}`), "deckhand registry rules --allow-root")
+	f.CLI(0, "agent", "resume", "builder") // three failures suspend it
+	fails(run(`{"image": "`+tag+`", "postCreateCommand": "echo it is broken; exit 3"}`), "command 1 of 1, exit status 3: echo it is broken; exit 3\nit is broken")
+
+	config := `{
+		// One for people and agents.
+		"image": "` + tag + `",
+		"containerEnv": {"MODE": "test at ${containerWorkspaceFolder}"},
+		"postCreateCommand": {"a": "tool >> created", "b": ["/bin/sh", "-c", "id -u >> created"]},
+	}`
+	for range 2 { // the workspace is the agent's: the second task finds it created
+		id := run(config)
+		f.Ended(id)
+		require.Equal(t, "exit status 0\ntool one\ntest at /workspace /workspace\n1000\ntool one\n1000\n", observations(f, id)[0])
+		var task struct{ Image string }
+		f.JSON(&task, "task", "show", id)
+		require.Equal(t, digest, task.Image)
+	}
+	require.Equal(t, 1, commandsOf(t, f, "tool >> created"))
 }

@@ -388,17 +388,24 @@ func (d *decoder) setup(n *yaml.Node) (out []string) {
 	return out
 }
 
+// DevcontainerImage is what jail.image says for the image that the workspace's
+// devcontainer.json names.
+const DevcontainerImage = "devcontainer"
+
 // hostImage is what jail.image says for the machine's own system folders.
 const hostImage = "host"
 
 // image returns the reference of an image; empty for hostImage.
 func (d *decoder) image(n *yaml.Node) string {
 	text := d.text(n, "jail.image", 512)
-	if text == hostImage || text == "" {
+	switch text {
+	case hostImage, "":
 		return ""
+	case DevcontainerImage:
+		return text
 	}
 	if _, err := imageref.Parse(text); err != nil {
-		d.problems.add(n.Line, "jail.image has %s: %s; %q shows the machine's own system folders", quote(text), fault.As(err).Fix, hostImage)
+		d.problems.add(n.Line, "jail.image has %s: %s; %q shows the machine's own system folders, and %q takes the image of the workspace's devcontainer.json", quote(text), fault.As(err).Fix, hostImage, DevcontainerImage)
 	}
 	return text
 }

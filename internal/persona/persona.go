@@ -239,7 +239,8 @@ type Workspace struct {
 // Jail says what the agent's commands see of programs and files, and may use.
 type Jail struct {
 	// Image is the container image whose files the jail has, as REGISTRY/NAME:TAG or
-	// with a digest; empty for the machine's own system folders.
+	// with a digest; empty for the machine's own system folders, DevcontainerImage for the
+	// one that the workspace's devcontainer.json names.
 	Image string
 	// CPUMillis is thousandths of a CPU.
 	CPUMillis   int64

@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/imageref"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/image"
+	"github.com/deckhand-sh/deckhand/node/initd"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -72,11 +73,11 @@ var ownVariables = []string{"HOME", "USER", "LOGNAME", "PWD", "TERM", "TMPDIR", 
 // maxImageEnv bounds the environment of an image's configuration, in bytes.
 const maxImageEnv = 64 << 10
 
-// imageEnv returns the environment that an image gives to commands.
-func imageEnv(one image.Image) ([]string, error) {
+// imageEnv returns the environment that commands get from an image and from a spec.
+func imageEnv(one image.Image, own []string) ([]string, error) {
 	var out []string
 	size := 0
-	for _, entry := range one.Env {
+	for _, entry := range initd.MergeEnv(one.Env, own) {
 		name, _, ok := strings.Cut(entry, "=")
 		if !ok || name == "" || strings.Contains(entry, "\x00") || slices.Contains(ownVariables, name) {
 			continue
@@ -85,7 +86,7 @@ func imageEnv(one image.Image) ([]string, error) {
 		out = append(out, strings.ToValidUTF8(entry, ""))
 	}
 	if size > maxImageEnv {
-		return nil, fault.New(fault.Precondition, "the environment in the configuration of image %s has %d bytes; at most %d are taken", one.Reference, size, maxImageEnv).
+		return nil, fault.New(fault.Precondition, "the environment that commands get from image %s has %d bytes; at most %d are taken", one.Reference, size, maxImageEnv).
 			WithCode(fault.ImageUnavailable).WithFix("build the image with fewer ENV lines")
 	}
 	return out, nil
@@ -104,7 +105,7 @@ func checkRoot(s *nodev1.JailSpec) error {
 		if s.GetWritableRoot() || s.GetRootUser() {
 			return fault.New(fault.Invalid, "writable_root and root_user need an image, and rootfs is %q", nodelink.RootHost).WithFix("use rootfs %q and name an image", nodelink.RootImage)
 		}
-		if s.GetImage() != "" || s.GetSetup() != "" {
+		if s.GetImage() != "" || s.GetSetup() != "" || len(s.GetEnv()) > 0 {
 			return fault.New(fault.Invalid, "image is %q and rootfs is %q", s.GetImage(), nodelink.RootHost).WithFix("use rootfs %q, or leave the image out", nodelink.RootImage)
 		}
 		return nil

@@ -555,7 +555,7 @@ func (m *Manager) imageOf(ctx context.Context, rec *nodev1.JailRecord) (image.Im
 		return one, err
 	}
 	rec.ImagePlatform, rec.ImageShell = one.Platform, one.Shell
-	rec.ImageEnv, err = imageEnv(one)
+	rec.ImageEnv, err = imageEnv(one, rec.GetSpec().GetEnv())
 	return one, err
 }
 

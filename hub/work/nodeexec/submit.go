@@ -47,6 +47,8 @@ type Request struct {
 	Host    bool
 	// Jail, if set, is the specification of the jail to run in, which is nobody's workspace.
 	Jail *nodev1.JailSpec
+	// Stored, if set, is called in the transaction that stores the command.
+	Stored func(q *db.Queries, execID string) error
 	By   node.User
 	// Role is the person's; host mode needs AdminRole.
 	Role   string
@@ -196,6 +198,11 @@ func (e *Execs) storeIntent(ctx context.Context, r Request, spec *nodev1.ExecSpe
 		row, err = tx.CreateNodeExec(ctx, params)
 		if err != nil {
 			return fmt.Errorf("store command: %w", err)
+		}
+		if r.Stored != nil {
+			if err := r.Stored(tx.Queries, row.ID); err != nil {
+				return err
+			}
 		}
 		return audit.Append(tx, audit.Entry{
 			OrgID: r.OrgID, By: r.By.Actor(), Action: "exec.started", ObjectKind: "exec", ObjectID: row.ID, Reason: r.Reason,

@@ -300,12 +300,13 @@ func (s *Setups) lines(ctx context.Context, w Want, at *position, tell func(Prog
 		WorkspaceBytes: w.WorkspaceBytes, Egress: machine.EgressOf(w.Jail.SetupEgress),
 	}
 	for i, line := range w.Jail.Setup {
+		what := fmt.Sprintf("command %d of %d", i+1, len(w.Jail.Setup))
 		started, err := s.cfg.Execs.Submit(ctx, nodeexec.Request{
-			OrgID: w.OrgID, Node: w.Node, AgentID: w.AgentID, Jail: spec, By: w.By, Reason: fmt.Sprintf("setup of %s, command %d of %d", w.Image, i+1, len(w.Jail.Setup)),
+			OrgID: w.OrgID, Node: w.Node, AgentID: w.AgentID, Jail: spec, By: w.By, Reason: "setup of " + w.Image + ", " + what,
 			Argv: []string{"/bin/sh", "-ec", line}, Env: []string{"DEBIAN_FRONTEND=noninteractive"}, Dir: "/", Timeout: lineTimeout,
 		})
 		if err != nil {
-			return fmt.Errorf("start command %d of the setup of %s: %w", i+1, w.Image, err)
+			return fmt.Errorf("start %s of the setup of %s: %w", what, w.Image, err)
 		}
 		row.Line, row.ExecID = int32(i+1), &started.NodeExec.ID //nolint:gosec // at most 50
 		at.set(row)
@@ -313,20 +314,28 @@ func (s *Setups) lines(ctx context.Context, w Want, at *position, tell func(Prog
 			return err
 		}
 		tell(progressOf(row, w))
-		ended := started.NodeExec
-		for ended.State != "ended" {
-			now, err := s.cfg.Execs.Wait(ctx, w.OrgID, ended.ID, seenEvery)
-			if err != nil {
-				return fmt.Errorf("wait for command %d of the setup of %s: %w", i+1, w.Image, err)
-			}
-			ended = now.NodeExec
-			tell(progressOf(row, w))
-		}
-		if ended.EndReason != "exited" || ended.ExitCode != 0 {
-			return &lineError{fmt.Sprintf("command %d of %d, %s: %s%s", i+1, len(w.Jail.Setup), ending(ended), oneLine(s.cfg.Redact.Org(w.OrgID).String(line)), s.tail(ctx, w, ended))}
+		if err := s.succeeded(ctx, w.OrgID, w.Link, started.NodeExec.ID, what, line); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// succeeded waits for a command, and returns a lineError unless it ended with exit status 0.
+func (s *Setups) succeeded(ctx context.Context, orgID string, link machine.Link, execID, what, command string) error {
+	for {
+		now, err := s.cfg.Execs.Wait(ctx, orgID, execID, seenEvery)
+		if err != nil {
+			return fmt.Errorf("wait for %s: %w", what, err)
+		}
+		switch row := now.NodeExec; {
+		case row.State != "ended":
+		case row.EndReason == "exited" && row.ExitCode == 0:
+			return nil
+		default:
+			return &lineError{fmt.Sprintf("%s, %s: %s%s", what, ending(row), oneLine(s.cfg.Redact.Org(orgID).String(command)), s.tail(ctx, orgID, link, row))}
+		}
+	}
 }
 
 // ending says how a command ended.
@@ -359,8 +368,8 @@ func oneLine(text string) string {
 
 // tail returns the end of a command's output, on lines of its own; empty if it has none or
 // cannot be read.
-func (s *Setups) tail(ctx context.Context, w Want, row db.NodeExec) string {
-	in, err := w.Link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: row.ID, Offset: max(0, row.LogBytes-tailBytes)})
+func (s *Setups) tail(ctx context.Context, orgID string, link machine.Link, row db.NodeExec) string {
+	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: row.ID, Offset: max(0, row.LogBytes-tailBytes)})
 	var out strings.Builder
 	for err == nil && out.Len() < 2*tailBytes {
 		var piece *nodev1.ReadLogResponse
@@ -375,5 +384,5 @@ func (s *Setups) tail(ctx context.Context, w Want, row db.NodeExec) string {
 	if text == "" {
 		return ""
 	}
-	return "\n" + s.cfg.Redact.Org(w.OrgID).String(text)
+	return "\n" + s.cfg.Redact.Org(orgID).String(text)
 }

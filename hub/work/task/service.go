@@ -257,10 +257,10 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 	if params.Conversation, err = json.Marshal(sub.Conversation); err != nil {
 		return params, with, fmt.Errorf("encode the conversation: %w", err)
 	}
-	params.LineageID = params.ID
+	params.LineageID, params.Devcontainer = params.ID, []byte("{}")
 	if sub.Origin != nil {
 		params.OriginID, params.LineageID = &sub.Origin.ID, sub.Origin.LineageID
-		params.Image, params.ImageDigest = sub.Origin.Image, sub.Origin.ImageDigest
+		params.Image, params.ImageDigest, params.Devcontainer = sub.Origin.Image, sub.Origin.ImageDigest, sub.Origin.Devcontainer
 	}
 	sub.kin(&params)
 	if params.Override, err = sub.Override.Column(); err != nil {

@@ -66,7 +66,7 @@ WHERE tasks.id = $5 AND (tasks.org_id = $6) IS TRUE AND state = 'queued' AND (ad
   AND (coalesce(cardinality($8::text[]), 0) = 0 OR tasks.pool = ANY ($8::text[]))
   AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $2 AND w.org_id = $6 AND w.drained_at IS NULL AND w.pressure = ''
                 AND w.pool = tasks.pool)
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer
 `
 
 type ClaimTaskParams struct {
@@ -165,6 +165,7 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) (Task, err
 		&i.OutageSince,
 		&i.Image,
 		&i.ImageDigest,
+		&i.Devcontainer,
 	)
 	return i, err
 }
@@ -339,7 +340,7 @@ func (q *Queries) LockAdmission(ctx context.Context, orgID string) error {
 }
 
 const lockExpiredLease = `-- name: LockExpiredLease :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer FROM tasks
 WHERE (org_id = $1) IS TRUE AND id = $2 AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -425,6 +426,7 @@ func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeasePara
 		&i.OutageSince,
 		&i.Image,
 		&i.ImageDigest,
+		&i.Devcontainer,
 	)
 	return i, err
 }

@@ -182,6 +182,37 @@ func (q *Queries) DeleteVerifiedImages(ctx context.Context, orgID string) error 
 	return err
 }
 
+const devcontainerCommands = `-- name: DevcontainerCommands :many
+SELECT exec_id FROM devcontainer_commands WHERE org_id = $1 AND jail_id = $2 AND digest = $3 ORDER BY position
+`
+
+type DevcontainerCommandsParams struct {
+	OrgID  string
+	JailID string
+	Digest string
+}
+
+// The ids of the commands that were started, in their order.
+func (q *Queries) DevcontainerCommands(ctx context.Context, arg DevcontainerCommandsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, devcontainerCommands, arg.OrgID, arg.JailID, arg.Digest)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var exec_id string
+		if err := rows.Scan(&exec_id); err != nil {
+			return nil, err
+		}
+		items = append(items, exec_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endImageSetup = `-- name: EndImageSetup :execrows
 UPDATE image_setups SET state = $1, error = $2, ended_at = clock_timestamp()
 WHERE org_id = $3 AND id = $4 AND state = 'running'
@@ -205,6 +236,22 @@ func (q *Queries) EndImageSetup(ctx context.Context, arg EndImageSetupParams) (i
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const forgetDevcontainerCommands = `-- name: ForgetDevcontainerCommands :exec
+DELETE FROM devcontainer_commands WHERE org_id = $1 AND jail_id = $2 AND digest = $3
+`
+
+type ForgetDevcontainerCommandsParams struct {
+	OrgID  string
+	JailID string
+	Digest string
+}
+
+// Those of a workspace in which one failed: the next task runs all of them again.
+func (q *Queries) ForgetDevcontainerCommands(ctx context.Context, arg ForgetDevcontainerCommandsParams) error {
+	_, err := q.db.Exec(ctx, forgetDevcontainerCommands, arg.OrgID, arg.JailID, arg.Digest)
+	return err
 }
 
 const getImageRules = `-- name: GetImageRules :one
@@ -716,4 +763,27 @@ func (q *Queries) SignatureRules(ctx context.Context, arg SignatureRulesParams) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const startDevcontainerCommand = `-- name: StartDevcontainerCommand :exec
+INSERT INTO devcontainer_commands (org_id, jail_id, digest, position, exec_id) VALUES ($1, $2, $3, $4, $5)
+`
+
+type StartDevcontainerCommandParams struct {
+	OrgID    string
+	JailID   string
+	Digest   string
+	Position int32
+	ExecID   string
+}
+
+func (q *Queries) StartDevcontainerCommand(ctx context.Context, arg StartDevcontainerCommandParams) error {
+	_, err := q.db.Exec(ctx, startDevcontainerCommand,
+		arg.OrgID,
+		arg.JailID,
+		arg.Digest,
+		arg.Position,
+		arg.ExecID,
+	)
+	return err
 }

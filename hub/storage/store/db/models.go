@@ -270,6 +270,14 @@ type Destination struct {
 	DeletedAt *time.Time
 }
 
+type DevcontainerCommand struct {
+	OrgID    string
+	JailID   string
+	Digest   string
+	Position int32
+	ExecID   string
+}
+
 type Event struct {
 	ID            int64
 	Xid           string
@@ -841,6 +849,7 @@ type Task struct {
 	OutageSince      *time.Time
 	Image            string
 	ImageDigest      string
+	Devcontainer     json.RawMessage
 }
 
 type TaskDependency struct {

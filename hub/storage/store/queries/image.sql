@@ -98,3 +98,14 @@ DELETE FROM verified_images WHERE org_id = @org_id;
 -- name: DeleteOldVerifiedImages :exec
 -- Those of all organisations that were verified before a time.
 DELETE FROM verified_images WHERE verified_at < @before;
+
+-- name: StartDevcontainerCommand :exec
+INSERT INTO devcontainer_commands (org_id, jail_id, digest, position, exec_id) VALUES (@org_id, @jail_id, @digest, @position, @exec_id);
+
+-- name: DevcontainerCommands :many
+-- The ids of the commands that were started, in their order.
+SELECT exec_id FROM devcontainer_commands WHERE org_id = @org_id AND jail_id = @jail_id AND digest = @digest ORDER BY position;
+
+-- name: ForgetDevcontainerCommands :exec
+-- Those of a workspace in which one failed: the next task runs all of them again.
+DELETE FROM devcontainer_commands WHERE org_id = @org_id AND jail_id = @jail_id AND digest = @digest;

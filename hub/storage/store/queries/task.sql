@@ -9,7 +9,7 @@ INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reas
                    jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at,
                    lineage_id, trigger_id, origin_id, override, resumed_at, iteration, turn_count,
                    share, context, conversation, assignee, assigned_by, assigned_at, traceparent,
-                   parent_id, parent_step_id, handed_from, manifest, image, image_digest)
+                   parent_id, parent_step_id, handed_from, manifest, image, image_digest, devcontainer)
 SELECT @id::text, @org_id::text, @agent_id::text, @agent_version::int, @title::text, @goal::text, @state::text, @reason::text,
        @priority::int, @workspace_scope::text, @jail_id::text, sqlc.narg(node_id)::text, @created_by::text,
        @created_by_role::text, sqlc.narg(idempotency_key)::text, @correlation_id::text, @input_count::int,
@@ -17,14 +17,14 @@ SELECT @id::text, @org_id::text, @agent_id::text, @agent_version::int, @title::t
        @resumed_at::int, @resumed_at::int, @resumed_at::int,
        @created_by::text, @context::text, @conversation::jsonb, @assignee::text, @created_by::text, clock_timestamp(), @traceparent::text,
        sqlc.narg(parent_id)::text, sqlc.narg(parent_step_id)::text, sqlc.narg(handed_from)::text, sqlc.narg(manifest)::jsonb,
-       @image::text, @image_digest::text
+       @image::text, @image_digest::text, @devcontainer::jsonb
 WHERE NOT held(@org_id::text, @agent_id::text, @trigger_id::text, @lineage_id::text)
 ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
 RETURNING *;
 
 -- name: PinTaskImage :one
 -- Keeps the digest that an attempt before resolved for the same name.
-UPDATE tasks SET image = @image,
+UPDATE tasks SET image = @image, devcontainer = @devcontainer,
                  image_digest = CASE WHEN image = @image::text THEN image_digest ELSE @image_digest::text END
 WHERE org_id = @org_id AND id = @id RETURNING *;
 

@@ -116,7 +116,10 @@ type JailSpec struct {
 	RootUser bool `protobuf:"varint,13,opt,name=root_user,json=rootUser,proto3" json:"root_user,omitempty"`
 	// Digest of the setup that the image was prepared with, for the jail to start from the
 	// prepared image; empty for the image as it is. See FinishSetup.
-	Setup         string `protobuf:"bytes,14,opt,name=setup,proto3" json:"setup,omitempty"`
+	Setup string `protobuf:"bytes,14,opt,name=setup,proto3" json:"setup,omitempty"`
+	// Only with rootfs "image": variables that its commands get besides the image's own, as
+	// NAME=value.
+	Env           []string `protobuf:"bytes,15,rep,name=env,proto3" json:"env,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -247,6 +250,13 @@ func (x *JailSpec) GetSetup() string {
 		return x.Setup
 	}
 	return ""
+}
+
+func (x *JailSpec) GetEnv() []string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
 }
 
 // Jail is one containerd container with deckhand-init as its PID 1.
@@ -1211,7 +1221,7 @@ var File_deckhand_node_v1_jail_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1cdeckhand/node/v1/image.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x04\n" +
+	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1cdeckhand/node/v1/image.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x04\n" +
 	"\bJailSpec\x12B\n" +
 	"\ajail_id\x18\x01 \x01(\tB)\xbaH&r$(@2 ^[a-z][a-z0-9]*([_-][a-z0-9]+)*$R\x06jailId\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x16\n" +
@@ -1228,7 +1238,8 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x05image\x18\v \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x05image\x12#\n" +
 	"\rwritable_root\x18\f \x01(\bR\fwritableRoot\x12\x1b\n" +
 	"\troot_user\x18\r \x01(\bR\brootUser\x12\x1e\n" +
-	"\x05setup\x18\x0e \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05setup\"\xc1\x02\n" +
+	"\x05setup\x18\x0e \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05setup\x12\x1b\n" +
+	"\x03env\x18\x0f \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\x02R\x03env\"\xc1\x02\n" +
 	"\x04Jail\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.deckhand.node.v1.JailStateR\x05state\x12\x10\n" +

@@ -1,0 +1,117 @@
+package step
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/setup"
+	"github.com/deckhand-sh/deckhand/internal/devcontainer"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// devcontainerOf returns what the devcontainer.json of a task's workspace said when the
+// task's image was resolved; the zero value for a task without.
+func devcontainerOf(t db.Task) (devcontainer.Config, error) {
+	var c devcontainer.Config
+	if len(t.Devcontainer) == 0 {
+		return c, nil
+	}
+	if err := json.Unmarshal(t.Devcontainer, &c); err != nil {
+		return c, fmt.Errorf("read the devcontainer of %s: %w", t.ID, err)
+	}
+	return c, nil
+}
+
+// withDevcontainer returns a persona's jail with the image and user of a devcontainer.json.
+func withDevcontainer(j persona.Jail, c devcontainer.Config) persona.Jail {
+	if c.Image != "" {
+		j.Image = c.Image
+		j.RootUser = j.RootUser || c.Root
+	}
+	return j
+}
+
+// readDevcontainer reads the devcontainer.json of a task's workspace. For that the workspace
+// must be there: it is that of a jail without an image, in which nothing runs.
+func (s *Steps) readDevcontainer(ctx context.Context, t db.Task, p *persona.Persona, node machine.Link) (devcontainer.Config, error) {
+	plain := *p
+	plain.Jail.Image, plain.Jail.WritableRoot, plain.Jail.RootUser, plain.Jail.Setup = "", false, false, nil
+	jail, err := jailOf(t, &plain)
+	if err != nil {
+		return devcontainer.Config{}, err
+	}
+	jail.Egress = nil
+	if _, err := node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: jail}); err != nil {
+		return devcontainer.Config{}, fmt.Errorf("make the workspace of %s: %w", t.ID, fault.FromGRPC(err))
+	}
+	if err := s.fillWorkspace(ctx, t, node); err != nil {
+		return devcontainer.Config{}, err
+	}
+	for _, path := range devcontainer.Paths {
+		res, err := node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{JailId: t.JailID, Path: path})
+		err = fault.FromGRPC(err)
+		if fault.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return devcontainer.Config{}, fmt.Errorf("read %s of the workspace: %w", path, err)
+		}
+		c, err := devcontainer.Parse(res.GetContent())
+		if err != nil {
+			return c, fault.As(err).WithObject(path)
+		}
+		return c, nil
+	}
+	return devcontainer.Config{}, fault.New(fault.Precondition, "the workspace has no %s, and the persona's jail.image is %q", devcontainer.Paths[0], persona.DevcontainerImage).
+		WithCode(fault.ImageUnavailable).WithFix("put the repository into the workspace first (deckhand agent files put), or name an image in jail.image")
+}
+
+// fillWorkspace puts into the workspace of a task that has not started what it begins with.
+func (s *Steps) fillWorkspace(ctx context.Context, t db.Task, node machine.Link) error {
+	if t.StartedAt != nil {
+		return nil // it has them, and may have changed them
+	}
+	if t.ResumedAt > 0 {
+		if err := s.cfg.Restore(ctx, t, node); err != nil {
+			return err
+		}
+	}
+	if t.InputCount > 0 {
+		if err := s.putInputs(ctx, t, node); err != nil {
+			return err
+		}
+	}
+	return s.cfg.Artifacts.Deliver(ctx, t)
+}
+
+// createWorkspace runs the commands that a devcontainer.json has for a new workspace.
+func (s *Steps) createWorkspace(ctx context.Context, t db.Task, call tool.Call) error {
+	dev, err := devcontainerOf(t)
+	if err != nil || len(dev.PostCreate) == 0 {
+		return err
+	}
+	row, err := s.cfg.Store.NodeByID(ctx, *t.NodeID)
+	if err != nil {
+		return fmt.Errorf("load node %s: %w", *t.NodeID, err)
+	}
+	return s.cfg.Setups.Run(ctx, setup.Workspace{OrgID: t.OrgID, AgentID: t.AgentID, Node: row, Link: call.Node, Jail: call.Jail, Commands: dev.PostCreate})
+}
+
+// isDevcontainer reports whether a task's jail is that of a devcontainer.json which was not
+// read yet.
+func isDevcontainer(t db.Task, p *persona.Persona) bool {
+	return p.Jail.Image == persona.DevcontainerImage && t.Image == ""
+}
+
+// devcontainerRoot is the root of a jail whose image is not known yet.
+func devcontainerRoot() (rootfs, reference string, err error) {
+	return nodelink.RootImage, "", fault.New(fault.Precondition, "the image of the jail is not known yet: devcontainer.json was not read").WithCode(fault.ImageUnavailable).
+		WithFix("run a task of the agent, which reads it")
+}

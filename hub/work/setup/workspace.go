@@ -1,0 +1,76 @@
+package setup
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
+	"github.com/deckhand-sh/deckhand/internal/devcontainer"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Workspace is a workspace in which the commands of a devcontainer.json are to run once.
+type Workspace struct {
+	OrgID, AgentID string
+	Node           db.Node
+	Link           machine.Link
+	// Jail is the jail that it is the workspace of, which runs.
+	Jail     *nodev1.JailSpec
+	Commands []devcontainer.Command
+}
+
+// Run runs the commands of a workspace, unless they have run in it. A command that another
+// attempt has started is waited for and not started again. After one has failed, the next
+// call runs all of them again.
+func (s *Setups) Run(ctx context.Context, w Workspace) error {
+	if len(w.Commands) == 0 {
+		return nil
+	}
+	encoded, err := json.Marshal(w.Commands)
+	if err != nil {
+		return fmt.Errorf("encode the commands of the workspace: %w", err)
+	}
+	digest, jailID := fmt.Sprintf("sha256:%x", sha256.Sum256(encoded)), w.Jail.GetJailId()
+	started, err := s.cfg.Store.DevcontainerCommands(ctx, db.DevcontainerCommandsParams{OrgID: w.OrgID, JailID: jailID, Digest: digest})
+	if err != nil {
+		return fmt.Errorf("load the commands of the workspace: %w", err)
+	}
+	for i, one := range w.Commands {
+		what := fmt.Sprintf("command %d of %d", i+1, len(w.Commands))
+		if i == len(started) {
+			argv := one.Argv
+			if one.Line != "" {
+				argv = []string{"/bin/sh", "-c", one.Line}
+			}
+			row, err := s.cfg.Execs.Submit(ctx, nodeexec.Request{
+				OrgID: w.OrgID, Node: w.Node, AgentID: w.AgentID, Jail: w.Jail, Reason: "postCreateCommand of the workspace, " + what, Argv: argv, Timeout: lineTimeout,
+				Stored: func(q *db.Queries, execID string) error {
+					return q.StartDevcontainerCommand(ctx, db.StartDevcontainerCommandParams{
+						OrgID: w.OrgID, JailID: jailID, Digest: digest, Position: int32(i + 1), ExecID: execID, //nolint:gosec // at most 50
+					})
+				},
+			})
+			if err != nil {
+				return fmt.Errorf("start %s of postCreateCommand: %w", what, err)
+			}
+			started = append(started, row.NodeExec.ID)
+		}
+		err := s.succeeded(ctx, w.OrgID, w.Link, started[i], what, one.String())
+		if text := explain(err); text != "" {
+			if err := s.cfg.Store.ForgetDevcontainerCommands(ctx, db.ForgetDevcontainerCommandsParams{OrgID: w.OrgID, JailID: jailID, Digest: digest}); err != nil {
+				return fmt.Errorf("forget the commands of the workspace: %w", err)
+			}
+			return fault.New(fault.Precondition, "postCreateCommand of devcontainer.json failed: %s", text).WithCode(fault.SetupFailed).WithObject(started[i]).
+				WithFix("see its whole output with: deckhand node logs %s; then change postCreateCommand, or the persona's egress", started[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
