@@ -77,7 +77,7 @@ type command struct {
 }
 
 // newCommand lays out a request for a stub.
-func (h commands) newCommand(req *initv1.StartRequest) (c command, err error) {
+func (c commands) newCommand(req *initv1.StartRequest) (out command, err error) {
 	term := "dumb"
 	if req.GetPtyRows() > 0 {
 		term = "xterm-256color"
@@ -88,27 +88,27 @@ func (h commands) newCommand(req *initv1.StartRequest) (c command, err error) {
 		dir = Workspace
 	}
 	env = MergeEnv([]string{"PWD=" + dir}, env)
-	c.become = h.become(uintptr(req.GetUid()), uintptr(req.GetGid()))
-	if c.dir, err = syscall.BytePtrFromString(dir); err != nil {
-		return c, fmt.Errorf("dir: %w", err)
+	out.become = c.become(uintptr(req.GetUid()), uintptr(req.GetGid()))
+	if out.dir, err = syscall.BytePtrFromString(dir); err != nil {
+		return out, fmt.Errorf("dir: %w", err)
 	}
 	argv, err := syscall.SlicePtrFromStrings(req.GetArgv())
 	if err != nil {
-		return c, fmt.Errorf("argv: %w", err)
+		return out, fmt.Errorf("argv: %w", err)
 	}
 	envv, err := syscall.SlicePtrFromStrings(env)
 	if err != nil {
-		return c, fmt.Errorf("env: %w", err)
+		return out, fmt.Errorf("env: %w", err)
 	}
-	c.argv, c.envv = &argv[0], &envv[0]
+	out.argv, out.envv = &argv[0], &envv[0]
 	for _, candidate := range candidates(req.GetArgv()[0], env) {
 		ptr, err := syscall.BytePtrFromString(candidate)
 		if err != nil {
-			return c, fmt.Errorf("argv: %w", err)
+			return out, fmt.Errorf("argv: %w", err)
 		}
-		c.paths = append(c.paths, ptr)
+		out.paths = append(out.paths, ptr)
 	}
-	return c, nil
+	return out, nil
 }
 
 // fdOf returns a file's descriptor, which stays as blocking as it is: of these

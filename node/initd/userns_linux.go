@@ -106,7 +106,7 @@ func (c commands) become(uid, gid uintptr) (calls []systemCall) {
 		if uid == 0 {
 			sets = rootSets
 		}
-		add(unix.SYS_CAPSET, uintptr(unsafe.Pointer(capHeader)), uintptr(unsafe.Pointer(sets)))
+		add(unix.SYS_CAPSET, uintptr(unsafe.Pointer(capHeader)), uintptr(unsafe.Pointer(sets))) //nolint:gosec // both are of this package and stay
 	}
 	return calls
 }

@@ -49,7 +49,7 @@ type Request struct {
 	Jail *nodev1.JailSpec
 	// Stored, if set, is called in the transaction that stores the command.
 	Stored func(q *db.Queries, execID string) error
-	By   node.User
+	By     node.User
 	// Role is the person's; host mode needs AdminRole.
 	Role   string
 	Reason string
