@@ -21,26 +21,39 @@ import (
 // Main runs PID 1 of a jail, or the init of host mode. It serves until it
 // receives SIGTERM, and then ends every command first.
 func Main() error {
-	if len(os.Args) > 1 {
-		return hostMain(os.Args[1:])
+	args := os.Args[1:]
+	switch {
+	case len(args) == 1 && args[0] == Bridge:
+		return bridgeMain()
+	case os.Getpid() == 1:
+		own, err := ownKernel(args)
+		if err != nil {
+			return err
+		}
+		return serve(StateDir, place{kernel: own})
+	case len(args) > 0:
+		return hostMain(args)
 	}
-	if os.Getpid() != 1 {
-		return errors.New("deckhand-init is PID 1 of a jail; it is started by deckhand-node")
-	}
-	return serve(StateDir, false)
+	return errors.New("deckhand-init is PID 1 of a jail; it is started by deckhand-node")
 }
 
-// serve serves from a state folder until SIGTERM; host says that it is the
-// machine itself and no jail.
-func serve(state string, host bool) error {
+// place is where init runs: in a jail, unless host says that it is the machine
+// itself.
+type place struct {
+	host bool
+	// kernel is set in a jail with a kernel of its own.
+	kernel *kernel
+}
+
+// serve serves from a state folder until SIGTERM.
+func serve(state string, at place) error {
 	makeThreads()
 	debug.SetGCPercent(50)
 	unix.Umask(0o077)
-	s, err := newServer(state)
+	s, err := newServer(state, at)
 	if err != nil {
 		return err
 	}
-	s.host = host
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM)
 
@@ -76,15 +89,17 @@ func serve(state string, host bool) error {
 				s.shutdown()
 				close(stopped)
 			}()
+		case <-s.lookAgain.C:
+			s.reap()
 		case <-stopped:
 			return nil
 		}
 	}
 }
 
-// reap collects every process that has ended below init: stubs, and orphans of
-// stubs that were killed.
+// reap collects every process that has ended below init: stubs, and orphans.
 func (s *server) reap() {
+	defer s.endTrees()
 	for {
 		var ws unix.WaitStatus
 		s.mu.Lock()
@@ -100,7 +115,7 @@ func (s *server) reap() {
 		}
 		if st != nil {
 			st.clean = ws.Exited() && ws.ExitStatus() == 0
-			close(st.gone)
+			s.ending = append(s.ending, st)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type paths struct {
 	image     string // holds the workspace's file system
 	cgroup    string // of host mode: where it was last
 	shown     string // what it is shown of the machine, while it is made
+	bridge    string // named pipes to a jail with a kernel of its own
 }
 
 func (m *Manager) paths(id string) paths {
@@ -36,6 +37,7 @@ func (m *Manager) paths(id string) paths {
 		image:     filepath.Join(dir, "workspace.ext4"),
 		cgroup:    filepath.Join(dir, "cgroup"),
 		shown:     filepath.Join(dir, "shown"),
+		bridge:    filepath.Join(dir, "bridge"),
 	}
 }
 
