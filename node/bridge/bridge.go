@@ -8,7 +8,9 @@
 //
 // A connection behaves like that of a stream socket: each direction ends by
 // itself (CloseWrite), what was sent before arrives, and Close gives up both
-// directions. A Link ends, with every connection, when one of its pipes does.
+// directions. A Link ends, with every connection, when one of its pipes does, and
+// that of a jail also when the daemon does not respond for about 15 s: the pipes
+// of a daemon that was killed may stay open.
 // Neither end trusts the other: what is no frame of the protocol ends the Link,
 // and for each connection at most 256 KiB wait in memory.
 package bridge
@@ -29,9 +31,13 @@ import (
 const (
 	// backlog is how many connections may wait for Accept.
 	backlog = 256
-	// patience is how long a write may wait for the other end, which does not
-	// read while its jail is frozen.
-	patience = time.Minute
+	// hostPatience is how long the daemon's writes may wait for a jail, which does
+	// not read while it is frozen.
+	hostPatience = time.Minute
+	// jailPatience is how long a jail's writes, and its question whether the daemon
+	// is there, may wait for it, and askPause is the pause between two questions.
+	jailPatience = 10 * time.Second
+	askPause     = 5 * time.Second
 	// maxChunk is the most that one chunk carries. Chunks are preceded by their
 	// length in two bytes; one without content ends the direction.
 	maxChunk = 16 << 10
@@ -44,11 +50,11 @@ type Link struct{ session *yamux.Session }
 // be the host.
 func New(pipes io.ReadWriteCloser, host bool) (*Link, error) {
 	cfg := yamux.DefaultConfig()
-	// The end of a pipe is noticed at once, and a frozen jail sends nothing.
-	cfg.EnableKeepAlive = false
-	cfg.AcceptBacklog, cfg.ConnectionWriteTimeout, cfg.StreamOpenTimeout, cfg.LogOutput = backlog, patience, 0, io.Discard
+	cfg.AcceptBacklog, cfg.StreamOpenTimeout, cfg.LogOutput = backlog, 0, io.Discard
+	cfg.EnableKeepAlive, cfg.ConnectionWriteTimeout = false, hostPatience
 	end := yamux.Client
 	if !host {
+		cfg.EnableKeepAlive, cfg.KeepAliveInterval, cfg.ConnectionWriteTimeout = true, askPause, jailPatience
 		end = yamux.Server
 	}
 	session, err := end(pipes, cfg)
@@ -137,7 +143,7 @@ func (c *conn) rest(to []byte) error {
 			}
 			return nil
 		}
-		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(hostPatience)); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -232,9 +233,16 @@ func (n *node) eventually(is func() bool, what string) {
 	require.Eventually(n.tb, is, waittest.Limit(time.Minute), 10*time.Millisecond, "there never were %s", what)
 }
 
-// processes counts, from the host, the processes of a jail with a command line.
+// processes counts the processes of a jail with a command line: from the host, unless
+// the jail has a kernel of its own.
 func (n *node) processes(jailID, cmdline string) int {
 	n.tb.Helper()
+	if jailtest.OwnKernel() {
+		_, out := n.sh(jailID, `for p in /proc/[0-9]*; do { tr '\0' ' ' <$p/cmdline; } 2>/dev/null; echo; done | grep -cx '`+cmdline+` *'`)
+		count, err := strconv.Atoi(strings.TrimSpace(out))
+		require.NoError(n.tb, err)
+		return count
+	}
 	one, err := n.jails.Get(n.tb.Context(), jailID)
 	require.NoError(n.tb, err)
 	inside, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", one.GetPid()))

@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/deckhand-sh/deckhand/node/bridge"
 )
 
@@ -19,16 +21,27 @@ import (
 const initPatience = 15 * time.Second
 
 // stdio is the pair of pipes that the daemon holds the other ends of.
-type stdio struct{}
+type stdio struct{ in, out *os.File }
 
-func (stdio) Read(to []byte) (int, error)    { return os.Stdin.Read(to) }
-func (stdio) Write(from []byte) (int, error) { return os.Stdout.Write(from) }
-func (stdio) Close() error                   { return errors.Join(os.Stdin.Close(), os.Stdout.Close()) }
+func (s stdio) Read(to []byte) (int, error)    { return s.in.Read(to) }
+func (s stdio) Write(from []byte) (int, error) { return s.out.Write(from) }
+func (s stdio) Close() error                   { return errors.Join(s.in.Close(), s.out.Close()) }
 
-// bridgeMain connects the daemon with the sockets in the state folder until the
-// daemon's end of the pipes is closed.
+// openStdio makes the pipes wait without a thread each.
+func openStdio() (s stdio, err error) {
+	for fd := range 2 {
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return s, fmt.Errorf("open the daemon's pipes: %w", err)
+		}
+	}
+	return stdio{os.NewFile(0, "in"), os.NewFile(1, "out")}, nil
+}
+
+// bridgeMain connects the daemon with the sockets in the state folder. It ends with
+// the daemon's connection to init, which is the first one.
 func bridgeMain() error {
-	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	// Threads that wake each other cost more than what they would do at once.
+	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
 	egress := filepath.Join(StateDir, EgressSocket)
 	// Of the bridge of the daemon before, which may still be about to end.
@@ -41,7 +54,11 @@ func bridgeMain() error {
 	}
 	// By its name it would be another's by then.
 	l.SetUnlinkOnClose(false)
-	link, err := bridge.New(stdio{}, false)
+	pipes, err := openStdio()
+	if err != nil {
+		return err
+	}
+	link, err := bridge.New(pipes, false)
 	if err != nil {
 		return err
 	}
@@ -55,13 +72,12 @@ func bridgeMain() error {
 			go join(c, link.Dial)
 		}
 	}()
-	for {
-		c, err := link.Accept(context.Background())
-		if err != nil {
-			return nil //nolint:nilerr // the daemon is gone
-		}
-		go join(c, dialInit)
+	c, err := link.Accept(context.Background())
+	if err != nil {
+		return nil //nolint:nilerr // the daemon is gone
 	}
+	join(c, dialInit)
+	return nil
 }
 
 // dialInit connects to init, which may be just starting.

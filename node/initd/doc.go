@@ -19,16 +19,16 @@
 //	     └─ stub
 //
 // gVisor before 2023 has no subreapers: an orphan there becomes a child of init.
-// Init then puts each stub in a cgroup of its own, in the hierarchy of the
-// controller pids that it mounts below the state folder. The command's processes
-// are born in it, and no command has the right to leave it. The whole tree has
-// ended when the stub has exited and its cgroup is empty.
+// Init then puts each stub in a cgroup of its own, in a hierarchy that it mounts
+// below the state folder. The command's processes are born in it, and no command
+// has the right to leave it. The whole tree has ended when the stub has exited and
+// its cgroup is empty.
 //
 // In a jail with a kernel of its own, the host neither sees nor stops single
 // processes, and shares no socket with init. Init then stops commands itself when
 // the daemon holds them, limits how many processes they have, and a second
 // process of this program (Bridge) connects the daemon's pipes to the sockets in
-// the state folder (package bridge). It ends with the daemon's end of the pipes.
+// the state folder (package bridge). It ends with the daemon's connection to init.
 //
 // The jail's network consists of its own loopback interface. Connections to the
 // ports that the daemon names are passed to the daemon over another socket in

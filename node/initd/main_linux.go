@@ -47,7 +47,7 @@ type place struct {
 
 // serve serves from a state folder until SIGTERM.
 func serve(state string, at place) error {
-	makeThreads()
+	makeThreads(at.kernel != nil)
 	debug.SetGCPercent(50)
 	unix.Umask(0o077)
 	s, err := newServer(state, at)

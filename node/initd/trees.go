@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,37 +58,47 @@ const (
 	procsFile = "cgroup.procs"
 )
 
-// groups tells trees apart by cgroups: one for each stub.
+// groups tells trees apart by cgroups of version 1, in two hierarchies. In that of
+// the controller job, which does nothing, each stub has a cgroup. In that of pids
+// all have one together: gVisor counts the processes of one cgroup, and not of
+// those below it.
 type groups struct {
-	dir  string
-	made atomic.Int64
+	trees, limit string
+	made         atomic.Int64
 }
 
 // newGroups mounts the cgroups of this kernel, in which all commands together may
 // have so many processes.
 func newGroups(stateDir string, pids int) (*groups, error) {
-	at := filepath.Join(stateDir, groupsDir)
-	if err := os.Mkdir(at, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("make the folder of cgroups: %w", err)
+	g := &groups{
+		trees: filepath.Join(stateDir, groupsDir, "job"), limit: filepath.Join(stateDir, groupsDir, "pids"),
 	}
-	if err := unix.Mount("cgroup", at, "cgroup", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "pids"); err != nil {
-		return nil, fmt.Errorf("this kernel has neither subreapers nor cgroups, one of which ends a command with all that it started: %w", err)
+	for _, at := range []string{g.trees, g.limit} {
+		if err := os.MkdirAll(at, 0o700); err != nil {
+			return nil, fmt.Errorf("make the folder of cgroups: %w", err)
+		}
+		if err := unix.Mount("cgroup", at, "cgroup", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, filepath.Base(at)); err != nil {
+			return nil, fmt.Errorf("this kernel has neither subreapers nor cgroups, one of which ends a command with all that it started: %w", err)
+		}
 	}
-	g := &groups{dir: filepath.Join(at, "commands")}
-	if err := os.Mkdir(g.dir, 0o700); err != nil {
+	g.limit = filepath.Join(g.limit, "commands")
+	if err := os.Mkdir(g.limit, 0o700); err != nil {
 		return nil, fmt.Errorf("make the cgroup of commands: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(g.dir, "pids.max"), []byte(strconv.Itoa(pids+readyStubs)), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(g.limit, "pids.max"), []byte(strconv.Itoa(pids+readyStubs)), 0); err != nil {
 		return nil, fmt.Errorf("limit the processes of commands: %w", err)
 	}
 	return g, nil
 }
 
 func (g *groups) begin(st *stub) error {
-	dir := filepath.Join(g.dir, strconv.FormatInt(g.made.Add(1), 10))
+	dir, pid := filepath.Join(g.trees, strconv.FormatInt(g.made.Add(1), 10)), []byte(strconv.Itoa(st.pid))
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, procsFile), []byte(strconv.Itoa(st.pid)), 0)
+		err = os.WriteFile(filepath.Join(g.limit, procsFile), pid, 0)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, procsFile), pid, 0)
 	}
 	if err != nil {
 		_ = os.Remove(dir)

@@ -38,7 +38,7 @@ const (
 // It returns when init responds.
 func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, from image.Image) (*Init, error) {
 	s := rec.GetSpec()
-	shown, done, err := m.show(p, slices.Concat(m.cfg.RootPaths, s.GetReadOnlyPaths()))
+	shown, done, err := m.show(p, s, slices.Concat(m.cfg.RootPaths, s.GetReadOnlyPaths()))
 	defer done()
 	if err != nil {
 		return nil, err

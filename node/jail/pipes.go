@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/node/bridge"
 	"github.com/deckhand-sh/deckhand/node/initd"
@@ -21,8 +22,9 @@ import (
 
 // pipes is the transport of a jail with a kernel of its own: one more process of
 // deckhand-init in the jail, which connects the daemon by its standard input and
-// output to init's sockets (package bridge). It ends with the daemon, whose
-// successor starts another: the jail's init keeps nothing of it.
+// output to init's sockets (package bridge). It ends with its connection to init,
+// or soon after a daemon that was killed. The next daemon starts another: the
+// jail's init keeps nothing of it.
 type pipes struct {
 	m         *Manager
 	container string
@@ -73,8 +75,23 @@ func endBridge(ctx context.Context, task client.Task) error {
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("find the old bridge: %w", err)
+	}
+	// The shim holds its pipes open, whatever has become of the daemon's ends.
+	exited, err := old.Wait(ctx)
 	if err == nil {
-		_, err = old.Delete(ctx, client.WithProcessKill)
+		err = old.Kill(ctx, unix.SIGKILL)
+	}
+	if err == nil {
+		select {
+		case <-exited:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err == nil || errdefs.IsNotFound(err) {
+		_, err = old.Delete(ctx)
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("end the old bridge: %w", err)
@@ -90,6 +107,11 @@ func (b *pipes) start(ctx context.Context, task client.Task, init *specs.Process
 	if err := os.Mkdir(b.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the bridge's pipes: %w", err)
 	}
+	// Of this bridge alone: one that is just ending removes its own.
+	dir, err := os.MkdirTemp(b.dir, "")
+	if err != nil {
+		return nil, fmt.Errorf("make the folder of the bridge's pipes: %w", err)
+	}
 	proc := &specs.Process{
 		User: init.User, Args: []string{initMount, initd.Bridge}, Env: init.Env, Cwd: init.Cwd,
 		Rlimits: init.Rlimits, NoNewPrivileges: true, Capabilities: &specs.LinuxCapabilities{},
@@ -98,8 +120,8 @@ func (b *pipes) start(ctx context.Context, task client.Task, init *specs.Process
 	open := context.WithoutCancel(ctx)
 	var direct *cio.DirectIO
 	process, err := task.Exec(ctx, bridgeID, proc, func(string) (_ cio.IO, err error) {
-		in, out := filepath.Join(b.dir, "in"), filepath.Join(b.dir, "out")
-		direct, err = cio.NewDirectIO(open, cio.NewFIFOSet(cio.Config{Stdin: in, Stdout: out}, func() error { return os.RemoveAll(b.dir) }))
+		in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+		direct, err = cio.NewDirectIO(open, cio.NewFIFOSet(cio.Config{Stdin: in, Stdout: out}, func() error { return os.RemoveAll(dir) }))
 		if err != nil {
 			return nil, err
 		}

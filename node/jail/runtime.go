@@ -195,10 +195,11 @@ func bestPlatform(ctx context.Context, program string) (string, error) {
 }
 
 // sentryTasks is how many threads a gVisor kernel has by itself, and tasksEach how
-// many of the host's it needs for one of a jail.
+// many of the host's it needs for one of a jail: with the platform
+// ptrace, each process has one for each thread of the kernel that ever ran it.
 const (
 	sentryTasks = 512
-	tasksEach   = 4
+	tasksEach   = 64
 )
 
 // forOwnKernel changes a spec for a jail with a kernel of its own, in which init
