@@ -17,7 +17,7 @@ import (
 // kernel is what init does itself in a jail with a kernel of its own, because the
 // host cannot do it.
 type kernel struct {
-	// pids is how many processes the commands may have.
+	// pids is how many processes the commands may have. Init's own come to it.
 	pids int
 
 	mu      sync.Mutex

@@ -47,10 +47,14 @@ type place struct {
 
 // serve serves from a state folder until SIGTERM.
 func serve(state string, at place) error {
+	t, err := newTrees(state, at.kernel)
+	if err != nil {
+		return err
+	}
 	makeThreads(at.kernel != nil)
 	debug.SetGCPercent(50)
 	unix.Umask(0o077)
-	s, err := newServer(state, at)
+	s, err := newServer(state, at, t)
 	if err != nil {
 		return err
 	}

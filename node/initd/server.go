@@ -56,16 +56,12 @@ type server struct {
 	lookAgain *time.Timer // fires while there are such trees
 }
 
-func newServer(stateDir string, at place) (*server, error) {
+func newServer(stateDir string, at place, t trees) (*server, error) {
 	// The kernel's, since a random source of our own would be a good part of
 	// this program's size.
 	instance := make([]byte, 16)
 	if _, err := unix.Getrandom(instance, 0); err != nil {
 		return nil, fmt.Errorf("make an instance id: %w", err)
-	}
-	t, err := newTrees(stateDir, at.kernel)
-	if err != nil {
-		return nil, err
 	}
 	g := newGate()
 	f, err := newFolders(stateDir)

@@ -2,7 +2,6 @@ package initd
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,20 +59,20 @@ const (
 
 // groups tells trees apart by cgroups of version 1, in two hierarchies. In that of
 // the controller job, which does nothing, each stub has a cgroup. In that of pids
-// all have one together: gVisor counts the processes of one cgroup, and not of
-// those below it.
+// all have one together with init, in which they are born: gVisor counts the
+// processes of one cgroup and not of those below it, and miscounts some that are
+// moved.
 type groups struct {
-	trees, limit string
-	made         atomic.Int64
+	dir  string
+	made atomic.Int64
 }
 
 // newGroups mounts the cgroups of this kernel, in which all commands together may
-// have so many processes.
+// have so many processes. It is called while init has few threads.
 func newGroups(stateDir string, pids int) (*groups, error) {
-	g := &groups{
-		trees: filepath.Join(stateDir, groupsDir, "job"), limit: filepath.Join(stateDir, groupsDir, "pids"),
-	}
-	for _, at := range []string{g.trees, g.limit} {
+	g := &groups{dir: filepath.Join(stateDir, groupsDir, "job")}
+	limit := filepath.Join(stateDir, groupsDir, "pids")
+	for _, at := range []string{g.dir, limit} {
 		if err := os.MkdirAll(at, 0o700); err != nil {
 			return nil, fmt.Errorf("make the folder of cgroups: %w", err)
 		}
@@ -81,32 +80,27 @@ func newGroups(stateDir string, pids int) (*groups, error) {
 			return nil, fmt.Errorf("this kernel has neither subreapers nor cgroups, one of which ends a command with all that it started: %w", err)
 		}
 	}
-	g.limit = filepath.Join(g.limit, "commands")
-	if err := os.Mkdir(g.limit, 0o700); err != nil {
-		return nil, fmt.Errorf("make the cgroup of commands: %w", err)
+	limit = filepath.Join(limit, "jail")
+	if err := os.Mkdir(limit, 0o700); err != nil {
+		return nil, fmt.Errorf("make the jail's cgroup: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(g.limit, "pids.max"), []byte(strconv.Itoa(pids+readyStubs)), 0); err != nil {
-		return nil, fmt.Errorf("limit the processes of commands: %w", err)
+	if err := os.WriteFile(filepath.Join(limit, "pids.max"), []byte(strconv.Itoa(pids+OwnProcesses)), 0); err != nil {
+		return nil, fmt.Errorf("limit the jail's processes: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(limit, procsFile), []byte("1"), 0); err != nil {
+		return nil, fmt.Errorf("limit the jail's processes: %w", err)
 	}
 	return g, nil
 }
 
 func (g *groups) begin(st *stub) error {
-	dir, pid := filepath.Join(g.trees, strconv.FormatInt(g.made.Add(1), 10)), []byte(strconv.Itoa(st.pid))
+	dir := filepath.Join(g.dir, strconv.FormatInt(g.made.Add(1), 10))
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(g.limit, procsFile), pid, 0)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, procsFile), pid, 0)
+		err = os.WriteFile(filepath.Join(dir, procsFile), []byte(strconv.Itoa(st.pid)), 0)
 	}
 	if err != nil {
 		_ = os.Remove(dir)
-	}
-	if errors.Is(err, unix.EAGAIN) {
-		return errors.New("the jail has no process left: it is at its limit of pids")
-	}
-	if err != nil {
 		return fmt.Errorf("make the command's cgroup: %w", err)
 	}
 	st.group = dir

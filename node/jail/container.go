@@ -318,6 +318,11 @@ func terminate(ctx context.Context, task client.Task, exited <-chan client.ExitS
 		if err != nil {
 			return fmt.Errorf("signal the jail's init: %w", err)
 		}
+		if sig == unix.SIGKILL {
+			// A kernel of the jail's own that hangs passes no signal on to init. Its
+			// process is the task's, and still the shim's to reap.
+			_ = unix.Kill(int(task.Pid()), sig)
+		}
 		timer := time.NewTimer(stopPatience)
 		select {
 		case <-exited:

@@ -21,6 +21,7 @@ const (
 	DifferUser       = "inotify and namespaces"
 	DifferContainerd = "a restart of deckhand-node while containerd is down"
 	DifferDaemonGone = "egress while deckhand-node is down"
+	DifferTerminal   = "end of input in a terminal"
 	DifferSpeed      = "time to start a command"
 )
 
@@ -29,13 +30,14 @@ func Differences() []Difference {
 	return []Difference{
 		{DifferMemory, "the kernel kills a process, and the command ends with `out_of_memory`", "counts the jail's kernel as well; beyond it the machine ends the whole jail, its commands are lost, and the hub does not raise `jail.max_memory`"},
 		{DifferRaise, "the running jail gets it", "the jail is made again as soon as nothing runs in it"},
-		{DifferPIDs, "the machine's cgroup", "a cgroup of the jail's own kernel; the machine's cgroup has room for 64 threads for each"},
+		{DifferPIDs, "the machine's cgroup", "a cgroup of the jail's own kernel. The machine's cgroup has room for 64 threads for each; with `ptrace`, hundreds that run at once need more, and that ends the jail"},
 		{DifferHold, "the machine's freezer", "init stops every process with SIGSTOP and continues those that it has stopped"},
 		{DifferHostView, "each one", "the jail's kernel only; usage of commands and ports come from init, signals are sent by it"},
 		{DifferKernel, "the machine's, through a seccomp profile", "gVisor's; what it lacks fails: with a runsc before 2023, such as Debian 12's, `ls` and `stat` of current coreutils answer `Invalid argument`"},
 		{DifferUser, "an eighth of the machine's inotify limits, no namespaces", "the jail's own kernel has them, without these limits"},
 		{DifferContainerd, "jails are found again when containerd is back", "the same; commands that run continue"},
 		{DifferDaemonGone, "refused at once with 503", "the same if the daemon was stopped in order; if it was killed, connections wait up to 15 s first"},
+		{DifferTerminal, "Ctrl-D reaches the program as the end of its input", "it does not; Ctrl-C and other characters work"},
 		{DifferSpeed, "about 2 ms", "about 15 ms with the platform `ptrace`"},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,18 @@ const EnvRuntime = "DECKHAND_TEST_RUNTIME"
 
 // OwnKernel reports whether the jails of this run of tests have a kernel of their own.
 func OwnKernel() bool { return os.Getenv(EnvRuntime) != "" && os.Getenv(EnvRuntime) != "runc" }
+
+// Differs skips a test of what jails with a kernel of their own do otherwise, by the
+// subject of a difference in the table of package jail.
+func Differs(tb testing.TB, subject string) {
+	tb.Helper()
+	if !slices.ContainsFunc(jail.Differences(), func(d jail.Difference) bool { return d.Subject == subject }) {
+		tb.Fatalf("%q is no difference between the runtimes", subject)
+	}
+	if OwnKernel() {
+		tb.Skip("differs: " + subject)
+	}
+}
 
 // Sized returns the size of a test: full in a soak.
 func Sized(usual, full int) int {
