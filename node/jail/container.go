@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
@@ -17,7 +16,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
@@ -282,7 +280,7 @@ func (m *Manager) endTask(ctx context.Context, task client.Task) error {
 		if err != nil {
 			return fmt.Errorf("watch the task: %w", err)
 		}
-		if err := terminate(ctx, task, exited); err != nil {
+		if err := m.terminate(ctx, task, exited); err != nil {
 			return err
 		}
 	}
@@ -307,34 +305,6 @@ func (m *Manager) deleteTask(ctx context.Context, task client.Task) error {
 		}
 	}
 	return fmt.Errorf("delete the task: %w", err)
-}
-
-func terminate(ctx context.Context, task client.Task, exited <-chan client.ExitStatus) error {
-	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		err := task.Kill(ctx, sig)
-		if errdefs.IsNotFound(err) {
-			return nil // ended already, whether anybody saw it or not
-		}
-		if err != nil {
-			return fmt.Errorf("signal the jail's init: %w", err)
-		}
-		if sig == unix.SIGKILL {
-			// A kernel of the jail's own that hangs passes no signal on to init. Its
-			// process is the task's, and still the shim's to reap.
-			_ = unix.Kill(int(task.Pid()), sig)
-		}
-		timer := time.NewTimer(stopPatience)
-		select {
-		case <-exited:
-			timer.Stop()
-			return nil
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
-		}
-	}
-	return errors.New("the jail's init outlived SIGKILL")
 }
 
 // sweep clears the containers of this node that no jail needs: those whose

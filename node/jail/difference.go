@@ -30,7 +30,7 @@ func Differences() []Difference {
 	return []Difference{
 		{DifferMemory, "the kernel kills a process, and the command ends with `out_of_memory`", "counts the jail's kernel as well; beyond it the machine ends the whole jail, its commands are lost, and the hub does not raise `jail.max_memory`"},
 		{DifferRaise, "the running jail gets it", "the jail is made again as soon as nothing runs in it"},
-		{DifferPIDs, "the machine's cgroup", "a cgroup of the jail's own kernel. The machine's cgroup has room for 64 threads for each; with `ptrace`, hundreds that run at once need more, and that ends the jail"},
+		{DifferPIDs, "the machine's cgroup", "a cgroup of the jail's own kernel, which miscounts some: dozens more may start. The machine's cgroup has room for 64 threads for each; with `ptrace`, hundreds that run at once need more, and that ends the jail"},
 		{DifferHold, "the machine's freezer", "init stops every process with SIGSTOP and continues those that it has stopped"},
 		{DifferHostView, "each one", "the jail's kernel only; usage of commands and ports come from init, signals are sent by it"},
 		{DifferKernel, "the machine's, through a seccomp profile", "gVisor's; what it lacks fails: with a runsc before 2023, such as Debian 12's, `ls` and `stat` of current coreutils answer `Invalid argument`"},
