@@ -169,6 +169,7 @@ func TestATerminalIsRecorded(t *testing.T) {
 
 // Control characters of a terminal reach what runs in front.
 func TestControlCInATerminalInterrupts(t *testing.T) {
+	jailtest.Differs(t, jail.DifferTerminal)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()

@@ -21,7 +21,7 @@ const (
 	DifferUser       = "inotify and namespaces"
 	DifferContainerd = "a restart of deckhand-node while containerd is down"
 	DifferDaemonGone = "egress while deckhand-node is down"
-	DifferTerminal   = "end of input in a terminal"
+	DifferTerminal   = "control characters in a terminal"
 	DifferSpeed      = "time to start a command"
 )
 
@@ -37,7 +37,7 @@ func Differences() []Difference {
 		{DifferUser, "an eighth of the machine's inotify limits, no namespaces", "the jail's own kernel has them, without these limits"},
 		{DifferContainerd, "jails are found again when containerd is back", "the same; commands that run continue"},
 		{DifferDaemonGone, "refused at once with 503", "the same if the daemon was stopped in order; if it was killed, connections wait up to 15 s first"},
-		{DifferTerminal, "Ctrl-D reaches the program as the end of its input", "it does not; Ctrl-C and other characters work"},
+		{DifferTerminal, "Ctrl-C interrupts, Ctrl-D ends the input", "with a runsc before 2023 neither does; send a signal, or kill the command"},
 		{DifferSpeed, "about 2 ms", "about 15 ms with the platform `ptrace`"},
 	}
 }
