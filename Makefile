@@ -44,6 +44,8 @@ soak: ## run what is concurrent again and again, with the race detector, and all
 	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=60m $(ARGS) ./integration/faults/...
 	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'FullSpeed|DoesNotEnd|StopsReading|ManyJails' $(ARGS) ./node/exec/...
 	DECKHAND_SOAK=1 scripts/test -v -count=10 -timeout=30m -run 'ContainerdDies' $(ARGS) ./node/jail
+	DECKHAND_TEST_RUNTIME=runsc scripts/test -v -count=1 -timeout=30m $(ARGS) ./node/exec
+	DECKHAND_TEST_RUNTIME=runsc scripts/test -v -count=1 -timeout=30m -run Image $(ARGS) ./node/jail
 
 demo: ## show it working on this machine's own logs, and stop it again
 	scripts/demo

@@ -38,6 +38,7 @@ require (
 	github.com/google/go-containerregistry v0.22.1
 	github.com/hashicorp/go-hclog v1.6.3
 	github.com/hashicorp/golang-lru/v2 v2.0.7
+	github.com/hashicorp/yamux v0.1.2
 	github.com/itchyny/gojq v0.12.20
 	github.com/jackc/pgx/v5 v5.8.0
 	github.com/klauspost/compress v1.20.3

@@ -73,6 +73,9 @@ type Config struct {
 	// SkillsDir is a folder of skills, each with a SKILL.md, that jails see
 	// read-only; empty for none.
 	SkillsDir string `koanf:"skills-dir"`
+	// GVisorPlatform is the platform that gVisor runs with: systrap, ptrace or kvm;
+	// empty for systrap if the installed runsc has it, and else ptrace.
+	GVisorPlatform string `koanf:"gvisor-platform"`
 	// SoftWorkspaces makes workspaces plain folders, whose size limit is not
 	// enforced.
 	SoftWorkspaces bool `koanf:"soft-workspaces"`
@@ -142,6 +145,7 @@ func Flags(flags *pflag.FlagSet) {
 	flags.Int("max-jail-share", jail.DefaultJailShare, "how much of the machine's CPUs, memory, processes and disk one jail may have, in percent, though never less than a persona has by default")
 	flags.Float64("max-jails-overcommit", jail.DefaultOvercommit, "how many times the machine's memory, processes and disk the limits of all its jails may come to together")
 	flags.String("skills-dir", "", "folder of skills, each a folder with a SKILL.md, that agents are told of and jails see read-only")
+	flags.String("gvisor-platform", "", "platform of gVisor, for personas with trust verified: systrap, ptrace or kvm (default systrap if the installed runsc has it, else ptrace)")
 	flags.String("init-path", "", "a deckhand-init to use in place of the one inside this binary")
 	flags.Duration("idle-stop", jail.DefaultIdleStop, "stop a jail in which nothing ran for so long, until it is wanted again; negative for never")
 	flags.Bool("no-host-mode", false, "refuse all commands outside of jails, even of administrators")

@@ -136,7 +136,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if d.jails, err = jail.NewManager(ctx, jail.Config{
 		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,
 		RootPaths: c.RootPaths, ShowPaths: c.ShowPaths, JailShare: c.MaxJailShare, Overcommit: c.MaxJailsOvercommit, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Skills: d.shownSkills(), Log: c.Log.Named("jail"),
-		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, Reserve: d.ledger, Egress: d.egress, Images: images,
+		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, GVisorPlatform: c.GVisorPlatform, Reserve: d.ledger, Egress: d.egress, Images: images,
 	}); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/exec"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -25,9 +27,11 @@ func (n *node) write(id string, offset int64, text string, eof bool) int64 {
 }
 
 // Input after the start, each byte once.
-func TestInputIsGivenOnce(t *testing.T) {
+func TestInputIsGivenOnce(t *testing.T) { onRuntimes(t, testInputIsGivenOnce) }
+
+func testInputIsGivenOnce(t *testing.T, runtime string) {
 	t.Parallel()
-	n := newNode(t)
+	n := newNode(t).on(runtime)
 	id := n.ensure()
 	spec := command(id, "cat")
 	spec.Stdin, spec.StdinOpen = []byte("first "), true
@@ -115,6 +119,7 @@ func TestASignalGoesWhereItIsSent(t *testing.T) {
 
 // A terminal in a jail, its sizes in its log.
 func TestATerminalIsRecorded(t *testing.T) {
+	jailtest.Differs(t, jail.DifferTerminal)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()
@@ -164,6 +169,7 @@ func TestATerminalIsRecorded(t *testing.T) {
 
 // Control characters of a terminal reach what runs in front.
 func TestControlCInATerminalInterrupts(t *testing.T) {
+	jailtest.Differs(t, jail.DifferTerminal)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()
@@ -198,6 +204,7 @@ func TestACommandRunsAsWhomItIsTold(t *testing.T) {
 // At its limit of output a command is stopped with all that it started, and
 // nothing that it wrote is dropped.
 func TestACommandThatWritesTooMuchIsStopped(t *testing.T) {
+	jailtest.Differs(t, jail.DifferKernel)
 	t.Parallel()
 	n := newNode(t, func(c *exec.Config) { c.OutputBytes = 100_000 })
 	id := n.ensure()

@@ -127,10 +127,13 @@ func (n *node) fetch(jailID, url string) (*nodev1.Exec, string) {
 
 // What a persona allows is reached by the environment alone, and what it does
 // not is refused with the reason, the exec and the rule that would allow it.
-func TestACommandReachesWhatIsAllowed(t *testing.T) {
+func TestACommandReachesWhatIsAllowed(t *testing.T) { onRuntimes(t, testACommandReachesWhatIsAllowed) }
+
+func testACommandReachesWhatIsAllowed(t *testing.T, runtime string) {
 	oneCommand(t)
 	t.Parallel()
 	n, known := withEgress(t)
+	n.on(runtime)
 	port := outside(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "hello from "+r.Host) }))
 	known.set("api.test", "127.0.0.1")
 	known.set("turns.test", "169.254.169.254")
@@ -432,10 +435,13 @@ print(sum(s.recv(12) == b'HTTP/1.1 200' for s in conns))`))
 }
 
 // A daemon that was replaced is the way out of the jails that it finds.
-func TestTheNextDaemonIsTheWayOut(t *testing.T) {
+func TestTheNextDaemonIsTheWayOut(t *testing.T) { onRuntimes(t, testTheNextDaemonIsTheWayOut) }
+
+func testTheNextDaemonIsTheWayOut(t *testing.T, runtime string) {
 	oneCommand(t)
 	t.Parallel()
 	n, known := withEgress(t)
+	n.on(runtime)
 	port := outside(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "ok") }))
 	known.set("api.test", "127.0.0.1")
 	id := n.ensure(allow("api.test:" + port))

@@ -14,13 +14,17 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 // Exit codes and truthful reasons.
-func TestACommandEndsAsItDid(t *testing.T) {
+func TestACommandEndsAsItDid(t *testing.T) { onRuntimes(t, testACommandEndsAsItDid) }
+
+func testACommandEndsAsItDid(t *testing.T, runtime string) {
 	t.Parallel()
-	n := newNode(t)
+	n := newNode(t).on(runtime)
 	id := n.ensure()
 	for name, tc := range map[string]struct {
 		spec   *nodev1.ExecSpec
@@ -196,6 +200,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 
 // Killing means that the whole tree is gone.
 func TestAKillEndsTheWholeTree(t *testing.T) {
+	jailtest.Differs(t, jail.DifferHostView)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()
@@ -225,9 +230,11 @@ func TestAKillEndsTheWholeTree(t *testing.T) {
 }
 
 // What a command leaves in the background is its own until it ends.
-func TestAnExecLastsAsLongAsItsTree(t *testing.T) {
+func TestAnExecLastsAsLongAsItsTree(t *testing.T) { onRuntimes(t, testAnExecLastsAsLongAsItsTree) }
+
+func testAnExecLastsAsLongAsItsTree(t *testing.T, runtime string) {
 	t.Parallel()
-	n := newNode(t)
+	n := newNode(t).on(runtime)
 	id := n.ensure()
 	spec := shell(id, "(while [ ! -e go ]; do sleep 0.02; done; echo late) & echo early; exit 5")
 	n.startExec(spec)
@@ -260,6 +267,7 @@ func TestATimeOutEndsTheWholeTree(t *testing.T) {
 }
 
 func TestFiveHundredExecsAtOnce(t *testing.T) {
+	jailtest.Differs(t, jail.DifferPIDs)
 	t.Parallel()
 	n := newNode(t)
 	// Each is a shell, what it sleeps in, and a stub.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -139,6 +141,7 @@ func TestFrozenTimeCountsForNoTimeOut(t *testing.T) {
 // What is frozen can be killed, one by one, whole and with the jail; the rest
 // stays frozen.
 func TestAFrozenJailCanBeKilled(t *testing.T) {
+	jailtest.Differs(t, jail.DifferHostView)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()
@@ -185,6 +188,7 @@ func TestAFrozenJailCanBeKilled(t *testing.T) {
 
 // One order ends everything in a jail, while it forks as fast as it can.
 func TestKillingAJailLeavesNothingButItsInit(t *testing.T) {
+	jailtest.Differs(t, jail.DifferHostView)
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,17 +47,19 @@ func TestMain(m *testing.M) {
 // node is a daemon's core over real gRPC. stop is what the death of a daemon
 // leaves: everything on disk, and nothing in memory.
 type node struct {
-	tb     testing.TB
-	cfg    jail.Config
-	boot   string
-	change func(*exec.Config)
-	now    func() time.Time // the daemon's clock; nil for the machine's
-	jails  *jail.Manager
-	ledger *ledger.Ledger
-	svc    *exec.Service
-	api    nodev1.ExecServiceClient
-	jail   nodev1.JailServiceClient
-	undo   []func()
+	tb  testing.TB
+	cfg jail.Config
+	// runtime is that of the jails whose specs name none.
+	runtime string
+	boot    string
+	change  func(*exec.Config)
+	now     func() time.Time // the daemon's clock; nil for the machine's
+	jails   *jail.Manager
+	ledger  *ledger.Ledger
+	svc     *exec.Service
+	api     nodev1.ExecServiceClient
+	jail    nodev1.JailServiceClient
+	undo    []func()
 }
 
 func newNode(tb testing.TB, change ...func(*exec.Config)) *node {
@@ -65,6 +69,25 @@ func newNode(tb testing.TB, change ...func(*exec.Config)) *node {
 		n.change = change[0]
 	}
 	n.start()
+	return n
+}
+
+// onRuntimes runs a test with runc and with gVisor, where that is installed.
+func onRuntimes(t *testing.T, test func(t *testing.T, runtime string)) {
+	t.Helper()
+	for _, runtime := range []string{"runc", "runsc"} {
+		t.Run(runtime, func(t *testing.T) {
+			if _, err := osexec.LookPath(runtime); err != nil {
+				t.Skip("it is not installed: apt-get install " + runtime)
+			}
+			test(t, runtime)
+		})
+	}
+}
+
+// on sets the runtime of the jails whose specs name none.
+func (n *node) on(runtime string) *node {
+	n.runtime = runtime
 	return n
 }
 
@@ -128,6 +151,9 @@ func (n *node) stop() {
 func (n *node) ensure(change ...func(*nodev1.JailSpec)) string {
 	n.tb.Helper()
 	spec := jailtest.Spec(ident.New("jail"))
+	if n.runtime != "" {
+		spec.Runtime = n.runtime
+	}
 	for _, fn := range change {
 		fn(spec)
 	}
@@ -232,9 +258,16 @@ func (n *node) eventually(is func() bool, what string) {
 	require.Eventually(n.tb, is, waittest.Limit(time.Minute), 10*time.Millisecond, "there never were %s", what)
 }
 
-// processes counts, from the host, the processes of a jail with a command line.
+// processes counts the processes of a jail with a command line: from the host, unless
+// the jail has a kernel of its own.
 func (n *node) processes(jailID, cmdline string) int {
 	n.tb.Helper()
+	if jailtest.OwnKernel() {
+		_, out := n.sh(jailID, `for p in /proc/[0-9]*; do { tr '\0' ' ' <$p/cmdline; } 2>/dev/null; echo; done | grep -cx '`+cmdline+` *'`)
+		count, err := strconv.Atoi(strings.TrimSpace(out))
+		require.NoError(n.tb, err)
+		return count
+	}
 	one, err := n.jails.Get(n.tb.Context(), jailID)
 	require.NoError(n.tb, err)
 	inside, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", one.GetPid()))

@@ -20,6 +20,9 @@ const freezePatience = 500 * time.Millisecond
 // cannot be frozen, init kills the tree in rounds; init waits for its end in
 // either case.
 func (w *watch) killFrozen(ctx context.Context, conn *jail.Init, by string) []jail.Process {
+	if conn.OwnKernel {
+		return nil // init kills it
+	}
 	spec := w.rec.GetSpec()
 	noted, err := conn.Kill(ctx, &initv1.KillRequest{ExecId: spec.GetExecId(), By: by, NoteOnly: true})
 	if err != nil || noted.GetStatus().GetEnded() || noted.GetStatus().GetStubPid() == 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/node/exec"
+	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -124,6 +125,7 @@ func TestSecretsInALogAreMaskedWhereItIsRead(t *testing.T) {
 
 // Retention deletes whole logs of ended execs, and says so.
 func TestOldLogsAreDeletedWhole(t *testing.T) {
+	jailtest.Differs(t, jail.DifferKernel)
 	t.Parallel()
 	n := newNode(t, func(c *exec.Config) { c.LogBytes, c.CollectEvery = 2500, 20*time.Millisecond })
 	id := n.ensure()

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -23,6 +24,13 @@ func (s *Service) usage(ctx context.Context, rec *nodev1.ExecRecord) *nodev1.Exe
 		return nil
 	}
 	spec := rec.GetSpec()
+	if conn.OwnKernel {
+		u, err := conn.Usage(ctx, &initv1.UsageRequest{ExecId: spec.GetExecId()})
+		if err != nil {
+			return nil
+		}
+		return &nodev1.ExecUsage{CpuTime: durationpb.New(time.Duration(u.GetCpuNs())), MemoryBytes: u.GetMemoryBytes(), Processes: u.GetProcesses()}
+	}
 	resp, err := conn.Wait(ctx, &initv1.WaitRequest{ExecId: spec.GetExecId(), TimeoutMs: -1})
 	if err != nil || resp.GetStatus().GetStubPid() == 0 {
 		return nil

@@ -163,6 +163,11 @@ func (s *server) Hold(_ context.Context, req *initv1.HoldRequest) (*initv1.HoldR
 	if req.GetHeld() {
 		s.all() // once each has been spawned
 	}
+	if s.kernel != nil {
+		if err := s.stopCommands(req.GetHeld()); err != nil {
+			return nil, err
+		}
+	}
 	s.clock.hold(req.GetHeld())
 	return &initv1.HoldResponse{}, nil
 }

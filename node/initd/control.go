@@ -53,11 +53,7 @@ func (s *server) Signal(_ context.Context, req *initv1.SignalRequest) (*initv1.S
 	st := r.snapshot()
 	out := &initv1.SignalResponse{}
 	s.gate.do(func() {
-		below := children(r.stub.pid)
-		if req.GetTree() {
-			below = descendants(r.stub.pid)
-		}
-		for _, pid := range below {
+		for _, pid := range s.trees.members(r.stub) {
 			// Once the command itself has exited its number may be another's.
 			if !req.GetTree() && (pid != int(st.GetPid()) || st.GetLeaderExited()) {
 				continue

@@ -18,6 +18,18 @@
 //	     ├─ stub ── command
 //	     └─ stub
 //
+// gVisor before 2023 has no subreapers: an orphan there becomes a child of init.
+// Init then puts each stub in a cgroup of its own, in a hierarchy that it mounts
+// below the state folder. The command's processes are born in it, and no command
+// has the right to leave it. The whole tree has ended when the stub has exited and
+// its cgroup is empty.
+//
+// In a jail with a kernel of its own, the host neither sees nor stops single
+// processes, and shares no socket with init. Init then stops commands itself when
+// the daemon holds them, limits how many processes they have, and a second
+// process of this program (Bridge) connects the daemon's pipes to the sockets in
+// the state folder (package bridge). It ends with the daemon's connection to init.
+//
 // The jail's network consists of its own loopback interface. Connections to the
 // ports that the daemon names are passed to the daemon over another socket in
 // the state folder, and the daemon decides which may leave.
@@ -57,6 +69,12 @@ const (
 	OutputsDir = "out"
 	// ExitFile is in the folder of an exec that has ended.
 	ExitFile = "exit"
+	// Bridge is the argument of the process that connects the daemon to the init
+	// of a jail with a kernel of its own.
+	Bridge = "--bridge"
+	// OwnKernel is the first argument of the init of such a jail. The second is
+	// how many processes its commands may have.
+	OwnKernel = "--own-kernel"
 	// CommandsAsRoot is the argument with which init runs commands as user 0 of a user
 	// namespace of their own: userns_linux.go.
 	CommandsAsRoot = "--commands-as-root"
@@ -75,7 +93,8 @@ const (
 //	   grace, output cap, note_only
 //	3  Hold
 //	4  Forward
-const Protocol = 4
+//	5  Usage, Ports
+const Protocol = 5
 
 // OfflineGrace is on whose behalf a command is killed whose node was cut off
 // from its hub for longer than it may be.

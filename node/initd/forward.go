@@ -66,7 +66,7 @@ func newForwards(stateDir string, g gate) *forwards {
 
 // Forward implements the protocol.
 func (s *server) Forward(_ context.Context, req *initv1.ForwardRequest) (*initv1.ForwardResponse, error) {
-	if s.commands.host {
+	if s.host {
 		return nil, status.Error(codes.FailedPrecondition, "the machine itself has a network of its own")
 	}
 	return &initv1.ForwardResponse{Problems: s.forwards.set(req.GetPorts())}, nil

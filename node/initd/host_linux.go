@@ -76,7 +76,7 @@ func hostServe(state string) error {
 		return err
 	}
 	defer dir.Close()
-	return serve(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), commands{host: true})
+	return serve(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), place{host: true})
 }
 
 // hostDir is the default working directory of commands on the machine.

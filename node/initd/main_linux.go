@@ -21,42 +21,52 @@ import (
 // Main runs PID 1 of a jail, or the init of host mode. It serves until it
 // receives SIGTERM, and then ends every command first.
 func Main() error {
+	args := os.Args[1:]
 	switch {
-	case os.Getpid() == 1 && len(os.Args) == 1:
-		return serve(StateDir, commands{})
-	case os.Getpid() == 1 && os.Args[1] == CommandsAsRoot:
+	case len(args) == 1 && args[0] == Bridge:
+		return bridgeMain()
+	case len(args) == 1 && args[0] == holdNamespace:
+		return hold()
+	case os.Getpid() == 1 && len(args) == 1 && args[0] == CommandsAsRoot:
 		how, err := asRoot()
 		if err != nil {
 			return fmt.Errorf("make the commands' user namespace: %w", err)
 		}
-		return serve(StateDir, how)
-	case len(os.Args) == 2 && os.Args[1] == holdNamespace:
-		return hold()
-	case len(os.Args) > 1:
-		return hostMain(os.Args[1:])
+		return serve(StateDir, place{commands: how})
+	case os.Getpid() == 1:
+		own, err := ownKernel(args)
+		if err != nil {
+			return err
+		}
+		return serve(StateDir, place{kernel: own})
+	case len(args) > 0:
+		return hostMain(args)
 	}
 	return errors.New("deckhand-init is PID 1 of a jail; it is started by deckhand-node")
 }
 
-// commands says how init runs commands.
-type commands struct {
-	host bool // on the machine itself, in no jail
-	// namespace is the user namespace that they run in; nil for init's own.
-	namespace *os.File
-	// lastCapability is the highest that the kernel knows.
-	lastCapability uintptr
+// place is where init runs: in a jail, unless host says that it is the machine
+// itself.
+type place struct {
+	host bool
+	// kernel is set in a jail with a kernel of its own.
+	kernel   *kernel
+	commands commands
 }
 
 // serve serves from a state folder until SIGTERM.
-func serve(state string, how commands) error {
-	makeThreads()
-	debug.SetGCPercent(50)
-	unix.Umask(0o077)
-	s, err := newServer(state)
+func serve(state string, at place) error {
+	t, err := newTrees(state, at.kernel)
 	if err != nil {
 		return err
 	}
-	s.commands = how
+	makeThreads(at.kernel != nil)
+	debug.SetGCPercent(50)
+	unix.Umask(0o077)
+	s, err := newServer(state, at, t)
+	if err != nil {
+		return err
+	}
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM)
 
@@ -92,15 +102,17 @@ func serve(state string, how commands) error {
 				s.shutdown()
 				close(stopped)
 			}()
+		case <-s.lookAgain.C:
+			s.reap()
 		case <-stopped:
 			return nil
 		}
 	}
 }
 
-// reap collects every process that has ended below init: stubs, and orphans of
-// stubs that were killed.
+// reap collects every process that has ended below init: stubs, and orphans.
 func (s *server) reap() {
+	defer s.endTrees()
 	for {
 		var ws unix.WaitStatus
 		s.mu.Lock()
@@ -116,7 +128,7 @@ func (s *server) reap() {
 		}
 		if st != nil {
 			st.clean = ws.Exited() && ws.ExitStatus() == 0
-			close(st.gone)
+			s.ending = append(s.ending, st)
 		}
 	}
 }

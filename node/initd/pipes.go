@@ -1,6 +1,7 @@
 package initd
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -136,18 +137,30 @@ func (p *pipes) openPTY(req *initv1.StartRequest) error {
 func openPTYAs(uid int) (master, slave *os.File, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if _, err := unix.SetfsuidRetUid(uid); err != nil {
+	if err := setThreadUser(uid); err != nil {
 		return nil, nil, err
 	}
-	// Unlike the other calls that change a user, setfsuid applies to one
-	// thread.
-	defer func() { _, _ = unix.SetfsuidRetUid(os.Geteuid()) }()
+	defer func() { _ = setThreadUser(os.Geteuid()) }()
 	if master, slave, err = pty.Open(); err != nil {
 		return nil, nil, err
 	}
 	// The command's end must be blocking, like a terminal. Fd makes it so.
 	_ = slave.Fd()
 	return master, slave, nil
+}
+
+// setThreadUser changes the user that this thread, and no other, makes files as.
+func setThreadUser(uid int) error {
+	if _, err := unix.SetfsuidRetUid(uid); !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	// A kernel without it, such as gVisor before 2023. The system call itself
+	// applies to one thread, unlike the function of that name.
+	const unchanged = ^uintptr(0)
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, unchanged, uintptr(uid), unchanged); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func setSize(master *os.File, rows, cols uint32) error {

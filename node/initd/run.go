@@ -190,7 +190,7 @@ func startError(req *initv1.StartRequest, step int, errno syscall.Errno) string 
 	switch {
 	case errno == unix.ENOENT && !strings.Contains(name, "/"):
 		return fmt.Sprintf("%s: command not found", name)
-	case errno == unix.E2BIG:
+	case errno == unix.E2BIG, errno == unix.ENAMETOOLONG && len(name) < unix.PathMax: // as gVisor says it
 		return fmt.Sprintf("%s: the arguments and environment are longer than the kernel takes", path.Base(name))
 	case errno == unix.ENOEXEC:
 		return fmt.Sprintf("%s: not a program the kernel can run; does it begin with #! ?", name)

@@ -2,11 +2,11 @@ package initd
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +29,9 @@ const remembered = 512
 // server implements the protocol.
 type server struct {
 	instance string
+	host     bool    // not in a jail: host_linux.go
+	kernel   *kernel // of the jail's own; nil if the host's kernel runs the jail
+	trees    trees
 	commands commands
 	gate     gate
 	folders  *folders
@@ -48,13 +51,17 @@ type server struct {
 	clock clock
 
 	rest *time.Timer // fires when nothing has run for a while
+
+	// Of the goroutine that reaps.
+	ending    []*stub     // those that have exited and whose trees may have members
+	lookAgain *time.Timer // fires while there are such trees
 }
 
-func newServer(stateDir string) (*server, error) {
+func newServer(stateDir string, at place, t trees) (*server, error) {
 	// The kernel's, since a random source of our own would be a good part of
 	// this program's size.
-	instance, err := os.ReadFile("/proc/sys/kernel/random/uuid")
-	if err != nil {
+	instance := make([]byte, 16)
+	if _, err := unix.Getrandom(instance, 0); err != nil {
 		return nil, fmt.Errorf("make an instance id: %w", err)
 	}
 	g := newGate()
@@ -63,7 +70,11 @@ func newServer(stateDir string) (*server, error) {
 		return nil, err
 	}
 	s := &server{
-		instance: strings.TrimSpace(string(instance)),
+		instance: hex.EncodeToString(instance),
+		host:     at.host,
+		kernel:   at.kernel,
+		trees:    t,
+		commands: at.commands,
 		gate:     g,
 		folders:  f,
 		forwards: newForwards(stateDir, g),
@@ -71,7 +82,10 @@ func newServer(stateDir string) (*server, error) {
 		again:    make(chan struct{}, 1),
 		runs:     map[string]*run{},
 		stubs:    map[int]*stub{},
+
+		lookAgain: time.NewTimer(time.Hour),
 	}
+	s.lookAgain.Stop()
 	s.rest = time.AfterFunc(restPause, s.resting)
 	return s, nil
 }
@@ -92,10 +106,10 @@ func (s *server) Start(_ context.Context, req *initv1.StartRequest) (*initv1.Sta
 	if !isID(req.GetExecId()) {
 		return nil, status.Errorf(codes.InvalidArgument, "exec_id %q is not an id", req.GetExecId())
 	}
-	if s.commands.host {
+	if s.host {
 		req = onMachine(req)
 	}
-	if len(req.GetArgv()) == 0 || !s.commands.mayBeRoot() && (req.GetUid() == 0 || req.GetGid() == 0) {
+	if len(req.GetArgv()) == 0 || !s.mayBeRoot() && (req.GetUid() == 0 || req.GetGid() == 0) {
 		return nil, status.Error(codes.InvalidArgument, "argv, uid and gid must be given, and the user must not be root")
 	}
 	if req.GetPtyRows() > math.MaxUint16 || req.GetPtyCols() > math.MaxUint16 || (req.GetPtyRows() == 0) != (req.GetPtyCols() == 0) {
@@ -242,9 +256,8 @@ func (s *server) follow(r *run, req *initv1.StartRequest) {
 		r.input.end()
 	}
 	if !r.stub.clean {
-		// The stub was killed, by the kernel for memory for example, and its
-		// children became init's: no other processes do.
-		left := s.killOrphans()
+		// The stub was killed, by the kernel for memory for example.
+		left := s.trees.killRest(s)
 		r.mark(func(st *initv1.Status) {
 			st.MembersLeft = int32(left)
 			if !st.GetLeaderExited() {
@@ -379,7 +392,7 @@ func (s *server) kill(r *run, mark func(st *initv1.Status)) (left int) {
 	if mark != nil {
 		r.mark(mark)
 	}
-	if left = killBelow(s.gate, r.stub.pid, r.stub.gone, killPatience); left > 0 {
+	if left = s.killTree(r.stub, killPatience); left > 0 {
 		return left
 	}
 	<-r.done

@@ -20,8 +20,9 @@ const readyStubs = 4
 type stub struct {
 	pid   int
 	pipes *pipes
-	gone  chan struct{} // closed by the reaper
+	gone  chan struct{} // closed by the reaper when the whole tree has ended
 	clean bool          // it ended by itself; set before gone is closed
+	group string        // its tree's cgroup, if trees are told apart by them
 
 	// Both are the stub's to use until it is gone.
 	args  *stubArgs
@@ -81,11 +82,16 @@ func (s *server) newStub(req *initv1.StartRequest) (st *stub, why string) {
 	pid, errno := forkStub(st.args, st.stack)
 	if errno == 0 {
 		st.pid, s.stubs[pid] = pid, st
+		err = s.trees.begin(st)
 	}
 	s.mu.Unlock()
 	if errno != 0 {
 		p.close()
 		return nil, startError(req, stepFork, errno)
+	}
+	if err != nil {
+		p.close() // which ends it
+		return nil, err.Error()
 	}
 	p.closeTheirs()
 	return st, ""

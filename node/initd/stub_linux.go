@@ -32,6 +32,8 @@ type stubArgs struct {
 	dir    *byte
 	become []systemCall // gives up init's user for the command's
 	tty    uintptr      // 1 when stdio is a terminal, to be the command's own
+	// The stub's own, for the names of its files.
+	names [512]byte
 }
 
 // systemCall is a system call that a stub makes. What its arguments point to is kept by
@@ -87,7 +89,9 @@ const (
 const oomScore = "300"
 
 var (
-	oomPath  = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'o', 'o', 'm', '_', 's', 'c', 'o', 'r', 'e', '_', 'a', 'd', 'j', 0}
+	oomPath   = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'o', 'o', 'm', '_', 's', 'c', 'o', 'r', 'e', '_', 'a', 'd', 'j', 0}
+	filesPath = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'f', 'd', 0}
+
 	oomValue = [...]byte{oomScore[0], oomScore[1], oomScore[2]}
 
 	defaultAction [4]uint64 // as rt_sigaction(2) takes it
@@ -152,9 +156,7 @@ func runStub(args *stubArgs) {
 		first = namespaceFD + 1
 	}
 	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, first, uintptr(^uint32(0)), 0); errno != 0 {
-		for fd := first; fd < args.maxFD; fd++ {
-			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
-		}
+		closeFrom(args, first)
 	}
 	// Wait until there is a command for it, or init is gone.
 	for {
@@ -195,6 +197,46 @@ func runStub(args *stubArgs) {
 			sendReport(reportExited, uintptr(status), 0)
 		}
 	}
+}
+
+// closeFrom closes what /proc says is open from a number on, for kernels without close_range: to
+// close every number there is would be 65 536 system calls.
+//
+//go:norace
+//go:nosplit
+//go:noinline
+func closeFrom(args *stubArgs, first uintptr) {
+	dir, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(unix.AT_FDCWD&(1<<64-1)),
+		uintptr(unsafe.Pointer(&filesPath)), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		for fd := first; fd < args.maxFD; fd++ {
+			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+		}
+		return
+	}
+	for {
+		n, _, errno := syscall.RawSyscall(unix.SYS_GETDENTS64, dir, uintptr(unsafe.Pointer(&args.names)), unsafe.Sizeof(args.names))
+		if errno != 0 || n == 0 {
+			break
+		}
+		// A struct linux_dirent64: two numbers of 8 bytes, the length of the entry, a
+		// type, and the name with a NUL (getdents64(2)).
+		for at := uintptr(0); at+19 < n && at+19 < uintptr(len(args.names)); {
+			fd, digits := uintptr(0), false
+			for i := at + 19; i < n && i < uintptr(len(args.names)) && args.names[i] >= '0' && args.names[i] <= '9'; i++ {
+				fd, digits = fd*10+uintptr(args.names[i]-'0'), true
+			}
+			if digits && fd >= first && fd != dir {
+				syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+			}
+			length := uintptr(args.names[at+16]) | uintptr(args.names[at+17])<<8
+			if length == 0 {
+				break
+			}
+			at += length
+		}
+	}
+	syscall.RawSyscall(unix.SYS_CLOSE, dir, 0, 0)
 }
 
 // runCommand becomes the command. It does not return.

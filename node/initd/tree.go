@@ -45,31 +45,30 @@ func children(pid int) []int {
 	return out
 }
 
-// killBelow kills everything below a stub until the stub is gone, which is when
-// nothing is left, and returns how much is left when patience ends.
+// killTree kills a command's tree until nothing is left, and returns how much is
+// left when patience ends.
 //
-// What is killed cannot fork any more, and its children become the stub's, so
-// each round meets all that the round before left: one that was born while it
-// looked.
-func killBelow(g gate, stub int, gone <-chan struct{}, patience time.Duration) (left int) {
+// What is killed cannot fork any more, and its children remain members, so each
+// round meets all that the round before left: one that was born while it looked.
+func (s *server) killTree(st *stub, patience time.Duration) (left int) {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		select {
-		case <-gone:
+		case <-st.gone:
 			return 0
 		default:
 		}
 		var members []int
-		g.do(func() { members = descendants(stub) })
+		s.gate.do(func() { members = s.trees.members(st) })
 		for _, pid := range members {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		pause.Reset(wait)
 		select {
-		case <-gone:
+		case <-st.gone:
 			return 0
 		case <-deadline.C:
 			return len(members)

@@ -112,7 +112,15 @@ func (c commands) become(uid, gid uintptr) (calls []systemCall) {
 }
 
 // mayBeRoot reports whether a command may run as user 0.
-func (c commands) mayBeRoot() bool { return c.host || c.namespace != nil }
+func (s *server) mayBeRoot() bool { return s.host || s.commands.namespace != nil }
+
+// commands says how init runs commands in a jail.
+type commands struct {
+	// namespace is the user namespace that they run in; nil for init's own.
+	namespace *os.File
+	// lastCapability is the highest that the kernel knows.
+	lastCapability uintptr
+}
 
 // fd returns the descriptor of the commands' user namespace; 0 for init's own.
 func (c commands) fd() uintptr {

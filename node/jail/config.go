@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,9 @@ type Config struct {
 	// Skills are host folders that every jail sees read-only, by their names in
 	// nodelink.SkillsPath.
 	Skills map[string]string
+	// GVisorPlatform is the platform that runsc runs with; empty for systrap if it
+	// has that, and else ptrace.
+	GVisorPlatform string
 	// SoftWorkspaces makes workspaces plain folders, without the loop-mounted
 	// file system that holds them to their size.
 	SoftWorkspaces bool
@@ -143,6 +147,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Overcommit < 0.1 || c.Overcommit > 1000 {
 		return c, fmt.Errorf("jail: Overcommit %g is not from 0.1 to 1000", c.Overcommit)
+	}
+	if platforms := []string{"", PlatformSystrap, PlatformPtrace, PlatformKVM}; !slices.Contains(platforms, c.GVisorPlatform) {
+		return c, fmt.Errorf("jail: GVisorPlatform %q is none of systrap, ptrace and kvm", c.GVisorPlatform)
 	}
 	if c.IdleStop == 0 {
 		c.IdleStop = DefaultIdleStop

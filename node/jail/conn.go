@@ -16,10 +16,11 @@ import (
 
 	"github.com/deckhand-sh/deckhand/node/initd"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// transport connects this daemon and the init of one jail. Runtimes that cannot
-// share a Unix socket with the host have another one.
+// transport connects this daemon and the init of one jail: sockets, or pipes for
+// runtimes that cannot share a Unix socket with the host.
 type transport interface {
 	// dial reaches init.
 	dial(ctx context.Context) (net.Conn, error)
@@ -88,6 +89,11 @@ type Init struct {
 	Root bool
 	// Proxied says that the jail has a way to the node's proxy.
 	Proxied bool
+	// OwnKernel says that the jail has a kernel of its own: the host does not see
+	// its processes, and init does what is done to them.
+	OwnKernel bool
+
+	link transport
 
 	client  *ttrpc.Client
 	pid     int32 // on the host
@@ -131,7 +137,9 @@ func connect(ctx context.Context, d transport, pid int32) (*Init, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("greet the jail's init: %w", err), client.Close())
 	}
+	_, own := d.(*pipes)
 	return &Init{
+		OwnKernel: own, link: d,
 		InitServiceService: svc, Instance: info.GetInstance(), Closed: closed, client: client, pid: pid,
 		protocol: info.GetProtocol(),
 	}, nil
@@ -163,6 +171,15 @@ func await(ctx context.Context, d transport, pid int32) (*Init, error) {
 		case <-timer.C:
 		}
 	}
+}
+
+// adoptTimeout bounds how long it may take to reach the init of a jail that runs.
+// A bridge to a jail is a process that must be started first.
+func adoptTimeout(rec *nodev1.JailRecord) time.Duration {
+	if classes[rec.GetSpec().GetRuntime()].ownKernel {
+		return startTimeout
+	}
+	return dialTimeout
 }
 
 // ended reports whether a process is gone or a zombie.

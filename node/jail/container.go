@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
@@ -17,7 +16,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
@@ -38,7 +36,7 @@ const (
 // It returns when init responds.
 func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, from image.Image) (*Init, error) {
 	s := rec.GetSpec()
-	shown, done, err := m.show(p, slices.Concat(m.cfg.RootPaths, s.GetReadOnlyPaths()))
+	shown, done, err := m.show(p, s, slices.Concat(m.cfg.RootPaths, s.GetReadOnlyPaths()))
 	defer done()
 	if err != nil {
 		return nil, err
@@ -61,9 +59,13 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, f
 	if err != nil {
 		return nil, err
 	}
+	withRuntime, err := m.withRuntime(ctx, s.GetRuntime())
+	if err != nil {
+		return nil, err
+	}
 	ctr, err := m.containerd.NewContainer(ctx, rec.GetContainerId(), append(opts,
 		client.WithContainerLabels(map[string]string{labelData: m.cfg.DataDir, labelJail: s.GetJailId()}),
-		client.WithRuntime(shims[s.GetRuntime()].name, nil),
+		withRuntime,
 		client.WithSpec(spec))...)
 	if err != nil {
 		return nil, fmt.Errorf("make the container: %w", err)
@@ -72,15 +74,17 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, f
 	if err != nil {
 		return nil, fmt.Errorf("make the task: %w", err)
 	}
-	if err := limitUser(ctx, int(task.Pid()), s.GetRootUser()); err != nil {
-		return nil, err
+	if !classes[s.GetRuntime()].ownKernel {
+		if err := limitUser(ctx, int(task.Pid()), s.GetRootUser()); err != nil {
+			return nil, err
+		}
 	}
 	if err := task.Start(ctx); err != nil {
 		return nil, fmt.Errorf("start the task: %w", err)
 	}
 	answer, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	conn, err := await(answer, m.transport(p), int32(task.Pid()))
+	conn, err := await(answer, m.transport(p, rec), int32(task.Pid()))
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, lastWords(p.log))
 	}
@@ -125,9 +129,13 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 	if _, err := m.thawMoment(e, pid); err != nil {
 		return nil, fmt.Errorf("thaw jail %s: %w", id, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	rec, err := readRecord(p.record)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, adoptTimeout(rec))
 	defer cancel()
-	conn, err := await(ctx, m.transport(p), pid)
+	conn, err := await(ctx, m.transport(p, rec), pid)
 	if errors.Is(err, errInitGone) {
 		if id == HostID {
 			return nil, m.endHostRest(ctx, p)
@@ -138,14 +146,10 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 		return nil, fault.New(fault.Unavailable, "the init of jail %s runs but does not answer", id).
 			WithFix("stop the jail: nothing in it can be reached").WithObject(id).WithCause(err)
 	}
-	rec, err := readRecord(p.record)
-	if err == nil {
-		err = m.applyFreeze(ctx, e, conn, id, rec.GetFrozenBy())
-	}
-	if err != nil {
+	if err := m.applyFreeze(ctx, e, conn, id, rec.GetFrozenBy()); err != nil {
 		return nil, errors.Join(err, conn.client.Close())
 	}
-	m.openWay(ctx, p, rec, conn)
+	m.openWay(ctx, rec, conn)
 	conn.of(rec)
 	m.setConn(e, conn)
 	return conn, nil
@@ -288,7 +292,7 @@ func (m *Manager) endTask(ctx context.Context, task client.Task) error {
 		if err != nil {
 			return fmt.Errorf("watch the task: %w", err)
 		}
-		if err := terminate(ctx, task, exited); err != nil {
+		if err := m.terminate(ctx, task, exited); err != nil {
 			return err
 		}
 	}
@@ -315,29 +319,6 @@ func (m *Manager) deleteTask(ctx context.Context, task client.Task) error {
 	return fmt.Errorf("delete the task: %w", err)
 }
 
-func terminate(ctx context.Context, task client.Task, exited <-chan client.ExitStatus) error {
-	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		err := task.Kill(ctx, sig)
-		if errdefs.IsNotFound(err) {
-			return nil // ended already, whether anybody saw it or not
-		}
-		if err != nil {
-			return fmt.Errorf("signal the jail's init: %w", err)
-		}
-		timer := time.NewTimer(stopPatience)
-		select {
-		case <-exited:
-			timer.Stop()
-			return nil
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
-		}
-	}
-	return errors.New("the jail's init outlived SIGKILL")
-}
-
 // sweep clears the containers of this node that no jail needs: those whose
 // task has ended, or whose jail was stopped or never finished.
 func (m *Manager) sweep(ctx context.Context) error {
@@ -347,6 +328,7 @@ func (m *Manager) sweep(ctx context.Context) error {
 		return m.unavailable(err)
 	}
 	var inits []int32
+	var programs []string
 	for _, ctr := range all {
 		labels, err := ctr.Labels(ctx)
 		if errdefs.IsNotFound(err) {
@@ -366,6 +348,11 @@ func (m *Manager) sweep(ctx context.Context) error {
 		}
 		if pid != 0 && rec.GetContainerId() == ctr.ID() && !rec.GetStopped() {
 			inits = append(inits, pid)
+			program, err := m.initOf(ctx, ctr)
+			if err != nil {
+				return err
+			}
+			programs = append(programs, program)
 			continue
 		}
 		if err := m.endContainer(ctx, id, ctr); err != nil {
@@ -383,7 +370,7 @@ func (m *Manager) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.sweepReleases(append(inits, host)); err != nil {
+	if err := m.sweepReleases(append(inits, host), programs); err != nil {
 		return err
 	}
 	return m.sweepFolders()
@@ -391,9 +378,9 @@ func (m *Manager) sweep(ctx context.Context) error {
 
 // sweepReleases removes every deckhand-init except this daemon's own and those
 // that are running, which are recognised by their file because a jail has them
-// under another name. A deckhand-skill remains in the jails that have it
-// mounted.
-func (m *Manager) sweepReleases(inits []int32) error {
+// under another name, or by the path that a jail with a kernel of its own was
+// made with. A deckhand-skill remains in the jails that have it mounted.
+func (m *Manager) sweepReleases(inits []int32, programs []string) error {
 	var used []os.FileInfo
 	for _, pid := range inits {
 		if info, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid)); err == nil {
@@ -410,6 +397,9 @@ func (m *Manager) sweepReleases(inits []int32) error {
 			continue
 		}
 		have, err := os.Stat(filepath.Join(dir, initbin.Init))
+		if slices.Contains(programs, filepath.Join(dir, initbin.Init)) {
+			continue
+		}
 		if err == nil && slices.ContainsFunc(used, func(info os.FileInfo) bool { return os.SameFile(info, have) }) {
 			continue
 		}

@@ -18,18 +18,21 @@ import (
 // ways is the number of init's protocol from which on it leads ports out.
 const ways = 4
 
-func (m *Manager) transport(p paths) transport {
+func (m *Manager) transport(p paths, rec *nodev1.JailRecord) transport {
+	if classes[rec.GetSpec().GetRuntime()].ownKernel {
+		return &pipes{m: m, container: rec.GetContainerId(), dir: p.bridge, log: p.log}
+	}
 	return sockets{state: p.state}
 }
 
 // openWay gives a running jail its way out. A jail without one continues: its
 // commands reach nothing, as those of one that nothing is allowed to.
-func (m *Manager) openWay(ctx context.Context, p paths, rec *nodev1.JailRecord, conn *Init) {
+func (m *Manager) openWay(ctx context.Context, rec *nodev1.JailRecord, conn *Init) {
 	id := rec.GetSpec().GetJailId()
 	if m.cfg.Egress == nil || id == HostID || conn.protocol < ways {
 		return
 	}
-	l, err := m.transport(p).listen()
+	l, err := conn.link.listen()
 	if err == nil {
 		err = m.cfg.Egress.Serve(id, l, rec.GetSpec().GetEgress())
 	}

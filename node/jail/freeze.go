@@ -90,7 +90,15 @@ func freezeEntry(ctx context.Context, e *entry, id string, cg Cgroup) (thaw func
 // Processes returns the host's ids of every process of a running jail,
 // including its init. Unless the jail is frozen, the result may be outdated
 // when it is returned.
+//
+// The host does not see the processes of a jail with a kernel of its own: it is
+// refused.
 func (m *Manager) Processes(ctx context.Context, id string) ([]int, error) {
+	if _, rec, err := m.known(id); err != nil {
+		return nil, err
+	} else if classes[rec.GetSpec().GetRuntime()].ownKernel {
+		return nil, unsupported(rec, "list single processes from the host")
+	}
 	cg, err := m.Cgroup(ctx, id)
 	if err != nil {
 		return nil, err

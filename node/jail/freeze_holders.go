@@ -113,6 +113,17 @@ func (m *Manager) lockRunning(ctx context.Context, id string) (_ *entry, _ *node
 // applyFreeze freezes a running jail if it has holders, and thaws it if it has
 // none.
 func (m *Manager) applyFreeze(ctx context.Context, e *entry, conn *Init, id string, holders []string) error {
+	if conn.OwnKernel {
+		// Closed to what is new before it stands still, and open again after.
+		if len(holders) > 0 {
+			m.setHolders(e, holders)
+		}
+		if err := tellHold(ctx, conn, len(holders) > 0); err != nil {
+			return err
+		}
+		m.setHolders(e, holders)
+		return nil
+	}
 	cg, err := cgroupOfProcess(conn.pid)
 	if err != nil {
 		return err
@@ -200,7 +211,7 @@ func (f freezerOf) take(pid int) error {
 func (m *Manager) LetGo(id string, tree []Process) error {
 	e := m.entry(id)
 	conn := m.connOf(e)
-	if len(m.holders(e)) == 0 || !conn.Alive() {
+	if len(m.holders(e)) == 0 || !conn.Alive() || conn.OwnKernel {
 		return nil
 	}
 	cg, err := cgroupOfProcess(conn.pid)

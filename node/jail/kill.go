@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,13 @@ func (m *Manager) Kill(ctx context.Context, id, by string) (execs []string, left
 	}
 	m.setKilling(e, true)
 	defer m.setKilling(e, false)
+	if conn.OwnKernel {
+		killCtx, cancel := context.WithTimeout(ctx, stopPatience)
+		defer cancel()
+		execs, left, err = killInside(killCtx, conn, by)
+		m.cfg.Log.Info("killed everything in a jail", "jail", id, "by", by, "execs", len(execs), "left", left, "error", err)
+		return execs, left, err
+	}
 	cg, err := cgroupOfProcess(conn.pid)
 	if err != nil {
 		return nil, 0, err
@@ -48,6 +56,36 @@ func (m *Manager) Kill(ctx context.Context, id, by string) (execs []string, left
 		err = errors.Join(err, m.applyFreeze(ctx, e, conn, id, rec.GetFrozenBy()))
 	}
 	return execs, left, err
+}
+
+// killInside has init kill every command, with all that each has started, until
+// there is none. Init starts none meanwhile.
+func killInside(ctx context.Context, conn *Init, by string) (execs []string, left int, err error) {
+	for {
+		list, err := conn.List(ctx, &initv1.ListRequest{})
+		if err != nil || len(list.GetStatuses()) == 0 {
+			return execs, 0, err
+		}
+		left = 0
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for _, st := range list.GetStatuses() {
+			if !slices.Contains(execs, st.GetExecId()) {
+				execs = append(execs, st.GetExecId())
+			}
+			wg.Go(func() {
+				res, err := conn.Kill(ctx, &initv1.KillRequest{ExecId: st.GetExecId(), By: by})
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil && !res.GetStatus().GetEnded() {
+					left += int(res.GetStatus().GetMembersLeft())
+				}
+			})
+		}
+		if wg.Wait(); left > 0 || ctx.Err() != nil {
+			return execs, left, ctx.Err()
+		}
+	}
 }
 
 func (m *Manager) setKilling(e *entry, to bool) {

@@ -538,7 +538,7 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 		rec.Stopped = true
 		return nil, nil, errors.Join(err, m.end(ctx, e, spec.GetJailId()), m.writeRecord(p.record, rec))
 	}
-	m.openWay(ctx, p, rec, conn)
+	m.openWay(ctx, rec, conn)
 	conn.of(rec)
 	m.setConn(e, conn)
 	return rec, conn, nil

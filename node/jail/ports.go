@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -23,6 +24,15 @@ func (m *Manager) Ports(ctx context.Context, id string) ([]uint32, error) {
 	one, err := m.Get(ctx, id)
 	if err != nil || one.GetState() != nodev1.JailState_JAIL_STATE_RUNNING {
 		return nil, err
+	}
+	if conn, err := m.Init(ctx, id); err != nil {
+		return nil, err
+	} else if conn.OwnKernel {
+		ports, err := conn.Ports(ctx, &initv1.PortsRequest{})
+		if err != nil {
+			return nil, fmt.Errorf("list the ports of jail %s: %w", id, err)
+		}
+		return ports.GetTcp(), nil
 	}
 	// The files of a process show the network of its namespace.
 	fs, err := procfs.NewFS(filepath.Join(procfs.DefaultMountPoint, strconv.Itoa(int(one.GetPid()))))

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 // DefaultShowPaths is what a spec's read_only_paths may name unless the node's
@@ -107,8 +108,10 @@ const nobodyOf = "4294967294:4294967294:1"
 // once it has them. Each is a mount of its own in which the kernel knows no owner
 // of any file. What everybody may read is read all the same, but nothing can be
 // written, and no socket or pipe opened that a service makes there later: those
-// ask for the right to write, which a read-only mount does not refuse.
-func (m *Manager) show(p paths, shown []string) (mounts []specs.Mount, done func(), err error) {
+// ask for the right to write, which a read-only mount does not refuse. A jail with a
+// kernel of its own has no way to the machine's sockets and pipes, and gets plain
+// mounts.
+func (m *Manager) show(p paths, s *nodev1.JailSpec, shown []string) (mounts []specs.Mount, done func(), err error) {
 	done = func() {
 		if err := hide(p); err != nil {
 			m.cfg.Log.Warn("cannot unmount the folders of a removed jail; will try again with the next", "error", err)
@@ -116,6 +119,12 @@ func (m *Manager) show(p paths, shown []string) (mounts []specs.Mount, done func
 	}
 	if err := hide(p); err != nil || len(shown) == 0 {
 		return nil, done, err
+	}
+	if classes[s.GetRuntime()].ownKernel {
+		for _, path := range shown {
+			mounts = append(mounts, bind(path, path))
+		}
+		return mounts, done, nil
 	}
 	ids, err := mount.GetUsernsFD(nobodyOf, nobodyOf)
 	if err != nil {

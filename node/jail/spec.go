@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
@@ -40,26 +38,6 @@ const (
 	minWorkspace = 1 << 20
 )
 
-// shims are the runtimes that this build can make jails with: the program that
-// does the work, and containerd's name of its shim.
-var shims = map[string]struct{ program, shim, name string }{
-	"runc": {"runc", "containerd-shim-runc-v2", "io.containerd.runc.v2"},
-}
-
-// runtimes returns which of them this machine has.
-func runtimes() []string {
-	var out []string
-	for name, s := range shims {
-		_, err := exec.LookPath(s.program)
-		_, serr := exec.LookPath(s.shim)
-		if err == nil && serr == nil {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // fill returns a spec with its defaults, or says what is wrong with it.
 func (m *Manager) fill(in *nodev1.JailSpec) (*nodev1.JailSpec, error) {
 	s := proto.CloneOf(in)
@@ -68,18 +46,17 @@ func (m *Manager) fill(in *nodev1.JailSpec) (*nodev1.JailSpec, error) {
 			WithFix("use up to 64 lower-case letters and digits, in words joined by - or _, a letter first")
 	}
 	if s.Runtime == "" {
-		s.Runtime = "runc"
+		s.Runtime = runc
 	}
-	if !slices.Contains(m.runtimes, s.GetRuntime()) {
-		has := "none"
-		if len(m.runtimes) > 0 {
-			has = strings.Join(m.runtimes, ", ")
-		}
-		return nil, fault.New(fault.Precondition, "this node lacks the runtime %q; it has: %s", s.GetRuntime(), has).
-			WithFix("install it on the node, or choose a trust level that the node supports").WithObject(s.GetJailId())
+	if err := m.lacks(s); err != nil {
+		return nil, err
 	}
 	if err := checkRoot(s); err != nil {
 		return nil, err
+	}
+	if s.GetRootUser() && classes[s.GetRuntime()].ownKernel {
+		return nil, fault.New(fault.Precondition, "the runtime %s does not run commands as root", s.GetRuntime()).
+			WithFix("use trust: trusted, or leave out jail.user: root").WithObject(s.GetJailId())
 	}
 	for _, limit := range []struct {
 		name          string
@@ -189,6 +166,9 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, 
 	if weighsIO() {
 		// Half of what everything else on the machine has.
 		spec.Linux.Resources.Unified = map[string]string{"io.weight": "50"}
+	}
+	if classes[s.GetRuntime()].ownKernel {
+		forOwnKernel(spec, s)
 	}
 	return spec, nil
 }

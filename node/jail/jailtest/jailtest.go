@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,25 @@ const EnvInit = "DECKHAND_TEST_INIT"
 
 // EnvSoak asks, when it is set, for the full size of tests that take long at it.
 const EnvSoak = "DECKHAND_SOAK"
+
+// EnvRuntime names the runtime of the jails whose tests do not choose one: runc
+// unless it is set.
+const EnvRuntime = "DECKHAND_TEST_RUNTIME"
+
+// OwnKernel reports whether the jails of this run of tests have a kernel of their own.
+func OwnKernel() bool { return os.Getenv(EnvRuntime) != "" && os.Getenv(EnvRuntime) != "runc" }
+
+// Differs skips a test of what jails with a kernel of their own do otherwise, by the
+// subject of a difference in the table of package jail.
+func Differs(tb testing.TB, subject string) {
+	tb.Helper()
+	if !slices.ContainsFunc(jail.Differences(), func(d jail.Difference) bool { return d.Subject == subject }) {
+		tb.Fatalf("%q is no difference between the runtimes", subject)
+	}
+	if OwnKernel() {
+		tb.Skip("differs: " + subject)
+	}
+}
 
 // Sized returns the size of a test: full in a soak.
 func Sized(usual, full int) int {
@@ -185,7 +205,7 @@ func RemoveAll(tb testing.TB, cfg jail.Config) {
 
 // Spec returns a small jail's spec.
 func Spec(id string) *nodev1.JailSpec {
-	return &nodev1.JailSpec{JailId: id, Rootfs: "host", MemoryBytes: 512 << 20, TmpBytes: 64 << 20, WorkspaceBytes: 64 << 20}
+	return &nodev1.JailSpec{JailId: id, Runtime: os.Getenv(EnvRuntime), Rootfs: "host", MemoryBytes: 512 << 20, TmpBytes: 64 << 20, WorkspaceBytes: 64 << 20}
 }
 
 // buildInit builds deckhand-init below a folder.

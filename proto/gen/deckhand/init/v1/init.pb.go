@@ -5,7 +5,8 @@
 // source: deckhand/init/v1/init.proto
 
 // The protocol between deckhand-node and deckhand-init, PID 1 of every jail,
-// over ttrpc on a Unix socket that only the daemon can reach.
+// over ttrpc on a Unix socket that only the daemon can reach, or a stream that a
+// second process of deckhand-init leads there.
 
 package initv1
 
@@ -1359,6 +1360,192 @@ func (x *ForwardResponse) GetProblems() []string {
 	return nil
 }
 
+type UsageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageRequest) Reset() {
+	*x = UsageRequest{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageRequest) ProtoMessage() {}
+
+func (x *UsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageRequest.ProtoReflect.Descriptor instead.
+func (*UsageRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *UsageRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+type UsageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Processor time in nanoseconds, and resident memory in bytes.
+	CpuNs         int64 `protobuf:"varint,1,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`
+	MemoryBytes   int64 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Processes     int32 `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageResponse) Reset() {
+	*x = UsageResponse{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageResponse) ProtoMessage() {}
+
+func (x *UsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageResponse.ProtoReflect.Descriptor instead.
+func (*UsageResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UsageResponse) GetCpuNs() int64 {
+	if x != nil {
+		return x.CpuNs
+	}
+	return 0
+}
+
+func (x *UsageResponse) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *UsageResponse) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+type PortsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortsRequest) Reset() {
+	*x = PortsRequest{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortsRequest) ProtoMessage() {}
+
+func (x *PortsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortsRequest.ProtoReflect.Descriptor instead.
+func (*PortsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{25}
+}
+
+type PortsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In ascending order.
+	Tcp           []uint32 `protobuf:"varint,1,rep,packed,name=tcp,proto3" json:"tcp,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortsResponse) Reset() {
+	*x = PortsResponse{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortsResponse) ProtoMessage() {}
+
+func (x *PortsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortsResponse.ProtoReflect.Descriptor instead.
+func (*PortsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PortsResponse) GetTcp() []uint32 {
+	if x != nil {
+		return x.Tcp
+	}
+	return nil
+}
+
 type ForwardRequest_Port struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Listen uint32                 `protobuf:"varint,1,opt,name=listen,proto3" json:"listen,omitempty"`
@@ -1371,7 +1558,7 @@ type ForwardRequest_Port struct {
 
 func (x *ForwardRequest_Port) Reset() {
 	*x = ForwardRequest_Port{}
-	mi := &file_deckhand_init_v1_init_proto_msgTypes[23]
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1570,7 @@ func (x *ForwardRequest_Port) String() string {
 func (*ForwardRequest_Port) ProtoMessage() {}
 
 func (x *ForwardRequest_Port) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_init_v1_init_proto_msgTypes[23]
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1700,16 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\x06listen\x18\x01 \x01(\rR\x06listen\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\"-\n" +
 	"\x0fForwardResponse\x12\x1a\n" +
-	"\bproblems\x18\x01 \x03(\tR\bproblems2\xcd\x06\n" +
+	"\bproblems\x18\x01 \x03(\tR\bproblems\"'\n" +
+	"\fUsageRequest\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\"g\n" +
+	"\rUsageResponse\x12\x15\n" +
+	"\x06cpu_ns\x18\x01 \x01(\x03R\x05cpuNs\x12!\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1c\n" +
+	"\tprocesses\x18\x03 \x01(\x05R\tprocesses\"\x0e\n" +
+	"\fPortsRequest\"!\n" +
+	"\rPortsResponse\x12\x10\n" +
+	"\x03tcp\x18\x01 \x03(\rR\x03tcp2\xe1\a\n" +
 	"\vInitService\x12E\n" +
 	"\x04Info\x12\x1d.deckhand.init.v1.InfoRequest\x1a\x1e.deckhand.init.v1.InfoResponse\x12H\n" +
 	"\x05Start\x12\x1e.deckhand.init.v1.StartRequest\x1a\x1f.deckhand.init.v1.StartResponse\x12E\n" +
@@ -1526,7 +1722,9 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\x06Resize\x12\x1f.deckhand.init.v1.ResizeRequest\x1a .deckhand.init.v1.ResizeResponse\x12N\n" +
 	"\aContact\x12 .deckhand.init.v1.ContactRequest\x1a!.deckhand.init.v1.ContactResponse\x12E\n" +
 	"\x04Hold\x12\x1d.deckhand.init.v1.HoldRequest\x1a\x1e.deckhand.init.v1.HoldResponse\x12N\n" +
-	"\aForward\x12 .deckhand.init.v1.ForwardRequest\x1a!.deckhand.init.v1.ForwardResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1;initv1b\x06proto3"
+	"\aForward\x12 .deckhand.init.v1.ForwardRequest\x1a!.deckhand.init.v1.ForwardResponse\x12H\n" +
+	"\x05Usage\x12\x1e.deckhand.init.v1.UsageRequest\x1a\x1f.deckhand.init.v1.UsageResponse\x12H\n" +
+	"\x05Ports\x12\x1e.deckhand.init.v1.PortsRequest\x1a\x1f.deckhand.init.v1.PortsResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1;initv1b\x06proto3"
 
 var (
 	file_deckhand_init_v1_init_proto_rawDescOnce sync.Once
@@ -1540,7 +1738,7 @@ func file_deckhand_init_v1_init_proto_rawDescGZIP() []byte {
 	return file_deckhand_init_v1_init_proto_rawDescData
 }
 
-var file_deckhand_init_v1_init_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_deckhand_init_v1_init_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_deckhand_init_v1_init_proto_goTypes = []any{
 	(*InfoRequest)(nil),         // 0: deckhand.init.v1.InfoRequest
 	(*InfoResponse)(nil),        // 1: deckhand.init.v1.InfoResponse
@@ -1565,14 +1763,18 @@ var file_deckhand_init_v1_init_proto_goTypes = []any{
 	(*HoldResponse)(nil),        // 20: deckhand.init.v1.HoldResponse
 	(*ForwardRequest)(nil),      // 21: deckhand.init.v1.ForwardRequest
 	(*ForwardResponse)(nil),     // 22: deckhand.init.v1.ForwardResponse
-	(*ForwardRequest_Port)(nil), // 23: deckhand.init.v1.ForwardRequest.Port
+	(*UsageRequest)(nil),        // 23: deckhand.init.v1.UsageRequest
+	(*UsageResponse)(nil),       // 24: deckhand.init.v1.UsageResponse
+	(*PortsRequest)(nil),        // 25: deckhand.init.v1.PortsRequest
+	(*PortsResponse)(nil),       // 26: deckhand.init.v1.PortsResponse
+	(*ForwardRequest_Port)(nil), // 27: deckhand.init.v1.ForwardRequest.Port
 }
 var file_deckhand_init_v1_init_proto_depIdxs = []int32{
 	4,  // 0: deckhand.init.v1.StartResponse.status:type_name -> deckhand.init.v1.Status
 	4,  // 1: deckhand.init.v1.WaitResponse.status:type_name -> deckhand.init.v1.Status
 	4,  // 2: deckhand.init.v1.KillResponse.status:type_name -> deckhand.init.v1.Status
 	4,  // 3: deckhand.init.v1.ListResponse.statuses:type_name -> deckhand.init.v1.Status
-	23, // 4: deckhand.init.v1.ForwardRequest.ports:type_name -> deckhand.init.v1.ForwardRequest.Port
+	27, // 4: deckhand.init.v1.ForwardRequest.ports:type_name -> deckhand.init.v1.ForwardRequest.Port
 	0,  // 5: deckhand.init.v1.InitService.Info:input_type -> deckhand.init.v1.InfoRequest
 	2,  // 6: deckhand.init.v1.InitService.Start:input_type -> deckhand.init.v1.StartRequest
 	5,  // 7: deckhand.init.v1.InitService.Wait:input_type -> deckhand.init.v1.WaitRequest
@@ -1584,19 +1786,23 @@ var file_deckhand_init_v1_init_proto_depIdxs = []int32{
 	17, // 13: deckhand.init.v1.InitService.Contact:input_type -> deckhand.init.v1.ContactRequest
 	19, // 14: deckhand.init.v1.InitService.Hold:input_type -> deckhand.init.v1.HoldRequest
 	21, // 15: deckhand.init.v1.InitService.Forward:input_type -> deckhand.init.v1.ForwardRequest
-	1,  // 16: deckhand.init.v1.InitService.Info:output_type -> deckhand.init.v1.InfoResponse
-	3,  // 17: deckhand.init.v1.InitService.Start:output_type -> deckhand.init.v1.StartResponse
-	6,  // 18: deckhand.init.v1.InitService.Wait:output_type -> deckhand.init.v1.WaitResponse
-	8,  // 19: deckhand.init.v1.InitService.Kill:output_type -> deckhand.init.v1.KillResponse
-	10, // 20: deckhand.init.v1.InitService.List:output_type -> deckhand.init.v1.ListResponse
-	12, // 21: deckhand.init.v1.InitService.WriteStdin:output_type -> deckhand.init.v1.WriteStdinResponse
-	14, // 22: deckhand.init.v1.InitService.Signal:output_type -> deckhand.init.v1.SignalResponse
-	16, // 23: deckhand.init.v1.InitService.Resize:output_type -> deckhand.init.v1.ResizeResponse
-	18, // 24: deckhand.init.v1.InitService.Contact:output_type -> deckhand.init.v1.ContactResponse
-	20, // 25: deckhand.init.v1.InitService.Hold:output_type -> deckhand.init.v1.HoldResponse
-	22, // 26: deckhand.init.v1.InitService.Forward:output_type -> deckhand.init.v1.ForwardResponse
-	16, // [16:27] is the sub-list for method output_type
-	5,  // [5:16] is the sub-list for method input_type
+	23, // 16: deckhand.init.v1.InitService.Usage:input_type -> deckhand.init.v1.UsageRequest
+	25, // 17: deckhand.init.v1.InitService.Ports:input_type -> deckhand.init.v1.PortsRequest
+	1,  // 18: deckhand.init.v1.InitService.Info:output_type -> deckhand.init.v1.InfoResponse
+	3,  // 19: deckhand.init.v1.InitService.Start:output_type -> deckhand.init.v1.StartResponse
+	6,  // 20: deckhand.init.v1.InitService.Wait:output_type -> deckhand.init.v1.WaitResponse
+	8,  // 21: deckhand.init.v1.InitService.Kill:output_type -> deckhand.init.v1.KillResponse
+	10, // 22: deckhand.init.v1.InitService.List:output_type -> deckhand.init.v1.ListResponse
+	12, // 23: deckhand.init.v1.InitService.WriteStdin:output_type -> deckhand.init.v1.WriteStdinResponse
+	14, // 24: deckhand.init.v1.InitService.Signal:output_type -> deckhand.init.v1.SignalResponse
+	16, // 25: deckhand.init.v1.InitService.Resize:output_type -> deckhand.init.v1.ResizeResponse
+	18, // 26: deckhand.init.v1.InitService.Contact:output_type -> deckhand.init.v1.ContactResponse
+	20, // 27: deckhand.init.v1.InitService.Hold:output_type -> deckhand.init.v1.HoldResponse
+	22, // 28: deckhand.init.v1.InitService.Forward:output_type -> deckhand.init.v1.ForwardResponse
+	24, // 29: deckhand.init.v1.InitService.Usage:output_type -> deckhand.init.v1.UsageResponse
+	26, // 30: deckhand.init.v1.InitService.Ports:output_type -> deckhand.init.v1.PortsResponse
+	18, // [18:31] is the sub-list for method output_type
+	5,  // [5:18] is the sub-list for method input_type
 	5,  // [5:5] is the sub-list for extension type_name
 	5,  // [5:5] is the sub-list for extension extendee
 	0,  // [0:5] is the sub-list for field type_name
@@ -1613,7 +1819,7 @@ func file_deckhand_init_v1_init_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_init_v1_init_proto_rawDesc), len(file_deckhand_init_v1_init_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,6 +19,8 @@ type InitServiceService interface {
 	Contact(context.Context, *ContactRequest) (*ContactResponse, error)
 	Hold(context.Context, *HoldRequest) (*HoldResponse, error)
 	Forward(context.Context, *ForwardRequest) (*ForwardResponse, error)
+	Usage(context.Context, *UsageRequest) (*UsageResponse, error)
+	Ports(context.Context, *PortsRequest) (*PortsResponse, error)
 }
 
 func RegisterInitServiceService(srv *ttrpc.Server, svc InitServiceService) {
@@ -100,6 +102,20 @@ func RegisterInitServiceService(srv *ttrpc.Server, svc InitServiceService) {
 					return nil, err
 				}
 				return svc.Forward(ctx, &req)
+			},
+			"Usage": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req UsageRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Usage(ctx, &req)
+			},
+			"Ports": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req PortsRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Ports(ctx, &req)
 			},
 		},
 	})
@@ -198,6 +214,22 @@ func (c *initserviceClient) Hold(ctx context.Context, req *HoldRequest) (*HoldRe
 func (c *initserviceClient) Forward(ctx context.Context, req *ForwardRequest) (*ForwardResponse, error) {
 	var resp ForwardResponse
 	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "Forward", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *initserviceClient) Usage(ctx context.Context, req *UsageRequest) (*UsageResponse, error) {
+	var resp UsageResponse
+	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "Usage", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *initserviceClient) Ports(ctx context.Context, req *PortsRequest) (*PortsResponse, error) {
+	var resp PortsResponse
+	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "Ports", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
