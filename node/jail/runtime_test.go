@@ -13,6 +13,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/node/image/imagetest"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
@@ -93,7 +94,7 @@ func TestAGVisorJailHoldsCommandsAsRuncDoes(t *testing.T) {
 		release := new(unix.Utsname)
 		require.NoError(t, unix.Uname(release))
 		require.NotContains(t, text, unix.ByteSliceToString(release.Release[:]), "it is the machine's kernel")
-		uid, _ := m.Owner()
+		uid, _ := m.Owner(id)
 		dir, err := m.Workspace(id)
 		require.NoError(t, err)
 		var st unix.Stat_t
@@ -244,4 +245,18 @@ func TestTheDocumentedDifferencesAreTheOnesInTheCode(t *testing.T) {
 		rows = append(rows, "| "+d.Subject+" | "+d.Runc+" | "+d.OwnKernel+" |")
 	}
 	require.Equal(t, strings.Join(rows, "\n"), table)
+}
+
+// Root in a jail needs a namespace that init is not in.
+func TestRootIsRefusedOnGVisor(t *testing.T) {
+	t.Parallel()
+	m, _, r := withRegistry(t)
+	use := from(t, m, r, imagetest.Busybox(t))
+	id := ensureGVisor(t, m, use, func(s *nodev1.JailSpec) { s.WritableRoot = true })
+	_, err := m.Ensure(t.Context(), change(use, ofRoot, gvisor))
+	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
+	require.Contains(t, fault.As(err).Fix, "trust: trusted")
+
+	_, text := sh(t, m, id, "cat /proc/version; touch /etc/x || echo not mine; cat /etc/hosts | head -n 1")
+	require.Contains(t, text, "not mine\n127.0.0.1")
 }
