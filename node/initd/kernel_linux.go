@@ -42,7 +42,7 @@ func ownKernel(args []string) (*kernel, error) {
 // getSubreaper asks whether this process is a subreaper, which fails where there
 // are none.
 func getSubreaper(is *int32) error {
-	return unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(is)), 0, 0, 0)
+	return unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(is)), 0, 0, 0) //nolint:gosec // the kernel writes a number there
 }
 
 // stopPatience bounds how long it may take to stop all commands.
