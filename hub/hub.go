@@ -221,7 +221,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		JailOf: func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) { return h.steps.VerifiedJail(ctx, t) },
 		Log:    c.Log.Named("nodeexec"),
 	})
-	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Log: c.Log.Named("setup")})
+	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Node: h.node, Log: c.Log.Named("setup")})
 	h.steps = step.New(step.Config{
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
 		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Images: h.images, Setups: h.setups,
@@ -375,6 +375,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "forget calls that no limit counts", Do: h.policies.Prune},
 		periodic.Job{Name: "forget hubs that died", Do: h.self.Forget},
 		periodic.Job{Name: "follow commands that a hub left behind", Do: h.execs.AdoptAll},
+		periodic.Job{Name: "clear setups of images that a hub left behind", Do: h.setups.Sweep},
 	))
 	h.secrets = secretwatch.New(secretwatch.Config{
 		Store: h.store, Vault: h.vault, Redact: c.Redact, Credentials: h.credentials, Triggers: h.triggers, Destinations: h.notify, Registries: h.images, Log: c.Log.Named("secrets"),

@@ -129,7 +129,7 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 	if err != nil {
 		return nil, err
 	}
-	if special := p.Egress.Special(); len(special) > 0 && id.Role != "admin" {
+	if special := append(p.Egress.Special(), p.Jail.SetupEgress.Special()...); len(special) > 0 && id.Role != "admin" {
 		return nil, fault.New(fault.Denied, "egress names %s, an address of the node itself or of its network's own services", strings.Join(special, ", ")).
 			WithFix("have an administrator apply the persona, or name another host")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -64,12 +65,8 @@ func (h *Control) GetReceipt(ctx context.Context, req *connect.Request[deckhandv
 		if err != nil {
 			return nil, err
 		}
-		for _, rule := range p.Egress.Rules {
-			r.Egress = append(r.Egress, fmt.Sprintf("%s %v %v", rule.Host, rule.Ports, rule.Methods))
-		}
-		for _, forward := range p.Egress.Forwards {
-			r.Egress = append(r.Egress, fmt.Sprintf("%s:%d", forward.Host, forward.Port))
-		}
+		r.Egress = append(r.Egress, egressLines("", p.Egress)...)
+		r.Egress = append(r.Egress, egressLines("setup: ", p.Jail.SetupEgress)...)
 		spec, err := h.Steps.Jail(ctx, row.Task)
 		if err != nil {
 			return nil, err
@@ -77,4 +74,15 @@ func (h *Control) GetReceipt(ctx context.Context, req *connect.Request[deckhandv
 		r.Images = append(r.Images, cmp.Or(spec.GetImage(), spec.GetRootfs()))
 	}
 	return connect.NewResponse(&deckhandv1.GetReceiptResponse{Line: append(r.Sign(h.AuditKey).Line(), '\n')}), nil
+}
+
+// egressLines returns the entries of a list as a receipt has them.
+func egressLines(prefix string, l allowlist.List) (out []string) {
+	for _, rule := range l.Rules {
+		out = append(out, fmt.Sprintf("%s%s %v %v", prefix, rule.Host, rule.Ports, rule.Methods))
+	}
+	for _, forward := range l.Forwards {
+		out = append(out, fmt.Sprintf("%s%s:%d", prefix, forward.Host, forward.Port))
+	}
+	return out
 }

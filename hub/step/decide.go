@@ -270,7 +270,7 @@ func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
 	if mode == persona.Review {
 		allowed = allowed.ReadOnly()
 	}
-	dev, err := devcontainerOf(t)
+	dev, err := devcontainerOf(t, p)
 	if err != nil {
 		return nil, err
 	}

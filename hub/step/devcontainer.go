@@ -13,14 +13,15 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 // devcontainerOf returns what the devcontainer.json of a task's workspace said when the
-// task's image was resolved; the zero value for a task without.
-func devcontainerOf(t db.Task) (devcontainer.Config, error) {
+// task's image was resolved; the zero value for a persona that does not ask for it.
+func devcontainerOf(t db.Task, p *persona.Persona) (devcontainer.Config, error) {
 	var c devcontainer.Config
-	if len(t.Devcontainer) == 0 {
+	if len(t.Devcontainer) == 0 || p.Jail.Image != persona.DevcontainerImage {
 		return c, nil
 	}
 	if err := json.Unmarshal(t.Devcontainer, &c); err != nil {
@@ -29,11 +30,10 @@ func devcontainerOf(t db.Task) (devcontainer.Config, error) {
 	return c, nil
 }
 
-// withDevcontainer returns a persona's jail with the image and user of a devcontainer.json.
+// withDevcontainer returns a persona's jail with the image of a devcontainer.json.
 func withDevcontainer(j persona.Jail, c devcontainer.Config) persona.Jail {
 	if c.Image != "" {
 		j.Image = c.Image
-		j.RootUser = j.RootUser || c.Root
 	}
 	return j
 }
@@ -67,7 +67,11 @@ func (s *Steps) readDevcontainer(ctx context.Context, t db.Task, p *persona.Pers
 		if err != nil {
 			return c, fault.As(err).WithObject(path)
 		}
-		return c, nil
+		if c.Root && !p.Jail.RootUser {
+			return c, fault.New(fault.Denied, "%s asks for the user root, and the persona does not", path).WithCode(fault.PermissionDenied).WithObject(path).
+				WithFix("write jail.user: root in the persona, or another remoteUser")
+		}
+		return c, s.cfg.Images.AllowUnknown(ctx, t.OrgID)
 	}
 	return devcontainer.Config{}, fault.New(fault.Precondition, "the workspace has no %s, and the persona's jail.image is %q", devcontainer.Paths[0], persona.DevcontainerImage).
 		WithCode(fault.ImageUnavailable).WithFix("put the repository into the workspace first (deckhand agent files put), or name an image in jail.image")
@@ -92,8 +96,8 @@ func (s *Steps) fillWorkspace(ctx context.Context, t db.Task, node machine.Link)
 }
 
 // createWorkspace runs the commands that a devcontainer.json has for a new workspace.
-func (s *Steps) createWorkspace(ctx context.Context, t db.Task, call tool.Call) error {
-	dev, err := devcontainerOf(t)
+func (s *Steps) createWorkspace(ctx context.Context, t db.Task, p *persona.Persona, call tool.Call) error {
+	dev, err := devcontainerOf(t, p)
 	if err != nil || len(dev.PostCreate) == 0 {
 		return err
 	}
@@ -101,13 +105,40 @@ func (s *Steps) createWorkspace(ctx context.Context, t db.Task, call tool.Call) 
 	if err != nil {
 		return fmt.Errorf("load node %s: %w", *t.NodeID, err)
 	}
-	return s.cfg.Setups.Run(ctx, setup.Workspace{OrgID: t.OrgID, AgentID: t.AgentID, Node: row, Link: call.Node, Jail: call.Jail, Commands: dev.PostCreate})
+	return s.cfg.Setups.Run(ctx, setup.Workspace{
+		OrgID: t.OrgID, AgentID: t.AgentID, Node: row, Link: call.Node, Jail: call.Jail, Commands: dev.PostCreate,
+		Permit: func(ctx context.Context, one devcontainer.Command) error { return s.permitCreation(ctx, t, one) },
+	})
+}
+
+// permitCreation refuses a command of postCreateCommand that the agent may not run without
+// asking anybody. The agent itself may have written it.
+func (s *Steps) permitCreation(ctx context.Context, t db.Task, one devcontainer.Command) error {
+	arguments, err := json.Marshal(map[string]string{"command": one.String()})
+	if err != nil {
+		return fmt.Errorf("encode a command of postCreateCommand: %w", err)
+	}
+	_, _, judged := s.judge(ctx, s.cfg.Store.Queries, free(), t, Proposal{Tool: toolname.ShellExec, ArgumentsJSON: string(arguments)})
+	why := judged.ask
+	switch {
+	case judged.denied != nil:
+		why = judged.denied.Message
+	case judged.deferred:
+		why = "the task is in review mode"
+	case judged.unmade != nil:
+		return judged.unmade
+	case why == "":
+		return nil
+	}
+	return fault.New(fault.Denied, "postCreateCommand of devcontainer.json may not run by itself: %s: %s", why, one).WithCode(fault.PermissionDenied).
+		WithFix("have the policy or the persona allow it, or leave it out and have the agent run it, which asks")
 }
 
 // isDevcontainer reports whether a task's jail is that of a devcontainer.json which was not
 // read yet.
 func isDevcontainer(t db.Task, p *persona.Persona) bool {
-	return p.Jail.Image == persona.DevcontainerImage && t.Image == ""
+	c, err := devcontainerOf(t, p)
+	return p.Jail.Image == persona.DevcontainerImage && err == nil && c.Image == ""
 }
 
 // devcontainerRoot is the root of a jail whose image is not known yet.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	fleetnode "github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
@@ -41,8 +42,9 @@ func imageOf(t db.Task, wanted string) (rootfs, reference string, err error) {
 }
 
 // pullImage brings the image of a task's jail to its node, and pins its digest if this is
-// the first attempt that does. It returns the task as it is then.
-func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t db.Task, p *persona.Persona, node machine.Link) (db.Task, error) {
+// the first attempt that does. It returns the task as it is then. check returns an error once the
+// lease has ended.
+func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t db.Task, p *persona.Persona, node machine.Link, check func(context.Context) error) (db.Task, error) {
 	if p.Jail.Image == "" {
 		return t, nil
 	}
@@ -53,7 +55,7 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 	if err := image.RequireFor(row, p.Jail); err != nil {
 		return t, err
 	}
-	dev, err := devcontainerOf(t)
+	dev, err := devcontainerOf(t, p)
 	if err == nil && isDevcontainer(t, p) {
 		dev, err = s.readDevcontainer(ctx, t, p, node)
 	}
@@ -61,6 +63,11 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 		return t, err
 	}
 	own := withDevcontainer(p.Jail, dev)
+	if len(dev.Env) > 0 {
+		if err := fleetnode.Require(row, nodelink.WritableRoots, "give variables to commands"); err != nil {
+			return t, err
+		}
+	}
 	if err := s.cfg.Images.AllowRoot(ctx, orgID, own); err != nil {
 		return t, err
 	}
@@ -78,7 +85,7 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 	_, digest, _ := strings.Cut(have.GetReference(), "@")
 	if len(p.Jail.Setup) > 0 {
 		if err := s.cfg.Setups.Ensure(ctx, setup.Want{
-			OrgID: orgID, AgentID: t.AgentID, Node: row, Link: node, Image: have.GetReference(), Jail: p.Jail, WorkspaceBytes: p.Workspace.SizeBytes,
+			OrgID: orgID, AgentID: t.AgentID, Node: row, Link: node, Image: have.GetReference(), Jail: p.Jail, WorkspaceBytes: p.Workspace.SizeBytes, Check: check,
 		}, func(at setup.Progress) { pulled.setup(ctx, at) }); err != nil {
 			return t, err
 		}
@@ -112,9 +119,16 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 // attempt. It returns an error if the jail's image is not signed as the organisation
 // requires now.
 func (s *Steps) VerifiedJail(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) {
-	jail, err := s.Jail(ctx, t)
+	p, err := s.persona(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	jail, err := jailOf(t, p)
 	if err != nil || jail.GetImage() == "" {
 		return jail, err
+	}
+	if err := s.cfg.Images.AllowRoot(ctx, t.OrgID, p.Jail); err != nil {
+		return nil, err
 	}
 	return jail, s.cfg.Images.RequireVerified(ctx, t.OrgID, jail.GetImage())
 }

@@ -52,20 +52,14 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if err != nil {
 		return AttemptStart{}, err
 	}
+	if err := s.withinCeiling(ctx, t, p); err != nil {
+		return AttemptStart{}, err
+	}
 	filled := isDevcontainer(t, p)
-	if t, err = s.pullImage(ctx, orgID, le, t, p, call.Node); err != nil {
+	if t, err = s.pullImage(ctx, orgID, le, t, p, call.Node, func(ctx context.Context) error { _, err := check(ctx, le); return err }); err != nil {
 		return AttemptStart{}, err
 	}
 	if call.Jail, err = jailOf(t, p); err != nil {
-		return AttemptStart{}, err
-	}
-	org, err := s.cfg.Store.OrganisationByID(ctx, orgID)
-	if err != nil {
-		return AttemptStart{}, fmt.Errorf("load organisation %s: %w", orgID, err)
-	}
-	if err := organisation.Ceiling(org).Allows(organisation.Jail{
-		CPUMillis: call.Jail.GetCpuMillis(), MemoryBytes: call.Jail.GetMemoryBytes(), PIDs: call.Jail.GetPids(), WorkspaceBytes: call.Jail.GetWorkspaceBytes(),
-	}); err != nil {
 		return AttemptStart{}, err
 	}
 	if t.Attempt > 1 {
@@ -88,7 +82,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 			return AttemptStart{}, err
 		}
 	}
-	if err := s.createWorkspace(ctx, t, call); err != nil {
+	if err := s.createWorkspace(ctx, t, p, call); err != nil {
 		return AttemptStart{}, err
 	}
 	project, err := tool.ReadProject(ctx, call)
@@ -117,6 +111,23 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 		return err
 	})
 	return AttemptStart{NodeID: *t.NodeID, JailID: t.JailID, Platform: made.GetJail().GetPlatform(), Project: project, Tools: tools, Problems: problems}, err
+}
+
+// withinCeiling refuses a task whose jail may use more than its organisation gives to one.
+func (s *Steps) withinCeiling(ctx context.Context, t db.Task, p *persona.Persona) error {
+	plain := *p
+	plain.Jail.Image, plain.Jail.WritableRoot, plain.Jail.RootUser, plain.Jail.Setup = "", false, false, nil // may not be known yet
+	jail, err := jailOf(t, &plain)
+	if err != nil {
+		return err
+	}
+	org, err := s.cfg.Store.OrganisationByID(ctx, t.OrgID)
+	if err != nil {
+		return fmt.Errorf("load organisation %s: %w", t.OrgID, err)
+	}
+	return organisation.Ceiling(org).Allows(organisation.Jail{
+		CPUMillis: jail.GetCpuMillis(), MemoryBytes: jail.GetMemoryBytes(), PIDs: jail.GetPids(), WorkspaceBytes: jail.GetWorkspaceBytes(),
+	})
 }
 
 // withNodeSkills adds the skills of the task's node to those of the workspace, for an agent

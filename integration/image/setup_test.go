@@ -177,8 +177,9 @@ func TestASetupThatFails(t *testing.T) {
 		return len(execs) == 1 && execs[0].ID != started
 	})
 	wg.Wait()
-	f.CLI(0, "task", "cancel", second)
-	waittest.Until(t, time.Minute, "nothing to run", func() bool {
+	// The kill switch ends it as it ends commands of tasks.
+	f.CLI(0, "kill", "task", second)
+	waittest.Until(t, 10*time.Second, "nothing to run", func() bool {
 		f.JSON(&execs, "node", "execs", f.NodeName(), "--live")
 		return len(execs) == 0
 	})
@@ -241,9 +242,14 @@ func TestADevcontainer(t *testing.T) {
 	}
 	fails(f.Submit("builder"), "put the repository into the workspace first")
 	fails(run(`{"build": {"dockerfile": "Dockerfile"}}`), `write "image": "REGISTRY/NAME:TAG" in place of build`)
-	fails(run(`{"image": "`+tag+`", "remoteUser": "root"}`), "deckhand registry rules --allow-root")
+	fails(run(`{"image": "`+tag+`"}`), "deckhand registry rules --allow")
 	f.CLI(0, "agent", "resume", "builder") // three failures suspend it
+	f.CLI(0, "registry", "rules", "--allow", r.Host+"/team/*")
+	fails(run(`{"image": "`+tag+`", "remoteUser": "root"}`), "write jail.user: root in the persona")
+	fails(run(`{"image": "`+tag+`", "postCreateCommand": "rm -rf /"}`), "postCreateCommand of devcontainer.json may not run by itself")
+	f.CLI(0, "agent", "resume", "builder")
 	fails(run(`{"image": "`+tag+`", "postCreateCommand": "echo it is broken; exit 3"}`), "command 1 of 1, exit status 3: echo it is broken; exit 3\nit is broken")
+	f.CLI(0, "agent", "resume", "builder")
 
 	config := `{
 		// One for people and agents.

@@ -149,6 +149,9 @@ func (f *file) env() (out []string, err error) {
 		switch {
 		case !envName.MatchString(name):
 			return nil, invalid("containerEnv has the name %q", name).WithFix("use letters, digits and _")
+		case changesPrograms(name):
+			return nil, invalid("containerEnv has %s, which changes which programs a command runs: a policy would decide on another command than the one that runs", name).
+				WithFix("remove it, and set it in the image, or in the commands that need it")
 		case strings.Contains(value, "${"):
 			return nil, invalid("containerEnv.%s has the variable in %q, which has no value here", name, value).
 				WithFix("write the value itself, or one of: %s", strings.Join(slices.Sorted(maps.Keys(variables)), ", "))
@@ -162,6 +165,14 @@ func (f *file) env() (out []string, err error) {
 		return nil, invalid("containerEnv has %d bytes; at most %d are taken", size, maxEnv).WithFix("make it smaller")
 	}
 	return out, nil
+}
+
+// changesPrograms reports whether a variable changes which programs or code a command runs.
+// The agent itself may write the file.
+func changesPrograms(name string) bool {
+	upper := strings.ToUpper(name)
+	return slices.Contains([]string{"PATH", "ENV", "IFS", "SHELL", "SHELLOPTS", "PROMPT_COMMAND", "NODE_OPTIONS", "RUBYOPT", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONPATH", "JAVA_TOOL_OPTIONS", "EDITOR", "VISUAL", "PAGER"}, upper) ||
+		slices.ContainsFunc([]string{"LD_", "DYLD_", "BASH", "GIT_", "PERL5", "SSH_"}, func(prefix string) bool { return strings.HasPrefix(upper, prefix) })
 }
 
 // variables are those of the format that have a value in a jail.

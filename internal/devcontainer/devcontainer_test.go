@@ -59,12 +59,14 @@ func TestWhatMakesAnotherContainerIsRefused(t *testing.T) {
 		`{"image": 5}`:             "containers.dev",
 		`[]`:                       "containers.dev",
 		`{"image": `:               "not JSON with comments",
-		`{"image": "ghcr.io/team/app:1", "containerEnv": {"A": "${localEnv:HOME}"}}`: "has no value here",
-		`{"image": "ghcr.io/team/app:1", "containerEnv": {"A B": "x"}}`:              "letters, digits and _",
-		`{"image": "ghcr.io/team/app:1", "postCreateCommand": 5}`:                    "neither a command line nor a list",
-		`{"image": "ghcr.io/team/app:1", "postCreateCommand": {"a": [""]}}`:          "postCreateCommand.a is neither",
-		`{"image": "ghcr.io/team/app:1", "postCreateCommand": "a\u0000b"}`:           "NUL byte",
-		strings.Repeat(" ", devcontainer.MaxBytes+1):                                 "at most",
+		`{"image": "ghcr.io/team/app:1", "containerEnv": {"A": "${localEnv:HOME}"}}`:         "has no value here",
+		`{"image": "ghcr.io/team/app:1", "containerEnv": {"LD_PRELOAD": "/workspace/x.so"}}`: "changes which programs",
+		`{"image": "ghcr.io/team/app:1", "remoteEnv": {"path": "/workspace/bin"}}`:           "changes which programs",
+		`{"image": "ghcr.io/team/app:1", "containerEnv": {"A B": "x"}}`:                      "letters, digits and _",
+		`{"image": "ghcr.io/team/app:1", "postCreateCommand": 5}`:                            "neither a command line nor a list",
+		`{"image": "ghcr.io/team/app:1", "postCreateCommand": {"a": [""]}}`:                  "postCreateCommand.a is neither",
+		`{"image": "ghcr.io/team/app:1", "postCreateCommand": "a\u0000b"}`:                   "NUL byte",
+		strings.Repeat(" ", devcontainer.MaxBytes+1):                                         "at most",
 	} {
 		_, err := devcontainer.Parse([]byte(text))
 		e := fault.As(err)

@@ -262,7 +262,8 @@ type Jail struct {
 	SetupEgress allowlist.List
 }
 
-// SetupDigest identifies what Setup makes of an image; empty without Setup.
+// SetupDigest identifies what Setup makes of an image, which also depends on what it may
+// connect to; empty without Setup.
 func (j Jail) SetupDigest() string {
 	if len(j.Setup) == 0 {
 		return ""
@@ -271,6 +272,7 @@ func (j Jail) SetupDigest() string {
 	for _, line := range j.Setup {
 		fmt.Fprintf(h, "%d:%s\n", len(line), line)
 	}
+	fmt.Fprintf(h, "%+v", j.SetupEgress)
 	return fmt.Sprintf("sha256:%x", h.Sum(nil))
 }
 

@@ -132,6 +132,9 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := clearMounts(c); err != nil {
+		return nil, err
+	}
 	d.egress = egress.New(egress.Config{Log: c.Log.Named("egress"), Special: special})
 	if d.jails, err = jail.NewManager(ctx, jail.Config{
 		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,

@@ -112,6 +112,8 @@ type Store struct {
 
 	mu    sync.Mutex
 	pulls map[string]*pull // by pinned reference; guarded by mu
+
+	keeping sync.Mutex // held while a prepared image is made
 }
 
 // New creates a Store. It does not call containerd.
@@ -158,12 +160,13 @@ type Image struct {
 	root  string
 }
 
-// recordOf returns the name under which containerd has an image.
-func recordOf(ref, setup string) string {
+// recordOf returns the name under which containerd has an image. Nodes that share a
+// containerd share images as they were pulled, and no prepared ones.
+func (s *Store) recordOf(ref, setup string) string {
 	if setup == "" {
 		return ref
 	}
-	return ref + setupMark + setup
+	return ref + setupMark + s.preparation(ref, setup)
 }
 
 // setupMark stands between reference and setup in the name of a prepared image. No
@@ -179,7 +182,7 @@ func (s *Store) Get(ctx context.Context, pinned, setup string) (Image, error) {
 		return Image{}, err
 	}
 	ctx = s.namespaced(ctx)
-	one, err := s.cfg.Client.GetImage(ctx, recordOf(ref.String(), setup))
+	one, err := s.cfg.Client.GetImage(ctx, s.recordOf(ref.String(), setup))
 	if errdefs.IsNotFound(err) {
 		return Image{}, absent(ref.String())
 	}
@@ -302,7 +305,7 @@ func (s *Store) Prune(ctx context.Context, before time.Time, keep []string) ([]I
 			return out, err
 		}
 		// Synchronous: the room is free when Prune returns.
-		if err := s.cfg.Client.ImageService().Delete(ctx, recordOf(one.Reference, one.Setup), images.SynchronousDelete()); err != nil && !errdefs.IsNotFound(err) {
+		if err := s.cfg.Client.ImageService().Delete(ctx, s.recordOf(one.Reference, one.Setup), images.SynchronousDelete()); err != nil && !errdefs.IsNotFound(err) {
 			return out, fmt.Errorf("delete image %s: %w", one.Reference, err)
 		}
 		s.cfg.Log.Info("deleted an image", "image", one.Reference, "bytes", one.Bytes, "used_at", one.UsedAt)

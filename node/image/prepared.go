@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/images"
@@ -27,8 +26,11 @@ import (
 
 // Keep keeps what was changed in a writable root of an image as the image prepared with a
 // setup, and returns that. files and work are the layer's, as for Below; no jail may use it
-// any more. If the image was prepared already, the layer is not read.
-func (s *Store) Keep(ctx context.Context, one Image, setup, files, work string) (Image, error) {
+// any more. If the image was prepared already, the layer is not read. most bounds what is kept, in
+// bytes: a layer may have sparse files.
+func (s *Store) Keep(ctx context.Context, one Image, setup, files, work string, most int64) (Image, error) {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
 	if have, err := s.Get(ctx, one.Reference, setup); err == nil || !fault.Is(err, fault.Precondition) {
 		return have, err
 	}
@@ -47,15 +49,17 @@ func (s *Store) Keep(ctx context.Context, one Image, setup, files, work string) 
 	}()
 	ctx, stop := s.whileAccepting(ctx)
 	defer stop()
-	key := "deckhand-setup-" + digest.FromString(one.root+setup).Encoded()
-	found, err := s.commit(ctx, one, key, files, work)
+	// Of this node and this reference alone: others may have prepared the same layers with
+	// other rights, or delete theirs.
+	key := "deckhand-setup-" + s.preparation(one.Reference, setup)
+	found, err := s.commit(ctx, one, key, files, work, most)
 	if err != nil {
 		lease, _ := leases.FromContext(ctx)
 		return Image{}, s.full(ctx, lease, fmt.Errorf("keep the setup of image %s: %w", one.Reference, err))
 	}
 	config, err := one.image.Config(ctx)
 	if err == nil {
-		err = s.refer(ctx, config.Digest, setupReference(setup), key)
+		err = s.refer(ctx, config.Digest, s.setupReference(one.Reference, setup), key)
 	}
 	if err != nil {
 		return Image{}, fmt.Errorf("keep the setup of image %s: %w", one.Reference, err)
@@ -64,7 +68,7 @@ func (s *Store) Keep(ctx context.Context, one Image, setup, files, work string) 
 	delete(labels, labelTag)
 	labels[labelRoot], labels[labelSetup], labels[labelDistribution], labels[labelShell] = key, setup, found.distribution, found.shell
 	labels[labelUsed] = strconv.FormatInt(time.Now().Unix(), 10)
-	record := images.Image{Name: recordOf(one.Reference, setup), Target: one.image.Target(), Labels: labels}
+	record := images.Image{Name: s.recordOf(one.Reference, setup), Target: one.image.Target(), Labels: labels}
 	if _, err := s.cfg.Client.ImageService().Create(ctx, record); errdefs.IsAlreadyExists(err) {
 		_, err = s.cfg.Client.ImageService().Update(ctx, record)
 		if err != nil {
@@ -76,9 +80,14 @@ func (s *Store) Keep(ctx context.Context, one Image, setup, files, work string) 
 	return s.Get(ctx, one.Reference, setup)
 }
 
+// preparation identifies what a setup made of an image on this node.
+func (s *Store) preparation(ref, setup string) string {
+	return digest.FromString(fmt.Sprintf("%q %q %q", s.cfg.DataDir, ref, setup)).Encoded()
+}
+
 // setupReference returns the name of an image's reference to what a setup made of it.
-func setupReference(setup string) string {
-	return "deckhand-" + strings.ReplaceAll(setup, ":", "-")
+func (s *Store) setupReference(ref, setup string) string {
+	return "deckhand-" + s.preparation(ref, setup)
 }
 
 // letGo removes the reference to a prepared image's snapshot, which its image would keep.
@@ -88,7 +97,7 @@ func (s *Store) letGo(ctx context.Context, one Image) error {
 	}
 	config, err := one.image.Config(ctx)
 	if err == nil {
-		err = s.refer(ctx, config.Digest, setupReference(one.Setup), "")
+		err = s.refer(ctx, config.Digest, s.setupReference(one.Reference, one.Setup), "")
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("delete the prepared image %s: %w", one.Reference, err)
@@ -97,7 +106,7 @@ func (s *Store) letGo(ctx context.Context, one Image) error {
 }
 
 // commit makes a snapshot with what a layer changed, and returns what is in it.
-func (s *Store) commit(ctx context.Context, one Image, key, files, work string) (found contents, err error) {
+func (s *Store) commit(ctx context.Context, one Image, key, files, work string, most int64) (found contents, err error) {
 	snapshots := s.cfg.Client.SnapshotService(s.cfg.Snapshotter)
 	changed, err := s.Below(ctx, one, files, work)
 	if err != nil {
@@ -119,7 +128,7 @@ func (s *Store) commit(ctx context.Context, one Image, key, files, work string) 
 		err = mount.WithTempMount(ctx, before, func(before string) error {
 			return mount.WithTempMount(ctx, changed, func(after string) error {
 				return mount.WithTempMount(ctx, into, func(into string) error {
-					if err := copyChanges(ctx, before, after, into); err != nil {
+					if err := copyChanges(ctx, before, after, into, most); err != nil {
 						return err
 					}
 					found = contents{distribution: distributionIn(into), shell: shellIn(into)}
@@ -140,16 +149,31 @@ func (s *Store) commit(ctx context.Context, one Image, key, files, work string) 
 	return found, err
 }
 
-// copyChanges applies to a folder the differences of two others.
-func copyChanges(ctx context.Context, before, after, into string) error {
+// copyChanges applies to a folder the differences of two others, of at most so many bytes.
+func copyChanges(ctx context.Context, before, after, into string, most int64) error {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := archive.WriteDiff(ctx, w, before, after)
+		err := archive.WriteDiff(ctx, &bounded{w: w, left: most}, before, after)
 		_ = w.CloseWithError(err) // never fails
 		done <- err
 	}()
 	_, err := archive.Apply(ctx, into, r)
 	_ = r.CloseWithError(errors.Join(err, io.ErrClosedPipe)) // never fails
 	return errors.Join(err, <-done)
+}
+
+// bounded is a writer that fails after so many bytes.
+type bounded struct {
+	w    io.Writer
+	left int64
+}
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= int64(len(p)); b.left < 0 {
+		return 0, fault.New(fault.Exhausted, "what the setup changed is larger than its file system: it has sparse files").
+			WithCode(fault.ImageUnavailable).WithFix("have the setup remove its sparse files, or raise workspace.size")
+	}
+	return b.w.Write(p)
 }

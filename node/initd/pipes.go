@@ -137,10 +137,15 @@ func (p *pipes) openPTY(req *initv1.StartRequest) error {
 func openPTYAs(uid int) (master, slave *os.File, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	own := os.Geteuid() // of this thread, which the fallback of setThreadUser changes
 	if err := setThreadUser(uid); err != nil {
 		return nil, nil, err
 	}
-	defer func() { _ = setThreadUser(os.Geteuid()) }()
+	defer func() {
+		if rerr := setThreadUser(own); rerr != nil {
+			panic("init cannot be itself again: " + rerr.Error()) // nothing may run as this thread
+		}
+	}()
 	if master, slave, err = pty.Open(); err != nil {
 		return nil, nil, err
 	}

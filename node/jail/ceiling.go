@@ -60,8 +60,17 @@ func measure(dataDir string) ([]resource, error) {
 		{field: "memory_bytes", noun: "bytes of memory", of: (*nodev1.JailSpec).GetMemoryBytes, normal: defaultMemory, total: memory},
 		{field: "tmp_bytes", noun: "bytes in /tmp, which is memory,", of: (*nodev1.JailSpec).GetTmpBytes, normal: defaultTmp, total: memory},
 		{field: "pids", noun: "processes", of: (*nodev1.JailSpec).GetPids, normal: defaultPids, total: pids / pidShare},
-		{field: "workspace_bytes", noun: "bytes of disk", of: (*nodev1.JailSpec).GetWorkspaceBytes, normal: defaultWorkspace, total: size, kept: true},
+		{field: "workspace_bytes", noun: "bytes of disk", of: diskOf, normal: defaultWorkspace, total: size, kept: true},
 	}, nil
+}
+
+// diskOf returns how much of the disk a jail may fill: its workspace, and as much again if
+// its root is writable.
+func diskOf(s *nodev1.JailSpec) int64 {
+	if s.GetWritableRoot() {
+		return 2 * s.GetWorkspaceBytes()
+	}
+	return s.GetWorkspaceBytes()
 }
 
 func smallest(files ...string) (int64, error) {

@@ -41,7 +41,18 @@ func (m *Manager) Kill(ctx context.Context, id, by string) (execs []string, left
 		defer cancel()
 		execs, left, err = killInside(killCtx, conn, by)
 		m.cfg.Log.Info("killed everything in a jail", "jail", id, "by", by, "execs", len(execs), "left", left, "error", err)
-		return execs, left, err
+		if err != nil || left > 0 {
+			// Its kernel may be what does not go on. The host can end that, with all in it.
+			rec.Stopped, rec.FrozenBy = true, nil
+			if err := m.writeRecord(m.paths(id).record, rec); err != nil {
+				return execs, left, err
+			}
+			if err := m.end(context.WithoutCancel(ctx), e, id); err != nil {
+				return execs, left, fmt.Errorf("end jail %s, whose commands could not be killed: %w", id, err)
+			}
+			left = 0
+		}
+		return execs, left, nil
 	}
 	cg, err := cgroupOfProcess(conn.pid)
 	if err != nil {

@@ -27,6 +27,10 @@ const (
 	layerImage = "image" // which image's root it fits
 )
 
+// setupSlack is by how much the archive of what a setup changed may be larger than the file
+// system that it is on.
+const setupSlack = 256 << 20
+
 // layerOf returns the volume of a jail's layer.
 func layerOf(p paths) volume {
 	return volume{noun: "writable root", dir: p.layer, image: p.layerFile, mode: 0o700}
@@ -34,8 +38,12 @@ func layerOf(p paths) volume {
 
 // writableRoot returns the mounts of a jail's writable root.
 func (m *Manager) writableRoot(ctx context.Context, p paths, spec *nodev1.JailSpec, from image.Image) ([]mount.Mount, error) {
-	if _, err := m.ensureVolume(ctx, layerOf(p), spec.GetWorkspaceBytes()); err != nil {
+	hard, err := m.ensureVolume(ctx, layerOf(p), spec.GetWorkspaceBytes())
+	if err != nil {
 		return nil, err
+	}
+	if !hard && m.hardWorkspaces {
+		m.cfg.Log.Warn("a writable root has no limit of its size", "jail", spec.GetJailId())
 	}
 	if err := m.fitLayer(p, from); err != nil {
 		return nil, fmt.Errorf("lay out the writable root: %w", err)
@@ -86,11 +94,19 @@ func (m *Manager) FinishSetup(ctx context.Context, id, setup string, commit bool
 				}
 			}
 		}
-		if kept, err = m.images.Keep(ctx, from, setup, filepath.Join(p.layer, layerFiles), filepath.Join(p.layer, layerWork)); err != nil {
+		if kept, err = m.images.Keep(ctx, from, setup, filepath.Join(p.layer, layerFiles), filepath.Join(p.layer, layerWork), spec.GetWorkspaceBytes()+setupSlack); err != nil {
 			return kept, err
 		}
 	}
-	return kept, layerOf(p).remove()
+	for _, v := range []volume{m.workspaceOf(p), layerOf(p)} {
+		if err := v.remove(); err != nil {
+			return kept, err
+		}
+	}
+	// What is left of the jail are the logs of its commands, which take none of the disk
+	// that jails were promised.
+	spec.WorkspaceBytes = 0
+	return kept, m.writeRecord(p.record, rec)
 }
 
 // fitLayer makes the folders of a layer, and empties it if it is another image's.

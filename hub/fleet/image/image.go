@@ -355,6 +355,18 @@ func (i *Images) SetRules(ctx context.Context, orgID string, rules Rules, by eve
 	})
 }
 
+// AllowUnknown refuses an image that the operator of an agent did not name, unless the
+// organisation's rules say which images may be used: the name alone may tell a registry
+// something, and credentials are sent for it.
+func (i *Images) AllowUnknown(ctx context.Context, orgID string) error {
+	rules, err := i.Rules(ctx, orgID)
+	if err != nil || len(rules.Allow) > 0 {
+		return err
+	}
+	return fault.New(fault.Denied, "devcontainer.json names the image, and the organisation allows every image").WithCode(fault.PermissionDenied).
+		WithFix("ask an administrator to say which may be used: deckhand registry rules --allow 'REGISTRY/PATH/*'")
+}
+
 // AllowRoot refuses a jail in which something runs as root, unless the organisation's rules
 // allow it.
 func (i *Images) AllowRoot(ctx context.Context, orgID string, jail persona.Jail) error {

@@ -185,6 +185,9 @@ func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db
 	if o.Reason != "" {
 		why += ": " + o.Reason
 	}
+	if err := tx.EndImageSetupsOf(ctx, db.EndImageSetupsOfParams{OrgID: o.OrgID, Scope: string(o.Scope), ObjectID: o.ObjectID, Error: why}); err != nil {
+		return nil, nil, nil, fmt.Errorf("end the setups of images of %s %s: %w", o.Scope, o.ObjectID, err)
+	}
 	steps, err := task.CancelAll(ctx, tx, o.OrgID, live, why, fault.Killed, o.By)
 	if err != nil {
 		return nil, nil, nil, err

@@ -45,8 +45,11 @@ type Request struct {
 	AgentID string
 	Task    *db.Task
 	Host    bool
-	// Jail, if set, is the specification of the jail to run in, which is nobody's workspace.
-	Jail *nodev1.JailSpec
+	// Jail, if set, is the specification of the jail to run in, in place of the agent's or
+	// task's own; Fresh says that its workspace is nobody's, and that changes in it are not
+	// recorded.
+	Jail  *nodev1.JailSpec
+	Fresh bool
 	// Stored, if set, is called in the transaction that stores the command.
 	Stored func(q *db.Queries, execID string) error
 	By     node.User
@@ -79,7 +82,7 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 	}
 	spec := &nodev1.ExecSpec{
 		ExecId: ident.New(Kind), JailId: jail.GetJailId(), Argv: r.Argv, Env: r.Env, Dir: r.Dir,
-		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty, Snapshot: !r.Host && r.Jail == nil, ByPerson: true,
+		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty, Snapshot: !r.Host && !r.Fresh, ByPerson: true,
 	}
 	// What was stored is followed to its end, whether the caller waits or not.
 	ctx = context.WithoutCancel(ctx)

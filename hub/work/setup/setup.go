@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/hold"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -41,12 +42,17 @@ const (
 	lineTimeout = 30 * time.Minute
 	// finishTimeout bounds the copying of what a setup changed.
 	finishTimeout = 15 * time.Minute
-	// seenEvery is how often a running setup is noted as such, silentFor after how long
-	// without that it counts as abandoned.
-	seenEvery = 5 * time.Second
-	silentFor = 45 * time.Second
-	// lookEvery is how often those who wait look for the progress.
+	// lookEvery is how often a running setup is noted as such and looks whether it is still
+	// wanted, and how often those who wait look for its progress. After silentFor without
+	// a note it counts as abandoned.
 	lookEvery = time.Second
+	silentFor = 45 * time.Second
+	// waitStep is how long one question for the end of a command waits.
+	waitStep = 5 * time.Second
+	// SweepEvery is how often Sweep is to be called, and swept how many setups it clears.
+	SweepEvery   = time.Minute
+	swept        = 50
+	sweepTimeout = time.Minute
 	// tailBytes is how much of a failed command's output its error shows.
 	tailBytes = 1 << 10
 )
@@ -56,7 +62,9 @@ type Config struct {
 	Store  *store.Store
 	Execs  *nodeexec.Execs
 	Redact *redact.Redactor
-	Log    hclog.Logger
+	// Node returns the live link to a node, or an error of kind Unavailable.
+	Node func(nodeID string) (machine.Link, error)
+	Log  hclog.Logger
 }
 
 // Setups prepares images.
@@ -78,6 +86,9 @@ type Want struct {
 	// WorkspaceBytes bounds what the setup may write.
 	WorkspaceBytes int64
 	By             node.User
+	// Check, if set, returns an error with the code LeaseEnded once the setup is not needed
+	// any more: its task was killed, for example.
+	Check func(ctx context.Context) error
 }
 
 // Progress says how far a setup is.
@@ -96,6 +107,17 @@ const (
 
 // Ensure returns when a node has an image prepared. tell is called with the progress.
 func (s *Setups) Ensure(ctx context.Context, w Want, tell func(Progress)) error {
+	holds, err := hold.Of(ctx, s.cfg.Store.Queries, w.OrgID)
+	if err != nil {
+		return err
+	}
+	held := holds.Task(hold.Task{AgentID: w.AgentID})
+	if held == nil {
+		held = holds.Node(w.Node.ID)
+	}
+	if held != nil {
+		return hold.Refuse(held)
+	}
 	for {
 		have, err := s.isPrepared(ctx, w)
 		if err != nil || have {
@@ -154,7 +176,7 @@ func (s *Setups) wait(ctx context.Context, w Want, tell func(Progress)) (again b
 		}
 		n, err := s.cfg.Store.AbandonImageSetup(ctx, db.AbandonImageSetupParams{OrgID: w.OrgID, ID: row.ID, Error: abandoned, Silent: silentFor})
 		if err == nil && n > 0 {
-			s.discard(ctx, row, w)
+			s.discard(ctx, row, w.Link)
 		}
 		if err == nil {
 			row, err = s.cfg.Store.GetImageSetup(ctx, db.GetImageSetupParams{OrgID: w.OrgID, ID: row.ID})
@@ -201,43 +223,50 @@ func (s *Setups) run(ctx context.Context, row db.ImageSetup, w Want, tell func(P
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	at := &position{row: row}
-	go s.keepSeen(work, cancel, at)
+	go s.keepSeen(work, cancel, at, w.Check)
 	// Another may have ended between the question and the beginning.
 	have, err := s.isPrepared(work, w)
 	if err == nil && !have {
 		err = s.lines(work, w, at, tell)
 	}
 	row = at.get()
-	clean, end := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer end()
 	if err == nil && !have {
-		_, err = w.Link.Jails().FinishSetup(work, &nodev1.FinishSetupRequest{JailId: row.JailID, Setup: row.Setup, Commit: true})
+		keep, done := context.WithTimeout(work, finishTimeout)
+		defer done()
+		_, err = w.Link.Jails().FinishSetup(keep, &nodev1.FinishSetupRequest{JailId: row.JailID, Setup: row.Setup, Commit: true})
 		if err = fault.FromGRPC(err); err != nil {
 			err = fmt.Errorf("keep what the setup of %s changed: %w", w.Image, err)
 		}
 	}
+	clean, end := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer end()
 	if err == nil {
 		n, err := s.cfg.Store.EndImageSetup(clean, db.EndImageSetupParams{OrgID: row.OrgID, ID: row.ID, State: ready})
+		if err == nil {
+			err = s.cfg.Store.ClearImageSetup(clean, db.ClearImageSetupParams{OrgID: row.OrgID, ID: row.ID})
+		}
 		if err != nil || n == 0 {
 			s.cfg.Log.Warn("cannot record that an image is prepared", "setup_id", row.ID, "error", err)
 		}
 		return nil
 	}
-	if ctx.Err() != nil && row.ExecID != nil {
+	if cause := context.Cause(work); cause != nil {
+		err = cause
+	}
+	why := cancelled
+	if row.Error = explain(err); row.Error != "" {
+		why = row.Error
+	}
+	// First, so that the jail's commands end at once.
+	if work.Err() != nil && row.ExecID != nil {
 		if _, kerr := s.cfg.Execs.Kill(clean, row.OrgID, *row.ExecID, w.By, cancelled); kerr != nil {
 			s.cfg.Log.Warn("cannot kill a command of a setup", "exec_id", *row.ExecID, "error", kerr)
-		}
-	}
-	s.discard(clean, row, w)
-	why := cancelled
-	if ctx.Err() == nil {
-		if row.Error = explain(err); row.Error != "" {
-			why = row.Error
 		}
 	}
 	if _, derr := s.cfg.Store.EndImageSetup(clean, db.EndImageSetupParams{OrgID: row.OrgID, ID: row.ID, State: failure, Error: why}); derr != nil {
 		return errors.Join(err, fmt.Errorf("record the end of setup %s: %w", row.ID, derr))
 	}
+	s.discard(clean, row, w.Link)
 	if row.Error != "" {
 		return failed(row)
 	}
@@ -258,17 +287,43 @@ func explain(err error) string {
 	return ""
 }
 
-// discard deletes what a setup that failed has on the node, where a command may still run.
-func (s *Setups) discard(ctx context.Context, row db.ImageSetup, w Want) {
-	_, err := w.Link.Jails().FinishSetup(ctx, &nodev1.FinishSetupRequest{JailId: row.JailID, Setup: row.Setup})
-	if err = fault.FromGRPC(err); err != nil && !fault.Is(err, fault.NotFound) {
-		s.cfg.Log.Warn("cannot delete what a setup left on its node", "setup_id", row.ID, "jail_id", row.JailID, "node_id", w.Node.ID, "error", err)
+// discard deletes what a setup that has failed has on its node, where a command may still
+// run. If the node cannot be reached now, Sweep does it.
+func (s *Setups) discard(ctx context.Context, row db.ImageSetup, link machine.Link) {
+	_, err := link.Jails().FinishSetup(ctx, &nodev1.FinishSetupRequest{JailId: row.JailID, Setup: row.Setup})
+	if err = fault.FromGRPC(err); err == nil || fault.Is(err, fault.NotFound) {
+		err = s.cfg.Store.ClearImageSetup(ctx, db.ClearImageSetupParams{OrgID: row.OrgID, ID: row.ID})
+	}
+	if err != nil {
+		s.cfg.Log.Warn("cannot delete what a setup left on its node; will try again", "setup_id", row.ID, "jail_id", row.JailID, "node_id", row.NodeID, "error", err)
 	}
 }
 
-// keepSeen notes that a setup goes on, and ends it when somebody else has ended it.
-func (s *Setups) keepSeen(ctx context.Context, cancel context.CancelCauseFunc, at *position) {
-	tick := time.NewTicker(seenEvery)
+// Sweep ends the setups whose hubs ended, and deletes what setups have left on their nodes.
+func (s *Setups) Sweep(ctx context.Context) error {
+	rows, err := s.cfg.Store.LeftImageSetups(ctx, db.LeftImageSetupsParams{Silent: silentFor, MaxRows: swept})
+	if err != nil {
+		return fmt.Errorf("list the setups of images that left something: %w", err)
+	}
+	for _, row := range rows {
+		if _, err := s.cfg.Store.AbandonImageSetup(ctx, db.AbandonImageSetupParams{OrgID: row.OrgID, ID: row.ID, Error: abandoned, Silent: silentFor}); err != nil {
+			return fmt.Errorf("end setup %s: %w", row.ID, err)
+		}
+		link, err := s.cfg.Node(row.NodeID)
+		if err != nil {
+			continue // once it is back
+		}
+		timed, cancel := context.WithTimeout(ctx, sweepTimeout)
+		s.discard(timed, row, link)
+		cancel()
+	}
+	return nil
+}
+
+// keepSeen notes that a setup goes on, and ends it when somebody else has ended it or nobody
+// needs it any more.
+func (s *Setups) keepSeen(ctx context.Context, cancel context.CancelCauseFunc, at *position, check func(context.Context) error) {
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -277,7 +332,13 @@ func (s *Setups) keepSeen(ctx context.Context, cancel context.CancelCauseFunc, a
 		case <-tick.C:
 		}
 		if mine, err := s.note(ctx, at.get()); err == nil && !mine {
-			cancel(errors.New(abandoned))
+			cancel(fault.New(fault.Unavailable, "the setup of the image was ended: by the kill switch, or because this hub was not seen for some time").WithCode(fault.ImageUnavailable))
+		}
+		if check == nil {
+			continue
+		}
+		if err := check(ctx); err != nil && fault.As(err) != nil && fault.As(err).Code == fault.LeaseEnded {
+			cancel(err)
 		}
 	}
 }
@@ -302,7 +363,7 @@ func (s *Setups) lines(ctx context.Context, w Want, at *position, tell func(Prog
 	for i, line := range w.Jail.Setup {
 		what := fmt.Sprintf("command %d of %d", i+1, len(w.Jail.Setup))
 		started, err := s.cfg.Execs.Submit(ctx, nodeexec.Request{
-			OrgID: w.OrgID, Node: w.Node, AgentID: w.AgentID, Jail: spec, By: w.By, Reason: "setup of " + w.Image + ", " + what,
+			OrgID: w.OrgID, Node: w.Node, AgentID: w.AgentID, Jail: spec, Fresh: true, By: w.By, Reason: "setup of " + w.Image + ", " + what,
 			Argv: []string{"/bin/sh", "-ec", line}, Env: []string{"DEBIAN_FRONTEND=noninteractive"}, Dir: "/", Timeout: lineTimeout,
 		})
 		if err != nil {
@@ -324,7 +385,7 @@ func (s *Setups) lines(ctx context.Context, w Want, at *position, tell func(Prog
 // succeeded waits for a command, and returns a lineError unless it ended with exit status 0.
 func (s *Setups) succeeded(ctx context.Context, orgID string, link machine.Link, execID, what, command string) error {
 	for {
-		now, err := s.cfg.Execs.Wait(ctx, orgID, execID, seenEvery)
+		now, err := s.cfg.Execs.Wait(ctx, orgID, execID, waitStep)
 		if err != nil {
 			return fmt.Errorf("wait for %s: %w", what, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/internal/devcontainer"
@@ -22,6 +23,8 @@ type Workspace struct {
 	// Jail is the jail that it is the workspace of, which runs.
 	Jail     *nodev1.JailSpec
 	Commands []devcontainer.Command
+	// Permit returns an error if the agent may not run a command by itself.
+	Permit func(ctx context.Context, one devcontainer.Command) error
 }
 
 // Run runs the commands of a workspace, unless they have run in it. A command that another
@@ -43,6 +46,9 @@ func (s *Setups) Run(ctx context.Context, w Workspace) error {
 	for i, one := range w.Commands {
 		what := fmt.Sprintf("command %d of %d", i+1, len(w.Commands))
 		if i == len(started) {
+			if err := w.Permit(ctx, one); err != nil {
+				return err
+			}
 			argv := one.Argv
 			if one.Line != "" {
 				argv = []string{"/bin/sh", "-c", one.Line}
@@ -61,8 +67,11 @@ func (s *Setups) Run(ctx context.Context, w Workspace) error {
 			started = append(started, row.NodeExec.ID)
 		}
 		err := s.succeeded(ctx, w.OrgID, w.Link, started[i], what, one.String())
+		if ctx.Err() != nil {
+			return s.stop(ctx, w.OrgID, started[i])
+		}
 		if text := explain(err); text != "" {
-			if err := s.cfg.Store.ForgetDevcontainerCommands(ctx, db.ForgetDevcontainerCommandsParams{OrgID: w.OrgID, JailID: jailID, Digest: digest}); err != nil {
+			if err := s.cfg.Store.ForgetDevcontainerCommands(ctx, db.ForgetDevcontainerCommandsParams{OrgID: w.OrgID, JailID: jailID, Digest: digest, ExecID: started[i]}); err != nil {
 				return fmt.Errorf("forget the commands of the workspace: %w", err)
 			}
 			return fault.New(fault.Precondition, "postCreateCommand of devcontainer.json failed: %s", text).WithCode(fault.SetupFailed).WithObject(started[i]).
@@ -73,4 +82,14 @@ func (s *Setups) Run(ctx context.Context, w Workspace) error {
 		}
 	}
 	return nil
+}
+
+// stop kills a command whose caller is gone.
+func (s *Setups) stop(ctx context.Context, orgID, execID string) error {
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
+	defer cancel()
+	if _, err := s.cfg.Execs.Kill(clean, orgID, execID, node.User{}, cancelled); err != nil {
+		s.cfg.Log.Warn("cannot kill a command of a workspace", "exec_id", execID, "error", err)
+	}
+	return ctx.Err()
 }

@@ -40,7 +40,7 @@ const beginImageSetup = `-- name: BeginImageSetup :one
 INSERT INTO image_setups (id, org_id, node_id, agent_id, image, setup, jail_id, lines, started_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (node_id, image, setup) WHERE state = 'running' DO NOTHING
-RETURNING id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at
+RETURNING id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at
 `
 
 type BeginImageSetupParams struct {
@@ -86,8 +86,23 @@ func (q *Queries) BeginImageSetup(ctx context.Context, arg BeginImageSetupParams
 		&i.StartedAt,
 		&i.SeenAt,
 		&i.EndedAt,
+		&i.ClearedAt,
 	)
 	return i, err
+}
+
+const clearImageSetup = `-- name: ClearImageSetup :exec
+UPDATE image_setups SET cleared_at = clock_timestamp() WHERE org_id = $1 AND id = $2 AND state <> 'running'
+`
+
+type ClearImageSetupParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) ClearImageSetup(ctx context.Context, arg ClearImageSetupParams) error {
+	_, err := q.db.Exec(ctx, clearImageSetup, arg.OrgID, arg.ID)
+	return err
 }
 
 const countRegistries = `-- name: CountRegistries :one
@@ -238,19 +253,51 @@ func (q *Queries) EndImageSetup(ctx context.Context, arg EndImageSetupParams) (i
 	return result.RowsAffected(), nil
 }
 
+const endImageSetupsOf = `-- name: EndImageSetupsOf :exec
+UPDATE image_setups SET state = 'failed', error = $1, ended_at = clock_timestamp()
+WHERE org_id = $2 AND state = 'running'
+  AND ($3::text = 'organisation' OR $3 = 'node' AND node_id = $4 OR $3 = 'agent' AND agent_id = $4)
+`
+
+type EndImageSetupsOfParams struct {
+	Error    string
+	OrgID    string
+	Scope    string
+	ObjectID string
+}
+
+// Those of a scope that is killed: organisation, node or agent. Their hubs see it and end
+// their commands.
+func (q *Queries) EndImageSetupsOf(ctx context.Context, arg EndImageSetupsOfParams) error {
+	_, err := q.db.Exec(ctx, endImageSetupsOf,
+		arg.Error,
+		arg.OrgID,
+		arg.Scope,
+		arg.ObjectID,
+	)
+	return err
+}
+
 const forgetDevcontainerCommands = `-- name: ForgetDevcontainerCommands :exec
-DELETE FROM devcontainer_commands WHERE org_id = $1 AND jail_id = $2 AND digest = $3
+DELETE FROM devcontainer_commands d WHERE d.org_id = $1 AND d.jail_id = $2 AND d.digest = $3
+  AND EXISTS (SELECT FROM devcontainer_commands f WHERE f.org_id = d.org_id AND f.jail_id = d.jail_id AND f.digest = d.digest AND f.exec_id = $4)
 `
 
 type ForgetDevcontainerCommandsParams struct {
 	OrgID  string
 	JailID string
 	Digest string
+	ExecID string
 }
 
 // Those of a workspace in which one failed: the next task runs all of them again.
 func (q *Queries) ForgetDevcontainerCommands(ctx context.Context, arg ForgetDevcontainerCommandsParams) error {
-	_, err := q.db.Exec(ctx, forgetDevcontainerCommands, arg.OrgID, arg.JailID, arg.Digest)
+	_, err := q.db.Exec(ctx, forgetDevcontainerCommands,
+		arg.OrgID,
+		arg.JailID,
+		arg.Digest,
+		arg.ExecID,
+	)
 	return err
 }
 
@@ -273,7 +320,7 @@ func (q *Queries) GetImageRules(ctx context.Context, orgID string) (ImageRule, e
 }
 
 const getImageSetup = `-- name: GetImageSetup :one
-SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at FROM image_setups WHERE org_id = $1 AND id = $2
+SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at FROM image_setups WHERE org_id = $1 AND id = $2
 `
 
 type GetImageSetupParams struct {
@@ -301,6 +348,7 @@ func (q *Queries) GetImageSetup(ctx context.Context, arg GetImageSetupParams) (I
 		&i.StartedAt,
 		&i.SeenAt,
 		&i.EndedAt,
+		&i.ClearedAt,
 	)
 	return i, err
 }
@@ -326,6 +374,57 @@ func (q *Queries) IsVerifiedImage(ctx context.Context, arg IsVerifiedImageParams
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
+}
+
+const leftImageSetups = `-- name: LeftImageSetups :many
+SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at FROM image_setups
+WHERE cleared_at IS NULL AND seen_at < clock_timestamp() - $1::interval
+ORDER BY seen_at LIMIT $2
+`
+
+type LeftImageSetupsParams struct {
+	Silent  time.Duration
+	MaxRows int32
+}
+
+// Setups of all organisations that nobody goes on with and that may have left something on
+// their node.
+func (q *Queries) LeftImageSetups(ctx context.Context, arg LeftImageSetupsParams) ([]ImageSetup, error) {
+	rows, err := q.db.Query(ctx, leftImageSetups, arg.Silent, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ImageSetup{}
+	for rows.Next() {
+		var i ImageSetup
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.NodeID,
+			&i.AgentID,
+			&i.Image,
+			&i.Setup,
+			&i.JailID,
+			&i.State,
+			&i.Lines,
+			&i.Line,
+			&i.ExecID,
+			&i.Error,
+			&i.StartedBy,
+			&i.StartedAt,
+			&i.SeenAt,
+			&i.EndedAt,
+			&i.ClearedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const listRegistries = `-- name: ListRegistries :many
@@ -686,7 +785,7 @@ func (q *Queries) Registries(ctx context.Context, arg RegistriesParams) ([]Regis
 }
 
 const runningImageSetup = `-- name: RunningImageSetup :one
-SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at FROM image_setups WHERE org_id = $1 AND node_id = $2 AND image = $3 AND setup = $4 AND state = 'running'
+SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at FROM image_setups WHERE org_id = $1 AND node_id = $2 AND image = $3 AND setup = $4 AND state = 'running'
 `
 
 type RunningImageSetupParams struct {
@@ -721,6 +820,7 @@ func (q *Queries) RunningImageSetup(ctx context.Context, arg RunningImageSetupPa
 		&i.StartedAt,
 		&i.SeenAt,
 		&i.EndedAt,
+		&i.ClearedAt,
 	)
 	return i, err
 }

@@ -352,6 +352,7 @@ type ImageSetup struct {
 	StartedAt time.Time
 	SeenAt    time.Time
 	EndedAt   *time.Time
+	ClearedAt *time.Time
 }
 
 type InboxItem struct {

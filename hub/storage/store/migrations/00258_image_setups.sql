@@ -11,7 +11,7 @@ CREATE TABLE image_setups (
     -- REGISTRY/NAME@sha256:DIGEST, and the digest of the commands.
     image      text NOT NULL,
     setup      text NOT NULL,
-    jail_id    text NOT NULL,
+    jail_id    text COLLATE "C" NOT NULL,
     state      text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'ready', 'failed')),
     -- How many commands there are, and the one that is running or was last, from 1; 0 before
     -- the first.
@@ -25,10 +25,14 @@ CREATE TABLE image_setups (
     -- When its hub last said that it goes on with it.
     seen_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at   timestamptz,
+    -- When its node confirmed that nothing of it runs, and that its root is deleted.
+    cleared_at timestamptz,
     CHECK ((state = 'running') = (ended_at IS NULL)),
+    CHECK (cleared_at IS NULL OR state <> 'running'),
     CHECK ((state = 'failed') = (error <> ''))
 );
 CREATE UNIQUE INDEX image_setups_running ON image_setups (node_id, image, setup) WHERE state = 'running';
+CREATE INDEX image_setups_left ON image_setups (seen_at) WHERE cleared_at IS NULL;
 CREATE INDEX image_setups_agent ON image_setups (org_id, agent_id, started_at DESC);
 
 -- +goose Down

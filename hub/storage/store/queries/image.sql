@@ -58,6 +58,23 @@ WHERE org_id = @org_id AND id = @id AND state = 'running';
 UPDATE image_setups SET state = @state, error = @error, ended_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id AND state = 'running';
 
+-- name: EndImageSetupsOf :exec
+-- Those of a scope that is killed: organisation, node or agent. Their hubs see it and end
+-- their commands.
+UPDATE image_setups SET state = 'failed', error = @error, ended_at = clock_timestamp()
+WHERE org_id = @org_id AND state = 'running'
+  AND (@scope::text = 'organisation' OR @scope = 'node' AND node_id = @object_id OR @scope = 'agent' AND agent_id = @object_id);
+
+-- name: ClearImageSetup :exec
+UPDATE image_setups SET cleared_at = clock_timestamp() WHERE org_id = @org_id AND id = @id AND state <> 'running';
+
+-- name: LeftImageSetups :many
+-- Setups of all organisations that nobody goes on with and that may have left something on
+-- their node.
+SELECT * FROM image_setups
+WHERE cleared_at IS NULL AND seen_at < clock_timestamp() - @silent::interval
+ORDER BY seen_at LIMIT @max_rows;
+
 -- name: AbandonImageSetup :execrows
 -- Ends a setup whose hub has not been seen for some time.
 UPDATE image_setups SET state = 'failed', error = @error, ended_at = clock_timestamp()
@@ -108,4 +125,5 @@ SELECT exec_id FROM devcontainer_commands WHERE org_id = @org_id AND jail_id = @
 
 -- name: ForgetDevcontainerCommands :exec
 -- Those of a workspace in which one failed: the next task runs all of them again.
-DELETE FROM devcontainer_commands WHERE org_id = @org_id AND jail_id = @jail_id AND digest = @digest;
+DELETE FROM devcontainer_commands d WHERE d.org_id = @org_id AND d.jail_id = @jail_id AND d.digest = @digest
+  AND EXISTS (SELECT FROM devcontainer_commands f WHERE f.org_id = d.org_id AND f.jail_id = d.jail_id AND f.digest = d.digest AND f.exec_id = @exec_id);
