@@ -184,6 +184,22 @@ func TestASetupThatFails(t *testing.T) {
 		return len(execs) == 0
 	})
 	require.NotContains(t, f.CLI(0, "node", "image", "list", f.NodeName(), "-o", "json").Out, `"setup": "sha256`)
+
+	// It ends one that a person started, and none begins under its hold.
+	prepare := []string{"agent", "prepare", "slow"}
+	person := f.Person(t.Context(), prepare...)
+	require.NoError(t, person.Start())
+	waittest.Until(t, time.Minute, "the setup of a person to run", func() bool {
+		f.JSON(&execs, "node", "execs", f.NodeName(), "--live")
+		return len(execs) == 1
+	})
+	f.CLI(0, "kill", "agent", "slow", "--yes")
+	require.Error(t, person.Wait())
+	f.JSON(&execs, "node", "execs", f.NodeName(), "--live")
+	require.Empty(t, execs)
+	refused := harness.Run(t, []string{"DECKHAND_DATA_DIR=" + f.Dir}, prepare...)
+	require.NotZero(t, refused.Code)
+	require.Contains(t, refused.Err, "hold")
 }
 
 // An agent that is root in its jail installs what it needs and finds it again in its next

@@ -46,6 +46,12 @@ func (n *node) get(id string) *nodev1.Exec {
 func (n *node) stands(id string) {
 	n.tb.Helper()
 	at := n.logBytes(id)
+	// Init copies what the command wrote before it was frozen.
+	require.Eventually(n.tb, func() bool {
+		before := at
+		at = n.logBytes(id)
+		return at == before
+	}, waittest.Limit(10*time.Second), 100*time.Millisecond, "it goes on")
 	out, err := n.api.WaitExec(n.tb.Context(), &nodev1.WaitExecRequest{ExecId: id, Timeout: durationpb.New(300 * time.Millisecond)})
 	require.NoError(n.tb, err)
 	require.Equal(n.tb, nodev1.ExecState_EXEC_STATE_RUNNING, out.GetExec().GetState())
