@@ -46,6 +46,8 @@ soak: ## run what is concurrent again and again, with the race detector, and all
 	DECKHAND_SOAK=1 scripts/test -v -count=10 -timeout=30m -run 'ContainerdDies' $(ARGS) ./node/jail
 	DECKHAND_TEST_RUNTIME=runsc scripts/test -v -count=1 -timeout=30m $(ARGS) ./node/exec
 	DECKHAND_TEST_RUNTIME=runsc scripts/test -v -count=1 -timeout=30m -run Image $(ARGS) ./node/jail
+	command -v mmdebstrap >/dev/null || apt-get install -y --no-install-recommends mmdebstrap
+	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'PackageManagers' $(ARGS) ./integration/image
 
 demo: ## show it working on this machine's own logs, and stop it again
 	scripts/demo

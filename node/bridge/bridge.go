@@ -12,7 +12,8 @@
 // that of a jail also when the daemon does not respond for about 15 s: the pipes
 // of a daemon that was killed may stay open.
 // Neither end trusts the other: what is no frame of the protocol ends the Link,
-// and for each connection at most 256 KiB wait in memory.
+// and for each connection at most 256 KiB wait in memory. The number of connections
+// that a jail dials is for the caller to bound.
 package bridge
 
 import (
@@ -34,6 +35,9 @@ const (
 	// hostPatience is how long the daemon's writes may wait for a jail, which does
 	// not read while it is frozen.
 	hostPatience = time.Minute
+	// closePatience is how long the daemon keeps a connection that it has closed for the
+	// other end to close it, too.
+	closePatience = 30 * time.Second
 	// jailPatience is how long a jail's writes, and its question whether the daemon
 	// is there, may wait for it, and askPause is the pause between two questions.
 	jailPatience = 10 * time.Second
@@ -52,6 +56,7 @@ func New(pipes io.ReadWriteCloser, host bool) (*Link, error) {
 	cfg := yamux.DefaultConfig()
 	cfg.AcceptBacklog, cfg.StreamOpenTimeout, cfg.LogOutput = backlog, 0, io.Discard
 	cfg.EnableKeepAlive, cfg.ConnectionWriteTimeout = false, hostPatience
+	cfg.StreamCloseTimeout = closePatience
 	end := yamux.Client
 	if !host {
 		cfg.EnableKeepAlive, cfg.KeepAliveInterval, cfg.ConnectionWriteTimeout = true, askPause, jailPatience
