@@ -375,7 +375,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "forget calls that no limit counts", Do: h.policies.Prune},
 		periodic.Job{Name: "forget hubs that died", Do: h.self.Forget},
 		periodic.Job{Name: "follow commands that a hub left behind", Do: h.execs.AdoptAll},
-		periodic.Job{Name: "clear setups of images that a hub left behind", Do: h.setups.Sweep},
+		periodic.Job{Name: "clear setups of images that a hub left behind", Every: setup.SweepEvery, Do: h.setups.Sweep},
 	))
 	h.secrets = secretwatch.New(secretwatch.Config{
 		Store: h.store, Vault: h.vault, Redact: c.Redact, Credentials: h.credentials, Triggers: h.triggers, Destinations: h.notify, Registries: h.images, Log: c.Log.Named("secrets"),

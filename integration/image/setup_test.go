@@ -283,3 +283,38 @@ func TestADevcontainer(t *testing.T) {
 	}
 	require.Equal(t, 1, commandsOf(t, f, "tool >> created"))
 }
+
+// A hub that dies during a setup leaves a command that runs, a jail and a row. The next one
+// clears all three by itself, whether somebody wants the image or not.
+func TestASetupWhoseHubDies(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("DECKHAND_SOAK") == "" {
+		t.Skip("it waits until a hub counts as dead: set DECKHAND_SOAK=1")
+	}
+	f, r := withRegistry(t)
+	f.CLI(0, "registry", "rules", "--allow-root")
+	tag, _ := r.Push(t, "team/tools:1", toolchain(t, "one"))
+	f.Persona("slow", "turns: [{calls: [{tool: complete_task, arguments: {summary: done}}]}]", "jail: {image: "+tag+", setup: [sleep 86399]}")
+	person := f.Person(t.Context(), "agent", "prepare", "slow")
+	require.NoError(t, person.Start())
+	var execs []struct{ ID, State string }
+	running := func(n int) func() bool {
+		return func() bool {
+			f.JSON(&execs, "node", "execs", f.NodeName(), "--live")
+			return len(execs) == n
+		}
+	}
+	waittest.Until(t, time.Minute, "the setup to run", running(1))
+	api, edge, bus := f.Hub.Addresses(t)
+	f.Hub.Kill()
+	require.Error(t, person.Wait())
+	f.StartHub("--listen", api, "--edge-listen", edge, "--nats-listen", bus)
+	f.Connected(1)
+	require.True(t, running(1)(), "it goes on for now")
+	waittest.Until(t, 3*time.Minute, "the next hub to end it", running(0))
+	waittest.Until(t, time.Minute, "its root to be deleted", func() bool {
+		left, err := filepath.Glob(filepath.Join(f.NodeDir, "jails", "setup_*", "layer*"))
+		require.NoError(t, err)
+		return len(left) == 0
+	})
+}
