@@ -48,9 +48,6 @@ func (h *Images) PrepareImage(ctx context.Context, req *connect.Request[deckhand
 		return fault.New(fault.Precondition, "agent %s has no image: its jail has the machine's own system folders", row.Agent.Name).
 			WithObject(agentID).WithFix("name one in jail.image")
 	}
-	if err := h.Images.AllowRoot(ctx, who.OrgID, p.Jail); err != nil {
-		return err
-	}
 	nodes, err := h.nodesFor(ctx, who.OrgID, req.Msg.GetNodeId(), p)
 	if err != nil {
 		return err
@@ -106,15 +103,17 @@ func (h *Images) prepare(ctx context.Context, who auth.Identity, agentID string,
 	if err != nil {
 		return err
 	}
-	// If the caller is gone, ctx ends as well.
-	send := func(m *deckhandv1.PrepareImageResponse) { m.Node = on.Name; _ = stream.Send(m) }
-	have, err := h.Images.Pull(ctx, who.OrgID, link, image.Wanted{Name: p.Jail.Image}, func(at *nodev1.PullImageResponse_Progress) {
+	send := func(m *deckhandv1.PrepareImageResponse) {
+		m.Node = on.Name
+		_ = stream.Send(m) // if the caller is gone, ctx ends as well
+	}
+	have, err := h.Images.Pull(ctx, who.OrgID, link, image.Wanted{Name: p.Jail.Image, Jail: p.Jail}, func(at *nodev1.PullImageResponse_Progress) {
 		send(&deckhandv1.PrepareImageResponse{Pull: pullMessage(at)})
 	})
 	if err != nil {
 		return err
 	}
-	if len(p.Jail.Setup) > 0 {
+	if have.GetSetup() != p.Jail.SetupDigest() {
 		err := h.Setups.Ensure(ctx, setup.Want{
 			OrgID: who.OrgID, AgentID: agentID, Node: on, Link: link, Image: have.GetReference(), Jail: p.Jail, WorkspaceBytes: p.Workspace.SizeBytes, By: userOf(who),
 		}, func(at setup.Progress) {

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -274,18 +275,25 @@ func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := withDevcontainer(p.Jail, dev)
-	rootfs, image, err := imageOf(t, own.Image)
+	rootfs, image, err := imageOf(t, cmp.Or(dev.Image, p.Jail.Image))
 	if err != nil {
 		return nil, err
 	}
 	return &nodev1.JailSpec{
 		JailId: t.JailID, Runtime: runtimes[p.Trust], Rootfs: rootfs, Image: image,
-		WritableRoot: p.Jail.WritableRoot, RootUser: own.RootUser, Setup: own.SetupDigest(), Env: dev.Env,
+		WritableRoot: p.Jail.WritableRoot, RootUser: p.Jail.RootUser, Setup: p.Jail.SetupDigest(), Env: dev.Env,
 		CpuMillis: p.Jail.CPUMillis, MemoryBytes: memory, Pids: p.Jail.PIDs, TmpBytes: p.Jail.TmpBytes,
 		WorkspaceBytes: p.Workspace.SizeBytes, ReadOnlyPaths: p.Jail.ReadOnlyPaths,
 		Egress: machine.EgressOf(allowed),
 	}, nil
+}
+
+// plainJail returns the specification of a task's jail without what depends on its image,
+// which may not be known yet.
+func plainJail(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
+	plain := *p
+	plain.Jail.Image, plain.Jail.WritableRoot, plain.Jail.RootUser, plain.Jail.Setup = "", false, false, nil
+	return jailOf(t, &plain)
 }
 
 // pauseNext pauses a task if a pause before its next tool call was requested and one of

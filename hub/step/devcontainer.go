@@ -11,7 +11,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/setup"
 	"github.com/deckhand-sh/deckhand/internal/devcontainer"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -30,20 +29,10 @@ func devcontainerOf(t db.Task, p *persona.Persona) (devcontainer.Config, error) 
 	return c, nil
 }
 
-// withDevcontainer returns a persona's jail with the image of a devcontainer.json.
-func withDevcontainer(j persona.Jail, c devcontainer.Config) persona.Jail {
-	if c.Image != "" {
-		j.Image = c.Image
-	}
-	return j
-}
-
 // readDevcontainer reads the devcontainer.json of a task's workspace. For that the workspace
 // must be there: it is that of a jail without an image, in which nothing runs.
 func (s *Steps) readDevcontainer(ctx context.Context, t db.Task, p *persona.Persona, node machine.Link) (devcontainer.Config, error) {
-	plain := *p
-	plain.Jail.Image, plain.Jail.WritableRoot, plain.Jail.RootUser, plain.Jail.Setup = "", false, false, nil
-	jail, err := jailOf(t, &plain)
+	jail, err := plainJail(t, p)
 	if err != nil {
 		return devcontainer.Config{}, err
 	}
@@ -71,7 +60,7 @@ func (s *Steps) readDevcontainer(ctx context.Context, t db.Task, p *persona.Pers
 			return c, fault.New(fault.Denied, "%s asks for the user root, and the persona does not", path).WithCode(fault.PermissionDenied).WithObject(path).
 				WithFix("write jail.user: root in the persona, or another remoteUser")
 		}
-		return c, s.cfg.Images.AllowUnknown(ctx, t.OrgID)
+		return c, nil
 	}
 	return devcontainer.Config{}, fault.New(fault.Precondition, "the workspace has no %s, and the persona's jail.image is %q", devcontainer.Paths[0], persona.DevcontainerImage).
 		WithCode(fault.ImageUnavailable).WithFix("put the repository into the workspace first (deckhand agent files put), or name an image in jail.image")
@@ -96,10 +85,9 @@ func (s *Steps) fillWorkspace(ctx context.Context, t db.Task, node machine.Link)
 }
 
 // createWorkspace runs the commands that a devcontainer.json has for a new workspace.
-func (s *Steps) createWorkspace(ctx context.Context, t db.Task, p *persona.Persona, call tool.Call) error {
-	dev, err := devcontainerOf(t, p)
-	if err != nil || len(dev.PostCreate) == 0 {
-		return err
+func (s *Steps) createWorkspace(ctx context.Context, t db.Task, dev devcontainer.Config, call tool.Call) error {
+	if len(dev.PostCreate) == 0 {
+		return nil
 	}
 	row, err := s.cfg.Store.NodeByID(ctx, *t.NodeID)
 	if err != nil {
@@ -132,17 +120,4 @@ func (s *Steps) permitCreation(ctx context.Context, t db.Task, one devcontainer.
 	}
 	return fault.New(fault.Denied, "postCreateCommand of devcontainer.json may not run by itself: %s: %s", why, one).WithCode(fault.PermissionDenied).
 		WithFix("have the policy or the persona allow it, or leave it out and have the agent run it, which asks")
-}
-
-// isDevcontainer reports whether a task's jail is that of a devcontainer.json which was not
-// read yet.
-func isDevcontainer(t db.Task, p *persona.Persona) bool {
-	c, err := devcontainerOf(t, p)
-	return p.Jail.Image == persona.DevcontainerImage && err == nil && c.Image == ""
-}
-
-// devcontainerRoot is the root of a jail whose image is not known yet.
-func devcontainerRoot() (rootfs, reference string, err error) {
-	return nodelink.RootImage, "", fault.New(fault.Precondition, "the image of the jail is not known yet: devcontainer.json was not read").WithCode(fault.ImageUnavailable).
-		WithFix("run a task of the agent, which reads it")
 }

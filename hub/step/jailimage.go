@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,11 +10,11 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
-	fleetnode "github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/setup"
+	"github.com/deckhand-sh/deckhand/internal/devcontainer"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/imageref"
@@ -33,7 +34,8 @@ func imageOf(t db.Task, wanted string) (rootfs, reference string, err error) {
 	case "":
 		return nodelink.RootHost, "", nil
 	case persona.DevcontainerImage:
-		return devcontainerRoot()
+		return nodelink.RootImage, "", fault.New(fault.Precondition, "the image of the jail is not known yet: devcontainer.json was not read").WithCode(fault.ImageUnavailable).
+			WithFix("run a task of the agent, which reads it")
 	case t.Image:
 		reference, err = imageref.Pin(t.Image, t.ImageDigest)
 		return nodelink.RootImage, reference, err
@@ -42,9 +44,9 @@ func imageOf(t db.Task, wanted string) (rootfs, reference string, err error) {
 }
 
 // pullImage brings the image of a task's jail to its node, and pins its digest if this is
-// the first attempt that does. It returns the task as it is then. check returns an error once the
-// lease has ended.
-func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t db.Task, p *persona.Persona, node machine.Link, check func(context.Context) error) (db.Task, error) {
+// the first attempt that does. dev is what the workspace's devcontainer.json says, if the persona
+// asks for it. It returns the task as it is then. check returns an error once the lease has ended.
+func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t db.Task, p *persona.Persona, dev devcontainer.Config, node machine.Link, check func(context.Context) error) (db.Task, error) {
 	if p.Jail.Image == "" {
 		return t, nil
 	}
@@ -55,42 +57,27 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 	if err := image.RequireFor(row, p.Jail); err != nil {
 		return t, err
 	}
-	dev, err := devcontainerOf(t, p)
-	if err == nil && isDevcontainer(t, p) {
-		dev, err = s.readDevcontainer(ctx, t, p, node)
-	}
-	if err != nil {
-		return t, err
-	}
-	own := withDevcontainer(p.Jail, dev)
-	if len(dev.Env) > 0 {
-		if err := fleetnode.Require(row, nodelink.WritableRoots, "give variables to commands"); err != nil {
+	want := image.Wanted{Name: cmp.Or(dev.Image, p.Jail.Image), Jail: p.Jail, Found: dev.Image != ""}
+	known := t.Image == want.Name
+	if known {
+		if _, want.Pinned, err = imageOf(t, want.Name); err != nil {
 			return t, err
 		}
 	}
-	if err := s.cfg.Images.AllowRoot(ctx, orgID, own); err != nil {
-		return t, err
-	}
-	want := image.Wanted{Name: own.Image}
-	if t.Image == own.Image {
-		if _, want.Pinned, err = imageOf(t, own.Image); err != nil {
-			return t, err
-		}
-	}
-	began, pulled := time.Now(), &pullReport{s: s, orgID: orgID, le: le, image: own.Image, node: row.Name}
+	began, pulled := time.Now(), &pullReport{s: s, orgID: orgID, le: le, image: want.Name, node: row.Name}
 	have, err := s.cfg.Images.Pull(ctx, orgID, node, want, func(progress *nodev1.PullImageResponse_Progress) { pulled.tell(ctx, progress) })
 	if err != nil {
 		return t, fmt.Errorf("bring image %s to node %s: %w", want.Name, row.Name, err)
 	}
 	_, digest, _ := strings.Cut(have.GetReference(), "@")
-	if len(p.Jail.Setup) > 0 {
+	if have.GetSetup() != p.Jail.SetupDigest() {
 		if err := s.cfg.Setups.Ensure(ctx, setup.Want{
 			OrgID: orgID, AgentID: t.AgentID, Node: row, Link: node, Image: have.GetReference(), Jail: p.Jail, WorkspaceBytes: p.Workspace.SizeBytes, Check: check,
 		}, func(at setup.Progress) { pulled.setup(ctx, at) }); err != nil {
 			return t, err
 		}
 	}
-	if t.Image == own.Image && pulled.told.IsZero() {
+	if known && pulled.told.IsZero() {
 		return t, nil
 	}
 	pinned := []byte("{}")
@@ -104,11 +91,11 @@ func (s *Steps) pullImage(ctx context.Context, orgID string, le lease.Lease, t d
 		if err != nil {
 			return err
 		}
-		if t, err = tx.PinTaskImage(ctx, db.PinTaskImageParams{OrgID: orgID, ID: locked.ID, Image: own.Image, ImageDigest: digest, Devcontainer: pinned}); err != nil {
+		if t, err = tx.PinTaskImage(ctx, db.PinTaskImageParams{OrgID: orgID, ID: locked.ID, Image: want.Name, ImageDigest: digest, Devcontainer: pinned}); err != nil {
 			return fmt.Errorf("pin the image of %s: %w", locked.ID, err)
 		}
 		return tx.Append(orgID, t.ID, event.Hub, event.Draft{Type: eventkind.ImageReady, Payload: map[string]any{
-			"image": own.Image, "reference": have.GetReference(), "node": row.Name, "platform": have.GetPlatform(),
+			"image": want.Name, "reference": have.GetReference(), "node": row.Name, "platform": have.GetPlatform(),
 			"bytes": have.GetBytes(), "layers": have.GetLayers(), "pulled": pulled.phase != 0, "setup": p.Jail.SetupDigest(), "seconds": time.Since(began).Seconds(),
 		}})
 	})

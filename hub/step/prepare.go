@@ -55,8 +55,15 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if err := s.withinCeiling(ctx, t, p); err != nil {
 		return AttemptStart{}, err
 	}
-	filled := isDevcontainer(t, p)
-	if t, err = s.pullImage(ctx, orgID, le, t, p, call.Node, func(ctx context.Context) error { _, err := check(ctx, le); return err }); err != nil {
+	dev, err := devcontainerOf(t, p)
+	unread := p.Jail.Image == persona.DevcontainerImage && dev.Image == ""
+	if err == nil && unread {
+		dev, err = s.readDevcontainer(ctx, t, p, call.Node)
+	}
+	if err != nil {
+		return AttemptStart{}, err
+	}
+	if t, err = s.pullImage(ctx, orgID, le, t, p, dev, call.Node, func(ctx context.Context) error { _, err := check(ctx, le); return err }); err != nil {
 		return AttemptStart{}, err
 	}
 	if call.Jail, err = jailOf(t, p); err != nil {
@@ -77,12 +84,12 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if err != nil {
 		return AttemptStart{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, pruned(call.Jail, fault.FromGRPC(err)))
 	}
-	if !filled {
+	if !unread { // else the workspace was filled to read it
 		if err := s.fillWorkspace(ctx, t, call.Node); err != nil {
 			return AttemptStart{}, err
 		}
 	}
-	if err := s.createWorkspace(ctx, t, p, call); err != nil {
+	if err := s.createWorkspace(ctx, t, dev, call); err != nil {
 		return AttemptStart{}, err
 	}
 	project, err := tool.ReadProject(ctx, call)
@@ -115,9 +122,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 
 // withinCeiling refuses a task whose jail may use more than its organisation gives to one.
 func (s *Steps) withinCeiling(ctx context.Context, t db.Task, p *persona.Persona) error {
-	plain := *p
-	plain.Jail.Image, plain.Jail.WritableRoot, plain.Jail.RootUser, plain.Jail.Setup = "", false, false, nil // may not be known yet
-	jail, err := jailOf(t, &plain)
+	jail, err := plainJail(t, p)
 	if err != nil {
 		return err
 	}

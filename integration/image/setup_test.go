@@ -162,14 +162,16 @@ func TestASetupThatFails(t *testing.T) {
 	f.JSON(&task, "task", "show", id)
 	require.Regexp(t, "killed (by|before)", task.ErrorMessage+task.Reason)
 
-	// Whoever waits goes on with it when the one who started it is cancelled.
+	// When the task that started a setup is cancelled, a task that waits for it starts another.
 	first := f.Submit("slow")
 	waittest.Until(t, time.Minute, "the setup to run again", func() bool {
 		f.JSON(&execs, "node", "execs", f.NodeName(), "--live")
 		return len(execs) == 1
 	})
 	second, started := f.Submit("slow"), execs[0].ID
-	time.Sleep(2 * time.Second) // for the second to wait for it
+	waittest.Until(t, time.Minute, "the second to wait for it", func() bool {
+		return strings.Contains(f.CLI(0, "task", "export", second).Out, started)
+	})
 	var wg sync.WaitGroup
 	wg.Go(func() { f.CLI(0, "task", "cancel", first) })
 	waittest.Until(t, time.Minute, "the other to start one", func() bool {
@@ -310,7 +312,7 @@ func TestASetupWhoseHubDies(t *testing.T) {
 	require.Error(t, person.Wait())
 	f.StartHub("--listen", api, "--edge-listen", edge, "--nats-listen", bus)
 	f.Connected(1)
-	require.True(t, running(1)(), "it goes on for now")
+	require.True(t, running(1)(), "the command outlives its hub")
 	waittest.Until(t, 3*time.Minute, "the next hub to end it", running(0))
 	waittest.Until(t, time.Minute, "its root to be deleted", func() bool {
 		left, err := filepath.Glob(filepath.Join(f.NodeDir, "jails", "setup_*", "layer*"))

@@ -15,8 +15,8 @@ import (
 	"github.com/deckhand-sh/deckhand/node/image/imagetest"
 )
 
-// Where a rule asks for signatures, tasks run only in images that are signed by whom it
-// names. A rule that changes decides anew, also about images that are on the node.
+// Tasks run only in images that have the signatures which a rule requires. When a rule
+// changes, images are verified again, including those that are on the node.
 func TestOnlySignedImagesRunWhereARuleAsksForIt(t *testing.T) {
 	t.Parallel()
 	f, r := withRegistry(t)

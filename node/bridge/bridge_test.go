@@ -128,8 +128,9 @@ func TestAWriterDoesNotWaitForAReaderThatIsGone(t *testing.T) {
 	t.Parallel()
 	host, jail := pair(t)
 	here, there := connected(t, host, jail)
-	failed := make(chan error, 1)
+	began, failed := make(chan struct{}), make(chan error, 1)
 	go func() {
+		close(began) // the first write is larger than what waits in memory
 		for {
 			if _, err := here.Write(make([]byte, 1<<20)); err != nil {
 				failed <- err
@@ -137,7 +138,7 @@ func TestAWriterDoesNotWaitForAReaderThatIsGone(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(50 * time.Millisecond) // it fills the window
+	<-began
 	require.NoError(t, there.Close())
 	_, _ = io.Copy(io.Discard, here)
 	require.NoError(t, here.Close())

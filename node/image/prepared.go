@@ -17,7 +17,6 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
 // A prepared image is an image with one more snapshot on top of its root: what the
@@ -107,45 +106,23 @@ func (s *Store) letGo(ctx context.Context, one Image) error {
 
 // commit makes a snapshot with what a layer changed, and returns what is in it.
 func (s *Store) commit(ctx context.Context, one Image, key, files, work string, most int64) (found contents, err error) {
-	snapshots := s.cfg.Client.SnapshotService(s.cfg.Snapshotter)
 	changed, err := s.Below(ctx, one, files, work)
 	if err != nil {
 		return found, err
 	}
-	making, view := key+"-making", ident.New("view")
-	// A daemon that was killed may have left them.
-	for _, left := range []string{making, key} {
-		if err := snapshots.Remove(ctx, left); err != nil && !errdefs.IsNotFound(err) {
-			return found, err
-		}
-	}
-	into, err := snapshots.Prepare(ctx, making, one.root)
-	if err != nil {
+	// A daemon that was killed may have left it without a record.
+	if err := s.cfg.Client.SnapshotService(s.cfg.Snapshotter).Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
 		return found, err
 	}
-	before, err := snapshots.View(ctx, view, one.root)
-	if err == nil {
-		err = mount.WithTempMount(ctx, before, func(before string) error {
-			return mount.WithTempMount(ctx, changed, func(after string) error {
-				return mount.WithTempMount(ctx, into, func(into string) error {
-					if err := copyChanges(ctx, before, after, into, most); err != nil {
-						return err
-					}
-					found = contents{distribution: distributionIn(into), shell: shellIn(into)}
-					return s.Repair(into)
-				})
+	err = s.grow(ctx, key, one.root, func(into string) error {
+		err := s.view(ctx, one.root, func(before []mount.Mount) error {
+			return mount.WithTempMount(ctx, before, func(before string) error {
+				return mount.WithTempMount(ctx, changed, func(after string) error { return copyChanges(ctx, before, after, into, most) })
 			})
 		})
-	}
-	if err == nil {
-		err = snapshots.Commit(ctx, key, making)
-	}
-	clean := context.WithoutCancel(ctx)
-	for _, left := range []string{making, view} {
-		if rerr := snapshots.Remove(clean, left); rerr != nil && !errdefs.IsNotFound(rerr) && err == nil {
-			err = rerr
-		}
-	}
+		found = contents{distribution: distributionIn(into), shell: shellIn(into)}
+		return errors.Join(err, s.Repair(into))
+	})
 	return found, err
 }
 

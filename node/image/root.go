@@ -71,14 +71,9 @@ func (s *Store) Below(ctx context.Context, one Image, files, work string) ([]mou
 		return nil, fault.New(fault.Precondition, "this node cannot make a writable root: its containerd has no %s", DefaultSnapshotter).
 			WithCode(fault.ImageUnavailable).WithFix("put containerd's folder on a file system that supports overlays, such as ext4, or use a read-only root")
 	}
-	snapshots := s.cfg.Client.SnapshotService(s.cfg.Snapshotter)
+	var mounts []mount.Mount
 	// The view only tells where the layers are. They stay while the image does.
-	key := ident.New("view")
-	mounts, err := snapshots.View(ctx, key, one.root)
-	if err != nil {
-		return nil, fmt.Errorf("look for the layers of image %s: %w", one.Reference, err)
-	}
-	if err := snapshots.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
+	if err := s.view(ctx, one.root, func(all []mount.Mount) error { mounts = all; return nil }); err != nil {
 		return nil, fmt.Errorf("look for the layers of image %s: %w", one.Reference, err)
 	}
 	if len(mounts) != 1 {
@@ -148,37 +143,23 @@ func (s *Store) makeRoot(ctx context.Context, one client.Image) (key string, fou
 	}
 	parent := identity.ChainID(layers).String()
 	key = "deckhand-root-" + digest.FromString(fmt.Sprint(recipe, parent, s.cfg.UIDBase, s.cfg.MountPoints, s.cfg.Files, s.cfg.User, s.cfg.Group)).Encoded()
-	snapshots := s.cfg.Client.SnapshotService(s.cfg.Snapshotter)
-	making := key + "-making"
-	// A daemon that was killed may have left one.
-	if err := snapshots.Remove(ctx, making); err != nil && !errdefs.IsNotFound(err) {
-		return "", found, fmt.Errorf("clear the rest of a root: %w", err)
-	}
-	_, err = snapshots.Stat(ctx, key)
-	if err != nil && !errdefs.IsNotFound(err) {
-		return "", found, s.unavailable(err)
-	}
-	have := err == nil
-	if have {
-		parent = key
-	}
-	mounts, err := snapshots.Prepare(ctx, making, parent)
-	if err != nil {
-		return "", found, fmt.Errorf("prepare the root of image %s: %w", one.Name(), err)
-	}
-	err = mount.WithTempMount(ctx, mounts, func(dir string) error {
-		if !have {
+	look := func(dir string) { found = contents{distribution: distributionIn(dir), shell: shellIn(dir)} }
+	_, err = s.cfg.Client.SnapshotService(s.cfg.Snapshotter).Stat(ctx, key)
+	switch {
+	case err == nil:
+		err = s.view(ctx, key, func(mounts []mount.Mount) error {
+			return mount.WithTempMount(ctx, mounts, func(dir string) error { look(dir); return nil })
+		})
+	case errdefs.IsNotFound(err):
+		err = s.grow(ctx, key, parent, func(dir string) error {
 			if err := s.fill(ctx, one.Name(), dir); err != nil {
 				return err
 			}
-		}
-		found = contents{distribution: distributionIn(dir), shell: shellIn(dir)}
-		return nil
-	})
-	if err == nil && !have {
-		err = snapshots.Commit(ctx, key, making)
-	} else if rerr := snapshots.Remove(context.WithoutCancel(ctx), making); err == nil {
-		err = rerr
+			look(dir)
+			return nil
+		})
+	default:
+		return "", found, s.unavailable(err)
 	}
 	if err != nil {
 		return "", found, fmt.Errorf("make the root of image %s: %w", one.Name(), err)
@@ -192,6 +173,42 @@ func (s *Store) makeRoot(ctx context.Context, one client.Image) (key string, fou
 		return "", found, fmt.Errorf("keep the root of image %s: %w", one.Name(), err)
 	}
 	return key, found, nil
+}
+
+// grow creates a snapshot on top of another, of what fill writes into a folder that shows it.
+func (s *Store) grow(ctx context.Context, key, parent string, fill func(dir string) error) error {
+	snapshots := s.cfg.Client.SnapshotService(s.cfg.Snapshotter)
+	making := key + "-making"
+	// A daemon that was killed may have left one.
+	if err := snapshots.Remove(ctx, making); err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	mounts, err := snapshots.Prepare(ctx, making, parent)
+	if err != nil {
+		return err
+	}
+	if err = mount.WithTempMount(ctx, mounts, fill); err == nil {
+		err = snapshots.Commit(ctx, key, making)
+	}
+	if err != nil {
+		err = errors.Join(err, snapshots.Remove(context.WithoutCancel(ctx), making))
+	}
+	return err
+}
+
+// view calls fn with the mounts of a snapshot that show it read-only, while fn runs.
+func (s *Store) view(ctx context.Context, key string, fn func(mounts []mount.Mount) error) error {
+	snapshots, name := s.cfg.Client.SnapshotService(s.cfg.Snapshotter), ident.New("view")
+	mounts, err := snapshots.View(ctx, name, key)
+	if err != nil {
+		return err
+	}
+	err = fn(mounts)
+	// containerd may have deleted it already: nothing refers to it.
+	if rerr := snapshots.Remove(context.WithoutCancel(ctx), name); rerr != nil && !errdefs.IsNotFound(rerr) {
+		err = errors.Join(err, rerr)
+	}
+	return err
 }
 
 // rootReference is the name of an image's reference to its root.

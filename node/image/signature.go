@@ -19,8 +19,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/imageref"
 )
 
-// Limits of what is read of an image's signatures: whoever may push to the repository
-// chooses how many there are and how large they are.
+// Limits on the signatures of an image that are read. Anybody who can push to the
+// repository can add any number of signatures of any size.
 const (
 	maxSignatures        = 64
 	maxSignatureBytes    = 256 << 10 // of one: payload and annotations, or a bundle
@@ -256,7 +256,7 @@ func (r *signatureReader) readReferrers(ctx context.Context) error {
 
 // mayBeBundle reports whether what refers to an image may be a bundle. Lists that cosign
 // keeps under a tag, for registries without the API, have the type of the configuration
-// in the place of the artifact's, which is empty.
+// instead of the type of the artifact.
 func mayBeBundle(desc ocispec.Descriptor) bool {
 	return strings.HasPrefix(desc.ArtifactType, mediaBundle) || desc.ArtifactType == ocispec.MediaTypeEmptyJSON || desc.ArtifactType == ""
 }

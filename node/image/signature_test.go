@@ -112,8 +112,8 @@ func TestSignaturesComeFromAMirror(t *testing.T) {
 	require.Equal(t, [][]byte{[]byte(`{"origin":1}`)}, found.Bundles)
 }
 
-// Whoever may push chooses how many signatures there are and how large: what is read of
-// them has limits, and the newest are read first.
+// The number and size of the signatures that are read are limited, and the newest are read
+// first.
 func TestSignaturesHaveLimits(t *testing.T) {
 	t.Parallel()
 	r := imagetest.NewRegistry(t)

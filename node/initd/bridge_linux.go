@@ -74,7 +74,7 @@ func bridgeMain() error {
 	}()
 	c, err := link.Accept(context.Background())
 	if err != nil {
-		return nil //nolint:nilerr // the daemon is gone
+		return nil //nolint:nilerr // the daemon has closed the bridge, which is how it ends
 	}
 	join(c, dialInit)
 	return nil
@@ -109,8 +109,8 @@ func join(from net.Conn, dial func() (net.Conn, error)) {
 
 func pass(to, from net.Conn) {
 	buf := make([]byte, chunk)
-	// Without the shortcuts of io.Copy, which would move pages between a socket
-	// and what is none.
+	// Without the shortcuts of io.Copy: splice(2) does not work between a socket and a
+	// connection of the bridge.
 	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buf)
 	if err != nil || closeWrite(to) != nil {
 		_, _ = to.Close(), from.Close()

@@ -39,8 +39,8 @@ func ownKernel(args []string) (*kernel, error) {
 	return &kernel{pids: pids, stopped: map[int]string{}}, nil
 }
 
-// getSubreaper asks whether this process is a subreaper, which fails where there
-// are none.
+// getSubreaper asks the kernel whether this process is a subreaper. It fails if the kernel
+// does not support subreapers.
 func getSubreaper(is *int32) error {
 	return unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(is)), 0, 0, 0) //nolint:gosec // the kernel writes a number there
 }

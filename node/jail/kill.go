@@ -69,8 +69,8 @@ func (m *Manager) Kill(ctx context.Context, id, by string) (execs []string, left
 	return execs, left, err
 }
 
-// killInside has init kill every command, with all that each has started, until
-// there is none. Init starts none meanwhile.
+// killInside has init kill every command with its whole process tree, until no command is
+// left. The jail starts no commands while it is being killed.
 func killInside(ctx context.Context, conn *Init, by string) (execs []string, left int, err error) {
 	for {
 		list, err := conn.List(ctx, &initv1.ListRequest{})

@@ -248,7 +248,7 @@ func (m *Manager) SetDrain(to Drain) error {
 	if err != nil {
 		return fmt.Errorf("begin the drain: %w", err)
 	}
-	if err := m.cfg.Reserve.WithReserve(func() error { return writeFile(path, raw) }); err != nil {
+	if err := m.cfg.Reserve.WithReserve(func() error { return writeFile(path, raw, 0o600) }); err != nil {
 		return fmt.Errorf("begin the drain: %w", err)
 	}
 	m.drain = to

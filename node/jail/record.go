@@ -68,20 +68,23 @@ func (m *Manager) writeRecord(path string, rec *nodev1.JailRecord) error {
 	if err != nil {
 		return fmt.Errorf("encode the jail's record: %w", err)
 	}
-	if err := m.cfg.Reserve.WithReserve(func() error { return writeFile(path, raw) }); err != nil {
+	if err := m.cfg.Reserve.WithReserve(func() error { return writeFile(path, raw, 0o600) }); err != nil {
 		return fmt.Errorf("write the jail's record: %w", err)
 	}
 	return nil
 }
 
 // writeFile puts a file on disk in one piece, flushed.
-func writeFile(path string, raw []byte) error {
+func writeFile(path string, raw []byte, mode os.FileMode) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temp.Name()) // gone already when all went well
 	_, err = temp.Write(raw)
+	if cerr := temp.Chmod(mode); err == nil {
+		err = cerr
+	}
 	if serr := temp.Sync(); err == nil {
 		err = serr
 	}

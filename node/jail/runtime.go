@@ -157,23 +157,8 @@ func (m *Manager) wrapRunsc(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(wrapper), 0o700); err != nil {
 		return "", fmt.Errorf("write the command line of runsc: %w", err)
 	}
-	// In one piece: shims of other jails may be about to execute it.
-	temp, err := os.CreateTemp(filepath.Dir(wrapper), "runsc-")
-	if err != nil {
-		return "", fmt.Errorf("write the command line of runsc: %w", err)
-	}
-	defer os.Remove(temp.Name()) // gone already when all went well
-	_, err = temp.WriteString(text)
-	if cerr := temp.Chmod(0o700); err == nil {
-		err = cerr
-	}
-	if cerr := temp.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), wrapper)
-	}
-	if err != nil {
+	// Shims of other jails may be about to execute it.
+	if err := writeFile(wrapper, []byte(text), 0o700); err != nil {
 		return "", fmt.Errorf("write the command line of runsc: %w", err)
 	}
 	return wrapper, nil

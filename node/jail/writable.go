@@ -38,12 +38,8 @@ func layerOf(p paths) volume {
 
 // writableRoot returns the mounts of a jail's writable root.
 func (m *Manager) writableRoot(ctx context.Context, p paths, spec *nodev1.JailSpec, from image.Image) ([]mount.Mount, error) {
-	hard, err := m.ensureVolume(ctx, layerOf(p), spec.GetWorkspaceBytes())
-	if err != nil {
+	if _, err := m.ensureVolume(ctx, layerOf(p), spec.GetWorkspaceBytes()); err != nil {
 		return nil, err
-	}
-	if !hard && m.hardWorkspaces {
-		m.cfg.Log.Warn("a writable root has no limit of its size", "jail", spec.GetJailId())
 	}
 	if err := m.fitLayer(p, from); err != nil {
 		return nil, fmt.Errorf("lay out the writable root: %w", err)
@@ -122,7 +118,7 @@ func (m *Manager) fitLayer(p paths, from image.Image) error {
 				return err
 			}
 		}
-		if err := writeFile(marker, want); err != nil {
+		if err := writeFile(marker, want, 0o600); err != nil {
 			return err
 		}
 	}

@@ -53,7 +53,7 @@ func TestRootChangesItsOwnRoot(t *testing.T) {
 	const five = "00000000000000cb" // CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID
 	require.Equal(t, "0\n0\nCapEff:\t"+five+"\nCapBnd:\t"+five+"\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n0 700\n0 644\n", text)
 	end, text = sh(t, m, id, "chown 65535 /workspace/file 2>&1")
-	require.NotZero(t, end.GetExitCode(), "init's id is none of its: %s", text)
+	require.NotZero(t, end.GetExitCode(), "init's id is not mapped: %s", text)
 	look := "exec 2> /dev/null; cat /usr/local/lib/x /opt/tool/data; ls /etc/keep; stat -c '%u %a' /usr/local/lib/x"
 	_, text = sh(t, m, other, look)
 	require.NotContains(t, text, "installed")
@@ -102,8 +102,8 @@ func again(t *testing.T, m *jail.Manager, id string, change ...func(*nodev1.Jail
 	require.NoError(t, err)
 }
 
-// A writable root without root's rights is the agent's where the image lets the agent write.
-// It ends at its size, and an image that is another begins anew.
+// In a writable root, a command that is not root writes where the image lets the agent write.
+// The root is limited to its size, and its changes are deleted when the image changes.
 func TestAWritableRootIsBounded(t *testing.T) {
 	t.Parallel()
 	m, cfg, r := withRegistry(t)

@@ -60,6 +60,11 @@ type Wanted struct {
 	// Pinned is the reference with the digest that the name had before; empty for the one
 	// that it has now.
 	Pinned string
+	// Jail is the persona's jail that is to be made from it; the zero value for none. If the
+	// node has the image prepared with the jail's setup, Pull returns that.
+	Jail persona.Jail
+	// Found says that the name comes from a file of the workspace and not from a person.
+	Found bool
 }
 
 // Pull has a node pull an image, unless it has it, and returns it. tell is called with
@@ -73,10 +78,10 @@ func (i *Images) Pull(ctx context.Context, orgID string, link machine.Link, want
 	if err != nil {
 		return nil, err
 	}
-	if err := allowed(rules, named); err != nil {
+	if err := rules.check(named, want); err != nil {
 		return nil, err
 	}
-	req := &nodev1.PullImageRequest{Reference: cmp.Or(want.Pinned, want.Name)}
+	req := &nodev1.PullImageRequest{Reference: cmp.Or(want.Pinned, want.Name), Setup: want.Jail.SetupDigest()}
 	if req.Mirror, req.Logins, err = i.way(ctx, orgID, imageref.Registry(named)); err != nil {
 		return nil, err
 	}
@@ -144,8 +149,9 @@ func Require(row db.Node) error { return node.Require(row, nodelink.Images, "mak
 
 // RequireFor returns an error if a node cannot make a persona's jail from an image.
 func RequireFor(row db.Node, jail persona.Jail) error {
-	if jail.WritableRoot || jail.RootUser || len(jail.Setup) > 0 {
-		return node.Require(row, nodelink.WritableRoots, "make jails with writable roots, of root, or from prepared images")
+	// A devcontainer may give variables to commands, which came with them.
+	if jail.WritableRoot || jail.RootUser || len(jail.Setup) > 0 || jail.Image == persona.DevcontainerImage {
+		return node.Require(row, nodelink.WritableRoots, "make jails with writable roots, of root, from prepared images or from a devcontainer.json")
 	}
 	return Require(row)
 }
@@ -355,27 +361,23 @@ func (i *Images) SetRules(ctx context.Context, orgID string, rules Rules, by eve
 	})
 }
 
-// AllowUnknown refuses an image that the operator of an agent did not name, unless the
-// organisation's rules say which images may be used: the name alone may tell a registry
-// something, and credentials are sent for it.
-func (i *Images) AllowUnknown(ctx context.Context, orgID string) error {
-	rules, err := i.Rules(ctx, orgID)
-	if err != nil || len(rules.Allow) > 0 {
+// check refuses an image that the rules do not allow, or not for such a jail.
+func (r Rules) check(named imageref.Named, want Wanted) error {
+	// The name alone may tell a registry something, and credentials are sent for it.
+	if want.Found && len(r.Allow) == 0 {
+		return fault.New(fault.Denied, "devcontainer.json names the image, and the organisation allows every image").WithCode(fault.PermissionDenied).
+			WithFix("ask an administrator to say which may be used: deckhand registry rules --allow 'REGISTRY/PATH/*'")
+	}
+	if err := allowed(r, named); err != nil {
 		return err
 	}
-	return fault.New(fault.Denied, "devcontainer.json names the image, and the organisation allows every image").WithCode(fault.PermissionDenied).
-		WithFix("ask an administrator to say which may be used: deckhand registry rules --allow 'REGISTRY/PATH/*'")
+	return r.checkRoot(want.Jail)
 }
 
-// AllowRoot refuses a jail in which something runs as root, unless the organisation's rules
-// allow it.
-func (i *Images) AllowRoot(ctx context.Context, orgID string, jail persona.Jail) error {
-	if !jail.RootUser && len(jail.Setup) == 0 {
+// checkRoot refuses a jail in which something runs as root, unless the rules allow it.
+func (r Rules) checkRoot(jail persona.Jail) error {
+	if r.AllowRoot || !jail.RootUser && len(jail.Setup) == 0 {
 		return nil
-	}
-	rules, err := i.Rules(ctx, orgID)
-	if err != nil || rules.AllowRoot {
-		return err
 	}
 	key := "jail.setup"
 	if jail.RootUser {
@@ -383,6 +385,16 @@ func (i *Images) AllowRoot(ctx context.Context, orgID string, jail persona.Jail)
 	}
 	return fault.New(fault.Denied, "%s runs commands as root in the jail, and your organisation does not allow that", key).WithCode(fault.PermissionDenied).
 		WithFix("ask an administrator to run: deckhand registry rules --allow-root")
+}
+
+// AllowRoot refuses a jail in which something runs as root, unless the organisation's rules
+// allow it.
+func (i *Images) AllowRoot(ctx context.Context, orgID string, jail persona.Jail) error {
+	rules, err := i.Rules(ctx, orgID)
+	if err != nil {
+		return err
+	}
+	return rules.checkRoot(jail)
 }
 
 // checkPattern refuses a pattern that matches no image. field is where it was given.

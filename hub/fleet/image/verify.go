@@ -170,8 +170,8 @@ func (i *Images) refuseImport(ctx context.Context, orgID string, named imageref.
 		WithFix("have the node pull it from a registry that it reaches, import it under a name that no rule matches, or have an administrator change the rule: deckhand registry verify list")
 }
 
-// SetSignatureRule stores a rule in the place of the one with the same pattern. What was
-// verified by other rules is verified again.
+// SetSignatureRule stores a rule. It replaces the rule with the same pattern. All images
+// are verified again before their next pull.
 func (i *Images) SetSignatureRule(ctx context.Context, orgID string, rule signature.Rule, by event.Actor) (db.SignatureRule, error) {
 	if err := checkPattern("pattern", rule.Pattern); err != nil {
 		return db.SignatureRule{}, err

@@ -10,15 +10,17 @@
 // At most one setup of an image runs on a node at a time; everyone else who needs it waits
 // for it and sees its progress. It ends when its caller's context does: then one of those
 // who wait starts another, in a jail of its own. If the hub dies, the setup counts as
-// abandoned after silentFor, and the next caller starts another.
+// abandoned after silentFor: Sweep ends it on its node, and the next caller starts another.
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -105,7 +107,8 @@ const (
 	cancelled = "whoever started it ended"
 )
 
-// Ensure returns when a node has an image prepared. tell is called with the progress.
+// Ensure returns when a node has an image prepared, which it had not when the caller asked.
+// tell is called with the progress.
 func (s *Setups) Ensure(ctx context.Context, w Want, tell func(Progress)) error {
 	holds, err := hold.Of(ctx, s.cfg.Store.Queries, w.OrgID)
 	if err != nil {
@@ -119,10 +122,6 @@ func (s *Setups) Ensure(ctx context.Context, w Want, tell func(Progress)) error 
 		return hold.Refuse(held)
 	}
 	for {
-		have, err := s.isPrepared(ctx, w)
-		if err != nil || have {
-			return err
-		}
 		row, err := s.cfg.Store.BeginImageSetup(ctx, db.BeginImageSetupParams{
 			ID: ident.New("iset"), OrgID: w.OrgID, NodeID: w.Node.ID, AgentID: w.AgentID, Image: w.Image, Setup: w.Jail.SetupDigest(),
 			JailID: ident.New("setup"), Lines: int32(len(w.Jail.Setup)), StartedBy: w.By.Actor().ID, //nolint:gosec // at most 50
@@ -219,58 +218,74 @@ func progressOf(row db.ImageSetup, w Want) Progress {
 }
 
 // run runs a setup that this caller has begun.
-func (s *Setups) run(ctx context.Context, row db.ImageSetup, w Want, tell func(Progress)) error {
+func (s *Setups) run(ctx context.Context, begun db.ImageSetup, w Want, tell func(Progress)) error {
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	at := &position{row: row}
+	at := &atomic.Pointer[db.ImageSetup]{}
+	at.Store(&begun)
 	go s.keepSeen(work, cancel, at, w.Check)
-	// Another may have ended between the question and the beginning.
-	have, err := s.isPrepared(work, w)
-	if err == nil && !have {
-		err = s.lines(work, w, at, tell)
-	}
-	row = at.get()
-	if err == nil && !have {
-		keep, done := context.WithTimeout(work, finishTimeout)
-		defer done()
-		_, err = w.Link.Jails().FinishSetup(keep, &nodev1.FinishSetupRequest{JailId: row.JailID, Setup: row.Setup, Commit: true})
-		if err = fault.FromGRPC(err); err != nil {
-			err = fmt.Errorf("keep what the setup of %s changed: %w", w.Image, err)
-		}
-	}
-	clean, end := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer end()
-	if err == nil {
-		n, err := s.cfg.Store.EndImageSetup(clean, db.EndImageSetupParams{OrgID: row.OrgID, ID: row.ID, State: ready})
-		if err == nil {
-			err = s.cfg.Store.ClearImageSetup(clean, db.ClearImageSetupParams{OrgID: row.OrgID, ID: row.ID})
-		}
-		if err != nil || n == 0 {
-			s.cfg.Log.Warn("cannot record that an image is prepared", "setup_id", row.ID, "error", err)
-		}
-		return nil
-	}
-	if cause := context.Cause(work); cause != nil {
+	err := s.prepare(work, w, at, tell)
+	if cause := context.Cause(work); err != nil && cause != nil {
 		err = cause
 	}
-	why := cancelled
-	if row.Error = explain(err); row.Error != "" {
-		why = row.Error
+	row := *at.Load()
+	clean, end := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer end()
+	if err != nil {
+		return s.fail(clean, row, w, err, work.Err() != nil)
 	}
-	// First, so that the jail's commands end at once.
-	if work.Err() != nil && row.ExecID != nil {
-		if _, kerr := s.cfg.Execs.Kill(clean, row.OrgID, *row.ExecID, w.By, cancelled); kerr != nil {
-			s.cfg.Log.Warn("cannot kill a command of a setup", "exec_id", *row.ExecID, "error", kerr)
-		}
+	n, err := s.cfg.Store.EndImageSetup(clean, db.EndImageSetupParams{OrgID: row.OrgID, ID: row.ID, State: ready})
+	if err == nil {
+		err = s.cfg.Store.ClearImageSetup(clean, db.ClearImageSetupParams{OrgID: row.OrgID, ID: row.ID})
 	}
-	if _, derr := s.cfg.Store.EndImageSetup(clean, db.EndImageSetupParams{OrgID: row.OrgID, ID: row.ID, State: failure, Error: why}); derr != nil {
+	if err != nil || n == 0 {
+		s.cfg.Log.Warn("cannot record that an image is prepared", "setup_id", row.ID, "error", err)
+	}
+	return nil
+}
+
+// prepare runs the commands of a setup and keeps the result, unless another setup has ended
+// between the caller's question and the beginning.
+func (s *Setups) prepare(ctx context.Context, w Want, at *atomic.Pointer[db.ImageSetup], tell func(Progress)) error {
+	have, err := s.isPrepared(ctx, w)
+	if err != nil || have {
+		return err
+	}
+	if err := s.lines(ctx, w, at, tell); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
+	defer cancel()
+	row := at.Load()
+	if _, err := w.Link.Jails().FinishSetup(ctx, &nodev1.FinishSetupRequest{JailId: row.JailID, Setup: row.Setup, Commit: true}); err != nil {
+		return fmt.Errorf("keep what the setup of %s changed: %w", w.Image, fault.FromGRPC(err))
+	}
+	return nil
+}
+
+// fail records that a setup has failed, deletes what it has on its node, and returns its
+// error. kill says that its command may still run.
+func (s *Setups) fail(ctx context.Context, row db.ImageSetup, w Want, err error, kill bool) error {
+	// First, so that the command ends at once.
+	if kill && row.ExecID != nil {
+		s.kill(ctx, row.OrgID, *row.ExecID, w.By)
+	}
+	row.Error = explain(err)
+	if _, derr := s.cfg.Store.EndImageSetup(ctx, db.EndImageSetupParams{OrgID: row.OrgID, ID: row.ID, State: failure, Error: cmp.Or(row.Error, cancelled)}); derr != nil {
 		return errors.Join(err, fmt.Errorf("record the end of setup %s: %w", row.ID, derr))
 	}
-	s.discard(clean, row, w.Link)
+	s.discard(ctx, row, w.Link)
 	if row.Error != "" {
 		return failed(row)
 	}
 	return err
+}
+
+// kill kills a command whose caller is gone.
+func (s *Setups) kill(ctx context.Context, orgID, execID string, by node.User) {
+	if _, err := s.cfg.Execs.Kill(ctx, orgID, execID, by, cancelled); err != nil {
+		s.cfg.Log.Warn("cannot kill a command of a setup", "exec_id", execID, "error", err)
+	}
 }
 
 // lineError is a command of a setup that failed.
@@ -322,7 +337,7 @@ func (s *Setups) Sweep(ctx context.Context) error {
 
 // keepSeen notes that a setup goes on, and ends it when somebody else has ended it or nobody
 // needs it any more.
-func (s *Setups) keepSeen(ctx context.Context, cancel context.CancelCauseFunc, at *position, check func(context.Context) error) {
+func (s *Setups) keepSeen(ctx context.Context, cancel context.CancelCauseFunc, at *atomic.Pointer[db.ImageSetup], check func(context.Context) error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -331,7 +346,7 @@ func (s *Setups) keepSeen(ctx context.Context, cancel context.CancelCauseFunc, a
 			return
 		case <-tick.C:
 		}
-		if mine, err := s.note(ctx, at.get()); err == nil && !mine {
+		if mine, err := s.note(ctx, *at.Load()); err == nil && !mine {
 			cancel(fault.New(fault.Unavailable, "the setup of the image was ended: by the kill switch, or because this hub was not seen for some time").WithCode(fault.ImageUnavailable))
 		}
 		if check == nil {
@@ -353,10 +368,10 @@ func (s *Setups) note(ctx context.Context, row db.ImageSetup) (mine bool, err er
 }
 
 // lines runs the commands of a setup.
-func (s *Setups) lines(ctx context.Context, w Want, at *position, tell func(Progress)) error {
-	row := at.get()
+func (s *Setups) lines(ctx context.Context, w Want, at *atomic.Pointer[db.ImageSetup], tell func(Progress)) error {
+	row := *at.Load()
 	spec := &nodev1.JailSpec{
-		JailId: row.JailID, Runtime: "", Rootfs: nodelink.RootImage, Image: w.Image, WritableRoot: true, RootUser: true,
+		JailId: row.JailID, Rootfs: nodelink.RootImage, Image: w.Image, WritableRoot: true, RootUser: true,
 		CpuMillis: w.Jail.CPUMillis, MemoryBytes: w.Jail.MemoryBytes, Pids: w.Jail.PIDs, TmpBytes: w.Jail.TmpBytes,
 		WorkspaceBytes: w.WorkspaceBytes, Egress: machine.EgressOf(w.Jail.SetupEgress),
 	}
@@ -370,7 +385,8 @@ func (s *Setups) lines(ctx context.Context, w Want, at *position, tell func(Prog
 			return fmt.Errorf("start %s of the setup of %s: %w", what, w.Image, err)
 		}
 		row.Line, row.ExecID = int32(i+1), &started.NodeExec.ID //nolint:gosec // at most 50
-		at.set(row)
+		here := row
+		at.Store(&here)
 		if _, err := s.note(ctx, row); err != nil {
 			return err
 		}

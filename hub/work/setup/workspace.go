@@ -68,7 +68,10 @@ func (s *Setups) Run(ctx context.Context, w Workspace) error {
 		}
 		err := s.succeeded(ctx, w.OrgID, w.Link, started[i], what, one.String())
 		if ctx.Err() != nil {
-			return s.stop(ctx, w.OrgID, started[i])
+			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
+			defer cancel()
+			s.kill(clean, w.OrgID, started[i], node.User{})
+			return ctx.Err()
 		}
 		if text := explain(err); text != "" {
 			if err := s.cfg.Store.ForgetDevcontainerCommands(ctx, db.ForgetDevcontainerCommandsParams{OrgID: w.OrgID, JailID: jailID, Digest: digest, ExecID: started[i]}); err != nil {
@@ -82,14 +85,4 @@ func (s *Setups) Run(ctx context.Context, w Workspace) error {
 		}
 	}
 	return nil
-}
-
-// stop kills a command whose caller is gone.
-func (s *Setups) stop(ctx context.Context, orgID, execID string) error {
-	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
-	defer cancel()
-	if _, err := s.cfg.Execs.Kill(clean, orgID, execID, node.User{}, cancelled); err != nil {
-		s.cfg.Log.Warn("cannot kill a command of a workspace", "exec_id", execID, "error", err)
-	}
-	return ctx.Err()
 }

@@ -23,8 +23,8 @@ import (
 )
 
 // PushSignatures stores signatures of an image, which is named by its digest, as cosign
-// does: as layers of an image under the tag sha256-DIGEST.sig, in the place of those
-// before.
+// does: as layers of an image under the tag sha256-DIGEST.sig. It replaces earlier
+// signatures.
 func (r *Registry) PushSignatures(tb testing.TB, byDigest string, signatures ...*nodev1.ImageSignature_SimpleSigning) {
 	tb.Helper()
 	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
@@ -57,8 +57,8 @@ type Bundle struct {
 const mediaBundle = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 // PushBundles stores sigstore bundles that refer to an image, which is named by its
-// digest, in the place of those before. What refers to it is listed under the tag
-// sha256-DIGEST, as by registries that have no API for it, or after ServeReferrers by
+// digest. It replaces earlier bundles. The registry lists the referrers under the tag
+// sha256-DIGEST, like registries without the referrers API, or after ServeReferrers by
 // that API (https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-referrers).
 func (r *Registry) PushBundles(tb testing.TB, byDigest string, bundles ...Bundle) {
 	tb.Helper()

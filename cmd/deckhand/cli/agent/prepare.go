@@ -1,20 +1,14 @@
 package agent
 
 import (
-	"time"
-
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
-
-// progressEvery is how often the progress of a pull is printed.
-const progressEvery = 2 * time.Second
 
 func prepareCommand(e *env.Env) *cobra.Command {
 	var node string
@@ -50,28 +44,24 @@ deckhand agent prepare builder --node web-1`,
 
 // progress prints how far the nodes are.
 type progress struct {
-	e *env.Env
-
-	said        time.Time
-	node, phase string
-	exec        string
+	e    *env.Env
+	node string
+	pull *env.PullNotes // of node
+	exec string         // that was printed last
 }
 
 func (p *progress) show(m *deckhandv1.PrepareImageResponse) {
 	name := termsafe.Line(m.GetNode())
-	switch pull := m.GetPull(); {
+	if p.pull == nil || m.GetNode() != p.node {
+		p.node, p.pull = m.GetNode(), p.e.PullNotes(name+": ")
+	}
+	switch {
 	case m.GetImage() != nil:
 		p.e.Notef("%s: ready: %s", name, m.GetImage().GetReference())
-	case m.GetLine() > 0:
-		if m.GetExecId() != p.exec {
-			p.exec = m.GetExecId()
-			p.e.Notef("%s: setup, command %d of %d (%s): %s", name, m.GetLine(), m.GetLines(), m.GetExecId(), literal.Line(m.GetCommand()))
-		}
-	case pull != nil:
-		if m.GetNode() == p.node && pull.GetPhase() == p.phase && time.Since(p.said) < progressEvery {
-			return
-		}
-		p.said, p.node, p.phase = time.Now(), m.GetNode(), pull.GetPhase()
-		p.e.Notef("%s: %s: %s of %s, %d of %d layers", name, pull.GetPhase(), output.Size(pull.GetBytesDone()), output.Size(pull.GetBytes()), pull.GetLayersDone(), pull.GetLayers())
+	case m.GetPull() != nil:
+		p.pull.Show(m.GetPull())
+	case m.GetExecId() != p.exec:
+		p.exec = m.GetExecId()
+		p.e.Notef("%s: setup, command %d of %d (%s): %s", name, m.GetLine(), m.GetLines(), m.GetExecId(), literal.Line(m.GetCommand()))
 	}
 }

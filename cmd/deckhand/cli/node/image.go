@@ -67,7 +67,7 @@ func imageListCommand(e *env.Env) *cobra.Command {
 	}
 }
 
-// progressEvery is how often the progress of a pull is printed.
+// progressEvery is how often the progress of an import is printed.
 const progressEvery = 2 * time.Second
 
 func imagePullCommand(e *env.Env) *cobra.Command {
@@ -87,22 +87,13 @@ with its digest. What was downloaded is kept for a day if the pull is stopped.`,
 				return err
 			}
 			defer stream.Close()
-			var said time.Time
-			var phase string
+			notes := e.PullNotes("")
 			for stream.Receive() {
 				p := stream.Msg()
 				if p.GetImage() != nil {
 					return output.Brief(e.Printer(), imageNoun(e), p.GetImage())
 				}
-				if p.GetPhase() == phase && time.Since(said) < progressEvery {
-					continue
-				}
-				said, phase = time.Now(), p.GetPhase()
-				if p.GetBytes() == 0 {
-					e.Notef("%s", phase)
-					continue
-				}
-				e.Notef("%s: %s of %s, %d of %d layers", phase, output.Size(p.GetBytesDone()), output.Size(p.GetBytes()), p.GetLayersDone(), p.GetLayers())
+				notes.Show(p)
 			}
 			if err := stream.Err(); err != nil {
 				return err
