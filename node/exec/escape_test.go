@@ -97,10 +97,11 @@ func TestACommandStaysInItsJail(t *testing.T) {
 
 // What a persona shows of the host is there, and read-only.
 func TestAFolderOfTheHostIsShownReadOnly(t *testing.T) {
+	jailtest.Differs(t, jail.DifferKernel) // node/jail TestAGVisorJailShowsFoldersReadOnly
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure(func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/var/log"} })
-	code, text := n.sh(id, "echo /var/log/* && touch /var/log/x")
+	code, text := n.sh(id, "ls /var/log && touch /var/log/x")
 	require.NotZero(t, code)
 	require.Contains(t, text, "dpkg.log")
 	require.Contains(t, text, "ead-only file system")

@@ -260,3 +260,39 @@ func TestRootIsRefusedOnGVisor(t *testing.T) {
 	_, text := sh(t, m, id, "cat /proc/version; touch /etc/x 2> /dev/null || echo not mine; cat /etc/hosts | head -n 1")
 	require.Contains(t, text, "not mine\n127.0.0.1")
 }
+
+// What a gVisor jail shows of the machine cannot be written to, whatever its mode, nor what
+// is mounted below it.
+func TestAGVisorJailShowsFoldersReadOnly(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/opt", "deckhand-")
+	require.NoError(t, err)
+	below := filepath.Join(dir, "below")
+	require.NoError(t, os.Mkdir(below, 0o755))
+	require.NoError(t, unix.Mount("tmpfs", below, "tmpfs", 0, "mode=1777"))
+	t.Cleanup(func() {
+		require.NoError(t, unix.Unmount(below, unix.MNT_DETACH))
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	require.NoError(t, os.Chmod(dir, 0o777))
+	for _, at := range []string{dir, below} {
+		require.NoError(t, os.WriteFile(filepath.Join(at, "file"), []byte("kept"), 0o600))
+		require.NoError(t, os.Chmod(filepath.Join(at, "file"), 0o666))
+	}
+	cfg := jailtest.Config(t)
+	cfg.ShowPaths = []string{dir}
+	m := jailtest.Manager(t, cfg)
+	id := ensureGVisor(t, m, func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{dir} })
+	_, text := sh(t, m, id, "cat "+dir+"/file "+below+"/file; for d in "+dir+" "+below+"; do echo changed > $d/file; echo new > $d/new; chmod 777 $d/file; rm -f $d/file; mv $d/file $d/moved; ln $d/file $d/link; done")
+	require.Contains(t, text, "keptkept")
+	for _, at := range []string{dir, below} {
+		raw, err := os.ReadFile(filepath.Join(at, "file"))
+		require.NoError(t, err)
+		require.Equal(t, "kept", string(raw))
+		entries, err := os.ReadDir(at)
+		require.NoError(t, err)
+		for _, entry := range entries {
+			require.Contains(t, []string{"file", "below"}, entry.Name())
+		}
+	}
+}
