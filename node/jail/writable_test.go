@@ -31,8 +31,8 @@ func machineImage(t *testing.T) v1.Image {
 	return imagetest.Image(t, imagetest.Layer(t, files...))
 }
 
-// ofRoot makes a spec's jail one of root with a writable root.
-func ofRoot(s *nodev1.JailSpec) { s.WritableRoot, s.RootUser = true, true }
+// ofRoot makes a spec's jail one of root with a writable root, which runc alone has.
+func ofRoot(s *nodev1.JailSpec) { s.WritableRoot, s.RootUser, s.Runtime = true, true, "runc" }
 
 // Root may do to the files of its jail what a package manager does, has five capabilities,
 // and what it changed is there when the jail is woken, and in no other jail.
