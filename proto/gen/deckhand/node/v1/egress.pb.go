@@ -22,6 +22,186 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type ChannelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it came.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelRequest) Reset() {
+	*x = ChannelRequest{}
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelRequest) ProtoMessage() {}
+
+func (x *ChannelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelRequest.ProtoReflect.Descriptor instead.
+func (*ChannelRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ChannelRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type ChannelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it came.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelResponse) Reset() {
+	*x = ChannelResponse{}
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelResponse) ProtoMessage() {}
+
+func (x *ChannelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelResponse.ProtoReflect.Descriptor instead.
+func (*ChannelResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ChannelResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type EndCredentialRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those of this jail; empty for all jails.
+	JailId string `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// Only the one of this name; empty for all.
+	Credential    string `protobuf:"bytes,2,opt,name=credential,proto3" json:"credential,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndCredentialRequest) Reset() {
+	*x = EndCredentialRequest{}
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndCredentialRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndCredentialRequest) ProtoMessage() {}
+
+func (x *EndCredentialRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndCredentialRequest.ProtoReflect.Descriptor instead.
+func (*EndCredentialRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EndCredentialRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *EndCredentialRequest) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+type EndCredentialResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndCredentialResponse) Reset() {
+	*x = EndCredentialResponse{}
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndCredentialResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndCredentialResponse) ProtoMessage() {}
+
+func (x *EndCredentialResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndCredentialResponse.ProtoReflect.Descriptor instead.
+func (*EndCredentialResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{3}
+}
+
 type TunnelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Request:
@@ -35,7 +215,7 @@ type TunnelRequest struct {
 
 func (x *TunnelRequest) Reset() {
 	*x = TunnelRequest{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[0]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +227,7 @@ func (x *TunnelRequest) String() string {
 func (*TunnelRequest) ProtoMessage() {}
 
 func (x *TunnelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[0]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,7 +240,7 @@ func (x *TunnelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelRequest.ProtoReflect.Descriptor instead.
 func (*TunnelRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{0}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TunnelRequest) GetRequest() isTunnelRequest_Request {
@@ -115,7 +295,7 @@ type TunnelResponse struct {
 
 func (x *TunnelResponse) Reset() {
 	*x = TunnelResponse{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[1]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -127,7 +307,7 @@ func (x *TunnelResponse) String() string {
 func (*TunnelResponse) ProtoMessage() {}
 
 func (x *TunnelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[1]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -140,7 +320,7 @@ func (x *TunnelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelResponse.ProtoReflect.Descriptor instead.
 func (*TunnelResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TunnelResponse) GetData() []byte {
@@ -152,16 +332,22 @@ func (x *TunnelResponse) GetData() []byte {
 
 // Egress is where a jail's commands may connect to. Nothing else is allowed.
 type Egress struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rules         []*Egress_Rule         `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
-	Forwards      []*Egress_Forward      `protobuf:"bytes,2,rep,name=forwards,proto3" json:"forwards,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Rules    []*Egress_Rule         `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	Forwards []*Egress_Forward      `protobuf:"bytes,2,rep,name=forwards,proto3" json:"forwards,omitempty"`
+	// Requests that bindings cover are allowed without a rule.
+	Bindings []*Egress_Binding `protobuf:"bytes,3,rep,name=bindings,proto3" json:"bindings,omitempty"`
+	// Certificates, in PEM, of the authorities by which the proxy proves to be a host whose
+	// TLS it terminates; newest first. Programs in the jail trust them. The keys are not
+	// part of it: the proxy gets them over Channel.
+	Authorities   []string `protobuf:"bytes,4,rep,name=authorities,proto3" json:"authorities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -173,7 +359,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -186,7 +372,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Egress) GetRules() []*Egress_Rule {
@@ -199,6 +385,20 @@ func (x *Egress) GetRules() []*Egress_Rule {
 func (x *Egress) GetForwards() []*Egress_Forward {
 	if x != nil {
 		return x.Forwards
+	}
+	return nil
+}
+
+func (x *Egress) GetBindings() []*Egress_Binding {
+	if x != nil {
+		return x.Bindings
+	}
+	return nil
+}
+
+func (x *Egress) GetAuthorities() []string {
+	if x != nil {
+		return x.Authorities
 	}
 	return nil
 }
@@ -219,7 +419,7 @@ type EgressUse struct {
 
 func (x *EgressUse) Reset() {
 	*x = EgressUse{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -231,7 +431,7 @@ func (x *EgressUse) String() string {
 func (*EgressUse) ProtoMessage() {}
 
 func (x *EgressUse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -244,7 +444,7 @@ func (x *EgressUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressUse.ProtoReflect.Descriptor instead.
 func (*EgressUse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *EgressUse) GetHosts() []*EgressUse_Host {
@@ -282,7 +482,7 @@ type TunnelRequest_Open struct {
 
 func (x *TunnelRequest_Open) Reset() {
 	*x = TunnelRequest_Open{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -294,7 +494,7 @@ func (x *TunnelRequest_Open) String() string {
 func (*TunnelRequest_Open) ProtoMessage() {}
 
 func (x *TunnelRequest_Open) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -307,7 +507,7 @@ func (x *TunnelRequest_Open) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelRequest_Open.ProtoReflect.Descriptor instead.
 func (*TunnelRequest_Open) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{0, 0}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{4, 0}
 }
 
 func (x *TunnelRequest_Open) GetJailId() string {
@@ -352,14 +552,18 @@ type Egress_Rule struct {
 	// The name may resolve to addresses of private networks.
 	Private bool `protobuf:"varint,4,opt,name=private,proto3" json:"private,omitempty"`
 	// If the method is visible, only GET, HEAD and OPTIONS are allowed.
-	ReadOnly      bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	ReadOnly bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// Rules by method and path, in the form of package httprule, such as
+	// "deny DELETE /repos/**". With them, the proxy terminates TLS for the host, and
+	// requests that none of them allows are refused. host must be a name or an address.
+	Http          []string `protobuf:"bytes,6,rep,name=http,proto3" json:"http,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Egress_Rule) Reset() {
 	*x = Egress_Rule{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +575,7 @@ func (x *Egress_Rule) String() string {
 func (*Egress_Rule) ProtoMessage() {}
 
 func (x *Egress_Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +588,7 @@ func (x *Egress_Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress_Rule.ProtoReflect.Descriptor instead.
 func (*Egress_Rule) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{2, 0}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{6, 0}
 }
 
 func (x *Egress_Rule) GetHost() string {
@@ -422,6 +626,160 @@ func (x *Egress_Rule) GetReadOnly() bool {
 	return false
 }
 
+func (x *Egress_Rule) GetHttp() []string {
+	if x != nil {
+		return x.Http
+	}
+	return nil
+}
+
+// Binding is a credential and the requests that it is inserted into. The secret itself
+// is not part of it. The proxy terminates TLS for its hosts.
+type Egress_Binding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The credential's name in the organisation.
+	Credential string `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
+	// Names or addresses.
+	Hosts []string `protobuf:"bytes,2,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	// None for 443.
+	Ports []uint32 `protobuf:"varint,3,rep,packed,name=ports,proto3" json:"ports,omitempty"`
+	// None for all.
+	Methods []string `protobuf:"bytes,4,rep,name=methods,proto3" json:"methods,omitempty"`
+	// Templates of package httprule; none for all.
+	Paths []string `protobuf:"bytes,5,rep,name=paths,proto3" json:"paths,omitempty"`
+	// The hosts may resolve to addresses of private networks.
+	Private bool `protobuf:"varint,6,opt,name=private,proto3" json:"private,omitempty"`
+	// The secret stays in the hub: the proxy passes requests to the hub, which inserts it.
+	Held bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
+	// A variable that commands get with a placeholder, for programs that refuse to start
+	// without a token; empty for none.
+	Variable    string `protobuf:"bytes,8,opt,name=variable,proto3" json:"variable,omitempty"`
+	Placeholder string `protobuf:"bytes,9,opt,name=placeholder,proto3" json:"placeholder,omitempty"`
+	// Certificates, in PEM, by which the hosts are verified instead of the node's own;
+	// empty for the node's own.
+	Roots string `protobuf:"bytes,10,opt,name=roots,proto3" json:"roots,omitempty"`
+	// What a git push may change, in the form of package gitpush; none for its default.
+	Pushes []string `protobuf:"bytes,11,rep,name=pushes,proto3" json:"pushes,omitempty"`
+	// Changes when the secret does.
+	Version       string `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Egress_Binding) Reset() {
+	*x = Egress_Binding{}
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Egress_Binding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Egress_Binding) ProtoMessage() {}
+
+func (x *Egress_Binding) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Egress_Binding.ProtoReflect.Descriptor instead.
+func (*Egress_Binding) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{6, 1}
+}
+
+func (x *Egress_Binding) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *Egress_Binding) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *Egress_Binding) GetPorts() []uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *Egress_Binding) GetMethods() []string {
+	if x != nil {
+		return x.Methods
+	}
+	return nil
+}
+
+func (x *Egress_Binding) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *Egress_Binding) GetPrivate() bool {
+	if x != nil {
+		return x.Private
+	}
+	return false
+}
+
+func (x *Egress_Binding) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *Egress_Binding) GetVariable() string {
+	if x != nil {
+		return x.Variable
+	}
+	return ""
+}
+
+func (x *Egress_Binding) GetPlaceholder() string {
+	if x != nil {
+		return x.Placeholder
+	}
+	return ""
+}
+
+func (x *Egress_Binding) GetRoots() string {
+	if x != nil {
+		return x.Roots
+	}
+	return ""
+}
+
+func (x *Egress_Binding) GetPushes() []string {
+	if x != nil {
+		return x.Pushes
+	}
+	return nil
+}
+
+func (x *Egress_Binding) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 // Forward gives the jail a port of its own that leads to a host, whatever is
 // spoken there.
 type Egress_Forward struct {
@@ -436,7 +794,7 @@ type Egress_Forward struct {
 
 func (x *Egress_Forward) Reset() {
 	*x = Egress_Forward{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +806,7 @@ func (x *Egress_Forward) String() string {
 func (*Egress_Forward) ProtoMessage() {}
 
 func (x *Egress_Forward) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +819,7 @@ func (x *Egress_Forward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress_Forward.ProtoReflect.Descriptor instead.
 func (*Egress_Forward) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{2, 1}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{6, 2}
 }
 
 func (x *Egress_Forward) GetListen() uint32 {
@@ -499,7 +857,7 @@ type EgressUse_Host struct {
 
 func (x *EgressUse_Host) Reset() {
 	*x = EgressUse_Host{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +869,7 @@ func (x *EgressUse_Host) String() string {
 func (*EgressUse_Host) ProtoMessage() {}
 
 func (x *EgressUse_Host) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +882,7 @@ func (x *EgressUse_Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressUse_Host.ProtoReflect.Descriptor instead.
 func (*EgressUse_Host) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{3, 0}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{7, 0}
 }
 
 func (x *EgressUse_Host) GetHost() string {
@@ -571,7 +929,7 @@ type EgressUse_Refusal struct {
 
 func (x *EgressUse_Refusal) Reset() {
 	*x = EgressUse_Refusal{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +941,7 @@ func (x *EgressUse_Refusal) String() string {
 func (*EgressUse_Refusal) ProtoMessage() {}
 
 func (x *EgressUse_Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +954,7 @@ func (x *EgressUse_Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressUse_Refusal.ProtoReflect.Descriptor instead.
 func (*EgressUse_Refusal) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{3, 1}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{7, 1}
 }
 
 func (x *EgressUse_Refusal) GetHost() string {
@@ -638,7 +996,17 @@ var File_deckhand_node_v1_egress_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_egress_proto_rawDesc = "" +
 	"\n" +
-	"\x1ddeckhand/node/v1/egress.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\"\xf5\x01\n" +
+	"\x1ddeckhand/node/v1/egress.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\"$\n" +
+	"\x0eChannelRequest\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"%\n" +
+	"\x0fChannelResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"b\n" +
+	"\x14EndCredentialRequest\x12!\n" +
+	"\ajail_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06jailId\x12'\n" +
+	"\n" +
+	"credential\x18\x02 \x01(\tB\a\xbaH\x04r\x02(?R\n" +
+	"credential\"\x17\n" +
+	"\x15EndCredentialResponse\"\xf5\x01\n" +
 	"\rTunnelRequest\x12:\n" +
 	"\x04open\x18\x01 \x01(\v2$.deckhand.node.v1.TunnelRequest.OpenH\x00R\x04open\x12\x14\n" +
 	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x1a\x86\x01\n" +
@@ -651,17 +1019,37 @@ const file_deckhand_node_v1_egress_proto_rawDesc = "" +
 	"\aprivate\x18\x04 \x01(\bR\aprivateB\t\n" +
 	"\arequest\"$\n" +
 	"\x0eTunnelResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xa6\x03\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xdb\a\n" +
 	"\x06Egress\x12>\n" +
 	"\x05rules\x18\x01 \x03(\v2\x1d.deckhand.node.v1.Egress.RuleB\t\xbaH\x06\x92\x01\x03\x10\x80\x02R\x05rules\x12F\n" +
-	"\bforwards\x18\x02 \x03(\v2 .deckhand.node.v1.Egress.ForwardB\b\xbaH\x05\x92\x01\x02\x10\x10R\bforwards\x1a\xa1\x01\n" +
+	"\bforwards\x18\x02 \x03(\v2 .deckhand.node.v1.Egress.ForwardB\b\xbaH\x05\x92\x01\x02\x10\x10R\bforwards\x12F\n" +
+	"\bbindings\x18\x03 \x03(\v2 .deckhand.node.v1.Egress.BindingB\b\xbaH\x05\x92\x01\x02\x10@R\bbindings\x12*\n" +
+	"\vauthorities\x18\x04 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\vauthorities\x1a\xbf\x01\n" +
 	"\x04Rule\x12\x1e\n" +
 	"\x04host\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xff\x01R\x04host\x12\x1e\n" +
 	"\x05ports\x18\x02 \x03(\rB\b\xbaH\x05\x92\x01\x02\x10\x10R\x05ports\x12\"\n" +
 	"\amethods\x18\x03 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\amethods\x12\x18\n" +
 	"\aprivate\x18\x04 \x01(\bR\aprivate\x12\x1b\n" +
-	"\tread_only\x18\x05 \x01(\bR\breadOnly\x1ap\n" +
+	"\tread_only\x18\x05 \x01(\bR\breadOnly\x12\x1c\n" +
+	"\x04http\x18\x06 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10@R\x04http\x1a\xa0\x03\n" +
+	"\aBinding\x12)\n" +
+	"\n" +
+	"credential\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(?R\n" +
+	"credential\x12 \n" +
+	"\x05hosts\x18\x02 \x03(\tB\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10\x10R\x05hosts\x12\x1e\n" +
+	"\x05ports\x18\x03 \x03(\rB\b\xbaH\x05\x92\x01\x02\x10\x10R\x05ports\x12\"\n" +
+	"\amethods\x18\x04 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\amethods\x12\x1e\n" +
+	"\x05paths\x18\x05 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10@R\x05paths\x12\x18\n" +
+	"\aprivate\x18\x06 \x01(\bR\aprivate\x12\x12\n" +
+	"\x04held\x18\a \x01(\bR\x04held\x12$\n" +
+	"\bvariable\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bvariable\x12*\n" +
+	"\vplaceholder\x18\t \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\vplaceholder\x12\x1f\n" +
+	"\x05roots\x18\n" +
+	" \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x05roots\x12 \n" +
+	"\x06pushes\x18\v \x03(\tB\b\xbaH\x05\x92\x01\x02\x10@R\x06pushes\x12!\n" +
+	"\aversion\x18\f \x01(\tB\a\xbaH\x04r\x02(@R\aversion\x1ap\n" +
 	"\aForward\x12$\n" +
 	"\x06listen\x18\x01 \x01(\rB\f\xbaH\t*\a\x18\xff\xff\x03(\x80\bR\x06listen\x12\x1e\n" +
 	"\x04host\x18\x02 \x01(\tB\n" +
@@ -682,9 +1070,11 @@ const file_deckhand_node_v1_egress_proto_rawDesc = "" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05allow\x18\x04 \x01(\tR\x05allow\x12\x14\n" +
-	"\x05count\x18\x05 \x01(\x03R\x05count2`\n" +
+	"\x05count\x18\x05 \x01(\x03R\x05count2\x96\x02\n" +
 	"\rEgressService\x12O\n" +
-	"\x06Tunnel\x12\x1f.deckhand.node.v1.TunnelRequest\x1a .deckhand.node.v1.TunnelResponse(\x010\x01BCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\x06Tunnel\x12\x1f.deckhand.node.v1.TunnelRequest\x1a .deckhand.node.v1.TunnelResponse(\x010\x01\x12R\n" +
+	"\aChannel\x12 .deckhand.node.v1.ChannelRequest\x1a!.deckhand.node.v1.ChannelResponse(\x010\x01\x12`\n" +
+	"\rEndCredential\x12&.deckhand.node.v1.EndCredentialRequest\x1a'.deckhand.node.v1.EndCredentialResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_egress_proto_rawDescOnce sync.Once
@@ -698,31 +1088,41 @@ func file_deckhand_node_v1_egress_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_egress_proto_rawDescData
 }
 
-var file_deckhand_node_v1_egress_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_deckhand_node_v1_egress_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_deckhand_node_v1_egress_proto_goTypes = []any{
-	(*TunnelRequest)(nil),      // 0: deckhand.node.v1.TunnelRequest
-	(*TunnelResponse)(nil),     // 1: deckhand.node.v1.TunnelResponse
-	(*Egress)(nil),             // 2: deckhand.node.v1.Egress
-	(*EgressUse)(nil),          // 3: deckhand.node.v1.EgressUse
-	(*TunnelRequest_Open)(nil), // 4: deckhand.node.v1.TunnelRequest.Open
-	(*Egress_Rule)(nil),        // 5: deckhand.node.v1.Egress.Rule
-	(*Egress_Forward)(nil),     // 6: deckhand.node.v1.Egress.Forward
-	(*EgressUse_Host)(nil),     // 7: deckhand.node.v1.EgressUse.Host
-	(*EgressUse_Refusal)(nil),  // 8: deckhand.node.v1.EgressUse.Refusal
+	(*ChannelRequest)(nil),        // 0: deckhand.node.v1.ChannelRequest
+	(*ChannelResponse)(nil),       // 1: deckhand.node.v1.ChannelResponse
+	(*EndCredentialRequest)(nil),  // 2: deckhand.node.v1.EndCredentialRequest
+	(*EndCredentialResponse)(nil), // 3: deckhand.node.v1.EndCredentialResponse
+	(*TunnelRequest)(nil),         // 4: deckhand.node.v1.TunnelRequest
+	(*TunnelResponse)(nil),        // 5: deckhand.node.v1.TunnelResponse
+	(*Egress)(nil),                // 6: deckhand.node.v1.Egress
+	(*EgressUse)(nil),             // 7: deckhand.node.v1.EgressUse
+	(*TunnelRequest_Open)(nil),    // 8: deckhand.node.v1.TunnelRequest.Open
+	(*Egress_Rule)(nil),           // 9: deckhand.node.v1.Egress.Rule
+	(*Egress_Binding)(nil),        // 10: deckhand.node.v1.Egress.Binding
+	(*Egress_Forward)(nil),        // 11: deckhand.node.v1.Egress.Forward
+	(*EgressUse_Host)(nil),        // 12: deckhand.node.v1.EgressUse.Host
+	(*EgressUse_Refusal)(nil),     // 13: deckhand.node.v1.EgressUse.Refusal
 }
 var file_deckhand_node_v1_egress_proto_depIdxs = []int32{
-	4, // 0: deckhand.node.v1.TunnelRequest.open:type_name -> deckhand.node.v1.TunnelRequest.Open
-	5, // 1: deckhand.node.v1.Egress.rules:type_name -> deckhand.node.v1.Egress.Rule
-	6, // 2: deckhand.node.v1.Egress.forwards:type_name -> deckhand.node.v1.Egress.Forward
-	7, // 3: deckhand.node.v1.EgressUse.hosts:type_name -> deckhand.node.v1.EgressUse.Host
-	8, // 4: deckhand.node.v1.EgressUse.refusals:type_name -> deckhand.node.v1.EgressUse.Refusal
-	0, // 5: deckhand.node.v1.EgressService.Tunnel:input_type -> deckhand.node.v1.TunnelRequest
-	1, // 6: deckhand.node.v1.EgressService.Tunnel:output_type -> deckhand.node.v1.TunnelResponse
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8,  // 0: deckhand.node.v1.TunnelRequest.open:type_name -> deckhand.node.v1.TunnelRequest.Open
+	9,  // 1: deckhand.node.v1.Egress.rules:type_name -> deckhand.node.v1.Egress.Rule
+	11, // 2: deckhand.node.v1.Egress.forwards:type_name -> deckhand.node.v1.Egress.Forward
+	10, // 3: deckhand.node.v1.Egress.bindings:type_name -> deckhand.node.v1.Egress.Binding
+	12, // 4: deckhand.node.v1.EgressUse.hosts:type_name -> deckhand.node.v1.EgressUse.Host
+	13, // 5: deckhand.node.v1.EgressUse.refusals:type_name -> deckhand.node.v1.EgressUse.Refusal
+	4,  // 6: deckhand.node.v1.EgressService.Tunnel:input_type -> deckhand.node.v1.TunnelRequest
+	0,  // 7: deckhand.node.v1.EgressService.Channel:input_type -> deckhand.node.v1.ChannelRequest
+	2,  // 8: deckhand.node.v1.EgressService.EndCredential:input_type -> deckhand.node.v1.EndCredentialRequest
+	5,  // 9: deckhand.node.v1.EgressService.Tunnel:output_type -> deckhand.node.v1.TunnelResponse
+	1,  // 10: deckhand.node.v1.EgressService.Channel:output_type -> deckhand.node.v1.ChannelResponse
+	3,  // 11: deckhand.node.v1.EgressService.EndCredential:output_type -> deckhand.node.v1.EndCredentialResponse
+	9,  // [9:12] is the sub-list for method output_type
+	6,  // [6:9] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_egress_proto_init() }
@@ -730,7 +1130,7 @@ func file_deckhand_node_v1_egress_proto_init() {
 	if File_deckhand_node_v1_egress_proto != nil {
 		return
 	}
-	file_deckhand_node_v1_egress_proto_msgTypes[0].OneofWrappers = []any{
+	file_deckhand_node_v1_egress_proto_msgTypes[4].OneofWrappers = []any{
 		(*TunnelRequest_Open_)(nil),
 		(*TunnelRequest_Data)(nil),
 	}
@@ -740,7 +1140,7 @@ func file_deckhand_node_v1_egress_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_egress_proto_rawDesc), len(file_deckhand_node_v1_egress_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

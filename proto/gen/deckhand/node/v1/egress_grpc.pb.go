@@ -19,7 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	EgressService_Tunnel_FullMethodName = "/deckhand.node.v1.EgressService/Tunnel"
+	EgressService_Tunnel_FullMethodName        = "/deckhand.node.v1.EgressService/Tunnel"
+	EgressService_Channel_FullMethodName       = "/deckhand.node.v1.EgressService/Channel"
+	EgressService_EndCredential_FullMethodName = "/deckhand.node.v1.EgressService/EndCredential"
 )
 
 // EgressServiceClient is the client API for EgressService service.
@@ -36,6 +38,13 @@ type EgressServiceClient interface {
 	// the error is FAILED_PRECONDITION; if the address may not be reached, it is
 	// PERMISSION_DENIED (AGENT_016).
 	Tunnel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TunnelRequest, TunnelResponse], error)
+	// Channel connects the node's egress proxy with the hub for as long as it is open. The
+	// bytes are a session of yamux in which the proxy opens streams and the hub serves HTTP;
+	// package egresslink has its paths. The daemon passes the bytes on and reads none of them.
+	Channel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChannelRequest, ChannelResponse], error)
+	// EndCredential has the proxy forget what it holds of credentials, and close the
+	// connections on which they were used. A request that comes later asks the hub again.
+	EndCredential(ctx context.Context, in *EndCredentialRequest, opts ...grpc.CallOption) (*EndCredentialResponse, error)
 }
 
 type egressServiceClient struct {
@@ -59,6 +68,29 @@ func (c *egressServiceClient) Tunnel(ctx context.Context, opts ...grpc.CallOptio
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type EgressService_TunnelClient = grpc.BidiStreamingClient[TunnelRequest, TunnelResponse]
 
+func (c *egressServiceClient) Channel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChannelRequest, ChannelResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &EgressService_ServiceDesc.Streams[1], EgressService_Channel_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ChannelRequest, ChannelResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type EgressService_ChannelClient = grpc.BidiStreamingClient[ChannelRequest, ChannelResponse]
+
+func (c *egressServiceClient) EndCredential(ctx context.Context, in *EndCredentialRequest, opts ...grpc.CallOption) (*EndCredentialResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndCredentialResponse)
+	err := c.cc.Invoke(ctx, EgressService_EndCredential_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // EgressServiceServer is the server API for EgressService service.
 // All implementations must embed UnimplementedEgressServiceServer
 // for forward compatibility.
@@ -73,6 +105,13 @@ type EgressServiceServer interface {
 	// the error is FAILED_PRECONDITION; if the address may not be reached, it is
 	// PERMISSION_DENIED (AGENT_016).
 	Tunnel(grpc.BidiStreamingServer[TunnelRequest, TunnelResponse]) error
+	// Channel connects the node's egress proxy with the hub for as long as it is open. The
+	// bytes are a session of yamux in which the proxy opens streams and the hub serves HTTP;
+	// package egresslink has its paths. The daemon passes the bytes on and reads none of them.
+	Channel(grpc.BidiStreamingServer[ChannelRequest, ChannelResponse]) error
+	// EndCredential has the proxy forget what it holds of credentials, and close the
+	// connections on which they were used. A request that comes later asks the hub again.
+	EndCredential(context.Context, *EndCredentialRequest) (*EndCredentialResponse, error)
 	mustEmbedUnimplementedEgressServiceServer()
 }
 
@@ -85,6 +124,12 @@ type UnimplementedEgressServiceServer struct{}
 
 func (UnimplementedEgressServiceServer) Tunnel(grpc.BidiStreamingServer[TunnelRequest, TunnelResponse]) error {
 	return status.Error(codes.Unimplemented, "method Tunnel not implemented")
+}
+func (UnimplementedEgressServiceServer) Channel(grpc.BidiStreamingServer[ChannelRequest, ChannelResponse]) error {
+	return status.Error(codes.Unimplemented, "method Channel not implemented")
+}
+func (UnimplementedEgressServiceServer) EndCredential(context.Context, *EndCredentialRequest) (*EndCredentialResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndCredential not implemented")
 }
 func (UnimplementedEgressServiceServer) mustEmbedUnimplementedEgressServiceServer() {}
 func (UnimplementedEgressServiceServer) testEmbeddedByValue()                       {}
@@ -114,17 +159,53 @@ func _EgressService_Tunnel_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type EgressService_TunnelServer = grpc.BidiStreamingServer[TunnelRequest, TunnelResponse]
 
+func _EgressService_Channel_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(EgressServiceServer).Channel(&grpc.GenericServerStream[ChannelRequest, ChannelResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type EgressService_ChannelServer = grpc.BidiStreamingServer[ChannelRequest, ChannelResponse]
+
+func _EgressService_EndCredential_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndCredentialRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EgressServiceServer).EndCredential(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: EgressService_EndCredential_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EgressServiceServer).EndCredential(ctx, req.(*EndCredentialRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // EgressService_ServiceDesc is the grpc.ServiceDesc for EgressService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var EgressService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "deckhand.node.v1.EgressService",
 	HandlerType: (*EgressServiceServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "EndCredential",
+			Handler:    _EgressService_EndCredential_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Tunnel",
 			Handler:       _EgressService_Tunnel_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Channel",
+			Handler:       _EgressService_Channel_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},
