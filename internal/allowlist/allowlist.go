@@ -129,7 +129,7 @@ func (l *List) Match(t Target, method string) *Refusal {
 // Reaches reports whether anything at all is allowed there: a tunnel may be opened,
 // and what is in it is judged by Match.
 func (l *List) Reaches(t Target) *Refusal {
-	if slices.ContainsFunc(l.Rules, func(r Rule) bool { return r.reaches(t) }) {
+	if slices.ContainsFunc(l.Rules, func(r Rule) bool { return r.Reaches(t) }) {
 		return nil
 	}
 	return l.Match(t, Opaque)
@@ -219,8 +219,8 @@ func (r *Rule) ports() []uint16 {
 	return r.Ports
 }
 
-// reaches reports whether the rule is about a target's host and port.
-func (r *Rule) reaches(t Target) bool { return r.names(t) && slices.Contains(r.ports(), t.Port) }
+// Reaches reports whether the rule is about a target's host and port.
+func (r *Rule) Reaches(t Target) bool { return r.names(t) && slices.Contains(r.ports(), t.Port) }
 
 func (r *Rule) permits(method string) bool {
 	switch {
@@ -298,7 +298,7 @@ func suggestion(t Target) string {
 		}
 	}
 	for _, name := range PresetNames() {
-		if slices.ContainsFunc(presets[name], func(r Rule) bool { return r.reaches(t) }) {
+		if slices.ContainsFunc(presets[name], func(r Rule) bool { return r.Reaches(t) }) {
 			return fmt.Sprintf("egress: {presets: [%s]}", name)
 		}
 	}

@@ -1,0 +1,69 @@
+package egresslink
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// IsGit reports whether a path is one of git's smart HTTP protocol or of git LFS, where
+// servers expect another kind of authentication than in their API.
+//
+// https://git-scm.com/docs/http-protocol, https://github.com/git-lfs/git-lfs/tree/main/docs/api
+func IsGit(path string) bool {
+	for _, end := range []string{"/info/refs", "/git-upload-pack", "/git-receive-pack"} {
+		if strings.HasSuffix(path, end) {
+			return true
+		}
+	}
+	return strings.Contains(path, "/info/lfs/")
+}
+
+// Insert puts the token into a request, in the place of what is there.
+func (t Token) Insert(out *http.Request) {
+	headers := t.Headers
+	if t.GitHeaders != nil && IsGit(out.URL.Path) {
+		headers = t.GitHeaders
+	}
+	for name, value := range headers {
+		RemoveHeader(out.Header, name)
+		out.Header.Set(name, value)
+	}
+	if len(t.Query) > 0 {
+		out.URL.RawQuery = replaceQuery(out.URL.RawQuery, t.Query)
+	}
+}
+
+// RemoveHeader removes a header in every spelling that a server may take for it: some take
+// an underscore for a dash.
+func RemoveHeader(h http.Header, name string) {
+	plain := strings.ReplaceAll(name, "_", "-")
+	for have := range h {
+		if strings.EqualFold(strings.ReplaceAll(have, "_", "-"), plain) {
+			delete(h, have)
+		}
+	}
+}
+
+// replaceQuery removes parameters from a query, however they are escaped, and adds those
+// with these values. The others stay as they are written.
+func replaceQuery(raw string, values map[string]string) string {
+	var kept []string
+	for part := range strings.SplitSeq(raw, "&") {
+		if part == "" {
+			continue
+		}
+		name, _, _ := strings.Cut(part, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		if _, ok := values[name]; !ok {
+			kept = append(kept, part)
+		}
+	}
+	added := url.Values{}
+	for name, value := range values {
+		added.Set(name, value)
+	}
+	return strings.Join(append(kept, added.Encode()), "&")
+}

@@ -1,0 +1,28 @@
+package egress
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/deckhand-sh/deckhand/internal/egresslink"
+)
+
+// Hub is what the proxy needs of its hub. An error of a method is a fault that says what
+// happened and what to do about it.
+type Hub interface {
+	// Authority returns the key of an authority of a jail.
+	Authority(ctx context.Context, req egresslink.AuthorityRequest) (egresslink.Authority, error)
+	// Token returns what is inserted into requests with a credential that nodes may hold.
+	Token(ctx context.Context, req egresslink.TokenRequest) (egresslink.Token, error)
+	// RoundTrip sends a request that has the headers of package egresslink to the hub, which
+	// inserts a credential and sends it on through Tunnel.
+	http.RoundTripper
+}
+
+// Recorder stores what was done with credentials.
+type Recorder interface {
+	// Begin stores that a request is about to be made. If it cannot, the request is not made.
+	Begin(egresslink.Record) error
+	// End stores how the request with that ID ended.
+	End(egresslink.Record)
+}

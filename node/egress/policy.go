@@ -1,0 +1,254 @@
+package egress
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/httprule"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// policy is all that decides about a jail's connections and requests. It is not changed
+// once it is in use.
+type policy struct {
+	// list is what the jail's rules allow, and hosts that and the hosts of the bindings,
+	// to which connections may be opened.
+	list, hosts *allowlist.List
+	bindings    []*binding
+	rules       []hostRules
+	authorities []*authority
+}
+
+// binding is a credential and the requests that it is inserted into.
+type binding struct {
+	*nodev1.Egress_Binding
+
+	at    allowlist.Rule
+	paths []httprule.Pattern
+	roots *x509.CertPool // nil for the machine's own
+}
+
+// hostRules are the rules by method and path of a host.
+type hostRules struct {
+	at    allowlist.Rule
+	rules []httprule.Rule
+}
+
+// policyOf reads rules as they travel.
+func policyOf(e *nodev1.Egress) (*policy, error) {
+	list, err := listOf(e)
+	if err != nil {
+		return nil, err
+	}
+	p := &policy{list: list, hosts: &allowlist.List{Rules: slices.Clone(list.Rules), Forwards: list.Forwards}}
+	for i, r := range e.GetRules() {
+		if len(r.GetHttp()) == 0 {
+			continue
+		}
+		rules := hostRules{at: list.Rules[i]}
+		rules.at.Methods = nil
+		for _, text := range r.GetHttp() {
+			rule, err := httprule.ParseRule(text)
+			if err != nil {
+				return nil, fmt.Errorf("the rule %q for %s: %w", text, r.GetHost(), err)
+			}
+			rules.rules = append(rules.rules, rule)
+		}
+		p.rules = append(p.rules, rules)
+	}
+	for _, b := range e.GetBindings() {
+		one, err := bindingOf(b)
+		if err != nil {
+			return nil, fmt.Errorf("credential %s: %w", b.GetCredential(), err)
+		}
+		p.bindings = append(p.bindings, one...)
+		for _, o := range one {
+			p.hosts.Rules = append(p.hosts.Rules, o.at)
+		}
+	}
+	for _, text := range e.GetAuthorities() {
+		a, err := authorityOf(text)
+		if err != nil {
+			return nil, err
+		}
+		p.authorities = append(p.authorities, a)
+	}
+	return p, p.checkForwards()
+}
+
+// bindingOf reads a binding: one for each of its hosts.
+func bindingOf(b *nodev1.Egress_Binding) (out []*binding, err error) {
+	one := binding{Egress_Binding: b}
+	for _, text := range b.GetPaths() {
+		path, err := httprule.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		one.paths = append(one.paths, path)
+	}
+	if b.GetRoots() != "" {
+		one.roots = x509.NewCertPool()
+		if !one.roots.AppendCertsFromPEM([]byte(b.GetRoots())) {
+			return nil, errors.New("roots are no certificates in PEM")
+		}
+	}
+	ports := []uint16{443}
+	if len(b.GetPorts()) > 0 {
+		ports = nil
+	}
+	for _, port := range b.GetPorts() {
+		if port == 0 || port > 65535 {
+			return nil, fmt.Errorf("%d is not a port", port)
+		}
+		ports = append(ports, uint16(port))
+	}
+	for _, host := range b.GetHosts() {
+		t, err := allowlist.ParseTarget(host, ports[0])
+		if err != nil {
+			return nil, err
+		}
+		own := one
+		own.at = allowlist.Rule{Host: t.Host, Ports: ports, Private: b.GetPrivate() && !t.Addr.IsValid()}
+		out = append(out, &own)
+	}
+	return out, nil
+}
+
+// checkForwards refuses a forward to a host whose requests are decided one by one.
+func (p *policy) checkForwards() error {
+	for _, f := range p.list.Forwards {
+		t, err := allowlist.ParseTarget(f.Host, f.Port)
+		if err == nil && p.intercepts(t) {
+			return fmt.Errorf("the forward to %s would pass by the rules for its requests, or its credential", t)
+		}
+	}
+	return nil
+}
+
+// intercepts reports whether the proxy terminates TLS for a target.
+func (p *policy) intercepts(t allowlist.Target) bool {
+	return p.bound(t) || slices.ContainsFunc(p.rules, func(h hostRules) bool { return h.at.Reaches(t) })
+}
+
+// bound reports whether a target is one of a credential.
+func (p *policy) bound(t allowlist.Target) bool {
+	return slices.ContainsFunc(p.bindings, func(b *binding) bool { return b.at.Reaches(t) })
+}
+
+// binding returns the binding of a credential for a target; nil if there is none.
+func (p *policy) binding(credential string, t allowlist.Target) *binding {
+	for _, b := range p.bindings {
+		if b.GetCredential() == credential && b.at.Reaches(t) {
+			return b
+		}
+	}
+	return nil
+}
+
+// decide returns the credential for a request to a target, or nil for none. A request that
+// is not allowed, or that more than one credential fits, is refused. path is how the request
+// must be sent: what is decided by is what the server gets.
+func (p *policy) decide(t allowlist.Target, r *http.Request, operations func() ([]string, error)) (_ *binding, path *httprule.Path, _ *allowlist.Refusal) {
+	if p.byPath(t) {
+		canonical, err := httprule.Canonical(r.RequestURI)
+		if err == nil {
+			err = httprule.Override(r)
+		}
+		if err != nil {
+			return nil, nil, &allowlist.Refusal{Reason: fmt.Sprintf("the request to %s cannot be decided by its path: %s", t, err)}
+		}
+		path = &canonical
+	}
+	fits := p.fitting(t, r.Method, path)
+	if len(fits) > 1 {
+		return nil, nil, &allowlist.Refusal{Reason: fmt.Sprintf(
+			"the credentials %s and %s both fit this request to %s: their owner must bind them to different methods or paths",
+			fits[0].GetCredential(), fits[1].GetCredential(), t)}
+	}
+	explicit, refusal := p.ruled(t, r.Method, path, operations)
+	switch {
+	case refusal != nil && (explicit || len(fits) == 0):
+		return nil, nil, refusal
+	case len(fits) == 1:
+		return fits[0], path, nil
+	}
+	return nil, path, nil
+}
+
+// byPath reports whether anything about a target is decided by a request's path.
+func (p *policy) byPath(t allowlist.Target) bool {
+	return slices.ContainsFunc(p.rules, func(h hostRules) bool { return h.at.Reaches(t) }) ||
+		slices.ContainsFunc(p.bindings, func(b *binding) bool { return len(b.paths) > 0 && b.at.Reaches(t) })
+}
+
+// fitting returns the bindings that a request fits, one for each credential.
+func (p *policy) fitting(t allowlist.Target, method string, path *httprule.Path) (out []*binding) {
+	for _, b := range p.bindings {
+		if b.at.Reaches(t) && b.fits(method, path) &&
+			!slices.ContainsFunc(out, func(have *binding) bool { return have.GetCredential() == b.GetCredential() }) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+func (b *binding) fits(method string, path *httprule.Path) bool {
+	if len(b.GetMethods()) > 0 && !slices.Contains(b.GetMethods(), method) {
+		return false
+	}
+	return len(b.paths) == 0 || slices.ContainsFunc(b.paths, func(one httprule.Pattern) bool { return one.Covers(method, *path) })
+}
+
+// ruled decides a request by the rules for its host. explicit says that a rule names the
+// request: a credential does not allow what such a rule refuses.
+func (p *policy) ruled(t allowlist.Target, method string, path *httprule.Path, operations func() ([]string, error)) (explicit bool, _ *allowlist.Refusal) {
+	var rules []httprule.Rule
+	for _, h := range p.rules {
+		if h.at.Reaches(t) {
+			rules = append(rules, h.rules...)
+		}
+	}
+	if len(rules) == 0 {
+		return false, p.list.Match(t, method)
+	}
+	var read []string
+	if httprule.NeedsOperations(rules, method, *path) {
+		var err error
+		if read, err = operations(); err != nil {
+			return true, &allowlist.Refusal{Reason: fmt.Sprintf("the rules for %s are about GraphQL operations, and this request cannot be read as GraphQL: %s", t, err)}
+		}
+	}
+	d := httprule.Decide(rules, method, *path, read)
+	if d.Effect == httprule.Allow {
+		return false, nil
+	}
+	out := &allowlist.Refusal{Reason: fmt.Sprintf("%s: %s", t, d.Reason)}
+	if d.Suggestion != "" {
+		out.Allow = fmt.Sprintf("egress: {allow: [{host: %q, http: [%q]}]}", t.Host, "allow "+d.Suggestion)
+	}
+	return d.Rule != "", out
+}
+
+// authority returns the one that may prove to be a host; nil if there is none.
+func (p *policy) authority(t allowlist.Target) *authority {
+	for _, a := range p.authorities {
+		if a.permits(t) {
+			return a
+		}
+	}
+	return nil
+}
+
+// same reports whether a binding is in force in another policy as well.
+func (p *policy) same(b *binding) bool {
+	return slices.ContainsFunc(p.bindings, func(o *binding) bool {
+		return o.at.Host == b.at.Host && o.GetCredential() == b.GetCredential() && o.GetVersion() == b.GetVersion() && o.GetHeld() == b.GetHeld() &&
+			slices.Equal(o.GetMethods(), b.GetMethods()) && slices.Equal(o.GetPaths(), b.GetPaths()) && slices.Equal(o.at.Ports, b.at.Ports) &&
+			slices.Equal(o.GetPushes(), b.GetPushes()) && strings.EqualFold(o.GetRoots(), b.GetRoots())
+	})
+}
