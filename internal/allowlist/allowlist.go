@@ -38,6 +38,9 @@ type Rule struct {
 	// the operator's assertion; otherwise only GET, HEAD and OPTIONS are
 	// allowed.
 	ReadOnly bool
+	// HTTP are rules by method and path, such as "deny DELETE /repos/**". A rule with
+	// them allows nothing by itself: whoever sees the requests decides each of them.
+	HTTP []string
 }
 
 // Forward gives the jail a port that leads to a host outside of it, whatever is
@@ -106,6 +109,8 @@ func (l *List) Match(t Target, method string) *Refusal {
 		}
 	}
 	switch {
+	case ported && l.ByRequest(t):
+		return &Refusal{Reason: fmt.Sprintf("the rules for %s decide by method and path, which were not seen", t)}
 	case ported && method == Opaque:
 		return &Refusal{
 			Reason: fmt.Sprintf("the rules for %s allow some methods only, which cannot be seen inside of TLS", t),
@@ -133,6 +138,11 @@ func (l *List) Reaches(t Target) *Refusal {
 		return nil
 	}
 	return l.Match(t, Opaque)
+}
+
+// ByRequest reports whether a rule for a target decides by method and path.
+func (l *List) ByRequest(t Target) bool {
+	return slices.ContainsFunc(l.Rules, func(r Rule) bool { return len(r.HTTP) > 0 && r.reaches(t) })
 }
 
 // Forwarded reports whether a forward leads to a target.
@@ -224,6 +234,8 @@ func (r *Rule) Reaches(t Target) bool { return r.names(t) && slices.Contains(r.p
 
 func (r *Rule) permits(method string) bool {
 	switch {
+	case len(r.HTTP) > 0:
+		return false
 	case len(r.Methods) > 0:
 		return method != Opaque && slices.Contains(r.Methods, method)
 	case r.ReadOnly && method != Opaque:

@@ -232,3 +232,18 @@ func TestWhatNamesASpecialAddressIsTold(t *testing.T) {
 	l.Forwards = []allowlist.Forward{{Listen: 5432, Host: "db.example", Port: 5432}, {Listen: 6379, Host: "127.0.0.2", Port: 6379}, {Listen: 6380, Host: "10.0.0.1", Port: 6379}}
 	require.Equal(t, []string{"127.0.0.1", "169.254.169.254", "fe80::1", "::1/128", "127.0.0.2"}, l.Special())
 }
+
+// A rule by method and path allows nothing to those who do not see the requests.
+func TestARuleByMethodAndPathAllowsNothingByItself(t *testing.T) {
+	t.Parallel()
+	l := &allowlist.List{Rules: []allowlist.Rule{{Host: "api.example", HTTP: []string{"allow GET /"}}}}
+	to := target(t, "api.example:443")
+	assert.True(t, l.ByRequest(to))
+	assert.False(t, l.ByRequest(target(t, "api.example:22")))
+	assert.Nil(t, l.Reaches(to))
+	for _, method := range []string{allowlist.Opaque, "GET"} {
+		refusal := l.Match(to, method)
+		require.NotNil(t, refusal)
+		assert.Contains(t, refusal.Reason, "by method and path")
+	}
+}

@@ -13,6 +13,8 @@ const (
 	MaxRules    = 256
 	MaxForwards = 16
 	maxPorts    = 16
+	// MaxHTTP is how many rules by method and path a rule may have.
+	MaxHTTP = 64
 )
 
 // ProxyPort is the port of the jail that the proxy is on.
@@ -78,11 +80,55 @@ func (r *Rule) Check() error {
 			return fmt.Errorf("the method %s is not allowed in a read-only rule", method)
 		}
 	}
+	if len(r.HTTP) > 0 {
+		if err := r.checkHTTP(); err != nil {
+			return err
+		}
+	}
 	if _, ok := r.network(); ok && r.Private {
 		return errors.New("private has no effect on an address: leave it out")
 	}
 	if r.Host == "*" && r.Private {
 		return errors.New("every name cannot be private: name the hosts")
+	}
+	return nil
+}
+
+// checkHTTP says what is wrong with a rule's HTTP.
+func (r *Rule) checkHTTP() error {
+	switch {
+	case strings.ContainsAny(r.Host, "*/"):
+		return fmt.Errorf("http needs one host, and %s is several: write the name or the address", r.Host)
+	case len(r.Methods) > 0:
+		return errors.New("methods and http are both given: write the methods into http")
+	case len(r.HTTP) > MaxHTTP:
+		return fmt.Errorf("http has %d rules: at most %d are allowed", len(r.HTTP), MaxHTTP)
+	}
+	for _, text := range r.HTTP {
+		if err := CheckHTTP(text); err != nil {
+			return fmt.Errorf("http has %.100q: %w", text, err)
+		}
+	}
+	return nil
+}
+
+// CheckHTTP says what is wrong with the form of a rule by method and path: allow or deny,
+// methods and a path; or tool, the name of the tool to use instead, methods and a path. It is
+// the one place that checks this form.
+func CheckHTTP(text string) error {
+	words := strings.Fields(text)
+	if len(words) > 0 && words[0] == "tool" && len(words) > 1 {
+		words = words[1:]
+	} else if len(words) > 0 && words[0] != "allow" && words[0] != "deny" {
+		return errors.New("it begins with neither allow, deny nor tool: write it like \"allow GET /repos/{owner}/{repo}/**\"")
+	}
+	switch {
+	case len(words) != 3:
+		return errors.New("write it like \"allow GET /repos/{owner}/{repo}/**\" or \"tool http_post POST /deployments\"")
+	case words[1] != "*" && strings.Trim(words[1], "ABCDEFGHIJKLMNOPQRSTUVWXYZ,") != "":
+		return fmt.Errorf("%.20q is not a method: write GET, several as GET,POST, or * for all", words[1])
+	case words[2][0] != '/':
+		return fmt.Errorf("the path %.100q does not begin with /", words[2])
 	}
 	return nil
 }

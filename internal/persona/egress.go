@@ -83,18 +83,25 @@ func (d *decoder) rule(n *yaml.Node) []allowlist.Rule {
 		}},
 		{"private", func(n *yaml.Node) { with.Private = d.flag(n, key+".private") }},
 		{"read_only", func(n *yaml.Node) { with.ReadOnly = d.flag(n, key+".read_only") }},
+		{"http", func(n *yaml.Node) {
+			with.HTTP = d.list(n, key+".http", allowlist.MaxHTTP, func(n *yaml.Node, value string) {
+				if err := allowlist.CheckHTTP(value); err != nil {
+					d.problems.add(n.Line, "%s.http has %s: %s", key, quote(value), err)
+				}
+			})
+		}},
 	})
 	switch {
 	case (met["host"] == 0) == (met["preset"] == 0):
 		d.problems.add(n.Line, "%s has an entry without host and preset, or with both: name one, such as {host: api.example.com}", key)
-	case met["preset"] != 0 && met["ports"]+met["methods"]+met["private"] != 0:
+	case met["preset"] != 0 && met["ports"]+met["methods"]+met["private"]+met["http"] != 0:
 		d.problems.add(n.Line, "%s has a preset with more than read_only: write its hosts out", key)
 	case met["ports"] != 0 && len(hosts) == 1 && len(hosts[0].Ports) > 0:
 		d.problems.add(n.Line, "%s names ports twice, behind the host and as ports: keep one", key)
 	}
 	for i := range hosts {
 		r := &hosts[i]
-		r.Methods, r.Private, r.ReadOnly = with.Methods, with.Private, with.ReadOnly
+		r.Methods, r.Private, r.ReadOnly, r.HTTP = with.Methods, with.Private, with.ReadOnly, with.HTTP
 		if with.Ports != nil {
 			r.Ports = with.Ports
 		}

@@ -75,6 +75,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		{"workspace", func(n *yaml.Node) { d.workspace(n, &p.Workspace) }},
 		{"jail", func(n *yaml.Node) { d.jail(n, &p.Jail) }},
 		{"egress", func(n *yaml.Node) { p.Egress = d.egress(n) }},
+		{"credentials", func(n *yaml.Node) { p.Credentials = d.credentials(n) }},
 		{"triggers", func(n *yaml.Node) { p.Triggers = d.triggers(n) }},
 		{"offline_grace", func(n *yaml.Node) {
 			p.OfflineGrace = d.duration(n, "offline_grace")
@@ -101,6 +102,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 	})
 	d.provider(met, p)
 	d.reached(&p.Egress)
+	d.usedCredentials(p)
 	for _, n := range named {
 		switch {
 		case n.Value == p.Name:
@@ -315,6 +317,7 @@ func (d *decoder) workspace(n *yaml.Node, w *Workspace) {
 		}},
 		{"size", func(n *yaml.Node) { w.SizeBytes = d.size(n, "workspace.size", 1<<20) }},
 		{"keep_jobs", func(n *yaml.Node) { w.KeepJobs = d.flag(n, "workspace.keep_jobs") }},
+		{"git", func(n *yaml.Node) { w.Git = d.checkout(n) }},
 	})
 	if w.KeepJobs && w.Scope == ScopeTask {
 		d.problems.add(n.Line, "workspace.keep_jobs needs a workspace that lasts: write scope: agent, or remove keep_jobs")

@@ -137,7 +137,7 @@ func (d *decoder) reached(list *allowlist.List) {
 			d.problems.add(n.Line, "mcp.url: %s", err)
 			continue
 		}
-		if refusal := list.Match(t, method); refusal != nil {
+		if refusal := list.Match(t, method); refusal != nil && !list.ByRequest(t) {
 			d.problems.add(n.Line, "mcp.url leads to %s, which egress does not allow: write %s", t, refusal.Allow)
 		}
 	}

@@ -56,6 +56,8 @@ type decoder struct {
 	problems *Problems
 	known    Vocabulary
 	servers  []*yaml.Node // of mcp.url
+	// checkedOut is that of workspace.git.credential.
+	checkedOut *yaml.Node
 }
 
 // split returns the front matter, with its first line kept empty so that line

@@ -101,6 +101,8 @@ type Persona struct {
 	Jail      Jail
 	// Egress is where its commands may connect to: nowhere, unless it says more.
 	Egress allowlist.List
+	// Credentials are those that its commands use, in the order of the file.
+	Credentials []Credential
 	// OfflineGrace is how long a command continues while its node is cut off
 	// from the hub; 0 for the node's own 10 minutes.
 	OfflineGrace time.Duration
@@ -234,6 +236,8 @@ type Workspace struct {
 	// KeepJobs has the background commands of a task go on when it ends, for the agent's
 	// next tasks; only with ScopeAgent.
 	KeepJobs bool
+	// Git is what a new workspace is filled with; nil for nothing.
+	Git *Checkout
 }
 
 // Jail says what the agent's commands see of programs and files, and may use.

@@ -47,7 +47,16 @@ agents: {delegate: [qa], handoff: [ops, qa], rounds: 4}
 nodes:
   names: [web-1]
   labels: {role: web, rack: 7}
-workspace: {scope: task, size: 2GiB}
+workspace:
+  scope: task
+  size: 2GiB
+  git: {url: https://github.com/acme/web.git, ref: release/2, credential: github, depth: 50}
+credentials:
+  - internal-api
+  - name: github
+    repositories: [acme/web, acme/docs.site]
+    permissions: {contents: write, pull_requests: write}
+    push: ["refs/heads/deckhand/* create,update"]
 approvals: {tools: [shell_exec], categories: [moderate, dangerous], timeout: 2h, on_timeout: stop}
 jail:
   image: ghcr.io/team/tools:1.26
@@ -68,6 +77,7 @@ egress:
     - "*.example.org:8443"
     - {host: inner.example.net, ports: [8080, 9090], methods: [GET], private: true}
     - {host: 10.1.0.0/16, read_only: true}
+    - {host: api.github.com, http: ["allow GET /repos/{owner}/{repo}/**", "tool http_post POST /repos/**"]}
     - {preset: models, read_only: true}
   tcp: ["db.example.net:5432", {to: "10.2.0.7:22", listen: 2222}]
 offline_grace: 90s
@@ -99,7 +109,13 @@ func TestEveryKeyIsRead(t *testing.T) {
 		Nodes:  persona.Nodes{Names: []string{"web-1"}, Labels: map[string]string{"role": "web", "rack": "7"}},
 		Workspace: persona.Workspace{
 			Scope: persona.ScopeTask, SizeBytes: 2 << 30,
+			Git: &persona.Checkout{URL: "https://github.com/acme/web.git", Ref: "release/2", Credential: "github", Depth: 50},
 		},
+		Credentials: []persona.Credential{{Name: "internal-api"}, {
+			Name: "github", Repositories: []string{"acme/web", "acme/docs.site"},
+			Permissions: map[string]string{"contents": "write", "pull_requests": "write"},
+			Pushes:      []string{"refs/heads/deckhand/* create,update"},
+		}},
 		Jail: persona.Jail{
 			Image: "ghcr.io/team/tools:1.26", WritableRoot: true, RootUser: true,
 			Setup:       []string{"apt-get update", "apt-get install -y git", "apt-get update"},
@@ -111,6 +127,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 				{Host: "api.example.com"}, {Host: "*.example.org", Ports: []uint16{8443}},
 				{Host: "inner.example.net", Ports: []uint16{8080, 9090}, Methods: []string{"GET"}, Private: true},
 				{Host: "10.1.0.0/16", ReadOnly: true},
+				{Host: "api.github.com", HTTP: []string{"allow GET /repos/{owner}/{repo}/**", "tool http_post POST /repos/**"}},
 			}, readOnly(allowlist.Preset("models"))),
 			Forwards: []allowlist.Forward{{Listen: 5432, Host: "db.example.net", Port: 5432}, {Listen: 2222, Host: "10.2.0.7", Port: 22}},
 		},
@@ -196,7 +213,7 @@ bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the m
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:15: jail.pids must be a whole number from 8 to 4000000
 bad.md:16: jail.max_memory is less than jail.memory (4096 MiB): give at least as much, or leave it out
-bad.md:17: unknown key "colour": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, triggers, offline_grace, jobs, output_limit
+bad.md:17: unknown key "colour": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, credentials, triggers, offline_grace, jobs, output_limit
 bad.md:18: name is given twice (first in line 2): keep one
 bad.md:19: offline_grace is 3s: it must be at least 15s, since a node hears of its hub every few seconds only
 bad.md:21: the body is empty: below the second --- line write the agent's instructions in Markdown

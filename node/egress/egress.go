@@ -222,7 +222,7 @@ func (p *Proxy) cutFor(id string) string {
 func listOf(rules *nodev1.Egress) (*allowlist.List, error) {
 	out := &allowlist.List{}
 	for _, r := range rules.GetRules() {
-		rule := allowlist.Rule{Host: r.GetHost(), Methods: r.GetMethods(), Private: r.GetPrivate(), ReadOnly: r.GetReadOnly()}
+		rule := allowlist.Rule{Host: r.GetHost(), Methods: r.GetMethods(), Private: r.GetPrivate(), ReadOnly: r.GetReadOnly(), HTTP: r.GetHttp()}
 		for _, port := range r.GetPorts() {
 			if port > 65535 {
 				return nil, fmt.Errorf("%d is not a port", port)

@@ -12,7 +12,7 @@ func EgressOf(l allowlist.List) *nodev1.Egress {
 	}
 	out := &nodev1.Egress{}
 	for _, r := range l.Rules {
-		rule := &nodev1.Egress_Rule{Host: r.Host, Methods: r.Methods, Private: r.Private, ReadOnly: r.ReadOnly}
+		rule := &nodev1.Egress_Rule{Host: r.Host, Methods: r.Methods, Private: r.Private, ReadOnly: r.ReadOnly, Http: r.HTTP}
 		for _, port := range r.Ports {
 			rule.Ports = append(rule.Ports, uint32(port))
 		}
