@@ -8,8 +8,10 @@ import (
 	"os"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand-node/cli"
+	"github.com/deckhand-sh/deckhand/node/egress/process"
 )
 
 func main() {
+	process.RunIfAsked()
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -7,9 +7,11 @@ import (
 	"os"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli"
+	"github.com/deckhand-sh/deckhand/node/egress/process"
 )
 
 func main() {
+	process.RunIfAsked()
 	ctx, stop := cli.WithSignals(context.Background())
 	code := cli.Execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()

@@ -2,21 +2,18 @@ package tool
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/egress/tunnel"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
-	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -60,7 +57,7 @@ func runWebSearch(ctx context.Context, c Call) (Result, error) {
 	client := &http.Client{
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-				return tunnel(ctx, c, address, private, &sent, &received)
+				return connect(ctx, c, address, private, &sent, &received)
 			},
 			DisableKeepAlives: true, ForceAttemptHTTP2: true,
 		},
@@ -115,111 +112,12 @@ func listed(query, engine string, found []websearch.Result) string {
 	return out.String()
 }
 
-// tunnel connects to an address by the way out of the call's jail, which is made
-// when it does not run.
-func tunnel(ctx context.Context, c Call, address string, private bool, sent, received *atomic.Int64) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	number, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return nil, err
-	}
-	// The stream lives as long as the connection, and ends with it.
-	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel)
-	var stream nodev1.EgressService_TunnelClient
-	err = inJail(ctx, c, func() error {
-		var err error
-		if stream, err = c.Node.Egress().Tunnel(streaming); err != nil {
-			return err
-		}
-		if err = stream.Send(&nodev1.TunnelRequest{Request: &nodev1.TunnelRequest_Open_{Open: &nodev1.TunnelRequest_Open{
-			JailId: c.Jail.GetJailId(), Host: host, Port: uint32(number), Private: private,
-		}}}); err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		_, err = stream.Recv() // with what is wrong, if anything is
+// connect connects to an address by the way out of the call's jail, which is made when it
+// does not run.
+func connect(ctx context.Context, c Call, address string, private bool, sent, received *atomic.Int64) (conn net.Conn, err error) {
+	err = inJail(ctx, c, func() (err error) {
+		conn, err = tunnel.Dial(ctx, tunnel.Way{Node: c.Node, JailID: c.Jail.GetJailId(), Private: private, Sent: sent, Received: received}, address)
 		return err
 	})
-	if err != nil {
-		stop()
-		cancel()
-		return nil, fault.FromGRPC(err)
-	}
-	return &tunnelConn{stream: stream, end: func() { stop(); cancel() }, sent: sent, received: received}, nil
+	return conn, fault.FromGRPC(err)
 }
-
-// tunnelConn is a tunnel as net/http uses a connection: read by one goroutine,
-// written by one. It ends with the context that it was made with.
-type tunnelConn struct {
-	stream         nodev1.EgressService_TunnelClient
-	end            func()
-	sent, received *atomic.Int64
-
-	rest []byte // of what came last
-}
-
-// maxPiece is how much goes in one message.
-const maxPiece = 32 << 10
-
-// Read implements net.Conn.
-func (t *tunnelConn) Read(b []byte) (int, error) {
-	for len(t.rest) == 0 {
-		res, err := t.stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return 0, io.EOF
-		}
-		if err != nil {
-			return 0, fault.FromGRPC(err)
-		}
-		t.rest = res.GetData()
-	}
-	n := copy(b, t.rest)
-	t.rest = t.rest[n:]
-	t.received.Add(int64(n))
-	return n, nil
-}
-
-// Write implements net.Conn.
-func (t *tunnelConn) Write(b []byte) (n int, err error) {
-	for len(b) > 0 {
-		piece := b[:min(len(b), maxPiece)]
-		if err := t.stream.Send(&nodev1.TunnelRequest{Request: &nodev1.TunnelRequest_Data{Data: piece}}); err != nil {
-			return n, fault.FromGRPC(err)
-		}
-		n, b = n+len(piece), b[len(piece):]
-		t.sent.Add(int64(len(piece)))
-	}
-	return n, nil
-}
-
-// Close implements net.Conn.
-func (t *tunnelConn) Close() error {
-	t.end()
-	return nil
-}
-
-type tunnelAddr struct{}
-
-// Network implements net.Addr.
-func (tunnelAddr) Network() string { return "tunnel" }
-
-// String implements net.Addr.
-func (tunnelAddr) String() string { return "by a node" }
-
-// LocalAddr implements net.Conn.
-func (t *tunnelConn) LocalAddr() net.Addr { return tunnelAddr{} }
-
-// RemoteAddr implements net.Conn.
-func (t *tunnelConn) RemoteAddr() net.Addr { return tunnelAddr{} }
-
-// SetDeadline does nothing, as those below: the context bounds it all.
-func (t *tunnelConn) SetDeadline(time.Time) error { return nil }
-
-// SetReadDeadline implements net.Conn.
-func (t *tunnelConn) SetReadDeadline(time.Time) error { return nil }
-
-// SetWriteDeadline implements net.Conn.
-func (t *tunnelConn) SetWriteDeadline(time.Time) error { return nil }

@@ -142,7 +142,7 @@ func (l *List) Reaches(t Target) *Refusal {
 
 // ByRequest reports whether a rule for a target decides by method and path.
 func (l *List) ByRequest(t Target) bool {
-	return slices.ContainsFunc(l.Rules, func(r Rule) bool { return len(r.HTTP) > 0 && r.reaches(t) })
+	return slices.ContainsFunc(l.Rules, func(r Rule) bool { return len(r.HTTP) > 0 && r.Reaches(t) })
 }
 
 // Forwarded reports whether a forward leads to a target.

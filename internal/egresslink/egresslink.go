@@ -10,7 +10,15 @@
 // An error has a status of 4xx or 5xx and a body of the type [Error].
 package egresslink
 
-import "time"
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
 
 // Paths.
 const (
@@ -36,6 +44,15 @@ const (
 	// value is the code of the Error in the body.
 	HeaderRefused = "Deckhand-Refused"
 )
+
+// SessionConfig returns how both ends set up the session.
+func SessionConfig() *yamux.Config {
+	cfg := yamux.DefaultConfig()
+	cfg.LogOutput = io.Discard
+	cfg.EnableKeepAlive = false // the link to the node has its own
+	cfg.MaxStreamWindowSize = 1 << 20
+	return cfg
+}
 
 // AuthorityRequest asks for the key of an authority of a jail.
 type AuthorityRequest struct {
@@ -106,4 +123,49 @@ type Error struct {
 	// Message says what is wrong, and Fix what to do.
 	Message string `json:"message"`
 	Fix     string `json:"fix,omitempty"`
+}
+
+// Fault returns the error as a fault; status is that of the response.
+func (e Error) Fault(status int) error {
+	kind := fault.Unavailable
+	switch status {
+	case http.StatusBadRequest:
+		kind = fault.Invalid
+	case http.StatusForbidden:
+		kind = fault.Denied
+	case http.StatusNotFound:
+		kind = fault.NotFound
+	case http.StatusPreconditionFailed:
+		kind = fault.Precondition
+	case http.StatusTooManyRequests:
+		kind = fault.Exhausted
+	}
+	out := fault.New(kind, "%s", e.Message).WithCode(fault.Code(e.Code))
+	if e.Fix != "" {
+		out = out.WithFix("%s", e.Fix)
+	}
+	return out
+}
+
+// ErrorOf returns an error as it is sent, with the status of the response. Of an error that is
+// no fault nothing is told.
+func ErrorOf(err error) (status int, e Error) {
+	f := fault.As(err)
+	if f == nil {
+		return http.StatusInternalServerError, Error{Message: "the hub could not do it; its log has the reason"}
+	}
+	status = http.StatusServiceUnavailable
+	switch f.Kind { //nolint:exhaustive // the rest are problems of the hub
+	case fault.Invalid:
+		status = http.StatusBadRequest
+	case fault.Denied, fault.Unauthenticated:
+		status = http.StatusForbidden
+	case fault.NotFound:
+		status = http.StatusNotFound
+	case fault.Precondition:
+		status = http.StatusPreconditionFailed
+	case fault.Exhausted:
+		status = http.StatusTooManyRequests
+	}
+	return status, Error{Code: string(f.Code), Message: f.Message, Fix: f.Fix}
 }

@@ -108,7 +108,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	6: JailSpec.egress, Exec.egress.
 //	7: ImageService, JailSpec.image.
 //	8: JailSpec.writable_root, root_user and setup, FinishSetup.
-const Capability = WritableRoots
+//	9: Egress.bindings, authorities and Rule.http, EgressService.Channel.
+const Capability = Credentials
 
 // Capabilities that the hub checks before it uses calls that older nodes do not
 // have.
@@ -124,4 +125,7 @@ const (
 	// WritableRoots is what a persona needs whose commands change the image or are root's,
 	// or that sets the image up.
 	WritableRoots = 8
+	// Credentials is what a persona needs that uses credentials, or decides about requests
+	// by method and path.
+	Credentials = 9
 )

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -56,6 +57,9 @@ type Config struct {
 	Namespace string `koanf:"containerd-namespace"`
 	// UIDBase is the first of the 65 536 host user and group ids that jails use.
 	UIDBase uint32 `koanf:"uid-base"`
+	// EgressUID is the host user and group id of the egress proxy, and of nothing else; 0
+	// for the one after those of the jails.
+	EgressUID uint32 `koanf:"egress-uid"`
 	// RootPaths are host folders that jails see read-only beside /usr.
 	RootPaths Paths `koanf:"root-paths"`
 	// ShowPaths are host folders that personas may show in their jails, with all
@@ -139,6 +143,7 @@ func Flags(flags *pflag.FlagSet) {
 	flags.String("containerd", jail.DefaultContainerd, "containerd's socket")
 	flags.String("containerd-namespace", jail.DefaultNamespace, "containerd's namespace for the jails")
 	flags.Uint32("uid-base", jail.DefaultUIDBase, "first of the 65536 user and group ids of the machine that jails use, and nothing else may")
+	flags.Uint32("egress-uid", 0, "user and group id of the machine that the egress proxy runs as, and nothing else may (default the one after those of the jails)")
 	flags.StringSlice("root-paths", nil, "folders of the machine that jails see read-only beside /usr: /opt,/srv/tools")
 	GrantFlags(flags)
 	ImageFlags(flags)
@@ -166,6 +171,9 @@ func GrantFlags(flags *pflag.FlagSet) {
 	flags.StringSlice("show-paths", jail.DefaultShowPaths, "folders of the machine, with all below them, that a persona may have its jail show read-only; none with an empty list")
 	flags.StringSlice("special-addresses", nil, "addresses and networks of special kinds, such as 127.0.0.1 or 169.254.169.254, that jails may reach where a persona that an administrator applied names them")
 }
+
+// uidRange is how many ids jails use.
+const uidRange = 1 << 16
 
 // name is what the hub takes for a node's name.
 var name = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
@@ -243,6 +251,12 @@ func (c *Config) fill() error {
 	}
 	if _, err := c.Images.config(); err != nil {
 		return err
+	}
+	if c.EgressUID == 0 {
+		c.EgressUID = cmp.Or(c.UIDBase, jail.DefaultUIDBase) + uidRange
+	}
+	if base := cmp.Or(c.UIDBase, jail.DefaultUIDBase); c.EgressUID-base < uidRange {
+		return invalid("egress-uid %d is one of the ids of the jails", c.EgressUID).WithFix("use one that is not between uid-base and the 65536th after it")
 	}
 	if c.Measure == nil {
 		c.Measure = pressure.Machine(c.DataDir)

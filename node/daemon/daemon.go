@@ -25,7 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
-	"github.com/deckhand-sh/deckhand/node/egress"
+	"github.com/deckhand-sh/deckhand/node/egress/process"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/files"
 	"github.com/deckhand-sh/deckhand/node/identity"
@@ -45,6 +45,7 @@ const (
 	identityDir = "identity"
 	ledgerFile  = "ledger.db"
 	jailsDir    = "jails"
+	egressDir   = "egress"
 	builtinDir  = "builtin-skills"
 )
 
@@ -60,7 +61,7 @@ type Daemon struct {
 	identity  *identity.Identity
 	ledger    *ledger.Ledger
 	skills    []operatorskill.Skill
-	egress    *egress.Proxy
+	egress    *process.Process
 	jails     *jail.Manager
 	snapshots *snapshot.Service
 	execs     *exec.Service
@@ -135,7 +136,11 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if err := clearMounts(c); err != nil {
 		return nil, err
 	}
-	d.egress = egress.New(egress.Config{Log: c.Log.Named("egress"), Special: special})
+	if d.egress, err = process.New(process.Config{
+		Dir: filepath.Join(c.DataDir, egressDir), UID: c.EgressUID, Special: special, Log: c.Log.Named("egress"),
+	}); err != nil {
+		return nil, err
+	}
 	if d.jails, err = jail.NewManager(ctx, jail.Config{
 		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,
 		RootPaths: c.RootPaths, ShowPaths: c.ShowPaths, JailShare: c.MaxJailShare, Overcommit: c.MaxJailsOvercommit, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Skills: d.shownSkills(), Log: c.Log.Named("jail"),
@@ -209,7 +214,7 @@ func (d *Daemon) register(r grpc.ServiceRegistrar) {
 	nodev1.RegisterTelemetryServiceServer(r, d.usage)
 	nodev1.RegisterJailServiceServer(r, jail.NewServer(d.jails))
 	nodev1.RegisterImageServiceServer(r, image.NewServer(d.jails.Images()))
-	nodev1.RegisterEgressServiceServer(r, egress.NewServer(d.egress))
+	nodev1.RegisterEgressServiceServer(r, process.NewServer(d.egress))
 	nodev1.RegisterFileServiceServer(r, d.files)
 	nodev1.RegisterSnapshotServiceServer(r, d.snapshots)
 }

@@ -65,7 +65,7 @@ func (j *jail) dialBy(ctx context.Context, t allowlist.Target, judge func(l *all
 			return nil, err
 		}
 		all := func(l *allowlist.List) *allowlist.Refusal { return judge(l, addr, mine) }
-		if refusal = all(j.rules()); refusal != nil {
+		if refusal = all(j.hosts()); refusal != nil {
 			continue
 		}
 		c, err := j.dialAddr(ctx, netip.AddrPortFrom(addr, t.Port), len(addrs)-i, all)
@@ -99,7 +99,7 @@ func (j *jail) dialAddr(ctx context.Context, to netip.AddrPort, left int, judge 
 	// The rules may have changed, or the jail may have been cut off, since they
 	// were checked. From here on, a change of either finds the connection in
 	// the list.
-	if refusal := judge(j.rules()); refusal != nil {
+	if refusal := judge(j.hosts()); refusal != nil {
 		return nil, errors.Join(refusal, c.Close())
 	}
 	if why := j.p.cutFor(j.id); why != "" {

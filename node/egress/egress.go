@@ -61,6 +61,10 @@ type Config struct {
 	// name them; empty for none. Addresses of private networks need no such
 	// permission.
 	Special []netip.Prefix
+	// Hub gives the keys of authorities and tokens; nil for a proxy that terminates no TLS.
+	Hub Hub
+	// Recorder stores the requests with credentials; nil for a proxy that inserts none.
+	Recorder Recorder
 	// Log is where the proxy writes what it did by itself; nil for nowhere.
 	Log hclog.Logger
 }
@@ -112,6 +116,9 @@ func New(cfg Config) *Proxy {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
+	if cfg.Hub == nil {
+		cfg.Hub = noHub{}
+	}
 	return &Proxy{
 		cfg: cfg, slots: make(chan struct{}, cfg.MaxAll),
 		jails: map[string]*jail{}, cut: map[string]string{}, uses: map[useKey]*use{},
@@ -142,7 +149,7 @@ func (p *Proxy) Start(ctx context.Context) error {
 // listener is the proxy's from then on, also with an error. A jail that was
 // served before is served again.
 func (p *Proxy) Serve(id string, l net.Listener, rules *nodev1.Egress) error {
-	list, err := listOf(rules)
+	list, err := policyOf(rules)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -165,7 +172,7 @@ func (p *Proxy) Serve(id string, l net.Listener, rules *nodev1.Egress) error {
 // Change gives a jail other rules, and ends the connections that they do not
 // allow. A jail that is not served has none.
 func (p *Proxy) Change(id string, rules *nodev1.Egress) error {
-	list, err := listOf(rules)
+	list, err := policyOf(rules)
 	if err != nil {
 		return err
 	}
@@ -242,6 +249,6 @@ func listOf(rules *nodev1.Egress) (*allowlist.List, error) {
 
 // Check says what is wrong with rules.
 func Check(rules *nodev1.Egress) error {
-	_, err := listOf(rules)
+	_, err := policyOf(rules)
 	return err
 }

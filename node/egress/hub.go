@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
 // Hub is what the proxy needs of its hub. An error of a method is a fault that says what
@@ -26,3 +27,21 @@ type Recorder interface {
 	// End stores how the request with that ID ended.
 	End(egresslink.Record)
 }
+
+// noHub is the hub of a proxy that has none.
+type noHub struct{}
+
+var errNoHub = fault.New(fault.Unavailable, "this node's egress proxy has no connection to its hub").WithFix("try again in a moment")
+
+// Authority implements Hub.
+func (noHub) Authority(context.Context, egresslink.AuthorityRequest) (egresslink.Authority, error) {
+	return egresslink.Authority{}, errNoHub
+}
+
+// Token implements Hub.
+func (noHub) Token(context.Context, egresslink.TokenRequest) (egresslink.Token, error) {
+	return egresslink.Token{}, errNoHub
+}
+
+// RoundTrip implements Hub.
+func (noHub) RoundTrip(*http.Request) (*http.Response, error) { return nil, errNoHub }

@@ -42,6 +42,37 @@ type inflight struct {
 // errEnded ends the requests with a credential that is no longer to be used.
 var errEnded = errors.New("the credential of this request may no longer be used")
 
+// intercept serves a tunnel to a host whose TLS is terminated.
+func (j *jail) intercept(w http.ResponseWriter, r *http.Request, t allowlist.Target, p *policy, who asker) {
+	a := p.authority(t)
+	if a == nil {
+		say(w, http.StatusServiceUnavailable, fmt.Sprintf("this jail has no certificate authority for %s yet", t.Host))
+		return
+	}
+	// First, since a failure is said in HTTP before the tunnel is open.
+	ctx, cancel := context.WithTimeout(r.Context(), j.p.cfg.Patience)
+	defer cancel()
+	leaf, err := j.signers.leaf(ctx, a, t)
+	if err != nil {
+		say(w, http.StatusServiceUnavailable, fmt.Sprintf("there is no certificate for %s: %s", t.Host, err))
+		return
+	}
+	got, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		say(w, http.StatusBadRequest, "this connection cannot become a tunnel")
+		return
+	}
+	defer got.Close()
+	client, ok := got.(*conn)
+	if !ok {
+		return
+	}
+	if _, err := io.WriteString(client, established); err != nil {
+		return
+	}
+	j.terminate(client, buffered.Reader, t, leaf, who)
+}
+
 // terminate serves the requests in a tunnel to a host whose TLS is terminated.
 func (j *jail) terminate(client *conn, from *bufio.Reader, t allowlist.Target, leaf *tls.Certificate, who asker) {
 	one := &oneConn{conn: client, from: from, ended: make(chan struct{})}
@@ -75,7 +106,7 @@ func (j *jail) terminate(client *conn, from *bufio.Reader, t allowlist.Target, l
 	server := j.p.serverOf(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { j.request(w, r, t, who) }))
 	var conn net.Conn = secure // the server looks for this type, and serves HTTP/2 if that was agreed on
 	if secure.ConnectionState().NegotiatedProtocol != "h2" {
-		conn = httprule.StrictConn(secure)
+		conn, server.ConnState = httprule.NewStrictConn(secure), httprule.ConnState
 	}
 	_ = server.Serve(&onceListener{conn: conn, ended: one.ended})
 }
@@ -130,9 +161,6 @@ func (j *jail) request(w http.ResponseWriter, r *http.Request, t allowlist.Targe
 		return
 	case err != nil || named != t:
 		say(w, http.StatusMisdirectedRequest, fmt.Sprintf("this connection is to %s and not to %.100q", t, r.Host))
-		return
-	case r.Method == http.MethodTrace:
-		say(w, http.StatusMethodNotAllowed, "TRACE would show what the request contains on its way")
 		return
 	}
 	if err := httprule.Check(r); err != nil {
@@ -245,7 +273,7 @@ func (f forwarded) serve(w http.ResponseWriter, r *http.Request) {
 		r.Body = sent
 	}
 	var token egresslink.Token
-	transport := f.j.upstream(f.binding)
+	var transport http.RoundTripper = f.j.upstream(f.binding)
 	if b := f.binding; b != nil {
 		var err error
 		finish, err := f.record(r)
@@ -273,9 +301,6 @@ func (f forwarded) serve(w http.ResponseWriter, r *http.Request) {
 			}
 			f.problem(w, r, err)
 		},
-	}
-	if f.binding == nil {
-		f.j.p.bodies(proxy)
 	}
 	proxy.ServeHTTP(w, r)
 }
@@ -311,15 +336,15 @@ func (f forwarded) rewrite(pr *httputil.ProxyRequest, token egresslink.Token) {
 
 // response looks at a response before it is sent back.
 func (f forwarded) response(res *http.Response, token egresslink.Token) error {
-	if code := res.Header.Get(egresslink.HeaderRefused); code != "" && f.binding.held() {
-		return hubRefusal(res, code)
+	if f.binding.held() && res.Header.Get(egresslink.HeaderRefused) != "" {
+		return hubRefusal(res)
 	}
 	if f.binding != nil && res.StatusCode == http.StatusUnauthorized {
 		f.note(res.Request.Method, fmt.Sprintf("%s refused the credential %s (HTTP 401): it may have expired or been revoked there; an administrator can replace it with `deckhand credential rotate %s`",
 			f.t, f.binding.GetCredential(), f.binding.GetCredential()))
 	}
 	if f.binding != nil && !f.binding.GetHeld() {
-		if err := mask(res, token.Secrets); err != nil {
+		if err := mask(res, f.binding.GetCredential(), token.Secrets); err != nil {
 			return err
 		}
 	}

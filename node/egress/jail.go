@@ -2,6 +2,8 @@ package egress
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -27,11 +29,18 @@ type jail struct {
 	// refusals is the log of what is refused to it.
 	refusals *refusals
 
-	mu    sync.Mutex
-	list  *allowlist.List    // guarded by mu
-	conns map[*conn]struct{} // guarded by mu
-	in    int                // how many of them are commands'; guarded by mu
-	gone  bool               // guarded by mu
+	signers *signers
+	tokens  *tokens
+
+	mu       sync.Mutex
+	pol      *policy                // guarded by mu
+	conns    map[*conn]struct{}     // guarded by mu
+	requests map[*inflight]struct{} // guarded by mu
+	// secure are the clients of hosts whose TLS is terminated, by the certificates that
+	// those are verified by; guarded by mu.
+	secure map[string]*http.Transport
+	in     int  // how many of conns are commands'; guarded by mu
+	gone   bool // guarded by mu
 }
 
 const (
@@ -41,14 +50,42 @@ const (
 	maxAnswer = 256 << 10 // the header of an answer
 )
 
-func newJail(p *Proxy, id string, list *allowlist.List) *jail {
-	j := &jail{p: p, id: id, list: list, conns: map[*conn]struct{}{}, refusals: newRefusals(p.cfg.Log, id)}
-	j.pool = &http.Transport{
-		DialContext: j.dialPlain, DisableCompression: true, IdleConnTimeout: keepAlive,
-		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, MaxResponseHeaderBytes: maxAnswer, ExpectContinueTimeout: time.Second,
+func newJail(p *Proxy, id string, rules *policy) *jail {
+	j := &jail{
+		p: p, id: id, pol: rules, conns: map[*conn]struct{}{}, requests: map[*inflight]struct{}{}, secure: map[string]*http.Transport{},
+		refusals: newRefusals(p.cfg.Log, id), signers: newSigners(id, p.cfg.Hub), tokens: newTokens(id, p.cfg.Hub),
 	}
+	j.pool = j.transport()
 	j.server = p.serverOf(j)
 	return j
+}
+
+// transport returns a client of the hosts outside that changes nothing of what it passes on.
+func (j *jail) transport() *http.Transport {
+	return &http.Transport{
+		DialContext: j.dialHost, DisableCompression: true, IdleConnTimeout: keepAlive,
+		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, MaxResponseHeaderBytes: maxAnswer, ExpectContinueTimeout: time.Second,
+	}
+}
+
+// upstream returns the client of hosts whose TLS is terminated. b is the credential of the
+// request, or nil.
+func (j *jail) upstream(b *binding) *http.Transport {
+	var roots *x509.CertPool
+	name := ""
+	if b != nil {
+		roots, name = b.roots, b.GetRoots()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	have := j.secure[name]
+	if have == nil {
+		have = j.transport()
+		have.ForceAttemptHTTP2 = true
+		have.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+		j.secure[name] = have
+	}
+	return have
 }
 
 // serverOf returns an HTTP server with strict time limits.
@@ -73,21 +110,30 @@ func (j *jail) close() {
 	_ = j.server.Close()
 	j.endConns(func(*conn) bool { return true })
 	j.pool.CloseIdleConnections()
+	j.mu.Lock()
+	for _, one := range j.secure {
+		one.CloseIdleConnections()
+	}
+	j.mu.Unlock()
 	j.refusals.close()
 }
 
-func (j *jail) rules() *allowlist.List {
+func (j *jail) policy() *policy {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.list
+	return j.pol
 }
 
+// hosts are those that connections may be opened to; what is sent there is decided later.
+func (j *jail) hosts() *allowlist.List { return j.policy().hosts }
+
 // change puts other rules in force.
-func (j *jail) change(list *allowlist.List) {
+func (j *jail) change(to *policy) {
 	j.mu.Lock()
-	j.list = list
+	j.pol = to
 	j.mu.Unlock()
-	j.endConns(func(c *conn) bool { return c.judge != nil && c.judge(list) != nil })
+	j.endConns(func(c *conn) bool { return c.judge != nil && c.judge(to.hosts) != nil })
+	j.endRequests(errEnded, func(one *inflight) bool { return !one.still(to) })
 }
 
 // endConns closes some connections, without waiting for their users.
@@ -185,7 +231,8 @@ func (j *jail) plain(w http.ResponseWriter, r *http.Request, who asker) {
 		j.refuse(w, who, r.URL.Host, r.Method, &allowlist.Refusal{Reason: err.Error()})
 		return
 	}
-	if refusal := j.rules().Match(t, r.Method); refusal != nil {
+	path, refusal := j.policy().plain(t, r)
+	if refusal != nil {
 		j.refuse(w, who, t.String(), r.Method, refusal)
 		return
 	}
@@ -204,20 +251,18 @@ func (j *jail) plain(w http.ResponseWriter, r *http.Request, who asker) {
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.Host, pr.Out.URL.User = t.String(), nil
 			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // as it was written
-			// Of the command's own making, and for the host to read.
-			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
-				if values := pr.In.Header[name]; values != nil {
-					pr.Out.Header[name] = values
-				}
+			if path != nil {
+				path.Apply(pr.Out.URL)
 			}
+			copyForwarding(pr)
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { j.failed(w, who, t, r.Method, err) },
 	}
 	proxy.ServeHTTP(w, r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
-// dialPlain connects for plain HTTP. Which requests may use it is judged before.
-func (j *jail) dialPlain(ctx context.Context, _, address string) (net.Conn, error) {
+// dialHost connects to a host. Which requests may use it is decided before.
+func (j *jail) dialHost(ctx context.Context, _, address string) (net.Conn, error) {
 	t, err := allowlist.ParseTarget(address, 0)
 	if err != nil {
 		return nil, err
@@ -237,9 +282,12 @@ func (j *jail) failed(w http.ResponseWriter, who asker, t allowlist.Target, meth
 	var refusal *allowlist.Refusal
 	var lookup *net.DNSError
 	var late net.Error
+	var unverified *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &refusal):
 		j.refuse(w, who, t.String(), method, refusal)
+	case errors.As(err, &unverified):
+		say(w, http.StatusBadGateway, fmt.Sprintf("the certificate of %s cannot be verified: %s", t, unverified.Err))
 	case errors.As(err, &lookup):
 		say(w, http.StatusBadGateway, fmt.Sprintf("the name %s cannot be looked up", t.Host))
 	case errors.As(err, &late) && late.Timeout():

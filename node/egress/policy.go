@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/httprule"
@@ -159,6 +160,9 @@ func (p *policy) decide(t allowlist.Target, r *http.Request, operations func() (
 		if err == nil {
 			err = httprule.Override(r)
 		}
+		if err == nil {
+			err = httprule.OverrideForm(r)
+		}
 		if err != nil {
 			return nil, nil, &allowlist.Refusal{Reason: fmt.Sprintf("the request to %s cannot be decided by its path: %s", t, err)}
 		}
@@ -178,6 +182,16 @@ func (p *policy) decide(t allowlist.Target, r *http.Request, operations func() (
 		return fits[0], path, nil
 	}
 	return nil, path, nil
+}
+
+// plain decides a request of plain HTTP, into which no credential is inserted.
+func (p *policy) plain(t allowlist.Target, r *http.Request) (*httprule.Path, *allowlist.Refusal) {
+	if !slices.ContainsFunc(p.rules, func(h hostRules) bool { return h.at.Reaches(t) }) {
+		return nil, p.list.Match(t, r.Method)
+	}
+	own := &policy{list: p.list, rules: p.rules}
+	_, path, refusal := own.decide(t, r, sync.OnceValues(func() ([]string, error) { return operationsOf(r) }))
+	return path, refusal
 }
 
 // byPath reports whether anything about a target is decided by a request's path.
@@ -251,4 +265,12 @@ func (p *policy) same(b *binding) bool {
 			slices.Equal(o.GetMethods(), b.GetMethods()) && slices.Equal(o.GetPaths(), b.GetPaths()) && slices.Equal(o.at.Ports, b.at.Ports) &&
 			slices.Equal(o.GetPushes(), b.GetPushes()) && strings.EqualFold(o.GetRoots(), b.GetRoots())
 	})
+}
+
+// opaque decides TLS that is passed on as it is.
+func (p *policy) opaque(t allowlist.Target) *allowlist.Refusal {
+	if p.intercepts(t) {
+		return &allowlist.Refusal{Reason: fmt.Sprintf("the rules for %s have changed since the tunnel was opened; connect again", t)}
+	}
+	return p.list.Match(t, allowlist.Opaque)
 }

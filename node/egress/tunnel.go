@@ -14,6 +14,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 )
 
+// established is said to a command whose tunnel is open.
+const established = "HTTP/1.1 200 Connection established\r\n\r\n"
+
 // connect serves a tunnel. The host is connected to first, so that what fails
 // then is said in HTTP; what comes through is looked at next, and goes to the
 // host last.
@@ -23,11 +26,16 @@ func (j *jail) connect(w http.ResponseWriter, r *http.Request, who asker) {
 		j.refuse(w, who, r.URL.Host, r.Method, &allowlist.Refusal{Reason: err.Error()})
 		return
 	}
-	list := j.rules()
-	if refusal := list.Reaches(t); refusal != nil {
+	p := j.policy()
+	if refusal := p.hosts.Reaches(t); refusal != nil {
 		j.refuse(w, who, t.String(), r.Method, refusal)
 		return
 	}
+	if p.intercepts(t) {
+		j.intercept(w, r, t, p, who)
+		return
+	}
+	list := p.list
 	// The protocol inside is not known yet; inside TLS it never will be.
 	var opaque atomic.Bool
 	up, err := j.dial(r.Context(), t, func(l *allowlist.List) *allowlist.Refusal {
@@ -51,7 +59,7 @@ func (j *jail) connect(w http.ResponseWriter, r *http.Request, who asker) {
 	if !ok {
 		return
 	}
-	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(client, established); err != nil {
 		return
 	}
 	up.count.Store(who.counter(t))
@@ -73,7 +81,7 @@ func (j *jail) lookInto(client *conn, from *bufio.Reader, up *conn, t allowlist.
 		opaque.Store(true)
 		refusal := judgeHello(t, name, err)
 		if refusal == nil {
-			refusal = j.rules().Match(t, allowlist.Opaque)
+			refusal = j.policy().opaque(t)
 		}
 		if refusal != nil {
 			j.refuseTunnel(client, who, t, refusal, accessDenied)

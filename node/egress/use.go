@@ -21,6 +21,8 @@ type useKey struct{ jail, exec string }
 
 // use is what one exec sent out and was refused.
 type use struct {
+	exec string
+
 	mu       sync.Mutex
 	hosts    map[string]*counter
 	refusals []*nodev1.EgressUse_Refusal
@@ -46,7 +48,7 @@ func (p *Proxy) Begin(jail, exec string) {
 	defer p.mu.Unlock()
 	key := useKey{jail, exec}
 	if p.uses[key] == nil {
-		p.uses[key] = &use{hosts: map[string]*counter{}}
+		p.uses[key] = &use{exec: exec, hosts: map[string]*counter{}}
 	}
 }
 
@@ -97,6 +99,14 @@ func (p *Proxy) users(jail, exec string) (out []*use) {
 // asker is who asked for a connection. What several may have asked for is
 // refused to each, and counted to none.
 type asker []*use
+
+// exec returns the exec's id; empty if several may have asked.
+func (a asker) exec() string {
+	if len(a) != 1 {
+		return ""
+	}
+	return a[0].exec
+}
 
 // counter begins a request to a host.
 func (a asker) counter(t allowlist.Target) *counter {

@@ -31,12 +31,19 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/grep"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/redact"
-	"github.com/deckhand-sh/deckhand/node/egress"
 	"github.com/deckhand-sh/deckhand/node/execlog"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
+
+// Egress counts what execs send out of their jails.
+type Egress interface {
+	// Begin notes that an exec is about to run in a jail.
+	Begin(jail, exec string)
+	// End returns what an exec sent out, which has ended; nil for nothing.
+	End(jail, exec string) *nodev1.EgressUse
+}
 
 // Config holds the dependencies and settings of a Service, which owns none of
 // them.
@@ -47,7 +54,7 @@ type Config struct {
 	Workspaces Workspaces
 	// Egress is notified of running commands and counts what they sent; nil for
 	// none.
-	Egress *egress.Proxy
+	Egress Egress
 	// Ended, if set, is called with each exec that has ended. It must not
 	// block.
 	Ended func(e *nodev1.Exec)
@@ -97,7 +104,7 @@ type Service struct {
 	ledger  *ledger.Ledger
 	jails   *jail.Manager
 	spaces  Workspaces
-	egress  *egress.Proxy
+	egress  Egress
 	log     hclog.Logger
 	ended   func(e *nodev1.Exec)
 	collect time.Duration

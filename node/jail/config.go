@@ -11,7 +11,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/deckhand-sh/deckhand/node/egress"
 	"github.com/deckhand-sh/deckhand/node/image"
 )
 
@@ -59,7 +58,7 @@ type Config struct {
 	IdleStop time.Duration
 	// Egress lets jails reach what their specs allow; nil for nothing at all. It
 	// runs for as long as jails are asked for.
-	Egress *egress.Proxy
+	Egress Egress
 	// Images configures the store of the images that jails are made from; what it
 	// does not say is the Manager's.
 	Images image.Config

@@ -15,6 +15,18 @@ import (
 // egress proxy listens on, and ports of the jail's loopback that init leads
 // there.
 
+// Egress lets jails out. *egress.Proxy and *process.Process are two.
+type Egress interface {
+	// Serve takes the connections of a jail as its rules allow, until Leave.
+	Serve(id string, l net.Listener, rules *nodev1.Egress) error
+	// Change gives a jail other rules.
+	Change(id string, rules *nodev1.Egress) error
+	// Cut ends every connection of a jail, and refuses new ones until Resume.
+	Cut(id, why string)
+	Resume(id string)
+	Leave(id string)
+}
+
 // ways is the number of init's protocol from which on it leads ports out.
 const ways = 4
 

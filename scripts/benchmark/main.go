@@ -2,6 +2,8 @@
 package main
 
 import (
+	"github.com/deckhand-sh/deckhand/node/egress/process"
+
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 )
 
 func main() {
+	process.RunIfAsked()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if egressRole() {

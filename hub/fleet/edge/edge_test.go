@@ -15,10 +15,14 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/egress/process"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	process.RunIfAsked()
+	goleak.VerifyTestMain(m)
+}
 
 // execs is a node's exec service, as small as these tests need it.
 type execs struct {

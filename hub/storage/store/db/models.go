@@ -386,6 +386,17 @@ type InboxItem struct {
 	Decision         json.RawMessage
 }
 
+type JailAuthority struct {
+	ID          string
+	OrgID       string
+	JailID      string
+	Certificate string
+	Sealed      []byte
+	Hosts       []string
+	ExpiresAt   time.Time
+	CreatedAt   time.Time
+}
+
 type Job struct {
 	ID         string
 	OrgID      string

@@ -1,0 +1,250 @@
+package channel
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/deckhand-sh/deckhand/hub/egress/tunnel"
+	"github.com/deckhand-sh/deckhand/internal/echomask"
+	"github.com/deckhand-sh/deckhand/internal/egresslink"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+const (
+	// keepAlive is how long a connection waits for the next request.
+	keepAlive = 30 * time.Second
+	maxIdle   = 32
+	// maxClients is how many ways to hosts are kept for a node.
+	maxClients = 256
+	// maxAnswer bounds the header of a response, in bytes.
+	maxAnswer = 256 << 10
+	// atOnce is how many requests of an organisation are sent on at the same time, and
+	// bytesPerSecond how much of their bodies passes through this hub, both ways together.
+	atOnce         = 512
+	bytesPerSecond = 256 << 20
+	burst          = 4 << 20
+)
+
+// limits bound what each organisation sends through this hub.
+type limits struct {
+	mu   sync.Mutex
+	orgs map[string]*limit // guarded by mu
+}
+
+type limit struct {
+	slots chan struct{}
+	bytes *rate.Limiter
+}
+
+func newLimits() *limits { return &limits{orgs: map[string]*limit{}} }
+
+func (l *limits) of(orgID string) *limit {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	have := l.orgs[orgID]
+	if have == nil {
+		have = &limit{slots: make(chan struct{}, atOnce), bytes: rate.NewLimiter(bytesPerSecond, burst)}
+		l.orgs[orgID] = have
+	}
+	return have
+}
+
+// limited is a body whose bytes are bounded for an organisation.
+type limited struct {
+	io.ReadCloser
+
+	ctx   context.Context //nolint:containedctx // a body has no other way to know its request's end
+	bytes *rate.Limiter
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(b []byte) (int, error) {
+	n, err := l.ReadCloser.Read(b[:min(len(b), burst)])
+	if n > 0 {
+		if werr := l.bytes.WaitN(l.ctx, n); werr != nil && err == nil {
+			err = werr
+		}
+	}
+	return n, err
+}
+
+// client is the way to hosts from one jail.
+type client struct {
+	*http.Transport
+
+	used time.Time // guarded by session.clientsMu
+}
+
+// client returns the way for a jail and the certificates that hosts are verified by.
+func (s *session) client(jailID string, in Inserted) (*client, error) {
+	name := jailID + "\x00" + in.Roots
+	if in.Private {
+		name += "\x00private"
+	}
+	s.clientsMu.Lock()
+	defer s.clientsMu.Unlock()
+	have := s.clients[name]
+	if have == nil {
+		var roots *x509.CertPool
+		if in.Roots != "" {
+			roots = x509.NewCertPool()
+			if !roots.AppendCertsFromPEM([]byte(in.Roots)) {
+				return nil, fault.New(fault.Precondition, "the credential's certificates cannot be read").WithFix("rotate it with certificates in PEM")
+			}
+		}
+		have = &client{Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+				return tunnel.Dial(ctx, tunnel.Way{Node: s.link, JailID: jailID, Private: in.Private}, address)
+			},
+			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: true,
+			DisableCompression: true, IdleConnTimeout: keepAlive, MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle,
+			MaxResponseHeaderBytes: maxAnswer, ExpectContinueTimeout: time.Second, TLSHandshakeTimeout: readHeaderTimeout,
+		}}
+		if len(s.clients) >= maxClients {
+			s.dropOldest()
+		}
+		s.clients[name] = have
+	}
+	have.used = time.Now()
+	return have, nil
+}
+
+// dropOldest forgets the way that was not used for the longest time. The caller holds
+// clientsMu.
+func (s *session) dropOldest() {
+	var oldest string
+	for name, c := range s.clients {
+		if oldest == "" || c.used.Before(s.clients[oldest].used) {
+			oldest = name
+		}
+	}
+	s.clients[oldest].CloseIdleConnections()
+	delete(s.clients, oldest)
+}
+
+func (s *session) close() {
+	s.clientsMu.Lock()
+	defer s.clientsMu.Unlock()
+	for _, c := range s.clients {
+		c.CloseIdleConnections()
+	}
+}
+
+// send inserts a credential into a request of a jail's command and sends it on.
+func (s *session) send(w http.ResponseWriter, r *http.Request) {
+	jailID, name, target := r.Header.Get(egresslink.HeaderJail), r.Header.Get(egresslink.HeaderCredential), r.Header.Get(egresslink.HeaderTarget)
+	limit := s.limit.of(s.orgID)
+	select {
+	case limit.slots <- struct{}{}:
+		defer func() { <-limit.slots }()
+	default:
+		refuse(w, fault.New(fault.Exhausted, "%d requests of this organisation are being sent through the hub already", atOnce).WithFix("try again in a moment"))
+		return
+	}
+	if err := s.live(r.Context(), jailID); err != nil {
+		refuse(w, err)
+		return
+	}
+	out := r.Clone(r.Context())
+	for _, header := range []string{egresslink.HeaderJail, egresslink.HeaderExec, egresslink.HeaderCredential, egresslink.HeaderTarget} {
+		out.Header.Del(header)
+	}
+	out.URL.Scheme, out.URL.Host, out.Host = "https", target, r.Host
+	if out.Body != nil && out.Body != http.NoBody {
+		out.Body = &limited{ReadCloser: out.Body, ctx: r.Context(), bytes: limit.bytes}
+	}
+	// The proxy below may change headers that a signature covers: insert last.
+	var masker *echomask.Masker
+	proxy := &httputil.ReverseProxy{
+		Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+			in, err := s.cfg.Credentials.Insert(req.Context(), s.orgID, jailID, name, req)
+			if err != nil {
+				return nil, err
+			}
+			masker = masked(name, in.Secrets)
+			c, err := s.client(jailID, in)
+			if err != nil {
+				return nil, err
+			}
+			return c.RoundTrip(req)
+		}),
+		BufferPool: buffers, ErrorLog: log.New(io.Discard, "", 0),
+		Rewrite: func(pr *httputil.ProxyRequest) {
+			pr.Out.URL.RawQuery, pr.Out.Host = pr.In.URL.RawQuery, pr.In.Host
+		},
+		ModifyResponse: func(res *http.Response) error {
+			res.Header.Del(egresslink.HeaderRefused)
+			if err := masker.Response(res); err != nil {
+				return fault.New(fault.Denied, "%s", err).WithFix("the server sends the credential back in its response")
+			}
+			if res.Body != nil && res.StatusCode != http.StatusSwitchingProtocols {
+				res.Body = &limited{ReadCloser: res.Body, ctx: r.Context(), bytes: limit.bytes}
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { refuse(w, wayTo(target, err)) },
+	}
+	proxy.ServeHTTP(w, out)
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// wayTo returns what went wrong on the way to a host as a fault.
+func wayTo(target string, err error) error {
+	if e := fault.As(err); e != nil {
+		return e
+	}
+	var unverified *tls.CertificateVerificationError
+	var late net.Error
+	switch {
+	case errors.As(err, &unverified):
+		return fault.New(fault.Unavailable, "the certificate of %s cannot be verified: %s", target, unverified.Err).
+			WithFix("an administrator can set the certificates of a private authority with the credential")
+	case errors.As(err, &late) && late.Timeout():
+		return fault.New(fault.Unavailable, "%s does not respond in time", target).WithFix("try again later")
+	}
+	return fault.New(fault.Unavailable, "%s did not respond: the connection broke", target).WithCause(err)
+}
+
+// refuse says that a request was not sent on, or that there is no response.
+func refuse(w http.ResponseWriter, err error) {
+	status, e := egresslink.ErrorOf(err)
+	w.Header().Set(egresslink.HeaderRefused, "yes")
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(e)
+}
+
+func masked(name string, secrets []string) *echomask.Masker {
+	var all []echomask.Secret
+	for _, value := range secrets {
+		all = append(all, echomask.Secret{Name: name, Value: value})
+	}
+	return echomask.New(all)
+}
+
+// pool of buffers for copying bodies.
+type pool struct{ sync.Pool }
+
+var buffers = &pool{sync.Pool{New: func() any { return make([]byte, 32<<10) }}}
+
+// Get implements httputil.BufferPool.
+func (p *pool) Get() []byte { return p.Pool.Get().([]byte) } //nolint:forcetypeassert // see New
+
+// Put implements httputil.BufferPool.
+func (p *pool) Put(b []byte) { p.Pool.Put(b) } //nolint:staticcheck // a slice's header is small

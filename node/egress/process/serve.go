@@ -1,0 +1,309 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/node/egress"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// tell changes what the daemon knows, and tells the proxy if there is one and change reports
+// that there is something to tell. A proxy that starts later is told what the daemon knows
+// then.
+func (p *Process) tell(change func() bool, do func(c *child) error) error {
+	p.telling.RLock()
+	defer p.telling.RUnlock()
+	p.mu.Lock()
+	changed, c := change(), p.child
+	p.mu.Unlock()
+	if c == nil || !changed {
+		return nil
+	}
+	err := do(c)
+	select {
+	case <-c.ended:
+		return nil // the next one is told
+	default:
+		return err
+	}
+}
+
+// Serve takes the connections of a jail, until Leave, as its rules allow. The listener is the
+// proxy's from then on, also with an error. A jail that was served before is served again.
+func (p *Process) Serve(id string, l net.Listener, rules *nodev1.Egress) error {
+	if err := egress.Check(rules); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s, err := p.socket(l)
+	if err != nil {
+		return errors.Join(fmt.Errorf("serve the egress of jail %s: %w", id, err), l.Close())
+	}
+	s.rules = rules
+	var before *served
+	err = p.tell(func() bool {
+		before, p.jails[id] = p.jails[id], s
+		return true
+	}, func(c *child) error { return c.serveJail(id, s) })
+	if before != nil {
+		before.close()
+	}
+	return err
+}
+
+// socket returns a listener as a socket that can be passed on. One that is none gets one.
+func (p *Process) socket(l net.Listener) (*served, error) {
+	if u, ok := l.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+		file, err := u.File()
+		if err != nil {
+			return nil, err
+		}
+		return &served{file: file, close: func() { _, _ = file.Close(), u.Close() }}, nil
+	}
+	dir := p.socketsDir()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, ident.New("s"))
+	own, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	file, err := own.File()
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	go join(l, path)
+	return &served{file: file, close: func() { _, _, _ = file.Close(), own.Close(), l.Close() }}, nil
+}
+
+// join passes the connections of a listener to a socket, until the listener is closed.
+func join(l net.Listener, path string) {
+	for {
+		from, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer from.Close()
+			to, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+			if err != nil {
+				return
+			}
+			defer to.Close()
+			var both sync.WaitGroup
+			both.Go(func() {
+				_, _ = io.Copy(to, from)
+				_ = to.CloseWrite()
+			})
+			_, _ = io.Copy(from, to)
+			if half, ok := from.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+				_ = from.Close()
+			}
+			both.Wait()
+		}()
+	}
+}
+
+// Change gives a jail other rules, and ends the connections that they do not allow. A jail
+// that is not served has none.
+func (p *Process) Change(id string, rules *nodev1.Egress) error {
+	if err := egress.Check(rules); err != nil {
+		return err
+	}
+	return p.tell(func() bool {
+		s := p.jails[id]
+		if s == nil {
+			return false
+		}
+		s.rules = rules
+		return true
+	}, func(c *child) error {
+		return c.call(func(ctx context.Context) error {
+			_, err := c.proxy.ChangeJail(ctx, &nodev1.ChangeJailRequest{JailId: id, Egress: rules})
+			return err
+		})
+	})
+}
+
+// Cut ends every connection of a jail, and refuses new ones until Resume.
+func (p *Process) Cut(id, why string) {
+	p.log(p.tell(func() bool {
+		p.cut[id] = why
+		return true
+	}, func(c *child) error { return c.cutJail(id, why) }))
+}
+
+// Resume lets a jail's connections pass again.
+func (p *Process) Resume(id string) {
+	p.log(p.tell(func() bool {
+		_, was := p.cut[id]
+		delete(p.cut, id)
+		return was
+	}, func(c *child) error {
+		return c.call(func(ctx context.Context) error {
+			_, err := c.proxy.ResumeJail(ctx, &nodev1.ResumeJailRequest{JailId: id})
+			return err
+		})
+	}))
+}
+
+// Leave stops serving a jail and ends its connections.
+func (p *Process) Leave(id string) {
+	var before *served
+	p.log(p.tell(func() bool {
+		before = p.jails[id]
+		delete(p.jails, id)
+		delete(p.cut, id)
+		return before != nil
+	}, func(c *child) error {
+		return c.call(func(ctx context.Context) error {
+			_, err := c.proxy.LeaveJail(ctx, &nodev1.LeaveJailRequest{JailId: id})
+			return err
+		})
+	}))
+	if before != nil {
+		before.close()
+	}
+}
+
+// Begin notes that an exec is about to run in a jail. Asking again changes nothing.
+func (p *Process) Begin(jail, exec string) {
+	u := use{jail, exec}
+	p.log(p.tell(func() bool {
+		p.uses[u] = struct{}{}
+		return true
+	}, func(c *child) error { return c.beginUse(u) }))
+}
+
+// End returns what an exec sent out, which has ended; nil for nothing, or for what is not
+// known because the proxy died.
+func (p *Process) End(jail, exec string) (out *nodev1.EgressUse) {
+	u := use{jail, exec}
+	p.log(p.tell(func() bool {
+		_, was := p.uses[u]
+		delete(p.uses, u)
+		return was
+	}, func(c *child) error {
+		return c.call(func(ctx context.Context) error {
+			res, err := c.proxy.EndUse(ctx, &nodev1.EndUseRequest{JailId: jail, ExecId: exec})
+			out = res.GetUse()
+			return err
+		})
+	}))
+	return out
+}
+
+func (p *Process) log(err error) {
+	if err != nil {
+		p.cfg.Log.Error("the egress proxy does not do what it is told", "error", err)
+	}
+}
+
+// current waits for the proxy.
+func (p *Process) current(ctx context.Context) (*child, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		p.mu.Lock()
+		c, ready := p.child, p.ready
+		p.mu.Unlock()
+		select {
+		case <-ready:
+			if c != nil {
+				return c, nil
+			}
+		case <-ctx.Done():
+			return nil, fault.New(fault.Unavailable, "this node's egress proxy does not run").WithFix("see the node's log")
+		}
+	}
+}
+
+// server passes calls of the hub on to the proxy.
+type server struct {
+	nodev1.UnimplementedEgressServiceServer
+	p *Process
+}
+
+// NewServer returns the proxy as the hub calls it.
+func NewServer(p *Process) nodev1.EgressServiceServer { return &server{p: p} }
+
+// Tunnel implements the service.
+func (s *server) Tunnel(in nodev1.EgressService_TunnelServer) error {
+	c, err := s.p.current(in.Context())
+	if err != nil {
+		return fault.ToGRPC(err)
+	}
+	ctx, cancel := context.WithCancel(in.Context())
+	defer cancel()
+	out, err := c.egress.Tunnel(ctx)
+	if err != nil {
+		return err
+	}
+	return passOn(cancel, in.Recv, out.Send, out.CloseSend, out.Recv, in.Send)
+}
+
+// Channel implements the service.
+func (s *server) Channel(in nodev1.EgressService_ChannelServer) error {
+	c, err := s.p.current(in.Context())
+	if err != nil {
+		return fault.ToGRPC(err)
+	}
+	ctx, cancel := context.WithCancel(in.Context())
+	defer cancel()
+	out, err := c.egress.Channel(ctx)
+	if err != nil {
+		return err
+	}
+	return passOn(cancel, in.Recv, out.Send, out.CloseSend, out.Recv, in.Send)
+}
+
+// passOn passes messages on both ways, until the other end has said all.
+func passOn[Q, A any](cancel func(), recv func() (Q, error), send func(Q) error, closeSend func() error, back func() (A, error), reply func(A) error) error {
+	go func() {
+		for {
+			m, err := recv()
+			if err == nil {
+				err = send(m)
+			}
+			switch {
+			case errors.Is(err, io.EOF):
+				_ = closeSend()
+				return
+			case err != nil:
+				cancel()
+				return
+			}
+		}
+	}()
+	for {
+		m, err := back()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := reply(m); err != nil {
+			return err
+		}
+	}
+}
+
+// EndCredential implements the service.
+func (s *server) EndCredential(ctx context.Context, req *nodev1.EndCredentialRequest) (*nodev1.EndCredentialResponse, error) {
+	c, err := s.p.current(ctx)
+	if err != nil {
+		return nil, fault.ToGRPC(err)
+	}
+	return c.egress.EndCredential(ctx, req)
+}
