@@ -1,0 +1,151 @@
+// Package corpus is a collection of hostile HTTP requests and of what package
+// httprule makes of them: request targets that servers read in different ways,
+// and whole messages in whose bytes two servers may find different requests. It
+// is for tests: of httprule, and of a running proxy.
+package corpus
+
+// Case is a request target.
+type Case struct {
+	Name   string
+	Target string
+	// Refused says that it must not reach the server.
+	Refused bool
+	// Path is what the server must get as its path, without the query; "" if
+	// Refused.
+	Path string
+}
+
+// Cases returns the request targets.
+func Cases() []Case {
+	var out []Case
+	for _, c := range []struct{ name, target, path string }{
+		{"the root", "/", "/"},
+		{"a path", "/repos/o/r", "/repos/o/r"},
+		{"a trailing slash is kept", "/repos/", "/repos/"},
+		{"a query is not part of the path", "/a?b=/../c", "/a"},
+		{"an empty query", "/a?", "/a"},
+		{"a question mark in the query", "/a?b?c", "/a"},
+		{"sub-delimiters", "/a!$&'()*+,=:@b", "/a!$&'()*+,=:@b"},
+		{"an escaped letter is a letter", "/%61dmin", "/admin"},
+		{"escaped digits, dashes and tildes", "/%31%2d%7E%5f", "/1-~_"},
+		{"hex digits become upper case", "/a%3ab%c3%a9", "/a%3Ab%C3%A9"},
+		{"an escaped plus stays one", "/a%2bb", "/a%2Bb"},
+		{"a plus stays one", "/a+b", "/a+b"},
+		{"an escaped blank", "/a%20b", "/a%20b"},
+		{"an escaped question mark", "/a%3Fb", "/a%3Fb"},
+		{"an escaped number sign", "/heads/fix%2312", "/heads/fix%2312"},
+		{"an escaped percent sign", "/100%25", "/100%25"},
+		{"an escaped percent sign before no digits", "/100%25zz", "/100%25zz"},
+		{"an escaped star", "/%2A%2a", "/%2A%2A"},
+		{"an encoded slash inside of a segment", "/api/v4/projects/group%2fproject/issues", "/api/v4/projects/group%2Fproject/issues"},
+		{"two encoded slashes", "/p/a%2Fb%2Fc", "/p/a%2Fb%2Fc"},
+		{"dots that are no dot segment", "/a..b/.c/d./...", "/a..b/.c/d./..."},
+		{"an encoded dot in a name", "/file%2Etxt", "/file.txt"},
+		{"UTF-8", "/%E6%97%A5%E6%9C%AC", "/%E6%97%A5%E6%9C%AC"},
+		{"a colon in the first segment", "/a:b/c", "/a:b/c"},
+		{"an address in the path", "/proxy/http:%2Fx", "/proxy/http:%2Fx"},
+		{"query with everything", "/a?q=%2e%2e%2f%00%zz[]{}|\\^`\"<>", "/a"},
+	} {
+		out = append(out, Case{Name: c.name, Target: c.target, Path: c.path})
+	}
+	for _, c := range [][2]string{
+		{"nothing", ""},
+		{"no slash", "admin"},
+		{"only a query", "?a=b"},
+		{"asterisk form", "*"},
+		{"absolute form", "http://example.com/admin"},
+		{"absolute form, https", "https://example.com/"},
+		{"absolute form with a user", "http://user@example.com/"},
+		{"authority form", "example.com:443"},
+		{"a scheme without slashes", "http:admin"},
+		{"two slashes", "//admin"},
+		{"two slashes in the middle", "/a//admin"},
+		{"two slashes at the end", "/a//"},
+		{"three slashes", "///"},
+		{"a network path", "//evil.example/a"},
+		{"a dot segment", "/a/../admin"},
+		{"a dot segment at the beginning", "/../admin"},
+		{"a dot segment at the end", "/a/.."},
+		{"a single dot", "/a/./admin"},
+		{"a single dot at the end", "/a/."},
+		{"an encoded dot segment", "/a/%2e%2e/admin"},
+		{"a half encoded dot segment", "/a/.%2e/admin"},
+		{"the other half", "/a/%2E./admin"},
+		{"an encoded single dot", "/a/%2e/admin"},
+		{"a dot segment behind an encoded slash", "/a/b%2f..%2fadmin"},
+		{"an encoded dot segment behind an encoded slash", "/a/b%2f%2e%2e%2fadmin"},
+		{"a dot segment before an encoded slash", "/a/..%2fadmin"},
+		{"a single dot behind an encoded slash", "/a/b%2f."},
+		{"an encoded slash alone", "/a/%2f"},
+		{"an encoded slash at the beginning of a segment", "/%2fadmin"},
+		{"an encoded slash at the end", "/admin%2f"},
+		{"two encoded slashes in a row", "/a%2f%2fadmin"},
+		{"a backslash", `/a\admin`},
+		{"a backslash after the slash", `/\evil.example`},
+		{"a backslash dot segment", `/a\..\admin`},
+		{"an encoded backslash", "/a%5cadmin"},
+		{"an encoded backslash in upper case", "/a%5C..%5Cadmin"},
+		{"a doubly encoded slash", "/a%252fadmin"},
+		{"a doubly encoded dot segment", "/a/%252e%252e/admin"},
+		{"a trebly encoded slash", "/a%25252fadmin"},
+		{"a percent sign before encoded digits", "/a%25%32%66admin"},
+		{"a percent sign before half encoded digits", "/a%252%66admin"},
+		{"a doubly encoded letter", "/%2561dmin"},
+		{"NUL", "/admin\x00.png"},
+		{"an encoded NUL", "/admin%00.png"},
+		{"an encoded line feed", "/a%0aadmin"},
+		{"an encoded CRLF", "/a%0d%0aX-A:%20b"},
+		{"an encoded tab", "/a%09"},
+		{"an encoded DEL", "/a%7f"},
+		{"DEL", "/a\x7f"},
+		{"a tab", "/a\tb"},
+		{"a blank", "/a b"},
+		{"a blank in the query", "/a?b c"},
+		{"a line feed in the query", "/a?b\nc"},
+		{"an invalid escape", "/a%zz"},
+		{"an escape that ends early", "/a%2"},
+		{"a percent sign at the end", "/100%"},
+		{"an escape of Microsoft's", "/a%u002fadmin"},
+		{"a path parameter", "/admin;a=b"},
+		{"a path parameter in the middle", "/a;x=/admin"},
+		{"a dot segment with a parameter", "/a/..;/admin"},
+		{"a dot segment with a named parameter", "/a/..;x=y/admin"},
+		{"a dot segment with an encoded semicolon", "/a/..%3b/admin"},
+		{"an encoded semicolon", "/admin%3Ba=b"},
+		{"an empty segment with a parameter", "/;/admin"},
+		{"a session id", "/a;jsessionid=1"},
+		{"a fragment", "/a#b"},
+		{"a fragment in the query", "/a?b#c"},
+		{"a character that is not ASCII", "/caf\u00e9"},
+		{"a character that is not ASCII in the query", "/a?\u00e9"},
+		{"a byte of Latin-1", "/caf\xe9"},
+		{"an escape of Latin-1", "/caf%E9"},
+		{"an overlong slash", "/a%c0%afadmin"},
+		{"an overlong dot segment", "/a/%c0%ae%c0%ae/admin"},
+		{"an overlong slash of three bytes", "/a%e0%80%afadmin"},
+		{"an overlong NUL", "/a%c0%80"},
+		{"half a surrogate pair", "/a%ed%a0%80"},
+		{"a UTF-8 sequence that ends early", "/a%e2%82"},
+		{"a sequence across two segments", "/a%c3/%a9"},
+		{"a sequence across an encoded slash", "/a%c3%2f%a9"},
+		{"a fullwidth slash", "/a%EF%BC%8Fadmin"},
+		{"fullwidth dots", "/a/%EF%BC%8E%EF%BC%8E/admin"},
+		{"a fullwidth backslash", "/a%EF%BC%BCadmin"},
+		{"a fullwidth percent sign", "/a%EF%BC%852fadmin"},
+		{"a fullwidth semicolon", "/a%EF%BC%9Bb"},
+		{"a two dot leader", "/a/%E2%80%A5/admin"},
+		{"a division slash", "/a%E2%88%95admin"},
+		{"a Greek question mark", "/a%CD%BEb"},
+		{"characters that are not composed", "/caf%65%CC%81"},
+		{"brackets", "/a[b]"},
+		{"braces", "/{a}"},
+		{"a quote", `/a"b`},
+		{"angle brackets", "/<a>"},
+		{"a bar", "/a|b"},
+		{"a caret", "/a^b"},
+		{"a back quote", "/a`b"},
+	} {
+		out = append(out, Case{Name: c[0], Target: c[1], Refused: true})
+	}
+	return out
+}
