@@ -145,7 +145,7 @@ func TestTheProxyHasNoRights(t *testing.T) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
 	has := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^(\w+):\s*(.*)$`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(\w+):[ \t]*(.*)$`).FindAllStringSubmatch(string(text), -1) {
 		has[m[1]] = strings.Join(strings.Fields(m[2]), " ")
 	}
 	id := strconv.Itoa(proxyUID)
