@@ -90,14 +90,14 @@ func (f Format) Size() int {
 // Zero returns the hash that stands for no object: all zeros, in hex.
 func (f Format) Zero() string { return strings.Repeat("0", 2*f.Size()) }
 
-// object returns the hash of an object with a type and content.
-func (f Format) object(kind string, content []byte) oid {
+// commit returns the hash of a commit with this content.
+func (f Format) commit(content []byte) oid {
 	algorithm := crypto.SHA1
 	if f == SHA256 {
 		algorithm = crypto.SHA256
 	}
 	h := githash.New(algorithm) // of a SHA-1 collision it returns another hash
-	fmt.Fprintf(h, "%s %d\x00", kind, len(content))
+	fmt.Fprintf(h, "commit %d\x00", len(content))
 	_, _ = h.Write(content) // a hash returns no errors
 	var out oid
 	copy(out[:], h.Sum(nil))

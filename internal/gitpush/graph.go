@@ -35,7 +35,7 @@ func (g *Graph) add(object []byte) (oid, error) {
 	if err != nil {
 		return oid{}, err
 	}
-	id := g.format.object("commit", object)
+	id := g.format.commit(object)
 	if _, ok := g.parents[id]; !ok {
 		if len(g.parents) >= g.max {
 			g.full = true

@@ -25,10 +25,9 @@ type Refusal struct {
 	Ref, Reason string
 }
 
-// Judge returns the updates that are refused, in the order of the push. None means
-// that the push may be forwarded. If there is one, nothing may be: git expects that
-// the server applies what it can, but the server would have to be asked for less than
-// what the client signed or wanted to be atomic.
+// Judge returns the updates that are refused, in the order of the push. If there are
+// none, the push may be forwarded. If there is one, nothing may be forwarded: to leave
+// single updates out would change what the client signed.
 //
 // The error is an *Error if the pack is damaged, for which Fail is the response.
 func (j *Judge) Judge(ctx context.Context, p *Push) ([]Refusal, error) {
@@ -94,7 +93,7 @@ func (j *Judge) prove(ctx context.Context, p *Push, u Update, fetches *int) (boo
 			if err != nil {
 				return fmt.Errorf("fetch commit %s for a proof: %w", p.Format.text(id), err)
 			}
-			if object != nil && p.Format.object("commit", object) == id {
+			if object != nil && p.Format.commit(object) == id {
 				_, _ = p.log.graph.add(object) // one that is not valid is no proof
 			}
 			return nil

@@ -48,7 +48,6 @@ func history(t testing.TB, format Format, commits int) (folder string, hashes []
 		fmt.Fprintf(&in, "commit refs/heads/main\nmark :%d\nauthor Ada <ada@example.com> %d +0100\ncommitter Bob <bob@example.com> %d +0000\n", i+1, 1700000000+i, 1700000000+i)
 		fmt.Fprintf(&in, "data %d\n%s\nM 100644 inline file.txt\ndata %d\n%s\n", len(message), message, len(text)+1, text+"x")
 		if i > 1 && i%10 == 9 { // a merge
-			message = "merge"
 			fmt.Fprintf(&in, "commit refs/heads/main\nmark :%d\ncommitter Bob <bob@example.com> %d +0000\ndata 5\nmerge\nmerge :%d\n", i+1+1000000, 1700000000+i, i-1)
 		}
 	}
@@ -59,11 +58,23 @@ func history(t testing.TB, format Format, commits int) (folder string, hashes []
 	return folder, hashes
 }
 
-func memorySpool(t testing.TB) Spool {
+func fileSpool(t testing.TB) Spool {
 	spool, err := FileSpool(t.TempDir())()
 	require.NoError(t, err)
 	t.Cleanup(func() { spool.(io.Closer).Close() })
 	return spool
+}
+
+// memory is a spool.
+type memory struct {
+	bytes.Reader
+	content []byte
+}
+
+func (m *memory) Write(b []byte) (int, error) {
+	m.content = append(m.content, b...)
+	m.Reset(m.content)
+	return len(b), nil
 }
 
 func TestEveryCommitOfAPackIsFound(t *testing.T) {
@@ -73,7 +84,7 @@ func TestEveryCommitOfAPackIsFound(t *testing.T) {
 		for _, options := range []string{"--delta-base-offset --depth=50", "--depth=50", "--delta-base-offset --depth=4095 --window=200", "--depth=1"} {
 			arguments := append([]string{"pack-objects", "--stdout", "--revs", "--no-reuse-delta", "-q"}, strings.Fields(options)...)
 			pack := gitIn(t, folder, strings.NewReader("main\n"), arguments...)
-			p, err := readPack(t.Context(), strings.NewReader(pack), memorySpool(t), format, Limits{})
+			p, err := readPack(t.Context(), strings.NewReader(pack), new(memory), format, Limits{})
 			require.NoError(t, err)
 			require.Len(t, p.graph.parents, len(hashes), options)
 			deltas := 0
@@ -90,7 +101,7 @@ func TestEveryCommitOfAPackIsFound(t *testing.T) {
 		}
 		// A thin pack, whose commits are deltas of commits that it lacks.
 		thin := gitIn(t, folder, strings.NewReader("main\n^"+hashes[150]+"\n"), "pack-objects", "--stdout", "--revs", "--thin", "--no-reuse-delta", "-q")
-		p, err := readPack(t.Context(), strings.NewReader(thin), memorySpool(t), format, Limits{})
+		p, err := readPack(t.Context(), strings.NewReader(thin), new(memory), format, Limits{})
 		require.NoError(t, err)
 		require.Less(t, len(p.graph.parents), len(hashes)-150)
 	}
@@ -105,7 +116,7 @@ func TestCommitsOfAPushAreListed(t *testing.T) {
 	command := fmt.Sprintf("%s %s %s\x00report-status", old, tip, u.Ref)
 	push, err := Read(strings.NewReader(fmt.Sprintf("%04x%s0000%s", len(command)+4, command, pack)), Limits{})
 	require.NoError(t, err)
-	judge := Judge{Spool: func() (Spool, error) { return memorySpool(t), nil }}
+	judge := Judge{Spool: func() (Spool, error) { return new(memory), nil }}
 	none, _, err := push.Commits(u, 5)
 	require.NoError(t, err)
 	require.Empty(t, none, "the pack was not inspected")
@@ -174,7 +185,7 @@ func TestPacksThatGitWouldNotWriteProveNothing(t *testing.T) {
 	t.Parallel()
 	old := strings.Repeat("1", 40)
 	good := commitOf(old)
-	hash := SHA1.text(SHA1.object("commit", good))
+	hash := SHA1.text(SHA1.commit(good))
 	blob := entryOf(entryBlob, 3, nil, []byte("abc"))
 	huge := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(len(good))), 1<<40)
 	for name, c := range map[string]struct {
@@ -210,7 +221,7 @@ func TestPacksThatGitWouldNotWriteProveNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := readPack(t.Context(), bytes.NewReader(c.pack), memorySpool(t), SHA1, Limits{Inflated: 1500000, Pack: 50000})
+			p, err := readPack(t.Context(), bytes.NewReader(c.pack), new(memory), SHA1, Limits{Inflated: 1500000, Pack: 50000})
 			switch c.want {
 			case "proof", "no proof":
 				require.NoError(t, err)
@@ -241,18 +252,18 @@ func TestALimitThatIsReachedIsNoProof(t *testing.T) {
 	pack := gitIn(t, folder, strings.NewReader("main\n"), "pack-objects", "--stdout", "--revs", "--no-reuse-delta", "-q")
 	tip := hashes[len(hashes)-1]
 	for _, limits := range []Limits{{Commits: 50}, {CommitSize: 100}, {Deltas: 1}} {
-		p, err := readPack(t.Context(), strings.NewReader(pack), memorySpool(t), SHA1, limits)
+		p, err := readPack(t.Context(), strings.NewReader(pack), new(memory), SHA1, limits)
 		require.NoError(t, err)
 		require.False(t, p.graph.IsAncestor(hashes[0], tip), "%+v", limits)
 	}
 	broken := errors.New("connection reset")
-	_, err := readPack(t.Context(), io.MultiReader(strings.NewReader(pack[:5000]), brokenReader{broken}), memorySpool(t), SHA1, Limits{})
+	_, err := readPack(t.Context(), io.MultiReader(strings.NewReader(pack[:5000]), brokenReader{broken}), new(memory), SHA1, Limits{})
 	require.ErrorIs(t, err, broken)
 	_, err = readPack(t.Context(), strings.NewReader(pack), fullSpool{}, SHA1, Limits{})
 	require.ErrorContains(t, err, "spool the pack: no space left")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = readPack(ended, strings.NewReader(pack), memorySpool(t), SHA1, Limits{})
+	_, err = readPack(ended, strings.NewReader(pack), new(memory), SHA1, Limits{})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -266,7 +277,7 @@ func (fullSpool) Write([]byte) (int, error) { return 0, errors.New("no space lef
 
 func FuzzPack(f *testing.F) {
 	good := commitOf(strings.Repeat("1", 40))
-	hash := SHA1.text(SHA1.object("commit", good))
+	hash := SHA1.text(SHA1.commit(good))
 	f.Add(packOf(entryOf(entryCommit, len(good), nil, good), entryOf(entryRefDelta, 4, mustHash(hash), []byte{1, 1, 1, 'x'})))
 	f.Add(packOf(entryOf(entryBlob, 3, nil, []byte("abc")), entryOf(entryOfsDelta, 3, []byte{12}, []byte{3, 0, 0})))
 	f.Fuzz(func(t *testing.T, pack []byte) {
@@ -276,7 +287,7 @@ func FuzzPack(f *testing.F) {
 			_, _ = s.sum.Write(pack[:len(pack)-20])
 			pack = s.sum.Sum(pack[:len(pack)-20])
 		}
-		spool := memorySpool(t)
+		spool := new(memory)
 		p, err := readPack(t.Context(), bytes.NewReader(pack), spool, SHA1, Limits{Inflated: 1 << 20, Commits: 100, Deltas: 100, CommitSize: 4096})
 		if err != nil {
 			var e *Error
@@ -352,7 +363,7 @@ func measure(b *testing.B, folder, revision string) {
 	for b.Loop() {
 		f, err := os.Open(file)
 		require.NoError(b, err)
-		p, err := readPack(b.Context(), f, memorySpool(b), SHA1, Limits{})
+		p, err := readPack(b.Context(), f, fileSpool(b), SHA1, Limits{})
 		require.NoError(b, err)
 		commits = len(p.graph.parents)
 		f.Close()
