@@ -2,7 +2,7 @@
 package main
 
 import (
-	"github.com/deckhand-sh/deckhand/node/egress/process"
+	egressproxy "github.com/deckhand-sh/deckhand/node/egress/process"
 
 	"context"
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	process.RunIfAsked()
+	egressproxy.RunIfAsked()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if egressRole() {
