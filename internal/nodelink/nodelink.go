@@ -47,6 +47,10 @@ const (
 	// there, whole, in a file with the name of the step's run.
 	OutputsPath = "/deckhand/out"
 
+	// TrustPath is the folder in a jail with the certificates that its programs are to trust
+	// for the hosts whose TLS the egress proxy terminates.
+	TrustPath = "/deckhand/trust"
+
 	// MaxMessageBytes bounds a gRPC message in either direction: the largest
 	// file that WriteFile takes, and room for the rest of the message.
 	MaxMessageBytes = 32<<20 + 1<<20

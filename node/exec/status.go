@@ -26,7 +26,7 @@ func (s *Service) request(spec *nodev1.ExecSpec, conn *jail.Init) *initv1.StartR
 	}
 	env := spec.GetEnv()
 	if conn.Proxied {
-		env = egress.Environment(spec.GetExecId(), env)
+		env = egress.Environment(spec.GetExecId(), conn.Egress(), env)
 	}
 	env = initd.MergeEnv(conn.Env, env)
 	return &initv1.StartRequest{

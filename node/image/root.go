@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/mount"
+	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
@@ -34,7 +35,7 @@ import (
 
 // recipe is part of a root's name. Raise it when roots are created differently: the
 // next pull of an image then creates another root.
-const recipe = "1"
+const recipe = "2"
 
 // WithRoot has a container start from an image's root, in a snapshot of its own
 // that is deleted with it.
@@ -62,6 +63,47 @@ func (s *Store) WithImage(one Image) client.NewContainerOpts {
 
 // Root returns the name of an image's root, which stands for everything in it.
 func (i Image) Root() string { return i.root }
+
+// ReadFiles returns those of some files that an image's root has, by their paths in it. A
+// path may be a pattern of path/filepath. Links are followed inside of the root.
+func (s *Store) ReadFiles(ctx context.Context, one Image, patterns []string) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	err := s.view(s.namespaced(ctx), one.root, func(mounts []mount.Mount) error {
+		return mount.WithTempMount(ctx, mounts, func(dir string) error { return readFiles(dir, patterns, out) })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read files of image %s: %w", one.Reference, err)
+	}
+	return out, nil
+}
+
+// maxRead bounds a file that is read from an image, in bytes.
+const maxRead = 16 << 20
+
+// readFiles adds those of some files that a root has.
+func readFiles(dir string, patterns []string, to map[string][]byte) error {
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return err
+		}
+		for _, at := range found {
+			name := "/" + strings.TrimPrefix(strings.TrimPrefix(at, dir), "/")
+			real, err := securejoin.SecureJoin(dir, name)
+			if err != nil {
+				return err
+			}
+			info, err := os.Lstat(real)
+			if err != nil || !info.Mode().IsRegular() || info.Size() > maxRead {
+				continue
+			}
+			if to[name], err = os.ReadFile(real); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // Below returns the mounts of an image's root with a writable layer of the caller's on top:
 // files is the folder of the layer, work an empty folder beside it.

@@ -94,6 +94,8 @@ type Init struct {
 	OwnKernel bool
 
 	link transport
+	// egress are the jail's rules.
+	egress atomic.Pointer[nodev1.Egress]
 
 	client  *ttrpc.Client
 	pid     int32 // on the host
@@ -110,6 +112,9 @@ func (i *Init) User() (uid, gid uint32) {
 	}
 	return userID, userID
 }
+
+// Egress returns where the jail's commands may connect to, and with which credentials.
+func (i *Init) Egress() *nodev1.Egress { return i.egress.Load() }
 
 // Alive reports whether the connection is open.
 func (i *Init) Alive() bool {

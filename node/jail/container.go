@@ -47,6 +47,11 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, f
 	if err != nil {
 		return nil, err
 	}
+	trust, err := m.trust(ctx, p, s, from)
+	if err != nil {
+		return nil, err
+	}
+	root = append(root, trust...)
 	var start []client.NewTaskOpts
 	if s.GetWritableRoot() {
 		mounts, err := m.writableRoot(ctx, p, s, from)

@@ -30,7 +30,7 @@ func (m *Manager) imageConfig(ctx context.Context) image.Config {
 	}
 	cfg.MountPoints = []string{
 		"proc/", "sys/", "dev/", "tmp/", "var/tmp/", "workspace/", "run/deckhand/",
-		strings.TrimPrefix(nodelink.OutputsPath, "/") + "/", strings.TrimPrefix(nodelink.SkillsPath, "/") + "/",
+		strings.TrimPrefix(nodelink.OutputsPath, "/") + "/", strings.TrimPrefix(nodelink.TrustPath, "/") + "/", strings.TrimPrefix(nodelink.SkillsPath, "/") + "/",
 		strings.TrimPrefix(initMount, "/"), strings.TrimPrefix(nodelink.SkillPath, "/"),
 	}
 	cfg.Files = map[string]string{"etc/hosts": texts["hosts"], "etc/resolv.conf": texts["resolv.conf"]}
@@ -126,6 +126,7 @@ func checkRoot(s *nodev1.JailSpec) error {
 func (i *Init) of(rec *nodev1.JailRecord) {
 	i.Image, i.Shell, i.Env = rec.GetSpec().GetImage(), rec.GetImageShell(), rec.GetImageEnv()
 	i.Root = rec.GetSpec().GetRootUser()
+	i.egress.Store(rec.GetSpec().GetEgress())
 	if i.Root {
 		i.Env = append(slices.Clone(i.Env), "USER=root", "LOGNAME=root")
 		if rec.GetSpec().GetWritableRoot() {

@@ -20,7 +20,7 @@ func (m *Manager) change(ctx context.Context, p paths, rec *nodev1.JailRecord, s
 	before := rec.GetSpec()
 	same := proto.CloneOf(before)
 	same.MemoryBytes, same.Egress = spec.GetMemoryBytes(), spec.GetEgress()
-	if spec.GetJailId() == HostID || !proto.Equal(same, spec) || spec.GetMemoryBytes() < before.GetMemoryBytes() {
+	if startsTrust(before, spec) || spec.GetJailId() == HostID || !proto.Equal(same, spec) || spec.GetMemoryBytes() < before.GetMemoryBytes() {
 		return false, nil
 	}
 	if spec.GetMemoryBytes() > before.GetMemoryBytes() {
@@ -36,9 +36,13 @@ func (m *Manager) change(ctx context.Context, p paths, rec *nodev1.JailRecord, s
 		return false, err
 	}
 	if !proto.Equal(before.GetEgress(), spec.GetEgress()) {
+		if err := updateTrust(p, spec); err != nil {
+			return false, err
+		}
 		if err := m.changeWay(ctx, spec, conn); err != nil {
 			return false, err
 		}
+		conn.egress.Store(spec.GetEgress())
 	}
 	return true, nil
 }

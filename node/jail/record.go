@@ -24,6 +24,7 @@ type paths struct {
 	layerFile string // holds the layer's file system
 	cgroup    string // of host mode: where it was last
 	shown     string // what it is shown of the machine, while it is made
+	trust     string // certificates that its programs trust
 	bridge    string // named pipes to a jail with a kernel of its own
 }
 
@@ -41,6 +42,7 @@ func (m *Manager) paths(id string) paths {
 		layerFile: filepath.Join(dir, "layer.ext4"),
 		cgroup:    filepath.Join(dir, "cgroup"),
 		shown:     filepath.Join(dir, "shown"),
+		trust:     filepath.Join(dir, "trust"),
 		bridge:    filepath.Join(dir, "bridge"),
 	}
 }

@@ -60,7 +60,7 @@ var usrLinks = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
 // rootFolders are in every root, to be mounted on.
 var rootFolders = []string{
-	"usr", "etc", "proc", "sys", "dev", "tmp", "var", "run/deckhand", "workspace", "deckhand/out",
+	"usr", "etc", "proc", "sys", "dev", "tmp", "var", "run/deckhand", "workspace", "deckhand/out", "deckhand/trust",
 }
 
 // initMount is where deckhand-init is in a jail.
