@@ -61,6 +61,9 @@ type Token struct {
 	// Headers replace those of the request; Query replaces its parameters.
 	Headers map[string]string `json:"headers,omitempty"`
 	Query   map[string]string `json:"query,omitempty"`
+	// GitHeaders replace those of a request to which GitPath applies, instead of Headers;
+	// nil if there is no difference.
+	GitHeaders map[string]string `json:"git_headers,omitempty"`
 	// Secrets are the parts of it that are masked in responses.
 	Secrets []string `json:"secrets"`
 	// ExpiresAt is when another one is to be asked for.
