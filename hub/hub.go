@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/api/relay"
+	"github.com/deckhand-sh/deckhand/hub/egress/authority"
+	"github.com/deckhand-sh/deckhand/hub/egress/channel"
+	egresscredential "github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/fleet/ca"
 	"github.com/deckhand-sh/deckhand/hub/fleet/edge"
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
@@ -60,7 +63,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/hub/work/wait"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
-	"github.com/deckhand-sh/deckhand/internal/dialguard"
 	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
@@ -141,6 +143,9 @@ type Hub struct {
 	notify     *notification.Service
 
 	credentials *credential.Credentials
+	egress      *egresscredential.Credentials
+	authorities *authority.Authorities
+	channels    *channel.Channels
 	images      *image.Images
 	setups      *setup.Setups
 	budgets     *budget.Ledger
@@ -213,6 +218,11 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Log: c.Log.Named("subtask"),
 	})
 	h.policies = policy.New(policy.Config{Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact})
+	h.authorities = authority.New(h.store, h.vault)
+	h.egress = egresscredential.New(egresscredential.Config{
+		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Persona: h.personaOf, Guard: h.providerGuard(),
+		Ended: h.endCredential, Log: c.Log.Named("credential"),
+	})
 	h.images = image.New(image.Config{
 		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Node: h.node, Log: c.Log.Named("image"),
 	})
@@ -224,7 +234,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Node: h.node, Log: c.Log.Named("setup")})
 	h.steps = step.New(step.Config{
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
-		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Images: h.images, Setups: h.setups,
+		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Images: h.images, Setups: h.setups, Bindings: h.egress.Bindings, Authorities: h.authorities.Of,
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {
@@ -253,6 +263,10 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.self = replica.New(replica.Config{
 		Store: h.store, ID: h.replica, Address: h.peerAddress(), Interval: heartbeatInterval,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, Log: c.Log.Named("replica"),
+	})
+	h.channels = channel.New(channel.Config{
+		Queries: h.store, Credentials: h.egress, Key: h.authorities.Key, Org: h.orgOfNode, Log: c.Log.Named("egress"),
+		Node: func(nodeID string) (machine.Link, error) { return h.edge.Local(nodeID) },
 	})
 	if h.edge, err = edge.New(edge.Config{
 		Listener: h.edgeListener, CA: h.ca, Nodes: h.nodes, Replica: h.replica, Directory: h.self, Log: c.Log.Named("edge"),
@@ -320,8 +334,7 @@ func (h *Hub) assembleModels(recorder *event.Recorder) {
 		p, _ := provider.Of("anthropic")
 		preset[p.Name] = credential.Access{Provider: p, BaseURL: c.AnthropicBaseURL, Key: c.AnthropicKey}
 	}
-	// Guard says where organisations may have their model servers.
-	guard := dialguard.Guard{Allow: c.providerAllow, Flag: "--provider-allow"}
+	guard := h.providerGuard()
 	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Jailed: h.jailed, OnChange: h.metrics.Leases})
 	h.credentials = credential.New(credential.Config{
 		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Preset: preset, Guard: guard,
@@ -367,6 +380,8 @@ func (h *Hub) assembleJobs() {
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
 		periodic.Job{Name: "delete old images from the nodes", Every: image.CollectEvery, Do: h.images.Collect},
 		periodic.Job{Name: "delete old events", Do: func(ctx context.Context) error { return event.PruneAll(ctx, h.store, c.EventRetention) }},
+		periodic.Job{Name: "delete expired certificate authorities of jails", Do: h.authorities.Prune},
+		periodic.Job{Name: "delete old records of requests with credentials", Do: func(ctx context.Context) error { return h.egress.Prune(ctx, c.EventRetention) }},
 		periodic.Job{Name: "delete old deliveries", Do: h.triggers.Prune},
 		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},
 		periodic.Job{Name: "delete old sessions", Do: h.sessions.Prune},
@@ -378,7 +393,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "clear setups of images that a hub left behind", Every: setup.SweepEvery, Do: h.setups.Sweep},
 	))
 	h.secrets = secretwatch.New(secretwatch.Config{
-		Store: h.store, Vault: h.vault, Redact: c.Redact, Credentials: h.credentials, Triggers: h.triggers, Destinations: h.notify, Registries: h.images, Log: c.Log.Named("secrets"),
+		Store: h.store, Vault: h.vault, Redact: c.Redact, Credentials: h.credentials, Triggers: h.triggers, Destinations: h.notify, Registries: h.images, Egress: h.egress, Log: c.Log.Named("secrets"),
 	})
 }
 
@@ -424,6 +439,7 @@ func (h *Hub) Start(ctx context.Context) error {
 // Stop ends everything in order and closes the database.
 func (h *Hub) Stop() {
 	h.Group.Stop()
+	h.channels.Close()
 	h.reconciler.Wait()
 	h.background.Wait()
 	h.budgets.Wait()
@@ -546,6 +562,7 @@ func (h *Hub) telemetry(nodeID string) (nodev1.TelemetryServiceClient, error) {
 // nodeChanged lets tasks start that waited for the node.
 func (h *Hub) nodeChanged(nodeID string, connected bool) {
 	h.metrics.Link(connected)
+	h.channels.Changed(nodeID, connected)
 	if !connected {
 		return
 	}

@@ -240,6 +240,10 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 		`INSERT INTO allow_rules (id, org_id, tool, scope, description, item_id, created_by, created_at, expires_at)
 			SELECT 'rule_' || n, 'org_default', 'shell_exec', 'tool', 'x', 'i', 'admin', now() - n % 3 * interval '1 second', now() + interval '1 day' FROM ` + many,
 		`INSERT INTO credentials (org_id, provider, base_url, hint, connected_by) SELECT 'org_default', 'p' || n, 'http://x', '', 'admin' FROM ` + many,
+		`INSERT INTO egress_credentials (org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, created_by, rotated_by)
+			SELECT 'org_default', 'c' || n, 'bearer', '{a.example}', '{}', '{}', '{}', false, '{}', '{}', '', '', '\x00', 'v', 'admin', 'admin' FROM ` + many,
+		`INSERT INTO credential_requests (org_id, id, credential, node_id, jail_id, exec_id, task_id, method, host, path, status, sent_bytes, received_bytes, at, duration, problem)
+			SELECT 'org_default', 'n' || n, 'c', 'n', 'j', '', '` + task + `', 'GET', 'a.example:443', '/', 200, 0, 0, now() - n % 3 * interval '1 second', '1 second', '' FROM ` + many,
 		`INSERT INTO prices (org_id, provider, model, input, output, cache_read, cache_write, set_by)
 			SELECT 'org_default', 'p', 'm' || n, 1, 1, 1, 1, 'admin' FROM ` + many,
 		`INSERT INTO budgets (org_id, scope, object_id, every, limit_micros, set_by)
@@ -267,7 +271,7 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 	for name, request := range map[string]map[string]any{
 		"ListAccessRules": {}, "ListOrganisations": {}, "ListTeams": {}, "ListDestinations": {}, "ListWorkers": {}, "ListAllowRules": {},
 		"ListProviders": {}, "ListPrices": {}, "ListBudgets": {}, "ListHolds": {"released": true}, "ListNodeLocks": {"released": true},
-		"ListCheckpoints": {"taskId": task}, "ListArtifacts": {"taskId": task}, "ListDeliveries": {},
+		"ListCredentials": {}, "ListCredentialRequests": {"taskId": task}, "ListCheckpoints": {"taskId": task}, "ListArtifacts": {"taskId": task}, "ListDeliveries": {},
 	} {
 		m := procedure(t, name)
 		page := func(token string, size int) (rows []string, next, code string) {
@@ -300,7 +304,7 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 		require.Empty(t, next, name)
 		require.GreaterOrEqual(t, len(all), 130, name)
 		first, next, _ := page("", 0)
-		if require.NotEmpty(t, next, name); name == "ListDeliveries" {
+		if require.NotEmpty(t, next, name); name == "ListDeliveries" || name == "ListCredentialRequests" {
 			require.Len(t, first, 50)
 		} else {
 			require.Len(t, first, 100, name)

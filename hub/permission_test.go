@@ -65,13 +65,13 @@ var whose = map[reach]string{
 		SetPrice SetBudget SetPlan SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
 		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode
 		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules SetSignatureRule DeleteSignatureRule DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
-		SetTokenLimits ListAccessRules SetAccessRule DeleteAccessRule`,
+		CreateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule DeleteAccessRule`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask RetryTask ResumeTaskFrom
 		KeepCheckpoint ListCheckpoints ListJobs KillJob TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListInbox GetInboxItem ReadInboxArgument
 		AnswerInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate
-		UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery`,
+		UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests`,
 	personal: "GetSession ListSessions DeleteSession CreateLoginCode",
 	// What people of one organisation change together, by their roles: agents,
 	// workspaces of agents, what runs there by hand, what is tried only, and what one
@@ -80,7 +80,7 @@ var whose = map[reach]string{
 	shared: `ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent PrepareImage ListHolds GetStatistics
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan
 		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
-		StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits`,
+		ListCredentials GetCredential StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits`,
 }
 
 // teamShares says for each reach what somebody may do beyond the rights of their role who is in
@@ -104,7 +104,7 @@ v+G5o0AUJg/baycjqZ8M0I3xxzTdFDk/hmn/WoZa0box6VffuB9s815YPQ==
 
 // absent work on what no organisation of the walk has: those who may call them find
 // nothing.
-var absent = []string{"DeleteAccessRule", "DeleteRegistry", "DeleteSignatureRule", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges"}
+var absent = []string{"GetCredential", "RotateCredential", "DeleteCredential", "TestCredential", "DeleteAccessRule", "DeleteRegistry", "DeleteSignatureRule", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges"}
 
 // reaches returns the table by the procedures' names.
 func reaches(t *testing.T) map[string]reach {

@@ -134,6 +134,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewOrganisationServiceHandler(&api.Organisations{Organisations: organisation.New(h.store, h.recorder)}, options...))
 	mux.Handle(deckhandv1connect.NewAccessServiceHandler(&api.Access{Lists: h.access}, options...))
 	mux.Handle(deckhandv1connect.NewImageServiceHandler(&api.Images{Nodes: h.nodes, Images: h.images, Agents: h.agents, Setups: h.setups, Link: h.node}, options...))
+	mux.Handle(deckhandv1connect.NewCredentialServiceHandler(&api.Credentials{Credentials: h.egress, Tasks: h.tasks}, options...))
 	mux.Handle(deckhandv1connect.NewVaultServiceHandler(&api.Vault{Rotation: h.rotation}, options...))
 	login, err := oidc.New(h.cfg.oidc, oidc.Parts{Store: h.store, Vault: h.vault, Users: h.users, Sessions: h.sessions, Log: h.cfg.Log.Named("oidc")})
 	if err != nil {

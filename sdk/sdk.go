@@ -85,6 +85,8 @@ type Client struct {
 	Tokens        deckhandv1connect.TokenServiceClient
 	// Access says from where calls may come.
 	Access deckhandv1connect.AccessServiceClient
+	// Credentials are inserted into requests of agents' commands.
+	Credentials deckhandv1connect.CredentialServiceClient
 	// Images are those that jails are made from.
 	Images deckhandv1connect.ImageServiceClient
 	// Vault is an operator's.
@@ -162,6 +164,7 @@ func New(cfg Config) (*Client, error) {
 		Triggers:      deckhandv1connect.NewTriggerServiceClient(client, target, options),
 		Sessions:      deckhandv1connect.NewSessionServiceClient(client, target, options),
 		Access:        deckhandv1connect.NewAccessServiceClient(client, target, options),
+		Credentials:   deckhandv1connect.NewCredentialServiceClient(client, target, options),
 		Images:        deckhandv1connect.NewImageServiceClient(client, target, options),
 		Vault:         deckhandv1connect.NewVaultServiceClient(client, target, options),
 		Organisations: deckhandv1connect.NewOrganisationServiceClient(client, target, options),

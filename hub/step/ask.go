@@ -153,12 +153,19 @@ func (s *Steps) decisionOf(ctx context.Context, tx *event.Tx, t db.Task, step db
 	}
 	folder, _ := arguments["cwd"].(string)
 	out.Folder, out.User = policy.Abs(folder), jailUser
-	spec, err := jailOf(t, p)
+	spec, err := s.jailOf(ctx, t, p)
 	if err != nil {
 		return out, err
 	}
 	for _, r := range spec.GetEgress().GetRules() {
 		out.Hosts = append(out.Hosts, r.GetHost())
+	}
+	for _, b := range spec.GetEgress().GetBindings() {
+		for _, host := range b.GetHosts() {
+			if !slices.Contains(out.Hosts, host) {
+				out.Hosts = append(out.Hosts, host)
+			}
+		}
 	}
 	for _, f := range spec.GetEgress().GetForwards() {
 		out.Hosts = append(out.Hosts, fmt.Sprintf("%s:%d", f.GetHost(), f.GetPort()))
@@ -263,9 +270,12 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, t db.Task, step db.S
 	}
 	parts["tool"] = digest(record)
 	if s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
-		spec, err := jailOf(t, p)
+		spec, err := s.jailOf(ctx, t, p)
 		if err != nil {
 			return nil, err
+		}
+		for _, b := range spec.GetEgress().GetBindings() {
+			b.Version = "" // another value is inserted into the same requests
 		}
 		jail, err := deterministic.Marshal(spec)
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -242,7 +241,7 @@ func (s *Steps) Jail(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return jailOf(t, p)
+	return s.jailOf(ctx, t, p)
 }
 
 // persona returns the version of the persona that a task runs with, with the task's
@@ -255,45 +254,40 @@ func (s *Steps) persona(ctx context.Context, t db.Task) (*persona.Persona, error
 	return task.EffectivePersona(t, p)
 }
 
-func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
+// specOf returns the specification of a task's jail without its egress, and whether the task
+// may change nothing outside of its workspace.
+func specOf(t db.Task, p *persona.Persona) (spec *nodev1.JailSpec, readOnly bool, err error) {
 	override, err := task.OverrideOf(t)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	memory := p.Jail.MemoryBytes
 	if override.MemoryBytes > 0 {
 		memory = override.MemoryBytes
 	}
-	allowed, mode := p.Egress, p.Mode
-	if override.Mode != "" {
-		mode = override.Mode
-	}
-	if mode == persona.Review {
-		allowed = allowed.ReadOnly()
-	}
 	dev, err := devcontainerOf(t, p)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	rootfs, image, err := imageOf(t, cmp.Or(dev.Image, p.Jail.Image))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	return &nodev1.JailSpec{
 		JailId: t.JailID, Runtime: runtimes[p.Trust], Rootfs: rootfs, Image: image,
 		WritableRoot: p.Jail.WritableRoot, RootUser: p.Jail.RootUser, Setup: p.Jail.SetupDigest(), Env: dev.Env,
 		CpuMillis: p.Jail.CPUMillis, MemoryBytes: memory, Pids: p.Jail.PIDs, TmpBytes: p.Jail.TmpBytes,
 		WorkspaceBytes: p.Workspace.SizeBytes, ReadOnlyPaths: p.Jail.ReadOnlyPaths,
-		Egress: machine.EgressOf(allowed),
-	}, nil
+	}, cmp.Or(override.Mode, p.Mode) == persona.Review, nil
 }
 
-// plainJail returns the specification of a task's jail without what depends on its image,
-// which may not be known yet.
+// plainJail returns the specification of a task's jail without its egress and without what
+// depends on its image, which may not be known yet.
 func plainJail(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
 	plain := *p
 	plain.Jail.Image, plain.Jail.WritableRoot, plain.Jail.RootUser, plain.Jail.Setup = "", false, false, nil
-	return jailOf(t, &plain)
+	spec, _, err := specOf(t, &plain)
+	return spec, err
 }
 
 // pauseNext pauses a task if a pause before its next tool call was requested and one of

@@ -36,7 +36,6 @@ func (s *Steps) readDevcontainer(ctx context.Context, t db.Task, p *persona.Pers
 	if err != nil {
 		return devcontainer.Config{}, err
 	}
-	jail.Egress = nil
 	if _, err := node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: jail}); err != nil {
 		return devcontainer.Config{}, fmt.Errorf("make the workspace of %s: %w", t.ID, fault.FromGRPC(err))
 	}

@@ -110,7 +110,7 @@ func (s *Steps) VerifiedJail(ctx context.Context, t db.Task) (*nodev1.JailSpec, 
 	if err != nil {
 		return nil, err
 	}
-	jail, err := jailOf(t, p)
+	jail, err := s.jailOf(ctx, t, p)
 	if err != nil || jail.GetImage() == "" {
 		return jail, err
 	}

@@ -32,7 +32,7 @@ func (s *Steps) planMemoryRaise(ctx context.Context, tx *event.Tx, t db.Task, st
 	if err != nil {
 		return memoryRaise{}, fmt.Errorf("load the persona of task %s: %w", t.ID, err)
 	}
-	spec, err := jailOf(t, p)
+	spec, err := s.jailOf(ctx, t, p)
 	if err != nil {
 		return memoryRaise{}, err
 	}

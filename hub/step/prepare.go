@@ -66,8 +66,11 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if t, err = s.pullImage(ctx, orgID, le, t, p, dev, call.Node, func(ctx context.Context) error { _, err := check(ctx, le); return err }); err != nil {
 		return AttemptStart{}, err
 	}
-	if call.Jail, err = jailOf(t, p); err != nil {
+	if call.Jail, err = s.jailOf(ctx, t, p); err != nil {
 		return AttemptStart{}, err
+	}
+	if _, err := s.cfg.Bindings(ctx, orgID, p.Name, p.Credentials); err != nil {
+		return AttemptStart{}, fmt.Errorf("bind the credentials of agent %s: %w", p.Name, err)
 	}
 	if t.Attempt > 1 {
 		if err := s.reaskIfChanged(ctx, orgID, le, t, call.Node); err != nil {

@@ -3,7 +3,6 @@ package step
 import (
 	"context"
 	"fmt"
-	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -85,15 +84,17 @@ func (s *Steps) widenEgress(ctx context.Context, t db.Task) (closed func(), err 
 	if err != nil {
 		return closed, err
 	}
-	usual, err := jailOf(t, p)
+	usual, err := s.jailOf(ctx, t, p)
 	if err != nil {
 		return closed, err
 	}
-	opened, err := jailOf(t, p)
+	opened, err := s.jailOf(ctx, t, p)
 	if err != nil {
 		return closed, err
 	}
-	opened.Egress = machine.EgressOf(p.Egress)
+	if opened.Egress, err = s.egressOf(ctx, t, p, false); err != nil {
+		return closed, err
+	}
 	if _, err := node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: opened}); err != nil {
 		return closed, fmt.Errorf("make jail %s: %w", t.JailID, fault.FromGRPC(err))
 	}

@@ -196,6 +196,6 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 			return call, err
 		}
 	}
-	call.Jail, err = jailOf(t, p)
+	call.Jail, err = s.jailOf(ctx, t, p)
 	return call, err
 }

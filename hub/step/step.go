@@ -47,6 +47,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/tracing"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -119,6 +120,11 @@ type Config struct {
 	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, iteration int32) (tool.Restored, error)
 	// Engine returns the web search engine that an organisation has connected.
 	Engine func(ctx context.Context, orgID string) (websearch.Engine, error)
+	// Authorities returns the certificates of a jail's authorities for some hosts, in PEM.
+	Authorities func(ctx context.Context, orgID, jailID string, hosts []string) ([]string, error)
+	// Bindings returns which requests the credentials of an agent's persona are for. With an
+	// error that is a fault.Error, it returns those of the credentials that can be used.
+	Bindings func(ctx context.Context, orgID, agentName string, want []persona.Credential) ([]*nodev1.Egress_Binding, error)
 	// AckOutcome is called after a commit that stored the end of a step on a node: the
 	// node may forget the result.
 	AckOutcome func(nodeID, execID string)

@@ -149,7 +149,7 @@ func (f *file) env() (out []string, err error) {
 		switch {
 		case !envName.MatchString(name):
 			return nil, invalid("containerEnv has the name %q", name).WithFix("use letters, digits and _")
-		case changesPrograms(name):
+		case ChangesPrograms(name):
 			return nil, invalid("containerEnv has %s, which changes which programs a command runs: a policy would decide on another command than the one that runs", name).
 				WithFix("remove it, and set it in the image, or in the commands that need it")
 		case strings.Contains(value, "${"):
@@ -167,9 +167,9 @@ func (f *file) env() (out []string, err error) {
 	return out, nil
 }
 
-// changesPrograms reports whether a variable changes which programs or code a command runs.
-// The agent itself may write the file.
-func changesPrograms(name string) bool {
+// ChangesPrograms reports whether a variable changes which programs or code a command runs:
+// nothing that others than the image may set, such as an agent that writes the file itself.
+func ChangesPrograms(name string) bool {
 	upper := strings.ToUpper(name)
 	return slices.Contains([]string{"PATH", "ENV", "IFS", "SHELL", "SHELLOPTS", "PROMPT_COMMAND", "NODE_OPTIONS", "RUBYOPT", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONPATH", "JAVA_TOOL_OPTIONS", "EDITOR", "VISUAL", "PAGER"}, upper) ||
 		slices.ContainsFunc([]string{"LD_", "DYLD_", "BASH", "GIT_", "PERL5", "SSH_"}, func(prefix string) bool { return strings.HasPrefix(upper, prefix) })

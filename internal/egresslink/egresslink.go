@@ -75,11 +75,12 @@ type TokenRequest struct {
 
 // Token is what is inserted into a request. It is kept in memory only.
 type Token struct {
-	// Headers replace those of the request; Query replaces its parameters. If GitHeaders is
-	// set, it is used instead of Headers for the paths of IsGit.
-	Headers    map[string]string `json:"headers,omitempty"`
+	// Headers replace those of the request; Query replaces its parameters.
+	Headers map[string]string `json:"headers,omitempty"`
+	Query   map[string]string `json:"query,omitempty"`
+	// GitHeaders replace those of a request to which GitPath applies, instead of Headers;
+	// nil if there is no difference.
 	GitHeaders map[string]string `json:"git_headers,omitempty"`
-	Query      map[string]string `json:"query,omitempty"`
 	// Secrets are the parts of it that are masked in responses.
 	Secrets []string `json:"secrets"`
 	// ExpiresAt is when another one is to be asked for.

@@ -6,23 +6,10 @@ import (
 	"strings"
 )
 
-// IsGit reports whether a path is one of git's smart HTTP protocol or of git LFS, where
-// servers expect another kind of authentication than in their API.
-//
-// https://git-scm.com/docs/http-protocol, https://github.com/git-lfs/git-lfs/tree/main/docs/api
-func IsGit(path string) bool {
-	for _, end := range []string{"/info/refs", "/git-upload-pack", "/git-receive-pack"} {
-		if strings.HasSuffix(path, end) {
-			return true
-		}
-	}
-	return strings.Contains(path, "/info/lfs/")
-}
-
 // Insert puts the token into a request, in the place of what is there.
 func (t Token) Insert(out *http.Request) {
 	headers := t.Headers
-	if t.GitHeaders != nil && IsGit(out.URL.Path) {
+	if t.GitHeaders != nil && GitPath(out.URL.Path) {
 		headers = t.GitHeaders
 	}
 	for name, value := range headers {

@@ -28,6 +28,7 @@ const (
 	CacheMissed         Kind = "cache_missed"
 	CheckpointCreated   Kind = "checkpoint_created"
 	ContextSummarized   Kind = "context_summarized"
+	CredentialUsed      Kind = "credential_used"
 	EgressRefused       Kind = "egress_refused"
 	ExecutionCancelled  Kind = "execution_cancelled"
 	ExecutionCompleted  Kind = "execution_completed"
@@ -104,6 +105,7 @@ var table = []Entry{
 	{CacheMissed, true, "after six turns the provider has read nothing from its prompt cache"},
 	{CheckpointCreated, true, "a checkpoint is stored"},
 	{ContextSummarized, true, "old turns were replaced by a summary"},
+	{CredentialUsed, false, "commands of the task sent requests with a credential"},
 	{EgressRefused, false, "a command wanted to reach a host that its egress rules do not allow"},
 	{ExecutionCancelled, false, "the task was cancelled or killed"},
 	{ExecutionCompleted, true, "the run ends well"},

@@ -199,6 +199,11 @@ var catalogue = []Entry{
 		Fix:  "The message names the command and shows the end of its output. Change jail.setup or jail.setup_egress, and try it with `deckhand agent prepare NAME`.", Retry: true,
 	},
 	{
+		Code: CredentialRefused, Kinds: []Kind{Precondition, Denied, NotFound, Exhausted, Unavailable, Invalid}, Title: "Credential cannot be used",
+		What: "A request was not sent with a credential of the organisation: it was deleted or has expired, the agent may not use it, the request is not one that it is for, or its server issues no token.",
+		Fix:  "Do what the message says. `deckhand credential show NAME` shows what it is for, and `deckhand credential test NAME` tries it.",
+	},
+	{
 		Code: WatchSlow, Kinds: []Kind{Aborted}, Title: "Watch too slow",
 		What: "A watch ended because its caller did not read the events fast enough. No event is lost.",
 		Fix:  "Watch again from the last cursor. The SDK and the console do so by themselves.", Retry: true,

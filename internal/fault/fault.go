@@ -69,6 +69,7 @@ const (
 	CommandFailed      Code = "AGENT_030"
 	ImageUnavailable   Code = "AGENT_031"
 	SetupFailed        Code = "AGENT_032"
+	CredentialRefused  Code = "AGENT_033"
 
 	// WatchSlow ends a watch whose caller does not read: it may continue from
 	// its cursor.

@@ -15,5 +15,6 @@ func mask(res *http.Response, credential string, secrets []string) error {
 	for _, value := range secrets {
 		all = append(all, echomask.Secret{Name: credential, Value: value})
 	}
-	return echomask.New(all).Response(res)
+	_, err := echomask.New(all).Response(res)
+	return err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/yamux"
 
+	"github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
@@ -34,21 +35,10 @@ import (
 type Credentials interface {
 	// Token returns what the node inserts itself.
 	Token(ctx context.Context, orgID, jailID, name string) (egresslink.Token, error)
-	// Insert puts a credential that stays in the hub into a request, and returns what is to
-	// be masked in the response, and how the host is to be reached.
-	Insert(ctx context.Context, orgID, jailID, name string, req *http.Request) (Inserted, error)
+	// Insert puts a credential that stays in the hub into a request.
+	Insert(ctx context.Context, orgID, jailID, name string, req *http.Request) (credential.Inserted, error)
 	// Record stores records of requests.
 	Record(ctx context.Context, orgID, nodeID string, records []egresslink.Record) error
-}
-
-// Inserted says how a request with a credential is sent.
-type Inserted struct {
-	// Secrets are masked in the response.
-	Secrets []string
-	// Roots are certificates in PEM by which the host is verified; empty for the hub's own.
-	Roots string
-	// Private allows addresses of private networks.
-	Private bool
 }
 
 // Config holds the dependencies of Channels.

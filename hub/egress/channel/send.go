@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/egress/tunnel"
 	"github.com/deckhand-sh/deckhand/internal/echomask"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
@@ -88,7 +89,7 @@ type client struct {
 }
 
 // client returns the way for a jail and the certificates that hosts are verified by.
-func (s *session) client(jailID string, in Inserted) (*client, error) {
+func (s *session) client(jailID string, in credential.Inserted) (*client, error) {
 	name := jailID + "\x00" + in.Roots
 	if in.Private {
 		name += "\x00private"
@@ -186,8 +187,10 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 		},
 		ModifyResponse: func(res *http.Response) error {
 			res.Header.Del(egresslink.HeaderRefused)
-			if err := masker.Response(res); err != nil {
-				return fault.New(fault.Denied, "%s", err).WithFix("the server sends the credential back in its response")
+			if res.StatusCode != http.StatusSwitchingProtocols {
+				if _, err := masker.Response(res); err != nil {
+					return fault.New(fault.Unavailable, "%s", err)
+				}
 			}
 			if res.Body != nil && res.StatusCode != http.StatusSwitchingProtocols {
 				res.Body = &limited{ReadCloser: res.Body, ctx: r.Context(), bytes: limit.bytes}

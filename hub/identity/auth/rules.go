@@ -180,6 +180,15 @@ var rules = map[string]Rule{
 	c.ImageServiceListSignatureRulesProcedure:  {Kind: User, Role: "viewer"},
 	c.ImageServiceDeleteSignatureRuleProcedure: {Kind: User, Role: "admin"},
 
+	c.CredentialServiceCreateCredentialProcedure: {Kind: User, Role: "admin"},
+	c.CredentialServiceListCredentialsProcedure:  {Kind: User, Role: "viewer"},
+	c.CredentialServiceGetCredentialProcedure:    {Kind: User, Role: "viewer"},
+	c.CredentialServiceRotateCredentialProcedure: {Kind: User, Role: "admin"},
+	c.CredentialServiceDeleteCredentialProcedure: {Kind: User, Role: "admin"},
+	c.CredentialServiceTestCredentialProcedure:   {Kind: User, Role: "admin"},
+	// Of one's own tasks; an administrator sees all.
+	c.CredentialServiceListCredentialRequestsProcedure: {Kind: User, Role: "viewer"},
+
 	c.NodeTelemetryServiceWatchNodeTelemetryProcedure: {Kind: User, Role: "viewer"},
 
 	// On the machine itself these need an administrator, which the handler

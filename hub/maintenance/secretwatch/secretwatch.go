@@ -1,6 +1,6 @@
 // Package secretwatch keeps each organisation's redactor up to date with the secrets
 // that any hub has stored: provider keys, webhook secrets of triggers, credentials of
-// notification destinations and passwords of registries.
+// notification destinations, passwords of registries and credentials of the egress.
 //
 // What a hub passes on may contain any stored secret, so a Watcher knows all of them
 // before the hub serves, finds those that other hubs store within seconds, and forgets
@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	egresscredential "github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/model/credential"
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
@@ -44,9 +45,9 @@ type Config struct {
 	Store  *store.Store
 	Vault  *vault.Vault
 	Redact *redact.Redactor
-	// Credentials, Triggers, Destinations and Registries decrypt their own secrets.
-	Credentials, Triggers, Destinations, Registries Opener
-	Log                                             hclog.Logger
+	// Credentials, Triggers, Destinations, Registries and Egress decrypt their own secrets.
+	Credentials, Triggers, Destinations, Registries, Egress Opener
+	Log                                                     hclog.Logger
 }
 
 // Opener decrypts the secrets of a stored row.
@@ -172,6 +173,9 @@ func (w *Watcher) open(row db.SealedWithinRow) (source string, values []string, 
 	case "trigger":
 		values, err = w.cfg.Triggers.Values(row)
 		return trigger.Source(row.ID), values, err
+	case "egress credential":
+		values, err = w.cfg.Egress.Values(row)
+		return egresscredential.Source(row.ID), values, err
 	case "registry":
 		values, err = w.cfg.Registries.Values(row)
 		return image.Source(row.ID), values, err

@@ -94,7 +94,7 @@ func (o Override) Check() error {
 
 // EffectivePersona returns the persona with the task's overrides applied: the task's mode
 // replaces the persona's if it has one, and a chat has only the tools that every agent
-// has, no MCP servers, no subtasks and no review.
+// has, no MCP servers, no credentials, no subtasks and no review.
 func EffectivePersona(t db.Task, p *persona.Persona) (*persona.Persona, error) {
 	o, err := OverrideOf(t)
 	if err != nil || !o.Chat && o.Mode == "" {
@@ -102,7 +102,7 @@ func EffectivePersona(t db.Task, p *persona.Persona) (*persona.Persona, error) {
 	}
 	narrow := *p
 	if o.Chat {
-		narrow.Tools, narrow.MCP, narrow.Agents, narrow.Mode = nil, nil, persona.Agents{}, persona.Autonomous
+		narrow.Tools, narrow.MCP, narrow.Credentials, narrow.Agents, narrow.Mode = nil, nil, nil, persona.Agents{}, persona.Autonomous
 		return &narrow, nil
 	}
 	narrow.Mode = o.Mode

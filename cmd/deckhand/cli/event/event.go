@@ -75,6 +75,12 @@ func (r *Renderer) event(e *deckhandv1.Event) {
 		r.show(e, "inbox", output.WaitStyle, "%s answered %s: %s", get("by"), get("item_id"), output.WithReason(get("answer"), get("reason")))
 	case "inbox_expired":
 		r.show(e, "inbox", output.FailStyle, "nobody answered %s in time: %s", get("item_id"), get("on_expiry"))
+	case "credential_used":
+		style := output.Dim
+		if get("problems") != "0" {
+			style = output.FailStyle
+		}
+		r.show(e, "with", style, "%s: %s requests, the last one %s %s%s %s", get("credential"), get("requests"), get("method"), get("host"), get("path"), output.WithReason(get("status"), get("problem")))
 	case "egress_refused":
 		r.refused(e)
 	case "limit_warning", "limit_reached":

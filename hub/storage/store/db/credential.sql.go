@@ -627,6 +627,8 @@ SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
     SELECT 'destination', d.org_id, d.id, '', d.sealed, d.updated_at FROM destinations d
     UNION ALL
     SELECT 'registry', r.org_id, r.host, '', r.sealed, r.set_at FROM registries r
+    UNION ALL
+    SELECT 'egress credential', e.org_id, e.name, '', e.sealed, e.rotated_at FROM egress_credentials e
 ) v WHERE v.sealed IS NOT NULL AND v.changed >= clock_timestamp() - $1::interval
 `
 
@@ -640,7 +642,7 @@ type SealedWithinRow struct {
 
 // Encrypted secrets of that time that must be redacted everywhere, each with
 // the object that it is bound to: keys of providers, secrets of triggers and of
-// destinations, passwords of registries.
+// destinations, passwords of registries, values of credentials of the egress.
 func (q *Queries) SealedWithin(ctx context.Context, age time.Duration) ([]SealedWithinRow, error) {
 	rows, err := q.db.Query(ctx, sealedWithin, age)
 	if err != nil {

@@ -226,6 +226,27 @@ type Credential struct {
 	RefreshedAt *time.Time
 }
 
+type CredentialRequest struct {
+	OrgID         string
+	ID            string
+	Credential    string
+	NodeID        string
+	JailID        string
+	ExecID        string
+	TaskID        *string
+	StepID        *string
+	Method        string
+	Host          string
+	Path          string
+	Status        int32
+	SentBytes     int64
+	ReceivedBytes int64
+	At            time.Time
+	Duration      time.Duration
+	Problem       string
+	StoredAt      time.Time
+}
+
 type Delivery struct {
 	ID          string
 	OrgID       string
@@ -276,6 +297,28 @@ type DevcontainerCommand struct {
 	Digest   string
 	Position int32
 	ExecID   string
+}
+
+type EgressCredential struct {
+	OrgID     string
+	Name      string
+	Kind      string
+	Hosts     []string
+	Ports     []int32
+	Methods   []string
+	Paths     []string
+	Private   bool
+	Agents    []string
+	Settings  json.RawMessage
+	Variable  string
+	Roots     string
+	Sealed    []byte
+	Version   string
+	ExpiresAt *time.Time
+	CreatedBy string
+	CreatedAt time.Time
+	RotatedBy string
+	RotatedAt time.Time
 }
 
 type Event struct {

@@ -85,7 +85,7 @@ WHERE t.id = @id AND t.attempt = @attempt AND t.lease_hash = @lease_hash AND t.l
 -- name: SealedWithin :many
 -- Encrypted secrets of that time that must be redacted everywhere, each with
 -- the object that it is bound to: keys of providers, secrets of triggers and of
--- destinations, passwords of registries.
+-- destinations, passwords of registries, values of credentials of the egress.
 SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
     SELECT CASE WHEN c.login THEN 'login' ELSE 'credential' END AS kind, c.org_id, c.provider AS id, c.base_url AS address, c.sealed,
            greatest(c.connected_at, c.refreshed_at) AS changed FROM credentials c
@@ -95,4 +95,6 @@ SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
     SELECT 'destination', d.org_id, d.id, '', d.sealed, d.updated_at FROM destinations d
     UNION ALL
     SELECT 'registry', r.org_id, r.host, '', r.sealed, r.set_at FROM registries r
+    UNION ALL
+    SELECT 'egress credential', e.org_id, e.name, '', e.sealed, e.rotated_at FROM egress_credentials e
 ) v WHERE v.sealed IS NOT NULL AND v.changed >= clock_timestamp() - @age::interval;

@@ -1,0 +1,96 @@
+package api
+
+import (
+	"cmp"
+	"context"
+
+	"connectrpc.com/connect"
+
+	"github.com/deckhand-sh/deckhand/hub/egress/credential"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Credentials serves CredentialService.
+type Credentials struct {
+	Credentials *credential.Credentials
+	Tasks       *task.Service
+}
+
+// credentialRequestPage is how many requests with credentials a page has unless the caller
+// says otherwise.
+const credentialRequestPage = 50
+
+// CreateCredential stores a credential.
+func (h *Credentials) CreateCredential(ctx context.Context, req *connect.Request[deckhandv1.CreateCredentialRequest]) (*connect.Response[deckhandv1.CreateCredentialResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.Credentials.Create(ctx, who.OrgID, req.Msg, actor(who))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.CreateCredentialResponse{Credential: m}), nil
+}
+
+// ListCredentials returns all by name.
+func (h *Credentials) ListCredentials(ctx context.Context, req *connect.Request[deckhandv1.ListCredentialsRequest]) (*connect.Response[deckhandv1.ListCredentialsResponse], error) {
+	all, next, err := h.Credentials.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ListCredentialsResponse{Credentials: all, NextPageToken: next}), nil
+}
+
+// GetCredential returns one.
+func (h *Credentials) GetCredential(ctx context.Context, req *connect.Request[deckhandv1.GetCredentialRequest]) (*connect.Response[deckhandv1.GetCredentialResponse], error) {
+	m, err := h.Credentials.Get(ctx, auth.From(ctx).OrgID, req.Msg.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetCredentialResponse{Credential: m}), nil
+}
+
+// RotateCredential replaces a value.
+func (h *Credentials) RotateCredential(ctx context.Context, req *connect.Request[deckhandv1.RotateCredentialRequest]) (*connect.Response[deckhandv1.RotateCredentialResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.Credentials.Rotate(ctx, who.OrgID, req.Msg, actor(who))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.RotateCredentialResponse{Credential: m}), nil
+}
+
+// DeleteCredential ends one for good.
+func (h *Credentials) DeleteCredential(ctx context.Context, req *connect.Request[deckhandv1.DeleteCredentialRequest]) (*connect.Response[deckhandv1.DeleteCredentialResponse], error) {
+	who := auth.From(ctx)
+	if err := h.Credentials.Delete(ctx, who.OrgID, req.Msg.GetName(), actor(who)); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.DeleteCredentialResponse{}), nil
+}
+
+// TestCredential sends one request with a credential.
+func (h *Credentials) TestCredential(ctx context.Context, req *connect.Request[deckhandv1.TestCredentialRequest]) (*connect.Response[deckhandv1.TestCredentialResponse], error) {
+	who := auth.From(ctx)
+	out, err := h.Credentials.Test(ctx, who.OrgID, req.Msg.GetName(), req.Msg.GetUrl(), actor(who))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
+}
+
+// ListCredentialRequests returns the requests of tasks that the caller sees.
+func (h *Credentials) ListCredentialRequests(ctx context.Context, req *connect.Request[deckhandv1.ListCredentialRequestsRequest]) (*connect.Response[deckhandv1.ListCredentialRequestsResponse], error) {
+	v, taskID := viewer(ctx), ""
+	if ref := req.Msg.GetTaskId(); ref != "" {
+		var err error
+		if taskID, err = h.Tasks.Find(ctx, v, ref); err != nil {
+			return nil, err
+		}
+	}
+	all, next, err := h.Credentials.Requests(ctx, v, req.Msg.GetCredential(), taskID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), credentialRequestPage))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ListCredentialRequestsResponse{Requests: all, NextPageToken: next}), nil
+}

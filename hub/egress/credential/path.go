@@ -1,0 +1,82 @@
+package credential
+
+import (
+	"net/url"
+	"strings"
+)
+
+// The templates of paths have segments that are literal, {name} for any one segment, and **
+// at the end for all the rest, also none.
+
+const restOfPath = "**"
+
+// segments splits a template.
+func segments(template string) []string { return strings.Split(strings.TrimPrefix(template, "/"), "/") }
+
+// any1 reports whether a segment of a template stands for any one segment.
+func any1(segment string) bool {
+	return len(segment) > 2 && segment[0] == '{' && segment[len(segment)-1] == '}' || segment == "*"
+}
+
+// plainSegments returns the decoded segments of an escaped path, and false if servers may
+// read the path in different ways: it has empty or dot segments, or an encoded separator.
+func plainSegments(escaped string) ([]string, bool) {
+	if !strings.HasPrefix(escaped, "/") {
+		return nil, false
+	}
+	parts := strings.Split(escaped[1:], "/")
+	for i, part := range parts {
+		plain, err := url.PathUnescape(part)
+		if err != nil || plain == "." || plain == ".." || plain == "" && i < len(parts)-1 || strings.ContainsAny(plain, "/\\;\x00") {
+			return nil, false
+		}
+		parts[i] = plain
+	}
+	return parts, true
+}
+
+// pathFits reports whether an escaped path fits one of the templates, of which none means
+// every path. It is the one place that matches paths.
+func pathFits(templates []string, escaped string) bool {
+	if len(templates) == 0 {
+		return true
+	}
+	parts, ok := plainSegments(escaped)
+	if !ok {
+		return false
+	}
+	for _, template := range templates {
+		if matches(segments(template), parts) {
+			return true
+		}
+	}
+	return false
+}
+
+func matches(template, parts []string) bool {
+	for i, t := range template {
+		if t == restOfPath && i == len(template)-1 {
+			return true
+		}
+		if i >= len(parts) || t != parts[i] && !(any1(t) && parts[i] != "") {
+			return false
+		}
+	}
+	return len(parts) == len(template)
+}
+
+// overlap reports whether a path may fit both templates.
+func overlap(a, b string) bool {
+	x, y := segments(a), segments(b)
+	for i := 0; ; i++ {
+		switch {
+		case i < len(x) && x[i] == restOfPath, i < len(y) && y[i] == restOfPath:
+			return true
+		case i >= len(x) || i >= len(y):
+			// "/a/**" also fits "/a".
+			return i >= len(x) && i >= len(y)
+		case x[i] != y[i] && !any1(x[i]) && !any1(y[i]):
+			return false
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package credential
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// use is a credential that a task in a jail may use now.
+type use struct {
+	row      db.EgressCredential
+	settings *deckhandv1.CredentialSettings
+	want     persona.Credential
+	// readOnly says that the task may change nothing outside of its workspace.
+	readOnly bool
+}
+
+// use returns a credential for a jail, or an error that says why it cannot be used there and
+// who can change that.
+func (c *Credentials) use(ctx context.Context, orgID, jailID, name string) (use, error) {
+	tasks, err := c.cfg.Store.TasksInJail(ctx, db.TasksInJailParams{OrgID: orgID, JailID: jailID})
+	if err != nil {
+		return use{}, fmt.Errorf("look for tasks in jail %s: %w", jailID, err)
+	}
+	if len(tasks) == 0 {
+		return use{}, fault.New(fault.Denied, "no task is running in jail %s, and credentials are for commands of tasks", jailID).WithCode(fault.CredentialRefused).
+			WithFix("run a task of the agent; commands that a person runs in the jail get no credentials")
+	}
+	row, err := c.cfg.Store.GetEgressCredential(ctx, db.GetEgressCredentialParams{OrgID: orgID, Name: name})
+	if store.IsNotFound(err) {
+		return use{}, gone(name)
+	}
+	if err != nil {
+		return use{}, fmt.Errorf("load credential %s: %w", name, err)
+	}
+	refused := error(fault.New(fault.Denied, "the persona of the agent in jail %s does not list credential %s", jailID, name).WithCode(fault.CredentialRefused).WithObject(name).
+		WithFix("add it to credentials of the persona, and apply it"))
+	for _, t := range tasks {
+		p, err := c.cfg.Persona(ctx, t)
+		if err != nil {
+			return use{}, err
+		}
+		want := p.CredentialOf(name)
+		if want == nil {
+			continue
+		}
+		if err := usable(row, p.Name, *want); err != nil {
+			refused = err
+			continue
+		}
+		settings, err := settingsOf(row)
+		if err != nil {
+			return use{}, fmt.Errorf("read the settings of credential %s: %w", name, err)
+		}
+		// A run in review mode is released, call by call, once a person has accepted it.
+		readOnly := p.Mode == persona.Review && task.State(t.State) != task.ReviewNeeded
+		return use{row: row, settings: settings, want: *want, readOnly: readOnly}, nil
+	}
+	return use{}, refused
+}
+
+// safeMethods change nothing (RFC 9110, section 9.2.1).
+var safeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+
+// fits refuses a request that a credential is not for. It also refuses one that names another
+// host than it goes to, since a server may have several.
+func fits(row db.EgressCredential, req *http.Request, anyMethod bool) error {
+	wrong := func(format string, args ...any) error {
+		return fault.New(fault.Denied, "credential %s is not for this request: "+format, append([]any{row.Name}, args...)...).WithCode(fault.CredentialRefused).WithObject(row.Name).
+			WithFix("deckhand credential show %s has the requests that it is for; an administrator creates it again for others", row.Name)
+	}
+	if req.URL.Scheme != "https" {
+		return wrong("it would not be encrypted")
+	}
+	to, err := allowlist.ParseTarget(req.URL.Host, usualPort)
+	if err != nil {
+		return wrong("it goes to %.100q", req.URL.Host)
+	}
+	if req.Host != "" {
+		if named, err := allowlist.ParseTarget(req.Host, usualPort); err != nil || named != to {
+			return wrong("it goes to %s and names %.100q", to, req.Host)
+		}
+	}
+	ports := row.Ports
+	if len(ports) == 0 {
+		ports = []int32{usualPort}
+	}
+	method := req.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	switch {
+	case !slices.Contains(row.Hosts, to.Host):
+		return wrong("it goes to %s", to.Host)
+	case !slices.Contains(ports, int32(to.Port)):
+		return wrong("it goes to port %d", to.Port)
+	case !anyMethod && len(row.Methods) > 0 && !slices.Contains(row.Methods, method):
+		return wrong("its method is %.32s", method)
+	case !pathFits(row.Paths, req.URL.EscapedPath()):
+		return wrong("its path is %.200s", req.URL.EscapedPath())
+	}
+	// Servers are asked for the host as it was checked.
+	req.Host = hostHeader(to)
+	return nil
+}
+
+// hostHeader returns a target as HTTP names it: without the usual port.
+func hostHeader(t allowlist.Target) string {
+	if t.Port != usualPort {
+		return t.String()
+	}
+	if addr, err := netip.ParseAddr(t.Host); err == nil && addr.Is6() {
+		return "[" + t.Host + "]"
+	}
+	return t.Host
+}
+
+// gitLabUser is the name with which GitLab takes a token as a password.
+const gitLabUser = "oauth2"
+
+// below returns what a path has behind that of a base URL, and whether it is below it.
+func below(base, path string) (string, bool) {
+	if base == "" {
+		return path, true
+	}
+	rest, ok := strings.CutPrefix(path, base)
+	return rest, ok && strings.HasPrefix(rest, "/")
+}

@@ -1,0 +1,90 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// jailOf returns the specification of a task's jail as it is while the task runs. Whoever
+// creates the jail or looks at it takes it from here.
+func (s *Steps) jailOf(ctx context.Context, t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
+	spec, readOnly, err := specOf(t, p)
+	if err != nil {
+		return nil, err
+	}
+	spec.Egress, err = s.egressOf(ctx, t, p, readOnly)
+	return spec, err
+}
+
+// egressOf returns where the commands of a task may connect to, and with which credentials;
+// readOnly leaves only what changes nothing there. A credential that cannot be used any more is
+// left out: commands that need it get an error then, and others run.
+func (s *Steps) egressOf(ctx context.Context, t db.Task, p *persona.Persona, readOnly bool) (*nodev1.Egress, error) {
+	allowed := p.Egress
+	if readOnly {
+		allowed = allowed.ReadOnly()
+	}
+	egress := machine.EgressOf(allowed)
+	if len(p.Credentials) == 0 {
+		return egress, s.authorize(ctx, t, egress)
+	}
+	bindings, err := s.cfg.Bindings(ctx, t.OrgID, p.Name, p.Credentials)
+	if err != nil && fault.As(err) == nil {
+		return nil, fmt.Errorf("bind the credentials of task %s: %w", t.ID, err)
+	}
+	if readOnly {
+		bindings = reading(bindings)
+	}
+	if len(bindings) == 0 {
+		return egress, s.authorize(ctx, t, egress)
+	}
+	if egress == nil {
+		egress = &nodev1.Egress{}
+	}
+	egress.Bindings = bindings
+	return egress, s.authorize(ctx, t, egress)
+}
+
+// authorize adds the authorities by which the node's proxy stands for the hosts whose TLS it
+// terminates.
+func (s *Steps) authorize(ctx context.Context, t db.Task, egress *nodev1.Egress) (err error) {
+	var hosts []string
+	for _, r := range egress.GetRules() {
+		if len(r.GetHttp()) > 0 {
+			hosts = append(hosts, r.GetHost())
+		}
+	}
+	for _, b := range egress.GetBindings() {
+		hosts = append(hosts, b.GetHosts()...)
+	}
+	if len(hosts) == 0 {
+		return nil
+	}
+	egress.Authorities, err = s.cfg.Authorities(ctx, t.OrgID, t.JailID, hosts)
+	return err
+}
+
+// safeMethods change nothing (RFC 9110, section 9.2.1).
+var safeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+
+// reading returns what of bindings changes nothing.
+func reading(bindings []*nodev1.Egress_Binding) (out []*nodev1.Egress_Binding) {
+	for _, b := range bindings {
+		methods := safeMethods
+		if len(b.GetMethods()) > 0 {
+			methods = slices.DeleteFunc(slices.Clone(b.GetMethods()), func(m string) bool { return !slices.Contains(safeMethods, m) })
+		}
+		if b.Methods = methods; len(methods) > 0 {
+			out = append(out, b)
+		}
+	}
+	return out
+}
