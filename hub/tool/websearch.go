@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/egress/tunnel"
+	"github.com/deckhand-sh/deckhand/hub/fleet/tunnel"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/toolname"

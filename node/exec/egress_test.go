@@ -65,16 +65,17 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 func withEgress(t *testing.T) (*node, *names) {
 	t.Helper()
 	n, known := prepared(t), &names{addrs: map[string]string{}}
-	n.cfg.Egress = egress.New(egress.Config{Resolver: known, Special: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	n.change = func(cfg *exec.Config) { cfg.Egress = n.cfg.Egress }
+	proxy := egress.New(egress.Config{Resolver: known, Special: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	n.cfg.Egress, n.egress = proxy, proxy
+	n.change = func(cfg *exec.Config) { cfg.Egress = n.egress }
 	n.startEgress()
 	return n, known
 }
 
 func (n *node) startEgress() {
 	n.tb.Helper()
-	require.NoError(n.tb, n.cfg.Egress.Start(context.Background()))
-	n.undo = append(n.undo, n.cfg.Egress.Stop)
+	require.NoError(n.tb, n.egress.Start(context.Background()))
+	n.undo = append(n.undo, n.egress.Stop)
 	n.start()
 }
 

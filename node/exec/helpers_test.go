@@ -25,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/egress"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
@@ -52,6 +53,7 @@ type node struct {
 	// runtime is that of the jails whose specs name none.
 	runtime string
 	boot    string
+	egress  *egress.Proxy // nil for none
 	change  func(*exec.Config)
 	now     func() time.Time // the daemon's clock; nil for the machine's
 	jails   *jail.Manager

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/deckhand-sh/deckhand/hub/egress/credential"
-	"github.com/deckhand-sh/deckhand/hub/egress/tunnel"
+	"github.com/deckhand-sh/deckhand/hub/fleet/tunnel"
 	"github.com/deckhand-sh/deckhand/internal/echomask"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
