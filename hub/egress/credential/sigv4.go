@@ -37,6 +37,8 @@ const (
 )
 
 var (
+	// unsigned are hashes of bodies that are not signed.
+	unsigned    = []string{unsignedPayload, unsignedTrailer}
 	payloadHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	awsRegion   = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]{1,2}$`)
 	// signingNames are those of services whose hosts have another name.
@@ -177,7 +179,7 @@ func hashOf(req *http.Request, service, name string) (string, error) {
 		return fault.New(fault.Denied, format, args...).WithCode(fault.CredentialRefused).WithObject(name)
 	}
 	switch {
-	case payloadHash.MatchString(hash), hash == unsignedPayload, hash == unsignedTrailer:
+	case payloadHash.MatchString(hash), slices.Contains(unsigned, hash):
 		return hash, nil
 	case strings.HasPrefix(hash, streamingPrefix):
 		return "", refuse("the client signs each chunk of the body (%.64s), with a key that it does not have", hash).

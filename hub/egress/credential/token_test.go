@@ -181,12 +181,12 @@ func TestATokenOfAGitHubAppIsNarrow(t *testing.T) {
 	require.Equal(t, []any{"docs", "web"}, g.bodies[1]["repositories"])
 
 	for says, want := range map[string]persona.Credential{
-		"does not allow contents: admin":         {Permissions: map[string]string{"contents": "admin"}},
-		"does not allow workflows: write":        {Permissions: map[string]string{"workflows": "write"}},
-		"does not allow repository other/web":    {Repositories: []string{"other/web"}},
-		"GitHub issues no token for acme/docs, acme/nope":   {Repositories: []string{"acme/docs", "acme/nope"}},
-		"is not installed for acme/absent":       {Repositories: []string{"acme/absent"}},
-		"installation of GitHub App 1234 is not": {},
+		"does not allow contents: admin":                  {Permissions: map[string]string{"contents": "admin"}},
+		"does not allow workflows: write":                 {Permissions: map[string]string{"workflows": "write"}},
+		"does not allow repository other/web":             {Repositories: []string{"other/web"}},
+		"GitHub issues no token for acme/docs, acme/nope": {Repositories: []string{"acme/docs", "acme/nope"}},
+		"is not installed for acme/absent":                {Repositories: []string{"acme/absent"}},
+		"installation of GitHub App 1234 is not":          {},
 	} {
 		want.Name = "github"
 		r.persona.Credentials = []persona.Credential{want}
