@@ -275,6 +275,10 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			}
 		case "reference":
 			out[name] = "registry.example.com/team/app:1"
+		case "value":
+			if f.Kind() == protoreflect.MessageKind && f.Message().Name() == "CredentialValue" {
+				out[name] = map[string]any{"token": "dGhlIHdhbGs9k2Lq"}
+			}
 		case "public_keys":
 			out[name] = publicKey
 		case "base_url":

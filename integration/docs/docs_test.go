@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"io"
@@ -101,6 +102,8 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 				command = inPlace.Replace(command)
 				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item, "DIGEST", stage.digest, "dlv_3q9", stage.delivery,
 					"http://10.0.0.7:8000", stage.server, "mirror.example.com", stage.registry, "token.txt", filepath.Join(stage.dir, "token.txt"),
+					"password.txt", filepath.Join(stage.dir, "password.txt"), "app.pem", filepath.Join(stage.dir, "app.pem"), "keys.json", filepath.Join(stage.dir, "keys.json"),
+					"corp-ca.pem", filepath.Join(stage.dir, "corp-ca.pem"), "api.corp.example", stage.apiHost, "8443", stage.apiPort,
 					"tools.tar", filepath.Join(stage.dir, "tools.tar"), "cosign.pub", filepath.Join(stage.dir, "cosign.pub"),
 					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json")).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
@@ -129,6 +132,8 @@ type stage struct {
 	// server is a model server, registry a mirror of Docker Hub, and certs where nodes
 	// look for the certificates of registries.
 	server, registry, certs string
+	// apiHost and apiPort are those of an API with a certificate of its own.
+	apiHost, apiPort string
 }
 
 // set brings about what a document begins with. What it answers clears up
@@ -161,6 +166,26 @@ func (s *stage) set(document string) (end func()) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) }))
 		s.server = server.URL
 		return server.Close
+	case "credentials.md":
+		api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.Header.Get("Authorization") != "Bearer a-robots-token-8fk2" {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		}))
+		var err error
+		s.apiHost, s.apiPort, err = net.SplitHostPort(api.Listener.Addr().String())
+		require.NoError(s.T, err)
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		require.NoError(s.T, err)
+		for file, text := range map[string]string{
+			"token.txt": "a-robots-token-8fk2\n", "password.txt": "robot:a-robots-password-3kd9\n",
+			"keys.json":   `{"Version": 1, "AccessKeyId": "AKIAIOSFODNN7EXAMPLE", "SecretAccessKey": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}`,
+			"app.pem":     string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
+			"corp-ca.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})),
+		} {
+			require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600))
+		}
+		return api.Close
 	case "images.md":
 		r := imagetest.NewRegistry(s.T)
 		require.NoError(s.T, os.CopyFS(s.certs, os.DirFS(r.CertsDir)))

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/smithy-go/encoding/httpbinding"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -35,6 +37,8 @@ const (
 )
 
 var (
+	// unsigned are hashes of bodies that are not signed.
+	unsigned    = []string{unsignedPayload, unsignedTrailer}
 	payloadHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	awsRegion   = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]{1,2}$`)
 	// signingNames are those of services whose hosts have another name.
@@ -121,6 +125,7 @@ func sign(req *http.Request, s *deckhandv1.CredentialSettings, value *deckhandv1
 	if err != nil {
 		return err
 	}
+	canonicalPath(req, service)
 	// What is signed is a request of its own: its other headers may change on the way.
 	signed := &http.Request{Method: req.Method, URL: req.URL, Host: req.Host, Header: http.Header{}}
 	for header, values := range req.Header {
@@ -147,6 +152,25 @@ func sign(req *http.Request, s *deckhandv1.CredentialSettings, value *deckhandv1
 	return nil
 }
 
+// canonicalPath has a request's path encoded as AWS does before it signs it: each byte that is
+// not unreserved. Clients leave more as it is.
+func canonicalPath(req *http.Request, service string) {
+	if service == s3 {
+		// An encoded slash is one of the key's.
+		req.URL.RawPath = httpbinding.EscapePath(req.URL.Path, false)
+		return
+	}
+	parts := strings.Split(req.URL.EscapedPath(), "/")
+	for i, part := range parts {
+		plain, err := url.PathUnescape(part)
+		if err != nil {
+			return // there is no such path in a request that was parsed
+		}
+		parts[i] = httpbinding.EscapePath(plain, true)
+	}
+	req.URL.RawPath = strings.Join(parts, "/")
+}
+
 // hashOf returns the hash of a request's payload that is signed: the client's if it is one
 // that can stay, else it is computed.
 func hashOf(req *http.Request, service, name string) (string, error) {
@@ -155,7 +179,7 @@ func hashOf(req *http.Request, service, name string) (string, error) {
 		return fault.New(fault.Denied, format, args...).WithCode(fault.CredentialRefused).WithObject(name)
 	}
 	switch {
-	case payloadHash.MatchString(hash), hash == unsignedPayload, hash == unsignedTrailer:
+	case payloadHash.MatchString(hash), slices.Contains(unsigned, hash):
 		return hash, nil
 	case strings.HasPrefix(hash, streamingPrefix):
 		return "", refuse("the client signs each chunk of the body (%.64s), with a key that it does not have", hash).

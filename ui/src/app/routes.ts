@@ -3,6 +3,7 @@ import { loginRoute } from "@/features/session/route";
 import { agentRoutes } from "@/features/agent/route";
 import { auditRoutes } from "@/features/audit/route";
 import { budgetRoutes } from "@/features/budget/route";
+import { credentialRoutes } from "@/features/credential/route";
 import { destinationRoutes } from "@/features/destination/route";
 import { chatRoutes } from "@/features/chat/route";
 import { fleetRoutes } from "@/features/fleet/route";
@@ -33,6 +34,7 @@ export const routeTree = rootRoute.addChildren([
     ...agentRoutes,
     ...auditRoutes,
     ...budgetRoutes,
+    ...credentialRoutes,
     ...destinationRoutes,
     ...chatRoutes,
     ...fleetRoutes,

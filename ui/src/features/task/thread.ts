@@ -199,6 +199,13 @@ export class Threads {
           files: list(object(p.workspace).paths).map(text),
         });
         break;
+      case "credential_used":
+        this.note(
+          e,
+          `${number(p.requests)} ${number(p.requests) === 1 ? "request" : "requests"} with credential ${text(p.credential)} to ${list(p.hosts).map(text).join(", ")}${number(p.problems) ? `, ${number(p.problems)} failed: ${text(p.problem)}` : ""}`,
+          number(p.problems) ? "warn" : undefined,
+        );
+        break;
       case "egress_refused":
         this.call(e, { refused: list(p.refused).map((r) => `${text(object(r).host)}: ${text(object(r).reason)}`) });
         break;

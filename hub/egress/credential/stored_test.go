@@ -1,0 +1,292 @@
+package credential_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/egress/credential"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+const secret = "tok-canary-7f3K9qLm2"
+
+func bearer(name string) *deckhandv1.CreateCredentialRequest {
+	return &deckhandv1.CreateCredentialRequest{
+		Name: name, Kind: "bearer", Hosts: []string{"api.example.com"}, Agents: []string{"coder"}, Value: &deckhandv1.CredentialValue{Token: secret},
+	}
+}
+
+// A value is sealed, is never returned, is masked, and is another one after a rotation.
+func TestACredentialFromCreationToDeletion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	in := bearer("api")
+	in.Hosts, in.Paths, in.Methods, in.Variable = []string{"API.Example.com.", "bücher.example"}, []string{"/v1/**"}, []string{"GET"}, "API_TOKEN"
+	created := r.create(in)
+	require.Equal(t, []string{"api.example.com", "xn--bcher-kva.example"}, created.GetHosts())
+	require.True(t, created.GetHeld())
+	require.Nil(t, created.GetUsedAt())
+	_, err := r.Create(t.Context(), org, bearer("api"), admin)
+	refused(t, err, fault.Exists, "there is a credential api already")
+	require.NotContains(t, r.redact.Org(org).String("it is "+secret), "canary")
+	require.False(t, r.redact.Org("org_2").Knows([]byte(secret)), "it is nothing to another organisation")
+
+	_, err = r.Get(t.Context(), "org_2", "api")
+	refused(t, err, fault.NotFound, `no credential "api"`)
+	all, next, err := r.List(t.Context(), org, "", 10)
+	require.NoError(t, err)
+	require.Empty(t, next)
+	require.Len(t, all, 1)
+
+	const second = "tok-second-5hW8rTnv4"
+	_, err = r.Rotate(t.Context(), org, &deckhandv1.RotateCredentialRequest{Name: "api", Value: &deckhandv1.CredentialValue{Password: second}}, admin)
+	refused(t, err, fault.Invalid, "password is not for credentials of the kind bearer")
+	rotated, err := r.Rotate(t.Context(), org, &deckhandv1.RotateCredentialRequest{
+		Name: "api", Value: &deckhandv1.CredentialValue{Token: second}, ExpiresAt: timestamppb.New(time.Now().Add(time.Hour)),
+	}, admin)
+	require.NoError(t, err)
+	require.NotEqual(t, created.GetVersion(), rotated.GetVersion())
+	require.NotNil(t, rotated.GetExpiresAt())
+	require.Equal(t, []string{"org_1/api"}, r.ended)
+	rows, err := r.store.SealedWithin(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	values, err := r.Values(rows[0])
+	require.NoError(t, err)
+	require.Contains(t, values, second)
+
+	text, err := protojson.Marshal(rotated)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), second)
+	r.nowhere(secret, second)
+	require.NoError(t, r.Delete(t.Context(), org, "api", admin))
+	require.Equal(t, []string{"org_1/api", "org_1/api"}, r.ended)
+	refused(t, r.Delete(t.Context(), org, "api", admin), fault.NotFound, "no credential")
+	r.nowhere(secret, second)
+	var actions []string
+	require.NoError(t, r.conn.QueryRow(t.Context(), "SELECT array_agg(action ORDER BY id) FROM audit_entries WHERE org_id = 'org_1'").Scan(&actions))
+	require.Equal(t, []string{"credential.created", "credential.rotated", "credential.deleted"}, actions)
+}
+
+// A value that was moved to another name or organisation in the database does not open.
+func TestAValueIsBoundToItsOrganisationAndName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.create(bearer("api"))
+	rows, err := r.store.SealedWithin(t.Context(), time.Hour)
+	require.NoError(t, err)
+	for _, other := range []db.SealedWithinRow{
+		{OrgID: "org_2", ID: "api", Sealed: rows[0].Sealed}, {OrgID: org, ID: "other", Sealed: rows[0].Sealed},
+	} {
+		_, err := r.Values(other)
+		require.Error(t, err)
+	}
+}
+
+// What is wrong with a credential is said with the field and what to write.
+func TestACredentialIsChecked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for says, change := range map[string]func(*deckhandv1.CreateCredentialRequest){
+		"hosts is empty":                     func(c *deckhandv1.CreateCredentialRequest) { c.Hosts = nil },
+		`"https://api.example.com"`:          func(c *deckhandv1.CreateCredentialRequest) { c.Hosts = []string{"https://api.example.com"} },
+		`"api.example.com:8443"`:             func(c *deckhandv1.CreateCredentialRequest) { c.Hosts = []string{"api.example.com:8443"} },
+		`"*.example.com"`:                    func(c *deckhandv1.CreateCredentialRequest) { c.Hosts = []string{"*.example.com"} },
+		`"10.0.0.0/8"`:                       func(c *deckhandv1.CreateCredentialRequest) { c.Hosts = []string{"10.0.0.0/8"} },
+		"10.1.2.3, which is not a public":    func(c *deckhandv1.CreateCredentialRequest) { c.Hosts = []string{"10.1.2.3"} },
+		"api.example.com twice":              func(c *deckhandv1.CreateCredentialRequest) { c.Hosts = []string{"api.example.com", "API.example.com"} },
+		"ports has 443 twice":                func(c *deckhandv1.CreateCredentialRequest) { c.Ports = []uint32{443, 443} },
+		`methods has "get"`:                  func(c *deckhandv1.CreateCredentialRequest) { c.Methods = []string{"get"} },
+		`paths has "v1"`:                     func(c *deckhandv1.CreateCredentialRequest) { c.Paths = []string{"v1"} },
+		`paths has "/v1?x=1"`:                func(c *deckhandv1.CreateCredentialRequest) { c.Paths = []string{"/v1?x=1"} },
+		`agents has "Coder"`:                 func(c *deckhandv1.CreateCredentialRequest) { c.Agents = []string{"Coder"} },
+		"LD_PRELOAD, which changes":          func(c *deckhandv1.CreateCredentialRequest) { c.Variable = "LD_PRELOAD" },
+		"https_proxy, which changes":         func(c *deckhandv1.CreateCredentialRequest) { c.Variable = "https_proxy" },
+		"NODE_EXTRA_CA_CERTS, which changes": func(c *deckhandv1.CreateCredentialRequest) { c.Variable = "NODE_EXTRA_CA_CERTS" },
+		"GIT_SSH_COMMAND, which changes":     func(c *deckhandv1.CreateCredentialRequest) { c.Variable = "GIT_SSH_COMMAND" },
+		"not the name of a variable":         func(c *deckhandv1.CreateCredentialRequest) { c.Variable = "A-B" },
+		"not a certificate":                  func(c *deckhandv1.CreateCredentialRequest) { c.Roots = "-----BEGIN PRIVATE KEY-----" },
+		"which is past":                      func(c *deckhandv1.CreateCredentialRequest) { c.ExpiresAt = timestamppb.New(time.Now().Add(-time.Hour)) },
+		"token is empty":                     func(c *deckhandv1.CreateCredentialRequest) { c.Value = &deckhandv1.CredentialValue{} },
+		"username is not for credentials":    func(c *deckhandv1.CreateCredentialRequest) { c.Value.Username = "u" },
+		"header is not for credentials": func(c *deckhandv1.CreateCredentialRequest) {
+			c.Settings = &deckhandv1.CredentialSettings{Header: "X-A"}
+		},
+		"value.token reads like words":  func(c *deckhandv1.CreateCredentialRequest) { c.Value.Token = "correct-horse-battery-staple" },
+		"value.token has spaces":        func(c *deckhandv1.CreateCredentialRequest) { c.Value.Token = secret + "\r\nX: y" },
+		"into which no credential":      func(c *deckhandv1.CreateCredentialRequest) { header(c, "Content-Length") },
+		"settings.header is \"X A\"":    func(c *deckhandv1.CreateCredentialRequest) { header(c, "X A") },
+		"value.value has line ends":     func(c *deckhandv1.CreateCredentialRequest) { header(c, "X-A"); c.Value.Value = "a8f7Kq2\nX: y" },
+		"neither username nor password": func(c *deckhandv1.CreateCredentialRequest) { c.Kind, c.Value = "basic", &deckhandv1.CredentialValue{} },
+		"value.username has a colon": func(c *deckhandv1.CreateCredentialRequest) {
+			c.Kind, c.Value = "basic", &deckhandv1.CredentialValue{Username: "a:b", Password: secret}
+		},
+		"private_key is not a key": func(c *deckhandv1.CreateCredentialRequest) {
+			c.Kind = "github_app"
+			c.Settings = app("acme/web")
+			c.Value = &deckhandv1.CredentialValue{PrivateKey: "x"}
+		},
+		"repositories is empty": func(c *deckhandv1.CreateCredentialRequest) {
+			c.Kind = "github_app"
+			c.Settings = app()
+			c.Value = &deckhandv1.CredentialValue{PrivateKey: "x"}
+		},
+		`settings.repositories has "acme"`: func(c *deckhandv1.CreateCredentialRequest) {
+			c.Kind = "github_app"
+			c.Settings = app("acme")
+			c.Value = &deckhandv1.CredentialValue{PrivateKey: "x"}
+		},
+		"token_url is not a plain https":       func(c *deckhandv1.CreateCredentialRequest) { client(c, "http://login.example.com/token") },
+		"settings.region and settings.service": func(c *deckhandv1.CreateCredentialRequest) { keys(c, "minio.example.com") },
+		"value.access_key_id is not": func(c *deckhandv1.CreateCredentialRequest) {
+			keys(c, "s3.eu-west-1.amazonaws.com")
+			c.Value.AccessKeyId = "short"
+		},
+	} {
+		in := bearer("api")
+		change(in)
+		_, err := r.Create(t.Context(), org, in, admin)
+		e := fault.As(err)
+		if assert.NotNil(t, e, "%s: %v", says, err) {
+			assert.Equal(t, fault.Invalid, e.Kind, says)
+			assert.Contains(t, e.Message, says)
+			assert.NotEmpty(t, e.Fix, says)
+			assert.NotContains(t, e.Message+e.Fix, "canary", says)
+		}
+	}
+	r.nowhere(secret)
+}
+
+func header(c *deckhandv1.CreateCredentialRequest, name string) {
+	c.Kind, c.Settings, c.Value = "header", &deckhandv1.CredentialSettings{Header: name}, &deckhandv1.CredentialValue{Value: secret}
+}
+
+func app(repositories ...string) *deckhandv1.CredentialSettings {
+	return &deckhandv1.CredentialSettings{AppId: "1234", Repositories: repositories, Permissions: map[string]string{"contents": "write"}}
+}
+
+func client(c *deckhandv1.CreateCredentialRequest, tokenURL string) {
+	c.Kind, c.Settings, c.Value = "oauth2_client", &deckhandv1.CredentialSettings{TokenUrl: tokenURL, ClientId: "c"}, &deckhandv1.CredentialValue{ClientSecret: secret}
+}
+
+func keys(c *deckhandv1.CreateCredentialRequest, host string) {
+	c.Kind, c.Hosts, c.Value = "aws_sigv4", []string{host}, &deckhandv1.CredentialValue{AccessKeyId: accessKey, SecretAccessKey: secretKey}
+}
+
+// Each form in which a value is sent is masked.
+func TestAllFormsOfAValueAreMasked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	in := bearer("basic")
+	in.Kind, in.Value = string(credential.Basic), &deckhandv1.CredentialValue{Username: "robot", Password: secret}
+	r.create(in)
+	in = bearer("header")
+	header(in, "Authorization")
+	in.Value.Value = "Token 8Jk2mQ9xPz41"
+	r.create(in)
+	in = bearer("app")
+	key, text := appKey(t)
+	_ = key
+	in.Kind, in.Settings, in.Value = string(credential.GitHubApp), app("acme/web"), &deckhandv1.CredentialValue{PrivateKey: text}
+	r.create(in)
+	mask := r.redact.Org(org)
+	for _, sent := range []string{
+		secret, base64.StdEncoding.EncodeToString([]byte("robot:" + secret)), "8Jk2mQ9xPz41", strings.Split(text, "\n")[2],
+	} {
+		require.NotContains(t, mask.String("sent: "+sent+"."), sent)
+	}
+	require.Equal(t, "robot", mask.String("robot"))
+}
+
+// A persona gets bindings of the credentials that it lists and may use.
+func TestBindingsAreThoseThatAnAgentMayUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	in := bearer("api")
+	in.Paths, in.Methods, in.Ports, in.Variable = []string{"/v1/**"}, []string{"GET", "POST"}, []uint32{8443}, "API_TOKEN"
+	r.create(in)
+	other := bearer("other")
+	other.Hosts, other.Agents = []string{"other.example.com"}, []string{"somebody"}
+	r.create(other)
+	late := bearer("late")
+	late.Hosts, late.ExpiresAt = []string{"late.example.com"}, timestamppb.New(time.Now().Add(time.Hour))
+	r.create(late)
+
+	bindings, err := r.Bindings(t.Context(), org, "coder", []persona.Credential{{Name: "api", Pushes: []string{"refs/heads/x create"}}})
+	require.NoError(t, err)
+	require.Len(t, bindings, 1)
+	b := bindings[0]
+	require.Equal(t, []string{"api.example.com"}, b.GetHosts())
+	require.Equal(t, []uint32{8443}, b.GetPorts())
+	require.Equal(t, []string{"/v1/**"}, b.GetPaths())
+	require.Equal(t, []string{"refs/heads/x create"}, b.GetPushes())
+	require.True(t, b.GetHeld())
+	require.Equal(t, "API_TOKEN", b.GetVariable())
+	require.NotEmpty(t, b.GetPlaceholder())
+	require.NotEmpty(t, b.GetVersion())
+	require.NotContains(t, b.String(), "canary")
+
+	want := []persona.Credential{{Name: "none"}, {Name: "api"}, {Name: "late"}}
+	bindings, err = r.Bindings(t.Context(), org, "coder", want)
+	refused(t, err, fault.NotFound, "there is no credential none: it was deleted, or never created")
+	require.Len(t, bindings, 2, "the others can be used")
+	r.exec("UPDATE egress_credentials SET expires_at = now() - interval '1 second' WHERE name = 'late'")
+	bindings, err = r.Bindings(t.Context(), org, "coder", want[1:])
+	refused(t, err, fault.Precondition, "credential late has expired")
+	require.Len(t, bindings, 1)
+	_, err = r.Bindings(t.Context(), org, "coder", []persona.Credential{{Name: "other"}})
+	refused(t, err, fault.Denied, "agent coder may not use credential other")
+	_, err = r.Bindings(t.Context(), "org_2", "coder", want[1:])
+	refused(t, err, fault.NotFound, "there is no credential api")
+	_, err = r.Bindings(t.Context(), org, "coder", []persona.Credential{{Name: "api", Permissions: map[string]string{"contents": "write"}}})
+	refused(t, err, fault.Denied, "cannot be narrowed")
+}
+
+// Two credentials that could be for one request are an error, never a choice.
+func TestTwoCredentialsForOneRequestAreAnError(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for name, change := range map[string]func(*deckhandv1.CreateCredentialRequest){
+		"everything": func(*deckhandv1.CreateCredentialRequest) {},
+		"reads":      func(c *deckhandv1.CreateCredentialRequest) { c.Methods = []string{"GET"} },
+		"writes":     func(c *deckhandv1.CreateCredentialRequest) { c.Methods = []string{"POST"} },
+		"v1":         func(c *deckhandv1.CreateCredentialRequest) { c.Paths = []string{"/v1/**"} },
+		"v2":         func(c *deckhandv1.CreateCredentialRequest) { c.Paths = []string{"/v2/**"} },
+		"item":       func(c *deckhandv1.CreateCredentialRequest) { c.Paths = []string{"/{version}/items"} },
+		"port":       func(c *deckhandv1.CreateCredentialRequest) { c.Ports = []uint32{8443} },
+		"host":       func(c *deckhandv1.CreateCredentialRequest) { c.Hosts = []string{"b.example.com"} },
+		"var-1":      func(c *deckhandv1.CreateCredentialRequest) { c.Hosts, c.Variable = []string{"c.example.com"}, "TOKEN" },
+		"var-2":      func(c *deckhandv1.CreateCredentialRequest) { c.Hosts, c.Variable = []string{"d.example.com"}, "TOKEN" },
+	} {
+		in := bearer(name)
+		change(in)
+		r.create(in)
+	}
+	for pair, conflicts := range map[[2]string]bool{
+		{"everything", "reads"}: true, {"reads", "writes"}: false, {"v1", "v2"}: false, {"v1", "item"}: true, {"v2", "reads"}: true,
+		{"everything", "port"}: false, {"everything", "host"}: false, {"var-1", "var-2"}: true,
+	} {
+		bindings, err := r.Bindings(t.Context(), org, "coder", []persona.Credential{{Name: pair[0]}, {Name: pair[1]}, {Name: "host"}})
+		if pair[1] == "host" {
+			bindings, err = r.Bindings(t.Context(), org, "coder", []persona.Credential{{Name: pair[0]}, {Name: pair[1]}})
+		}
+		if !conflicts {
+			require.NoError(t, err, pair)
+			continue
+		}
+		refused(t, err, fault.Precondition, pair[0])
+		require.ErrorContains(t, err, pair[1])
+		require.Len(t, bindings, 1, "neither of them is inserted")
+		require.Equal(t, "host", bindings[0].GetCredential())
+	}
+}
