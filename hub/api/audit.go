@@ -67,6 +67,9 @@ func (h *Control) GetReceipt(ctx context.Context, req *connect.Request[deckhandv
 		}
 		r.Egress = append(r.Egress, egressLines("", p.Egress)...)
 		r.Egress = append(r.Egress, egressLines("setup: ", p.Jail.SetupEgress)...)
+		for _, c := range p.Credentials {
+			r.Egress = append(r.Egress, "credential "+c.Name)
+		}
 		spec, err := h.Steps.Jail(ctx, row.Task)
 		if err != nil {
 			return nil, err
@@ -79,7 +82,11 @@ func (h *Control) GetReceipt(ctx context.Context, req *connect.Request[deckhandv
 // egressLines returns the entries of a list as a receipt has them.
 func egressLines(prefix string, l allowlist.List) (out []string) {
 	for _, rule := range l.Rules {
-		out = append(out, fmt.Sprintf("%s%s %v %v", prefix, rule.Host, rule.Ports, rule.Methods))
+		line := fmt.Sprintf("%s%s %v %v", prefix, rule.Host, rule.Ports, rule.Methods)
+		if len(rule.HTTP) > 0 {
+			line += fmt.Sprintf(" %q", rule.HTTP)
+		}
+		out = append(out, line)
 	}
 	for _, forward := range l.Forwards {
 		out = append(out, fmt.Sprintf("%s%s:%d", prefix, forward.Host, forward.Port))

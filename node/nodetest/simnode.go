@@ -7,6 +7,7 @@ package nodetest
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,6 +58,7 @@ type Config struct {
 // Node is a simulated node. It is a lifecycle.Service.
 type Node struct {
 	lifecycle.Service
+	nodev1.UnimplementedEgressServiceServer
 	nodev1.UnimplementedExecServiceServer
 	nodev1.UnimplementedFileServiceServer
 	nodev1.UnimplementedJailServiceServer
@@ -77,6 +79,8 @@ type Node struct {
 	// jails are the specs that jails were asked for with last.
 	jails map[string]*nodev1.JailSpec
 	drain *nodev1.SetDrainResponse
+	// ended are the credentials that it was told to forget.
+	ended []string
 	// recorded are the ids whose end the hub says it has on record.
 	recorded []string
 }
@@ -118,6 +122,7 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 			n.recorded = append(n.recorded, ids...)
 		},
 		Services: func(r grpc.ServiceRegistrar) {
+			nodev1.RegisterEgressServiceServer(r, n)
 			nodev1.RegisterExecServiceServer(r, n)
 			nodev1.RegisterJailServiceServer(r, n)
 			nodev1.RegisterFileServiceServer(r, n)
@@ -134,6 +139,21 @@ func (n *Node) Jail(id string) *nodev1.JailSpec {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.jails[id]
+}
+
+// EndCredential notes that a credential is to be forgotten.
+func (n *Node) EndCredential(_ context.Context, req *nodev1.EndCredentialRequest) (*nodev1.EndCredentialResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ended = append(n.ended, req.GetCredential())
+	return &nodev1.EndCredentialResponse{}, nil
+}
+
+// EndedCredentials returns the credentials that it was told to forget, in their order.
+func (n *Node) EndedCredentials() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.ended)
 }
 
 // WatchTelemetry returns a sample at once, and then one every second.

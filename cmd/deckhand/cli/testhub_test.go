@@ -63,6 +63,7 @@ type testHub struct {
 	deckhandv1connect.UnimplementedControlServiceHandler
 	deckhandv1connect.UnimplementedAuditServiceHandler
 	deckhandv1connect.UnimplementedTriggerServiceHandler
+	deckhandv1connect.UnimplementedCredentialServiceHandler
 	deckhandv1connect.UnimplementedDestinationServiceHandler
 	deckhandv1connect.UnimplementedTokenServiceHandler
 	deckhandv1connect.UnimplementedUserServiceHandler
@@ -116,6 +117,7 @@ func newHub(t *testing.T) *testHub {
 	mux.Handle(deckhandv1connect.NewControlServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewAuditServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewTriggerServiceHandler(h, options))
+	mux.Handle(deckhandv1connect.NewCredentialServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewDestinationServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewTokenServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewUserServiceHandler(h, options))

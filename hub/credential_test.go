@@ -1,0 +1,96 @@
+package hub_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+const canary = "tok-canary-7f3K9qLm2"
+
+func (r *rig) credential(name string, methods ...string) {
+	r.t.Helper()
+	do(r.t, r.user.Credentials.CreateCredential, &deckhandv1.CreateCredentialRequest{
+		Name: name, Kind: "bearer", Hosts: []string{name + ".example.com"}, Methods: methods, Agents: []string{"pusher"},
+		Value: &deckhandv1.CredentialValue{Token: canary},
+	})
+}
+
+// bound returns the credentials that a jail's commands can use, with their methods.
+func bound(spec *nodev1.JailSpec) map[string]string {
+	out := map[string]string{}
+	for _, b := range spec.GetEgress().GetBindings() {
+		out[b.GetCredential()] = strings.Join(b.GetMethods(), ",")
+	}
+	return out
+}
+
+// A jail is created with the bindings of the credentials that the persona lists. When one is
+// deleted, nodes are told, and the task goes on without it. A task that needs one that there is
+// not fails as it begins.
+func TestAJailHasTheBindingsOfItsPersonasCredentials(t *testing.T) {
+	t.Parallel()
+	seen := make(chan map[string]string, 10)
+	var r *rig
+	r = newRig(t, hubtest.Start(t, hubtest.Config(t)), func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
+		seen <- bound(r.node.Jail(spec.GetJailId()))
+		return "it printed " + canary, &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
+	})
+	r.credential("api", "GET", "POST")
+	r.credential("other")
+	r.apply("pusher", strings.Replace(scripted("pusher"), "limits:", "credentials: [api, other]\nlimits:", 1))
+	run := func(lease *deckhandv1.Lease, n int32) *deckhandv1.Step {
+		t.Helper()
+		r.turn(lease, n)
+		step, err := r.propose(lease, n, 0, "shell_exec", `{"command":"echo hello"}`)
+		require.NoError(t, err)
+		done, err := r.execute(lease, step.GetId())
+		require.NoError(t, err)
+		return done
+	}
+	task := r.submit("pusher")
+	lease := r.begin(task.GetId(), 1)
+	require.Equal(t, map[string]string{"api": "GET,POST", "other": ""}, bound(r.node.Jail(r.sql("SELECT jail_id FROM tasks WHERE id = $1", task.GetId()))))
+	require.NotContains(t, run(lease, 1).GetObservation(), "canary", "the value is masked in what the model reads")
+	require.Len(t, <-seen, 2)
+
+	do(t, r.user.Credentials.DeleteCredential, &deckhandv1.DeleteCredentialRequest{Name: "other"})
+	require.Equal(t, []string{"other"}, r.node.EndedCredentials())
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_SUCCEEDED, run(lease, 2).GetState(), "commands that do not need it run")
+	<-seen
+	r.finish(lease)
+
+	late := r.claim(r.submit("pusher").GetId(), 1).GetLease()
+	_, err := r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: late}))
+	e := fault.As(fault.FromConnect(err))
+	require.NotNil(t, e, "%v", err)
+	require.Equal(t, fault.CredentialRefused, e.Code)
+	require.Contains(t, e.Message, "there is no credential other")
+	for _, e := range r.events(task.GetId(), false) {
+		text, err := protojson.Marshal(e)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "canary")
+	}
+}
+
+// A run that is reviewed gets no credential for what may change something.
+func TestAReviewedRunReadsOnlyWithItsCredentials(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
+	r.credential("all")
+	r.credential("some", "GET", "POST")
+	r.credential("writes", "POST", "DELETE")
+	r.apply("pusher", strings.Replace(scripted("pusher"), "limits:", "mode: review\ncredentials: [all, some, writes]\nlimits:", 1))
+	task := r.submit("pusher")
+	r.begin(task.GetId(), 1)
+	require.Equal(t, map[string]string{"all": "GET,HEAD,OPTIONS", "some": "GET"}, bound(r.node.Jail(r.sql("SELECT jail_id FROM tasks WHERE id = $1", task.GetId()))))
+}
