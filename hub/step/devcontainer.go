@@ -36,8 +36,16 @@ func (s *Steps) readDevcontainer(ctx context.Context, t db.Task, p *persona.Pers
 	if err != nil {
 		return devcontainer.Config{}, err
 	}
+	if p.Workspace.Git != nil {
+		if jail.Egress, err = s.egressOf(ctx, t, p, p.Mode == persona.Review); err != nil {
+			return devcontainer.Config{}, err
+		}
+	}
 	if _, err := node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: jail}); err != nil {
 		return devcontainer.Config{}, fmt.Errorf("make the workspace of %s: %w", t.ID, fault.FromGRPC(err))
+	}
+	if err := s.checkOut(ctx, t, p, node, jail); err != nil {
+		return devcontainer.Config{}, err
 	}
 	if err := s.fillWorkspace(ctx, t, node); err != nil {
 		return devcontainer.Config{}, err
@@ -93,6 +101,7 @@ func (s *Steps) createWorkspace(ctx context.Context, t db.Task, dev devcontainer
 		return fmt.Errorf("load node %s: %w", *t.NodeID, err)
 	}
 	return s.cfg.Setups.Run(ctx, setup.Workspace{
+		What: "postCreateCommand of devcontainer.json", Fix: "change postCreateCommand, or the persona's egress",
 		OrgID: t.OrgID, AgentID: t.AgentID, Node: row, Link: call.Node, Jail: call.Jail, Commands: dev.PostCreate,
 		Permit: func(ctx context.Context, one devcontainer.Command) error { return s.permitCreation(ctx, t, one) },
 	})

@@ -88,6 +88,9 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 		return AttemptStart{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, pruned(call.Jail, fault.FromGRPC(err)))
 	}
 	if !unread { // else the workspace was filled to read it
+		if err := s.checkOut(ctx, t, p, call.Node, call.Jail); err != nil {
+			return AttemptStart{}, err
+		}
 		if err := s.fillWorkspace(ctx, t, call.Node); err != nil {
 			return AttemptStart{}, err
 		}

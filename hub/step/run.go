@@ -162,7 +162,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	if err != nil {
 		return call, err
 	}
-	call.OfflineGrace, call.OutputLimit = p.OfflineGrace, p.OutputBytes
+	call.OfflineGrace, call.OutputLimit, call.Env = p.OfflineGrace, p.OutputBytes, gitIdentity(t, p)
 	call.Jobs, call.JobTime = jobsOf{s.cfg.Store, t}, p.Jobs.MaxTime
 	if step.StartedAt != nil {
 		call.StartedAt = *step.StartedAt

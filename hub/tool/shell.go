@@ -96,6 +96,7 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 	if c.Traceparent != "" {
 		spec.Env = append(spec.Env, traceparent.Variable+"="+c.Traceparent)
 	}
+	spec.Env = append(spec.Env, c.Env...)
 	if c.OfflineGrace > 0 {
 		spec.OfflineGrace = durationpb.New(c.OfflineGrace)
 	}

@@ -43,6 +43,8 @@ type Call struct {
 	// Traceparent is the trace context of a command, empty for none; the same for every
 	// request of the call.
 	Traceparent string
+	// Env are variables that commands of the agent get.
+	Env []string
 	// Ran, if set, is called with a command's end as its node reports it.
 	Ran  func(ctx context.Context, e *nodev1.Exec)
 	Node machine.Link

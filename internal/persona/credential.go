@@ -53,6 +53,12 @@ var (
 	refName        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./@+-]*$`)
 )
 
+// IsRef reports whether a text may be the name of a branch, a tag or a commit of Git.
+func IsRef(text string) bool {
+	return len(text) <= maxRef && refName.MatchString(text) && !strings.Contains(text, "..") && !strings.Contains(text, "//") && !strings.Contains(text, "@{") &&
+		!strings.HasSuffix(text, "/") && !strings.HasSuffix(text, ".lock") && !strings.HasSuffix(text, ".")
+}
+
 // permissionLevels are the rights that a permission may give.
 var permissionLevels = []string{"read", "write", "admin"}
 
@@ -159,7 +165,7 @@ func (d *decoder) checkout(n *yaml.Node) *Checkout {
 		}},
 		{"ref", func(n *yaml.Node) {
 			c.Ref = d.text(n, key+".ref", maxRef)
-			if c.Ref != "" && (!refName.MatchString(c.Ref) || strings.Contains(c.Ref, "..") || strings.Contains(c.Ref, "//") || strings.HasSuffix(c.Ref, "/") || strings.HasSuffix(c.Ref, ".lock")) {
+			if c.Ref != "" && !IsRef(c.Ref) {
 				d.problems.add(n.Line, "%s.ref is %s: write a branch, a tag or a commit, such as main", key, quote(c.Ref))
 			}
 		}},

@@ -15,15 +15,19 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Workspace is a workspace in which the commands of a devcontainer.json are to run once.
+// Workspace is a workspace in which commands are to run once before its agent begins.
 type Workspace struct {
+	// What names the commands in errors and records, such as "postCreateCommand of
+	// devcontainer.json", and Fix says what to do when one fails.
+	What, Fix      string
 	OrgID, AgentID string
 	Node           db.Node
 	Link           machine.Link
 	// Jail is the jail that it is the workspace of, which runs.
 	Jail     *nodev1.JailSpec
 	Commands []devcontainer.Command
-	// Permit returns an error if the agent may not run a command by itself.
+	// Permit returns an error if the agent may not run a command by itself; nil for
+	// commands that are not the agent's.
 	Permit func(ctx context.Context, one devcontainer.Command) error
 }
 
@@ -39,30 +43,32 @@ func (s *Setups) Run(ctx context.Context, w Workspace) error {
 		return fmt.Errorf("encode the commands of the workspace: %w", err)
 	}
 	digest, jailID := fmt.Sprintf("sha256:%x", sha256.Sum256(encoded)), w.Jail.GetJailId()
-	started, err := s.cfg.Store.DevcontainerCommands(ctx, db.DevcontainerCommandsParams{OrgID: w.OrgID, JailID: jailID, Digest: digest})
+	started, err := s.cfg.Store.WorkspaceCommands(ctx, db.WorkspaceCommandsParams{OrgID: w.OrgID, JailID: jailID, Digest: digest})
 	if err != nil {
 		return fmt.Errorf("load the commands of the workspace: %w", err)
 	}
 	for i, one := range w.Commands {
 		what := fmt.Sprintf("command %d of %d", i+1, len(w.Commands))
 		if i == len(started) {
-			if err := w.Permit(ctx, one); err != nil {
-				return err
+			if w.Permit != nil {
+				if err := w.Permit(ctx, one); err != nil {
+					return err
+				}
 			}
 			argv := one.Argv
 			if one.Line != "" {
 				argv = []string{"/bin/sh", "-c", one.Line}
 			}
 			row, err := s.cfg.Execs.Submit(ctx, nodeexec.Request{
-				OrgID: w.OrgID, Node: w.Node, AgentID: w.AgentID, Jail: w.Jail, Reason: "postCreateCommand of the workspace, " + what, Argv: argv, Timeout: lineTimeout,
+				OrgID: w.OrgID, Node: w.Node, AgentID: w.AgentID, Jail: w.Jail, Reason: w.What + ", " + what, Argv: argv, Timeout: lineTimeout,
 				Stored: func(q *db.Queries, execID string) error {
-					return q.StartDevcontainerCommand(ctx, db.StartDevcontainerCommandParams{
+					return q.StartWorkspaceCommand(ctx, db.StartWorkspaceCommandParams{
 						OrgID: w.OrgID, JailID: jailID, Digest: digest, Position: int32(i + 1), ExecID: execID, //nolint:gosec // at most 50
 					})
 				},
 			})
 			if err != nil {
-				return fmt.Errorf("start %s of postCreateCommand: %w", what, err)
+				return fmt.Errorf("start %s of %s: %w", what, w.What, err)
 			}
 			started = append(started, row.NodeExec.ID)
 		}
@@ -74,11 +80,11 @@ func (s *Setups) Run(ctx context.Context, w Workspace) error {
 			return ctx.Err()
 		}
 		if text := explain(err); text != "" {
-			if err := s.cfg.Store.ForgetDevcontainerCommands(ctx, db.ForgetDevcontainerCommandsParams{OrgID: w.OrgID, JailID: jailID, Digest: digest, ExecID: started[i]}); err != nil {
+			if err := s.cfg.Store.ForgetWorkspaceCommands(ctx, db.ForgetWorkspaceCommandsParams{OrgID: w.OrgID, JailID: jailID, Digest: digest, ExecID: started[i]}); err != nil {
 				return fmt.Errorf("forget the commands of the workspace: %w", err)
 			}
-			return fault.New(fault.Precondition, "postCreateCommand of devcontainer.json failed: %s", text).WithCode(fault.SetupFailed).WithObject(started[i]).
-				WithFix("see its whole output with: deckhand node logs %s; then change postCreateCommand, or the persona's egress", started[i])
+			return fault.New(fault.Precondition, "%s failed: %s", w.What, text).WithCode(fault.SetupFailed).WithObject(started[i]).
+				WithFix("see its whole output with: deckhand node logs %s; then %s", started[i], w.Fix)
 		}
 		if err != nil {
 			return err

@@ -28,6 +28,8 @@ type Override struct {
 	// Mode is one that is at least as careful as the persona's, unless an admin
 	// set it.
 	Mode persona.Mode `json:"mode,omitempty"`
+	// GitRef is the branch, tag or commit that the workspace is checked out at.
+	GitRef string `json:"git_ref,omitempty"`
 	// Limits of the run.
 	Limits Limits `json:"limits,omitzero"`
 	// Chat has it answer, and do nothing: see Narrowed. SQL reads it by this name.

@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/trigger/mapping"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -291,7 +292,7 @@ func (s *Service) handle(ctx context.Context, tx *event.Tx, d db.Delivery) error
 	if err != nil || !free {
 		return err
 	}
-	return s.begin(ctx, tx, c, t, d, out.Prompt, flight)
+	return s.begin(ctx, tx, c, t, d, out, flight)
 }
 
 // run maps a delivery. An organisation whose expressions take long rests for a multiple
@@ -435,8 +436,26 @@ func (s *Service) clear(ctx context.Context, tx *event.Tx, c *compiled, d db.Del
 	return "", false, nil
 }
 
+// mappedRef is the name in a mapping of the branch, tag or commit that the workspace of the
+// task is checked out at, in the place of the persona's workspace.git.ref.
+const mappedRef = "git_ref"
+
+// overrideOf returns what a mapping sets in the task.
+func overrideOf(out mapping.Output) (task.Override, error) {
+	ref, mapped := out.Mapped[mappedRef]
+	if !mapped || ref == "" || ref == nil {
+		return task.Override{}, nil
+	}
+	text, ok := ref.(string)
+	if !ok || !persona.IsRef(text) {
+		return task.Override{}, fmt.Errorf("%s is %.100q, which is no branch, tag or commit", mappedRef, fmt.Sprint(ref))
+	}
+	return task.Override{GitRef: text}, nil
+}
+
 // begin creates the task of a delivery.
-func (s *Service) begin(ctx context.Context, tx *event.Tx, c *compiled, t db.Trigger, d db.Delivery, prompt, flight string) error {
+func (s *Service) begin(ctx context.Context, tx *event.Tx, c *compiled, t db.Trigger, d db.Delivery, out mapping.Output, flight string) error {
+	prompt := out.Prompt
 	fail := func(why string) error { return s.fail(ctx, tx, t, d, why, prompt, flight) }
 	user, err := tx.UserByName(ctx, db.UserByNameParams{OrgID: t.OrgID, Name: t.CreatedBy})
 	switch {
@@ -447,8 +466,12 @@ func (s *Service) begin(ctx context.Context, tx *event.Tx, c *compiled, t db.Tri
 	case user.Role == "viewer":
 		return fail(fmt.Sprintf("user %s, for whom it runs, may not start tasks any more", t.CreatedBy))
 	}
+	override, err := overrideOf(out)
+	if err != nil {
+		return fail(err.Error())
+	}
 	draft, err := s.cfg.Tasks.Draft(ctx, task.Submission{
-		OrgID: t.OrgID, AgentID: t.AgentID, Goal: prompt, Title: title(t, d), Context: wakeUp(c, t, d, prompt), Priority: c.spec.GetPriority(),
+		OrgID: t.OrgID, AgentID: t.AgentID, Override: override, Goal: prompt, Title: title(t, d), Context: wakeUp(c, t, d, prompt), Priority: c.spec.GetPriority(),
 		By: event.Hub, For: user.Name, Role: user.Role, TriggerID: t.ID,
 	})
 	var row db.GetTaskRow

@@ -197,37 +197,6 @@ func (q *Queries) DeleteVerifiedImages(ctx context.Context, orgID string) error 
 	return err
 }
 
-const devcontainerCommands = `-- name: DevcontainerCommands :many
-SELECT exec_id FROM devcontainer_commands WHERE org_id = $1 AND jail_id = $2 AND digest = $3 ORDER BY position
-`
-
-type DevcontainerCommandsParams struct {
-	OrgID  string
-	JailID string
-	Digest string
-}
-
-// The ids of the commands that were started, in their order.
-func (q *Queries) DevcontainerCommands(ctx context.Context, arg DevcontainerCommandsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, devcontainerCommands, arg.OrgID, arg.JailID, arg.Digest)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []string{}
-	for rows.Next() {
-		var exec_id string
-		if err := rows.Scan(&exec_id); err != nil {
-			return nil, err
-		}
-		items = append(items, exec_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const endImageSetup = `-- name: EndImageSetup :execrows
 UPDATE image_setups SET state = $1, error = $2, ended_at = clock_timestamp()
 WHERE org_id = $3 AND id = $4 AND state = 'running'
@@ -278,12 +247,12 @@ func (q *Queries) EndImageSetupsOf(ctx context.Context, arg EndImageSetupsOfPara
 	return err
 }
 
-const forgetDevcontainerCommands = `-- name: ForgetDevcontainerCommands :exec
-DELETE FROM devcontainer_commands d WHERE d.org_id = $1 AND d.jail_id = $2 AND d.digest = $3
-  AND EXISTS (SELECT FROM devcontainer_commands f WHERE f.org_id = d.org_id AND f.jail_id = d.jail_id AND f.digest = d.digest AND f.exec_id = $4)
+const forgetWorkspaceCommands = `-- name: ForgetWorkspaceCommands :exec
+DELETE FROM workspace_commands d WHERE d.org_id = $1 AND d.jail_id = $2 AND d.digest = $3
+  AND EXISTS (SELECT FROM workspace_commands f WHERE f.org_id = d.org_id AND f.jail_id = d.jail_id AND f.digest = d.digest AND f.exec_id = $4)
 `
 
-type ForgetDevcontainerCommandsParams struct {
+type ForgetWorkspaceCommandsParams struct {
 	OrgID  string
 	JailID string
 	Digest string
@@ -291,8 +260,8 @@ type ForgetDevcontainerCommandsParams struct {
 }
 
 // Those of a workspace in which one failed: the next task runs all of them again.
-func (q *Queries) ForgetDevcontainerCommands(ctx context.Context, arg ForgetDevcontainerCommandsParams) error {
-	_, err := q.db.Exec(ctx, forgetDevcontainerCommands,
+func (q *Queries) ForgetWorkspaceCommands(ctx context.Context, arg ForgetWorkspaceCommandsParams) error {
+	_, err := q.db.Exec(ctx, forgetWorkspaceCommands,
 		arg.OrgID,
 		arg.JailID,
 		arg.Digest,
@@ -865,11 +834,11 @@ func (q *Queries) SignatureRules(ctx context.Context, arg SignatureRulesParams) 
 	return items, nil
 }
 
-const startDevcontainerCommand = `-- name: StartDevcontainerCommand :exec
-INSERT INTO devcontainer_commands (org_id, jail_id, digest, position, exec_id) VALUES ($1, $2, $3, $4, $5)
+const startWorkspaceCommand = `-- name: StartWorkspaceCommand :exec
+INSERT INTO workspace_commands (org_id, jail_id, digest, position, exec_id) VALUES ($1, $2, $3, $4, $5)
 `
 
-type StartDevcontainerCommandParams struct {
+type StartWorkspaceCommandParams struct {
 	OrgID    string
 	JailID   string
 	Digest   string
@@ -877,8 +846,8 @@ type StartDevcontainerCommandParams struct {
 	ExecID   string
 }
 
-func (q *Queries) StartDevcontainerCommand(ctx context.Context, arg StartDevcontainerCommandParams) error {
-	_, err := q.db.Exec(ctx, startDevcontainerCommand,
+func (q *Queries) StartWorkspaceCommand(ctx context.Context, arg StartWorkspaceCommandParams) error {
+	_, err := q.db.Exec(ctx, startWorkspaceCommand,
 		arg.OrgID,
 		arg.JailID,
 		arg.Digest,
@@ -886,4 +855,35 @@ func (q *Queries) StartDevcontainerCommand(ctx context.Context, arg StartDevcont
 		arg.ExecID,
 	)
 	return err
+}
+
+const workspaceCommands = `-- name: WorkspaceCommands :many
+SELECT exec_id FROM workspace_commands WHERE org_id = $1 AND jail_id = $2 AND digest = $3 ORDER BY position
+`
+
+type WorkspaceCommandsParams struct {
+	OrgID  string
+	JailID string
+	Digest string
+}
+
+// The ids of the commands that were started, in their order.
+func (q *Queries) WorkspaceCommands(ctx context.Context, arg WorkspaceCommandsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, workspaceCommands, arg.OrgID, arg.JailID, arg.Digest)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var exec_id string
+		if err := rows.Scan(&exec_id); err != nil {
+			return nil, err
+		}
+		items = append(items, exec_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -291,14 +291,6 @@ type Destination struct {
 	DeletedAt *time.Time
 }
 
-type DevcontainerCommand struct {
-	OrgID    string
-	JailID   string
-	Digest   string
-	Position int32
-	ExecID   string
-}
-
 type EgressCredential struct {
 	OrgID     string
 	Name      string
@@ -1059,4 +1051,12 @@ type Worker struct {
 	DrainedAt    *time.Time
 	DrainedBy    string
 	DrainReason  string
+}
+
+type WorkspaceCommand struct {
+	OrgID    string
+	JailID   string
+	Digest   string
+	Position int32
+	ExecID   string
 }

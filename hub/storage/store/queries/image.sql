@@ -116,14 +116,14 @@ DELETE FROM verified_images WHERE org_id = @org_id;
 -- Those of all organisations that were verified before a time.
 DELETE FROM verified_images WHERE verified_at < @before;
 
--- name: StartDevcontainerCommand :exec
-INSERT INTO devcontainer_commands (org_id, jail_id, digest, position, exec_id) VALUES (@org_id, @jail_id, @digest, @position, @exec_id);
+-- name: StartWorkspaceCommand :exec
+INSERT INTO workspace_commands (org_id, jail_id, digest, position, exec_id) VALUES (@org_id, @jail_id, @digest, @position, @exec_id);
 
--- name: DevcontainerCommands :many
+-- name: WorkspaceCommands :many
 -- The ids of the commands that were started, in their order.
-SELECT exec_id FROM devcontainer_commands WHERE org_id = @org_id AND jail_id = @jail_id AND digest = @digest ORDER BY position;
+SELECT exec_id FROM workspace_commands WHERE org_id = @org_id AND jail_id = @jail_id AND digest = @digest ORDER BY position;
 
--- name: ForgetDevcontainerCommands :exec
+-- name: ForgetWorkspaceCommands :exec
 -- Those of a workspace in which one failed: the next task runs all of them again.
-DELETE FROM devcontainer_commands d WHERE d.org_id = @org_id AND d.jail_id = @jail_id AND d.digest = @digest
-  AND EXISTS (SELECT FROM devcontainer_commands f WHERE f.org_id = d.org_id AND f.jail_id = d.jail_id AND f.digest = d.digest AND f.exec_id = @exec_id);
+DELETE FROM workspace_commands d WHERE d.org_id = @org_id AND d.jail_id = @jail_id AND d.digest = @digest
+  AND EXISTS (SELECT FROM workspace_commands f WHERE f.org_id = d.org_id AND f.jail_id = d.jail_id AND f.digest = d.digest AND f.exec_id = @exec_id);
