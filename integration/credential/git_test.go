@@ -84,9 +84,9 @@ func TestAnAgentWorksInItsRepository(t *testing.T) {
 	f.StartNode()
 	f.StartWorker()
 	file := filepath.Join(t.TempDir(), "secret")
-	require.NoError(t, os.WriteFile(file, []byte(gitToken), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(gitUser+":"+gitToken), 0o600))
 	f.CLI(0, "credential", "create", "git", "--kind", "basic", "--host", host.host, "--port", host.port, "--roots", host.roots, "--private",
-		"--agent", "coder", "--username", gitUser, "--value-file", file)
+		"--agent", "coder", "--value-file", file)
 	f.Persona("coder", `
 turns:
   - text: I fix it.
