@@ -15,10 +15,10 @@ import (
 // JSON in the JSON of its arguments, and that is in the JSON of its turn.
 const jsonDepth = 3
 
-// forms returns a value as programs write it: as it is, and in JSON, URLs, hex and
+// Forms returns a value as programs write it: as it is, and in JSON, URLs, hex and
 // base64, there also in the middle of something longer, such as the header of a
-// login.
-func forms(value string) []string {
+// login. Forms that are shorter than 8 bytes are left out.
+func Forms(value string) []string {
 	var out []string
 	add := func(form string) {
 		if len(form) >= minLength && !slices.Contains(out, form) {

@@ -1,6 +1,10 @@
 package redact
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/deckhand-sh/deckhand/internal/textmatch"
+)
 
 // MaskReach is how far apart the beginning and the end of a secret may be for
 // Mask to know it whole. What is longer is masked as far as its shape is
@@ -73,7 +77,7 @@ func (r *Redactor) Mask(p []byte) (settled int) {
 		})
 		open = m.open(p)
 	}
-	if begun := has(begins(), p); begun || len(p) <= MaskReach {
+	if begun := textmatch.Has(begins(), p); begun || len(p) <= MaskReach {
 		for i := range tokens {
 			open = min(open, tokens[i].mask(p))
 		}
@@ -107,7 +111,7 @@ func (r *Redactor) MaskValues(p []byte) (settled int) {
 // 0 where no value is known.
 func (r *Redactor) Reach() (longest int) {
 	for _, m := range r.known() {
-		longest = max(longest, m.longest)
+		longest = max(longest, m.Longest())
 	}
 	return min(longest, MaskReach)
 }

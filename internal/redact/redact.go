@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/deckhand-sh/deckhand/internal/textmatch"
 )
 
 // minLength keeps short values, which occur by chance, from being masked.
@@ -37,7 +39,7 @@ var shapes = regexp.MustCompile(strings.Join([]string{
 
 // begins is how the shapes begin: looking for that is much cheaper than trying
 // them. The shortest has three bytes, and continues with one of its body.
-var begins = sync.OnceValue(func() *matcher {
+var begins = sync.OnceValue(func() *textmatch.Matcher {
 	patterns := []string{string(keyBegin)}
 	for _, t := range tokens {
 		for _, next := range t.next {
@@ -53,7 +55,7 @@ var begins = sync.OnceValue(func() *matcher {
 			}
 		}
 	}
-	return newMatcher(patterns, minHeld, 2)
+	return textmatch.New(patterns, minHeld, 2)
 })
 
 // Redactor masks the values it knows and everything of a known shape. It is
@@ -180,7 +182,7 @@ func (r *Redactor) String(s string) string {
 	if m := r.known(); len(m) > 0 && len(s) >= minLength {
 		s = masked(m, s)
 	}
-	if len(s) < shortest || !has(begins(), s) {
+	if len(s) < shortest || !textmatch.Has(begins(), s) {
 		return s
 	}
 	return shapes.ReplaceAllString(s, Mask)
@@ -193,7 +195,7 @@ func storable(s string) string {
 
 // Knows reports whether a known value is in p, in any of its forms.
 func (r *Redactor) Knows(p []byte) bool {
-	return slices.ContainsFunc(r.known(), func(m *matcher) bool { return has(m, p) })
+	return slices.ContainsFunc(r.known(), func(m *matcher) bool { return textmatch.Has(m.Matcher, p) })
 }
 
 // masked returns s with Mask instead of each known value.
@@ -249,7 +251,7 @@ func (r *Redactor) Map(m map[string]any) map[string]any {
 // every sink takes.
 func unshaped(key string) string {
 	key = storable(key)
-	if len(key) < shortest || !has(begins(), key) {
+	if len(key) < shortest || !textmatch.Has(begins(), key) {
 		return key
 	}
 	return shapes.ReplaceAllString(key, Mask)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/deckhand-sh/deckhand/internal/textmatch"
 )
 
 // values is a set of secrets that can grow and shrink while it is read. It is
@@ -117,7 +119,7 @@ func (v *values) swap(more, less []string) {
 			at.gone--
 			continue
 		}
-		fresh.forms[value] = forms(value)
+		fresh.forms[value] = Forms(value)
 	}
 	for _, value := range less {
 		if len(value) < minLength {
@@ -165,6 +167,5 @@ func (l *level) build(uses map[string]int) {
 	l.gone = 0
 	patterns := slices.Concat(slices.Collect(maps.Values(l.forms))...)
 	slices.Sort(patterns)
-	l.matcher = newMatcher(slices.Compact(patterns), minLength, 3)
-	l.matcher.values = len(l.forms)
+	l.matcher = &matcher{textmatch.New(slices.Compact(patterns), minLength, 3), len(l.forms)}
 }

@@ -1,0 +1,133 @@
+package echomask
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/textmatch"
+)
+
+// readSize is how much of a body is read at once, in bytes.
+const readSize = 32 << 10
+
+// body is a response's body without secrets. Bytes are held back only while they
+// are the beginning of what may become a secret, so that a stream of events is
+// never behind by more than that.
+type body struct {
+	m           *Masker
+	in          io.Reader
+	close       func() error
+	contentType []string
+	text        bool
+	decided     bool   // text is known
+	buf         []byte // [at:ready] may be read, [ready:] is held back
+	at, ready   int
+	masked      int   // how many bytes that are held back belong to a secret
+	err         error // once buf[at:ready] is read
+	echoed      []string
+	end         func() // called before io.EOF is returned; may be nil
+}
+
+func (b *body) Close() error { return b.close() }
+
+func (b *body) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for empty := 0; b.at == b.ready; {
+		if b.err != nil {
+			return 0, b.err
+		}
+		n, err := b.fill()
+		if empty++; n > 0 {
+			empty = 0
+		}
+		if empty == 100 {
+			err = io.ErrNoProgress
+		}
+		b.search(err)
+	}
+	n := copy(p, b.buf[b.at:b.ready])
+	b.at += n
+	return n, nil
+}
+
+// fill reads behind what is held back.
+func (b *body) fill() (int, error) {
+	if b.buf == nil {
+		b.buf = make([]byte, 0, readSize+b.m.matcher.Longest())
+	}
+	held := copy(b.buf, b.buf[b.ready:])
+	b.at, b.ready = 0, 0
+	n, err := b.in.Read(b.buf[held:min(held+readSize, cap(b.buf))])
+	b.buf = b.buf[:held+n]
+	return n, err
+}
+
+// search examines the buffer after a read that ended with err.
+func (b *body) search(err error) {
+	if !b.decided && len(b.buf) > 0 {
+		b.text, b.decided = isText(b.contentType, b.buf), true
+	}
+	b.ready = len(b.buf)
+	if err == nil {
+		b.ready = b.m.matcher.Open(b.buf, 1)
+	} else if b.err = err; !errors.Is(err, io.EOF) {
+		// The beginning of a secret is of no use to anybody who gets no more.
+		b.ready = b.m.matcher.Open(b.buf, 1)
+	}
+	// What is held back stays as it is until it is ready: a secret may begin in
+	// the end of another one.
+	known := b.masked
+	b.masked = max(0, known-b.ready)
+	textmatch.Regions(b.m.matcher, b.buf, func(start, end int) bool {
+		b.echoed = b.m.names(b.echoed, b.buf[start:end])
+		if !b.text {
+			b.ready, b.err = min(b.ready, start), fmt.Errorf("%w, %q, in content that cannot be masked", ErrEcho, b.echoed)
+			return false
+		}
+		stars(b.buf[min(start, b.ready):min(end, b.ready)])
+		b.masked = max(b.masked, end-b.ready)
+		return true
+	})
+	stars(b.buf[:min(known, b.ready)])
+	if b.err != nil {
+		b.buf = b.buf[:b.ready]
+		b.masked = 0
+		if b.end != nil && errors.Is(b.err, io.EOF) {
+			b.end()
+		}
+	}
+}
+
+// Skip reports whether bodies of a content type are not searched: packs of git,
+// which are compressed and long.
+func Skip(contentType string) bool {
+	media, _, _ := mime.ParseMediaType(contentType)
+	git, ok := strings.CutPrefix(media, "application/x-git-")
+	return ok && (strings.HasSuffix(git, "-result") || strings.HasSuffix(git, "-advertisement"))
+}
+
+// textTypes are content types that are text beside text/*, and +json and +xml.
+var textTypes = []string{
+	"application/json", "application/xml", "application/javascript", "application/x-javascript", "application/ecmascript",
+	"application/x-www-form-urlencoded", "application/graphql", "application/ndjson", "application/x-ndjson", "application/jsonl",
+	"application/json-seq", "application/yaml", "application/x-yaml", "application/toml", "image/svg+xml",
+}
+
+// isText reports whether stars may be written into a body that begins so.
+func isText(contentType []string, begin []byte) bool {
+	if len(contentType) == 0 {
+		contentType = []string{http.DetectContentType(begin)}
+	}
+	media, _, err := mime.ParseMediaType(contentType[0])
+	if err != nil || len(contentType) > 1 {
+		return false
+	}
+	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+json") || strings.HasSuffix(media, "+xml") || slices.Contains(textTypes, media)
+}
