@@ -74,6 +74,8 @@ func (f *forwarded) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	// A response may begin before its request has ended. HTTP/2 can do so by itself.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, BufferPool: buffers, ErrorLog: f.j.server.ErrorLog, FlushInterval: -1,
 		Rewrite:        func(pr *httputil.ProxyRequest) { f.rewrite(pr, token) },
@@ -139,6 +141,11 @@ func (f *forwarded) response(res *http.Response, token *issuedToken) error {
 	}
 	if err := f.hide(res); err != nil {
 		return err
+	}
+	if len(res.Trailer) > 0 {
+		// HTTP/1.1 has trailers in bodies without a length only.
+		res.Header.Del("Content-Length")
+		res.ContentLength = -1
 	}
 	f.out.watch(res, f.count)
 	return nil

@@ -167,6 +167,8 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 	}
 	// The proxy below may change headers that a signature covers: insert last.
 	var masker *echomask.Masker
+	// A response may begin before its request has ended. HTTP/2 can do so by itself.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	proxy := &httputil.ReverseProxy{
 		Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
 			in, err := s.cfg.Credentials.Insert(req.Context(), s.orgID, jailID, name, req)
