@@ -196,6 +196,7 @@ func (p *Push) Forward(req *http.Request) error {
 		io.Reader
 		io.Closer
 	}{body, p}
+	p.log = nil // what was found in the pack is not needed while it is sent
 	req.GetBody = nil
 	req.TransferEncoding = nil
 	req.Header.Del("Content-Encoding")

@@ -24,6 +24,47 @@ const (
 
 var allRights = []Right{Create, FastForward, Force, Delete}
 
+// ParseRule parses a rule as a persona has it: a reference and its rights, such as
+//
+//	refs/heads/deckhand/* create,update
+//
+// What is wrong with it is an error that says how to correct it.
+func ParseRule(text string) (Rule, error) {
+	words := strings.Fields(text)
+	if len(words) != 2 {
+		return Rule{}, fmt.Errorf("the rule for pushes %.100q is not a reference and its rights: write it like \"refs/heads/deckhand/* create,update\"", text)
+	}
+	out := Rule{Ref: words[0]}
+	for right := range strings.SplitSeq(words[1], ",") {
+		out.Rights = append(out.Rights, Right(right))
+	}
+	if err := out.Check(); err != nil {
+		return Rule{}, fmt.Errorf("the rule for pushes %.100q: %w", text, err)
+	}
+	return out, nil
+}
+
+// ParseRules parses rules, and checks them together. None are DefaultRules.
+func ParseRules(texts []string) (Rules, error) {
+	if len(texts) == 0 {
+		return DefaultRules(), nil
+	}
+	var out Rules
+	for _, text := range texts {
+		rule, err := ParseRule(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rule)
+	}
+	return out, out.Check()
+}
+
+// String returns the rule as ParseRule reads it.
+func (r Rule) String() string {
+	return r.Ref + " " + strings.ReplaceAll(rightList(r.Rights), ", ", ",")
+}
+
 // MaxRules is the number of rules that a list may have.
 const MaxRules = 256
 

@@ -85,3 +85,30 @@ func TestEachRightIsSeparate(t *testing.T) {
 	require.True(t, ok)
 	require.True(t, rules.NeedsProof(updates["update"]))
 }
+
+func TestARuleIsReadAsAPersonaHasIt(t *testing.T) {
+	t.Parallel()
+	rules, err := gitpush.ParseRules([]string{"refs/heads/deckhand/* create,update", " refs/tags/*\tdelete "})
+	require.NoError(t, err)
+	require.Equal(t, gitpush.Rules{
+		{Ref: "refs/heads/deckhand/*", Rights: []gitpush.Right{gitpush.Create, gitpush.FastForward}},
+		{Ref: "refs/tags/*", Rights: []gitpush.Right{gitpush.Delete}},
+	}, rules)
+	require.Equal(t, "refs/heads/deckhand/* create,update", rules[0].String())
+	rules, err = gitpush.ParseRules(nil)
+	require.NoError(t, err)
+	require.Equal(t, gitpush.DefaultRules(), rules)
+	for text, want := range map[string]string{
+		"":                            "is not a reference and its rights: write it like",
+		"refs/heads/a":                "is not a reference and its rights",
+		"deny refs/heads/a create":    "is not a reference and its rights",
+		"refs/heads/a create,":        `"" is not a right: use some of create, update, force, delete`,
+		"main create":                 "write the full name: refs/heads/main",
+		"refs/heads/a create,destroy": `"destroy" is not a right`,
+	} {
+		_, err := gitpush.ParseRule(text)
+		require.ErrorContains(t, err, want, text)
+	}
+	_, err = gitpush.ParseRules([]string{"refs/heads/a create", "refs/heads/a update"})
+	require.ErrorContains(t, err, "an earlier rule has the same ref")
+}

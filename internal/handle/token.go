@@ -17,11 +17,14 @@ import (
 // response.
 var tokenFields = []string{"access_token", "id_token", "refresh_token", "token"}
 
+// ErrNoToken is wrapped by the error for a response that has no token.
+var ErrNoToken = errors.New("it has no token")
+
 // HideToken returns the response of a token endpoint with a handle in place of each
 // token: the fields access_token, id_token, refresh_token and token. The handles may
 // be used where uses says, of which there is at least one. The body is that of a
 // response with a status of 2xx, decompressed. A response without a token is an error,
-// since its secret would have to be in a field that is not known here.
+// ErrNoToken: if it has a secret, then in a field that is not known here.
 func (e *Exchange) HideToken(body []byte, uses []Use, now time.Time) ([]byte, error) {
 	if len(body) > maxToken {
 		return nil, fmt.Errorf("token response: it has %d bytes, more than %d", len(body), maxToken)
@@ -92,7 +95,7 @@ func (e *Exchange) HideToken(body []byte, uses []Use, now time.Time) ([]byte, er
 		}
 	}
 	if len(fresh) == 0 {
-		return nil, fmt.Errorf("token response: it has none of the fields %s", strings.Join(tokenFields, ", "))
+		return nil, fmt.Errorf("token response: %w: none of the fields %s", ErrNoToken, strings.Join(tokenFields, ", "))
 	}
 	for _, s := range fresh {
 		if s.expires.IsZero() {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/deckhand-sh/deckhand/internal/gitpush"
 )
 
 // Credential is one of the organisation's credentials that the agent's commands use. Its
@@ -49,7 +51,6 @@ const (
 var (
 	repositoryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,99}/[A-Za-z0-9._-]{1,100}$`)
 	permissionName = regexp.MustCompile(`^[a-z][a-z_]{0,63}$`)
-	pushRule       = regexp.MustCompile(`^(deny )?refs/\S+( [a-z]+(,[a-z]+)*)?$`)
 	refName        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./@+-]*$`)
 )
 
@@ -93,10 +94,17 @@ func (d *decoder) credentials(n *yaml.Node) (out []Credential) {
 				}},
 				{"permissions", func(n *yaml.Node) { c.Permissions = d.permissions(n, key+".permissions") }},
 				{"push", func(n *yaml.Node) {
+					var rules gitpush.Rules
 					c.Pushes = d.list(n, key+".push", maxPushes, func(n *yaml.Node, value string) {
-						if !pushRule.MatchString(value) {
-							d.problems.add(n.Line, "%s.push has %s: write a reference and what may be done with it, such as \"refs/heads/deckhand/* create,update\"", key, quote(value))
+						rule, err := gitpush.ParseRule(value)
+						if err == nil {
+							err = append(slices.Clone(rules), rule).Check()
 						}
+						if err != nil {
+							d.problems.add(n.Line, "%s.push: %s", key, err)
+							return
+						}
+						rules = append(rules, rule)
 					})
 				}},
 			})

@@ -33,8 +33,8 @@ bad.md:12: credentials.repositories has "acme/..": write OWNER/NAME, such as acm
 bad.md:12: credentials.repositories has "acme/web web": write OWNER/NAME, such as acme/web
 bad.md:13: credentials.permissions has "Contents", which is no name of a permission: use lower-case letters and _, such as pull_requests
 bad.md:13: credentials.permissions.pulls is "all": write one of read, write, admin
-bad.md:14: credentials.push has "heads/main": write a reference and what may be done with it, such as "refs/heads/deckhand/* create,update"
-bad.md:14: credentials.push has "refs/heads/x create update": write a reference and what may be done with it, such as "refs/heads/deckhand/* create,update"
+bad.md:14: credentials.push: the rule for pushes "heads/main" is not a reference and its rights: write it like "refs/heads/deckhand/* create,update"
+bad.md:14: credentials.push: the rule for pushes "refs/heads/x create update" is not a reference and its rights: write it like "refs/heads/deckhand/* create,update"
 bad.md:15: credentials has "github" twice: keep one
 bad.md:16: workspace.git.url is "http://user:secret@github.com/acme/web": write the https address of a repository without a password, such as https://github.com/acme/web.git
 bad.md:16: workspace.git.ref is "-x": write a branch, a tag or a commit, such as main

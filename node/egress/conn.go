@@ -19,7 +19,7 @@ type conn struct {
 
 	jail *jail
 	// judge decides, for an outgoing connection, whether rules allow it.
-	judge func(l *allowlist.List) *allowlist.Refusal
+	judge func(p *policy) *allowlist.Refusal
 	count atomic.Pointer[counter] // of what passes, if it leads out
 
 	mu    sync.Mutex

@@ -27,12 +27,12 @@ var errGone = errors.New("the jail has ended")
 
 // dial connects to a target that is allowed, by an address that is. judge says
 // whether rules that come into force later still allow it.
-func (j *jail) dial(ctx context.Context, t allowlist.Target, judge func(*allowlist.List) *allowlist.Refusal) (*conn, error) {
-	return j.dialBy(ctx, t, func(l *allowlist.List, addr netip.Addr, mine bool) *allowlist.Refusal {
-		if refusal := judge(l); refusal != nil {
+func (j *jail) dial(ctx context.Context, t allowlist.Target, judge func(*policy) *allowlist.Refusal) (*conn, error) {
+	return j.dialBy(ctx, t, func(p *policy, addr netip.Addr, mine bool) *allowlist.Refusal {
+		if refusal := judge(p); refusal != nil {
 			return refusal
 		}
-		if refusal := l.Address(t, addr, mine); refusal != nil {
+		if refusal := p.hosts.Address(t, addr, mine); refusal != nil {
 			return refusal
 		}
 		return j.p.special(addr)
@@ -50,7 +50,7 @@ func (p *Proxy) special(addr netip.Addr) *allowlist.Refusal {
 }
 
 // dialBy is dial, with a judge of each address, too.
-func (j *jail) dialBy(ctx context.Context, t allowlist.Target, judge func(l *allowlist.List, addr netip.Addr, mine bool) *allowlist.Refusal) (*conn, error) {
+func (j *jail) dialBy(ctx context.Context, t allowlist.Target, judge func(p *policy, addr netip.Addr, mine bool) *allowlist.Refusal) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.p.cfg.Patience)
 	defer cancel()
 	addrs, err := j.p.lookUp(ctx, t)
@@ -64,8 +64,8 @@ func (j *jail) dialBy(ctx context.Context, t allowlist.Target, judge func(l *all
 		if err != nil {
 			return nil, err
 		}
-		all := func(l *allowlist.List) *allowlist.Refusal { return judge(l, addr, mine) }
-		if refusal = all(j.hosts()); refusal != nil {
+		all := func(p *policy) *allowlist.Refusal { return judge(p, addr, mine) }
+		if refusal = all(j.policy()); refusal != nil {
 			continue
 		}
 		c, err := j.dialAddr(ctx, netip.AddrPortFrom(addr, t.Port), len(addrs)-i, all)
@@ -81,7 +81,7 @@ func (j *jail) dialBy(ctx context.Context, t allowlist.Target, judge func(l *all
 }
 
 // dialAddr connects to an address, leaving time for those that come after it.
-func (j *jail) dialAddr(ctx context.Context, to netip.AddrPort, left int, judge func(*allowlist.List) *allowlist.Refusal) (*conn, error) {
+func (j *jail) dialAddr(ctx context.Context, to netip.AddrPort, left int, judge func(*policy) *allowlist.Refusal) (*conn, error) {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, max(leastTry, time.Until(end)/time.Duration(left)))
@@ -99,7 +99,7 @@ func (j *jail) dialAddr(ctx context.Context, to netip.AddrPort, left int, judge 
 	// The rules may have changed, or the jail may have been cut off, since they
 	// were checked. From here on, a change of either finds the connection in
 	// the list.
-	if refusal := judge(j.hosts()); refusal != nil {
+	if refusal := judge(j.policy()); refusal != nil {
 		return nil, errors.Join(refusal, c.Close())
 	}
 	if why := j.p.cutFor(j.id); why != "" {

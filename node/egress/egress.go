@@ -65,6 +65,9 @@ type Config struct {
 	Hub Hub
 	// Recorder stores the requests with credentials; nil for a proxy that inserts none.
 	Recorder Recorder
+	// SpoolDir is the folder in which packs of git are kept while they are judged, in files
+	// without names; empty for that of the machine.
+	SpoolDir string
 	// Log is where the proxy writes what it did by itself; nil for nowhere.
 	Log hclog.Logger
 }
@@ -85,7 +88,10 @@ type Proxy struct {
 
 	cfg   Config
 	slots chan struct{} // holds one for each connection of a jail's
-	wg    sync.WaitGroup
+	// pushing holds one for each push that is judged, and spool counts what is kept of them.
+	pushing chan struct{}
+	spool   *space
+	wg      sync.WaitGroup
 
 	mu    sync.Mutex
 	open  bool              // guarded by mu
@@ -120,7 +126,7 @@ func New(cfg Config) *Proxy {
 		cfg.Hub = noHub{}
 	}
 	return &Proxy{
-		cfg: cfg, slots: make(chan struct{}, cfg.MaxAll),
+		cfg: cfg, slots: make(chan struct{}, cfg.MaxAll), pushing: make(chan struct{}, maxAllPushing), spool: newSpace(maxAllSpooled),
 		jails: map[string]*jail{}, cut: map[string]string{}, uses: map[useKey]*use{},
 	}
 }
@@ -189,7 +195,7 @@ func (p *Proxy) Cut(id, why string) {
 	j := p.jails[id]
 	p.mu.Unlock()
 	if j != nil {
-		j.endConns(func(*conn) bool { return true })
+		j.endAll(errors.New(why))
 	}
 }
 

@@ -9,11 +9,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +27,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/egress"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -43,6 +46,24 @@ type fakeHub struct {
 	ends   []egresslink.Record
 	begun  []egresslink.Record
 	held   http.RoundTripper
+	// wait, if it is set, is waited for before a token is given.
+	wait chan struct{}
+	// full says that nothing can be recorded.
+	full bool
+}
+
+// ended waits until n requests with a credential have ended, and returns their records.
+func (h *fakeHub) ended(t *testing.T, n int) []egresslink.Record {
+	t.Helper()
+	var out []egresslink.Record
+	waittest.Until(t, 10*time.Second, fmt.Sprintf("%d requests have ended", n), func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		out = slices.Clone(h.ends)
+		return len(out) >= n
+	})
+	require.Len(t, out, n)
+	return out
 }
 
 func newHub(t *testing.T, hosts ...string) *fakeHub {
@@ -74,8 +95,14 @@ func (h *fakeHub) Authority(_ context.Context, q egresslink.AuthorityRequest) (e
 
 func (h *fakeHub) Token(_ context.Context, q egresslink.TokenRequest) (egresslink.Token, error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	wait := h.wait
 	h.asked[q.Credential]++
+	h.mu.Unlock()
+	if wait != nil {
+		<-wait
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	token, ok := h.tokens[q.Credential]
 	if !ok {
 		return token, fault.New(fault.Denied, "the credential %s was revoked", q.Credential).WithFix("ask an administrator")
@@ -88,6 +115,9 @@ func (h *fakeHub) RoundTrip(r *http.Request) (*http.Response, error) { return h.
 func (h *fakeHub) Begin(rec egresslink.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.full {
+		return fault.New(fault.Unavailable, "the disk is full")
+	}
 	h.begun = append(h.begun, rec)
 	return nil
 }
@@ -194,8 +224,7 @@ func TestACredentialIsInserted(t *testing.T) {
 			wantMajor = 2
 		}
 		assert.Equal(t, wantMajor, res.ProtoMajor)
-		require.Eventually(t, func() bool { b.hub.mu.Lock(); defer b.hub.mu.Unlock(); return len(b.hub.ends) == 1 }, 5*time.Second, time.Millisecond)
-		rec := b.hub.ends[0]
+		rec := b.hub.ended(t, 1)[0]
 		assert.Equal(t, "github", rec.Credential)
 		assert.Equal(t, "/repos/a/b?q=…", rec.Path)
 		assert.Equal(t, 200, rec.Status)

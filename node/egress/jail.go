@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/handle"
 )
 
 // jail is one that is served.
@@ -31,6 +32,12 @@ type jail struct {
 
 	signers *signers
 	tokens  *tokens
+	// issued are the secrets that servers issued in their responses.
+	issued *handle.Exchange
+	// reading holds one for each request whose body is read to decide it, and pushing one
+	// for each push that is judged.
+	reading, pushing chan struct{}
+	spool            *space // for pushes
 
 	mu       sync.Mutex
 	pol      *policy                // guarded by mu
@@ -54,7 +61,9 @@ func newJail(p *Proxy, id string, rules *policy) *jail {
 	j := &jail{
 		p: p, id: id, pol: rules, conns: map[*conn]struct{}{}, requests: map[*inflight]struct{}{}, secure: map[string]*http.Transport{},
 		refusals: newRefusals(p.cfg.Log, id), signers: newSigners(id, p.cfg.Hub), tokens: newTokens(id, p.cfg.Hub),
+		reading: make(chan struct{}, maxReading), pushing: make(chan struct{}, maxPushing), spool: newSpace(maxSpooled),
 	}
+	j.issued = handle.New(handle.Config{Intercepts: j.intercepts})
 	j.pool = j.transport()
 	j.server = p.serverOf(j)
 	return j
@@ -108,7 +117,7 @@ func (j *jail) close() {
 	j.gone = true
 	j.mu.Unlock()
 	_ = j.server.Close()
-	j.endConns(func(*conn) bool { return true })
+	j.endAll(errGone)
 	j.pool.CloseIdleConnections()
 	j.mu.Lock()
 	for _, one := range j.secure {
@@ -124,16 +133,19 @@ func (j *jail) policy() *policy {
 	return j.pol
 }
 
-// hosts are those that connections may be opened to; what is sent there is decided later.
-func (j *jail) hosts() *allowlist.List { return j.policy().hosts }
-
 // change puts other rules in force.
 func (j *jail) change(to *policy) {
 	j.mu.Lock()
 	j.pol = to
 	j.mu.Unlock()
-	j.endConns(func(c *conn) bool { return c.judge != nil && c.judge(to.hosts) != nil })
-	j.endRequests(errEnded, func(one *inflight) bool { return !one.still(to) })
+	j.endConns(func(c *conn) bool { return c.judge != nil && c.judge(to) != nil })
+	j.endRequests(errChanged, func(one *inflight) bool { return !one.still(to) })
+}
+
+// endAll ends everything that the jail does.
+func (j *jail) endAll(why error) {
+	j.endRequests(why, func(*inflight) bool { return true })
+	j.endConns(func(*conn) bool { return true })
 }
 
 // endConns closes some connections, without waiting for their users.
@@ -231,8 +243,13 @@ func (j *jail) plain(w http.ResponseWriter, r *http.Request, who asker) {
 		j.refuse(w, who, r.URL.Host, r.Method, &allowlist.Refusal{Reason: err.Error()})
 		return
 	}
-	path, refusal := j.policy().plain(t, r)
-	if refusal != nil {
+	p := j.policy().plain()
+	q, err := j.question(p, t, r)
+	if err != nil {
+		say(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	if _, refusal := p.decide(q); refusal != nil {
 		j.refuse(w, who, t.String(), r.Method, refusal)
 		return
 	}
@@ -251,8 +268,8 @@ func (j *jail) plain(w http.ResponseWriter, r *http.Request, who asker) {
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.Host, pr.Out.URL.User = t.String(), nil
 			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // as it was written
-			if path != nil {
-				path.Apply(pr.Out.URL)
+			if q.strict {
+				q.path.Apply(pr.Out.URL)
 			}
 			copyForwarding(pr)
 		},
@@ -267,7 +284,7 @@ func (j *jail) dialHost(ctx context.Context, _, address string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	return j.dial(ctx, t, func(l *allowlist.List) *allowlist.Refusal { return l.Reaches(t) })
+	return j.dial(ctx, t, func(p *policy) *allowlist.Refusal { return p.hosts.Reaches(t) })
 }
 
 // refuse says to a command, and notes for its agent, why something is refused.

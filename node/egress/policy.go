@@ -4,12 +4,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
-	"sync"
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/gitpush"
 	"github.com/deckhand-sh/deckhand/internal/httprule"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -29,9 +27,10 @@ type policy struct {
 type binding struct {
 	*nodev1.Egress_Binding
 
-	at    allowlist.Rule
-	paths []httprule.Pattern
-	roots *x509.CertPool // nil for the machine's own
+	at     allowlist.Rule
+	paths  []httprule.Pattern
+	pushes gitpush.Rules
+	roots  *x509.CertPool // nil for the machine's own
 }
 
 // hostRules are the rules by method and path of a host.
@@ -92,6 +91,9 @@ func bindingOf(b *nodev1.Egress_Binding) (out []*binding, err error) {
 		}
 		one.paths = append(one.paths, path)
 	}
+	if one.pushes, err = gitpush.ParseRules(b.GetPushes()); err != nil {
+		return nil, err
+	}
 	if b.GetRoots() != "" {
 		one.roots = x509.NewCertPool()
 		if !one.roots.AppendCertsFromPEM([]byte(b.GetRoots())) {
@@ -151,48 +153,35 @@ func (p *policy) binding(credential string, t allowlist.Target) *binding {
 	return nil
 }
 
-// decide returns the credential for a request to a target, or nil for none. A request that
-// is not allowed, or that more than one credential fits, is refused. path is how the request
-// must be sent: what is decided by is what the server gets.
-func (p *policy) decide(t allowlist.Target, r *http.Request, operations func() ([]string, error)) (_ *binding, path *httprule.Path, _ *allowlist.Refusal) {
-	if p.byPath(t) {
-		canonical, err := httprule.Canonical(r.RequestURI)
-		if err == nil {
-			err = httprule.Override(r)
+// decide returns the credential for a request, or nil for none. A request that is not
+// allowed, or that more than one credential fits, is refused.
+func (p *policy) decide(q *question) (*binding, *allowlist.Refusal) {
+	if p.byPath(q.t) {
+		switch {
+		case !q.strict:
+			return nil, &allowlist.Refusal{Reason: fmt.Sprintf("the rules for %s have changed; send the request again", q.t)}
+		case q.err != nil:
+			return nil, &allowlist.Refusal{Reason: fmt.Sprintf("the request to %s cannot be decided by its path: %s", q.t, q.err)}
 		}
-		if err == nil {
-			err = httprule.OverrideForm(r)
-		}
-		if err != nil {
-			return nil, nil, &allowlist.Refusal{Reason: fmt.Sprintf("the request to %s cannot be decided by its path: %s", t, err)}
-		}
-		path = &canonical
 	}
-	fits := p.fitting(t, r.Method, path)
+	fits := p.fitting(q)
 	if len(fits) > 1 {
-		return nil, nil, &allowlist.Refusal{Reason: fmt.Sprintf(
+		return nil, &allowlist.Refusal{Reason: fmt.Sprintf(
 			"the credentials %s and %s both fit this request to %s: their owner must bind them to different methods or paths",
-			fits[0].GetCredential(), fits[1].GetCredential(), t)}
+			fits[0].GetCredential(), fits[1].GetCredential(), q.t)}
 	}
-	explicit, refusal := p.ruled(t, r.Method, path, operations)
+	explicit, refusal := p.ruled(q)
 	switch {
 	case refusal != nil && (explicit || len(fits) == 0):
-		return nil, nil, refusal
+		return nil, refusal
 	case len(fits) == 1:
-		return fits[0], path, nil
+		return fits[0], nil
 	}
-	return nil, path, nil
+	return nil, nil
 }
 
-// plain decides a request of plain HTTP, into which no credential is inserted.
-func (p *policy) plain(t allowlist.Target, r *http.Request) (*httprule.Path, *allowlist.Refusal) {
-	if !slices.ContainsFunc(p.rules, func(h hostRules) bool { return h.at.Reaches(t) }) {
-		return nil, p.list.Match(t, r.Method)
-	}
-	own := &policy{list: p.list, rules: p.rules}
-	_, path, refusal := own.decide(t, r, sync.OnceValues(func() ([]string, error) { return operationsOf(r) }))
-	return path, refusal
-}
+// plain returns the policy for plain HTTP, into which no credential is inserted.
+func (p *policy) plain() *policy { return &policy{list: p.list, hosts: p.hosts, rules: p.rules} }
 
 // byPath reports whether anything about a target is decided by a request's path.
 func (p *policy) byPath(t allowlist.Target) bool {
@@ -201,9 +190,9 @@ func (p *policy) byPath(t allowlist.Target) bool {
 }
 
 // fitting returns the bindings that a request fits, one for each credential.
-func (p *policy) fitting(t allowlist.Target, method string, path *httprule.Path) (out []*binding) {
+func (p *policy) fitting(q *question) (out []*binding) {
 	for _, b := range p.bindings {
-		if b.at.Reaches(t) && b.fits(method, path) &&
+		if b.at.Reaches(q.t) && b.fits(q.method, q.path) &&
 			!slices.ContainsFunc(out, func(have *binding) bool { return have.GetCredential() == b.GetCredential() }) {
 			out = append(out, b)
 		}
@@ -211,41 +200,49 @@ func (p *policy) fitting(t allowlist.Target, method string, path *httprule.Path)
 	return out
 }
 
-func (b *binding) fits(method string, path *httprule.Path) bool {
+func (b *binding) fits(method string, path httprule.Path) bool {
 	if len(b.GetMethods()) > 0 && !slices.Contains(b.GetMethods(), method) {
 		return false
 	}
-	return len(b.paths) == 0 || slices.ContainsFunc(b.paths, func(one httprule.Pattern) bool { return one.Covers(method, *path) })
+	return len(b.paths) == 0 || slices.ContainsFunc(b.paths, func(one httprule.Pattern) bool { return one.Covers(method, path) })
 }
 
 // ruled decides a request by the rules for its host. explicit says that a rule names the
 // request: a credential does not allow what such a rule refuses.
-func (p *policy) ruled(t allowlist.Target, method string, path *httprule.Path, operations func() ([]string, error)) (explicit bool, _ *allowlist.Refusal) {
-	var rules []httprule.Rule
-	for _, h := range p.rules {
-		if h.at.Reaches(t) {
-			rules = append(rules, h.rules...)
-		}
-	}
+func (p *policy) ruled(q *question) (explicit bool, _ *allowlist.Refusal) {
+	rules := p.rulesFor(q.t)
 	if len(rules) == 0 {
-		return false, p.list.Match(t, method)
+		return false, p.list.Match(q.t, q.method)
 	}
-	var read []string
-	if httprule.NeedsOperations(rules, method, *path) {
+	var operations []string
+	if httprule.NeedsOperations(rules, q.method, q.path) {
 		var err error
-		if read, err = operations(); err != nil {
-			return true, &allowlist.Refusal{Reason: fmt.Sprintf("the rules for %s are about GraphQL operations, and this request cannot be read as GraphQL: %s", t, err)}
+		if operations, err = q.operations, q.operationsErr; err == nil && operations == nil {
+			err = errors.New("the rules have changed; send it again")
+		}
+		if err != nil {
+			return true, &allowlist.Refusal{Reason: fmt.Sprintf("the rules for %s are about GraphQL operations, and this request cannot be read as GraphQL: %s", q.t, err)}
 		}
 	}
-	d := httprule.Decide(rules, method, *path, read)
+	d := httprule.Decide(rules, q.method, q.path, operations)
 	if d.Effect == httprule.Allow {
 		return false, nil
 	}
-	out := &allowlist.Refusal{Reason: fmt.Sprintf("%s: %s", t, d.Reason)}
+	out := &allowlist.Refusal{Reason: fmt.Sprintf("%s: %s", q.t, d.Reason)}
 	if d.Suggestion != "" {
-		out.Allow = fmt.Sprintf("egress: {allow: [{host: %q, http: [%q]}]}", t.Host, "allow "+d.Suggestion)
+		out.Allow = fmt.Sprintf("egress: {allow: [{host: %q, http: [%q]}]}", q.t.Host, "allow "+d.Suggestion)
 	}
 	return d.Rule != "", out
+}
+
+// rulesFor returns the rules by method and path for a target.
+func (p *policy) rulesFor(t allowlist.Target) (out []httprule.Rule) {
+	for _, h := range p.rules {
+		if h.at.Reaches(t) {
+			out = append(out, h.rules...)
+		}
+	}
+	return out
 }
 
 // authority returns the one that may prove to be a host; nil if there is none.
@@ -263,7 +260,7 @@ func (p *policy) same(b *binding) bool {
 	return slices.ContainsFunc(p.bindings, func(o *binding) bool {
 		return o.at.Host == b.at.Host && o.GetCredential() == b.GetCredential() && o.GetVersion() == b.GetVersion() && o.GetHeld() == b.GetHeld() &&
 			slices.Equal(o.GetMethods(), b.GetMethods()) && slices.Equal(o.GetPaths(), b.GetPaths()) && slices.Equal(o.at.Ports, b.at.Ports) &&
-			slices.Equal(o.GetPushes(), b.GetPushes()) && strings.EqualFold(o.GetRoots(), b.GetRoots())
+			slices.Equal(o.GetPushes(), b.GetPushes()) && o.GetRoots() == b.GetRoots()
 	})
 }
 

@@ -100,7 +100,7 @@ func (p *Proxy) through(ctx context.Context, open *nodev1.TunnelRequest_Open) (*
 	if open.GetPrivate() {
 		own.Rules = []allowlist.Rule{{Host: t.Host, Ports: []uint16{t.Port}, Private: !t.Addr.IsValid()}}
 	}
-	c, err := j.dialBy(ctx, t, func(_ *allowlist.List, addr netip.Addr, mine bool) *allowlist.Refusal {
+	c, err := j.dialBy(ctx, t, func(_ *policy, addr netip.Addr, mine bool) *allowlist.Refusal {
 		if refusal := own.Address(t, addr, mine); refusal != nil {
 			return refusal
 		}

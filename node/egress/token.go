@@ -2,12 +2,14 @@ package egress
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/deckhand-sh/deckhand/internal/echomask"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 )
 
@@ -23,18 +25,25 @@ type tokens struct {
 	asking singleflight.Group
 
 	mu   sync.Mutex
-	have map[string]egresslink.Token // by credential and version; guarded by mu
+	have map[string]*issuedToken // by credential and version; guarded by mu
 	// era changes when tokens are forgotten, so that one that was asked for before is not
 	// kept; guarded by mu.
 	era int
 }
 
+// issuedToken is a token of the hub's, with what masks its secrets.
+type issuedToken struct {
+	egresslink.Token
+
+	masker *echomask.Masker
+}
+
 func newTokens(jail string, hub Hub) *tokens {
-	return &tokens{jail: jail, hub: hub, have: map[string]egresslink.Token{}}
+	return &tokens{jail: jail, hub: hub, have: map[string]*issuedToken{}}
 }
 
 // token returns the token of a binding, asking the hub if there is none that is valid.
-func (t *tokens) token(ctx context.Context, b *binding) (egresslink.Token, error) {
+func (t *tokens) token(ctx context.Context, b *binding) (*issuedToken, error) {
 	name := b.GetCredential() + "@" + b.GetVersion()
 	t.mu.Lock()
 	have, ok := t.have[name]
@@ -43,14 +52,16 @@ func (t *tokens) token(ctx context.Context, b *binding) (egresslink.Token, error
 	if ok && time.Now().Before(have.ExpiresAt) {
 		return have, nil
 	}
-	// The question is not that of one request: it goes on when that ends.
-	got := t.asking.DoChan(name, func() (any, error) {
+	// The question is not that of one request: it goes on when that ends. One that was asked
+	// before tokens were forgotten is not answered to those who come after.
+	got := t.asking.DoChan(name+"@"+strconv.Itoa(era), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenPatience)
 		defer cancel()
-		token, err := t.hub.Token(ctx, egresslink.TokenRequest{JailID: t.jail, Credential: b.GetCredential()})
+		got, err := t.hub.Token(ctx, egresslink.TokenRequest{JailID: t.jail, Credential: b.GetCredential()})
 		if err != nil {
 			return nil, err
 		}
+		token := &issuedToken{Token: got, masker: maskerOf(b.GetCredential(), got.Secrets)}
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.era == era {
@@ -60,9 +71,9 @@ func (t *tokens) token(ctx context.Context, b *binding) (egresslink.Token, error
 	})
 	select {
 	case <-ctx.Done():
-		return egresslink.Token{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case res := <-got:
-		token, _ := res.Val.(egresslink.Token)
+		token, _ := res.Val.(*issuedToken)
 		return token, res.Err
 	}
 }

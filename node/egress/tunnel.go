@@ -38,11 +38,11 @@ func (j *jail) connect(w http.ResponseWriter, r *http.Request, who asker) {
 	list := p.list
 	// The protocol inside is not known yet; inside TLS it never will be.
 	var opaque atomic.Bool
-	up, err := j.dial(r.Context(), t, func(l *allowlist.List) *allowlist.Refusal {
+	up, err := j.dial(r.Context(), t, func(p *policy) *allowlist.Refusal {
 		if opaque.Load() {
-			return l.Match(t, allowlist.Opaque)
+			return p.opaque(t)
 		}
-		return l.Reaches(t)
+		return p.hosts.Reaches(t)
 	})
 	if err != nil {
 		j.failed(w, who, t, r.Method, err)

@@ -168,6 +168,8 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 	}
 	// The proxy below may change headers that a signature covers: insert last.
 	var masker *echomask.Masker
+	// A response may begin before its request has ended. HTTP/2 can do so by itself.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	proxy := &httputil.ReverseProxy{
 		Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
 			in, err := s.cfg.Credentials.Insert(req.Context(), s.orgID, jailID, name, req)
@@ -181,18 +183,26 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 			}
 			return c.RoundTrip(req)
 		}),
-		BufferPool: buffers, ErrorLog: log.New(io.Discard, "", 0),
+		BufferPool: buffers, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.RawQuery, pr.Out.Host = pr.In.URL.RawQuery, pr.In.Host
+			pr.Out.Trailer = r.Trailer // it is filled when the body has been read
+			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+				if values := pr.In.Header[name]; values != nil {
+					pr.Out.Header[name] = values
+				}
+			}
 		},
 		ModifyResponse: func(res *http.Response) error {
 			res.Header.Del(egresslink.HeaderRefused)
-			if res.StatusCode != http.StatusSwitchingProtocols {
-				if _, err := masker.Response(res); err != nil {
-					return fault.New(fault.Unavailable, "%s", err)
-				}
+			if res.StatusCode == http.StatusSwitchingProtocols {
+				masker.Header(res.Header) // what follows is not searched
+				return nil
 			}
-			if res.Body != nil && res.StatusCode != http.StatusSwitchingProtocols {
+			if _, err := masker.Response(res); err != nil {
+				return fault.New(fault.Unavailable, "the response cannot be searched for the credential: %s", err).WithFix("request another content encoding")
+			}
+			if res.Body != nil {
 				res.Body = &limited{ReadCloser: res.Body, ctx: r.Context(), bytes: limit.bytes}
 			}
 			return nil

@@ -31,6 +31,21 @@ const (
 // journalFile has the records that the hub does not have yet.
 const journalFile = "requests.jsonl"
 
+// spoolFolder has the packs of pushes while they are judged. Their files have no names, so
+// that what a process before has left there is of the moment between two calls.
+const spoolFolder = "spool"
+
+// emptyFolder makes a folder and removes what is in it.
+func emptyFolder(path string) (string, error) {
+	if err := os.RemoveAll(path); err != nil {
+		return "", fmt.Errorf("empty the folder of packs: %w", err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return "", fmt.Errorf("make the folder of packs: %w", err)
+	}
+	return path, nil
+}
+
 // Main is the proxy. It ends with the daemon, and returns the status to exit with. text is
 // its argument, from the daemon.
 func Main(text string) int {
@@ -64,7 +79,11 @@ func run(text string, log hclog.Logger) error {
 		return err
 	}
 	defer journal.Close()
-	proxy := egress.New(egress.Config{Special: s.Special, Hub: link, Recorder: journal, Log: log})
+	spool, err := emptyFolder(filepath.Join(s.Dir, spoolFolder))
+	if err != nil {
+		return err
+	}
+	proxy := egress.New(egress.Config{Special: s.Special, Hub: link, Recorder: journal, SpoolDir: spool, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if err := proxy.Start(ctx); err != nil {

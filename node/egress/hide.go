@@ -1,0 +1,128 @@
+package egress
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/egresslink"
+	"github.com/deckhand-sh/deckhand/internal/handle"
+)
+
+// A request with a credential may be answered with another secret, which is replaced by a
+// handle before the command gets it; package handle says how. The handle is exchanged in the
+// requests to hosts whose TLS is terminated, into which no credential is inserted then.
+//
+//   - Of Git LFS, the responses to batch requests. An action whose host is not intercepted is
+//     an error: a credential must name it.
+//   - Of token endpoints, responses in JSON with the fields that handle.HideToken knows, to the
+//     paths of tokenPath. Tokens in other responses pass: a credential that may create tokens
+//     elsewhere must not be bound to those paths.
+
+// maxHidden bounds a response that is read to be rewritten, in bytes.
+const maxHidden = 8 << 20
+
+// hides is what a response must be rewritten for.
+type hides int
+
+const (
+	hidesNothing hides = iota
+	hidesLFS
+	hidesToken
+)
+
+// hidesOf returns what the response to a request with a credential must be rewritten for.
+func hidesOf(r *http.Request) hides {
+	path := r.URL.Path
+	switch {
+	case r.Method == http.MethodPost && egresslink.IsGit(path) && strings.HasSuffix(strings.TrimRight(path, "/"), "/objects/batch"):
+		return hidesLFS
+	case tokenPath(path):
+		return hidesToken
+	}
+	return hidesNothing
+}
+
+// tokenPath reports whether a path looks like one at which a server issues tokens: those of
+// OAuth 2.0, GitHub and GitLab.
+func tokenPath(path string) bool {
+	path = "/" + strings.Trim(path, "/")
+	return strings.HasSuffix(path, "/token") ||
+		strings.Contains(path, "/oauth/") && strings.HasSuffix(path, "/access_token") ||
+		strings.Contains(path, "/api/v4/") && strings.Contains(path, "access_tokens") ||
+		strings.Contains(path, "/app/installations/") && strings.HasSuffix(path, "/access_tokens")
+}
+
+// intercepts reports whether requests to a host pass by here.
+func (j *jail) intercepts(host string, port uint16) bool {
+	t, err := allowlist.ParseTarget(net.JoinHostPort(host, strconv.Itoa(int(port))), port)
+	return err == nil && t.Port == port && j.policy().intercepts(t)
+}
+
+// reveal puts the secrets of handles into a request. Its URL is absolute.
+func (f *forwarded) reveal(r *http.Request) error {
+	host := r.Host
+	r.Host = "" // it was compared with the tunnel's, which the URL has
+	found, err := f.j.issued.Reveal(r, time.Now())
+	r.Host, f.revealed = host, found
+	return err
+}
+
+// hide replaces what a server has issued by handles.
+func (f *forwarded) hide(res *http.Response) error {
+	if f.binding == nil || f.hides == hidesNothing || res.StatusCode/100 != 2 || res.Body == nil || res.Request.Method == http.MethodHead {
+		return nil
+	}
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if f.hides == hidesToken && media != "application/json" && !strings.HasSuffix(media, "+json") {
+		return nil
+	}
+	if encoding := res.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return fmt.Errorf("the response may contain a secret, and has the content encoding %.40q although none was asked for", encoding)
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxHidden+1))
+	if err != nil {
+		return fmt.Errorf("read a response that may contain a secret: %w", err)
+	}
+	_ = res.Body.Close()
+	out := body
+	if f.hides == hidesLFS {
+		out, err = f.j.issued.HideLFS(body, time.Now())
+	} else if len(bytes.TrimSpace(body)) > 0 {
+		out, err = f.j.issued.HideToken(body, f.uses(), time.Now())
+		if errors.Is(err, handle.ErrNoToken) {
+			out, err = body, nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"ETag", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest", "Accept-Ranges"} {
+		res.Header.Del(name)
+	}
+	res.Body, res.ContentLength, res.TransferEncoding = io.NopCloser(bytes.NewReader(out)), int64(len(out)), nil
+	res.Header.Set("Content-Length", strconv.Itoa(len(out)))
+	return nil
+}
+
+// uses are where a token may be used that was issued in a response to this request: at the
+// hosts of its credential.
+func (f *forwarded) uses() (out []handle.Use) {
+	for _, b := range f.j.policy().bindings {
+		if b.GetCredential() != f.binding.GetCredential() {
+			continue
+		}
+		for _, port := range b.at.Ports {
+			out = append(out, handle.Use{Host: b.at.Host, Port: port})
+		}
+	}
+	return out
+}

@@ -1,0 +1,125 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/httprule"
+)
+
+// inflight is a request that has been sent on.
+type inflight struct {
+	binding *binding // nil for one without a credential
+	// still reports whether a policy allows it. It must not wait.
+	still func(*policy) bool
+	end   context.CancelCauseFunc
+}
+
+var (
+	// errEnded ends the requests with a credential that is no longer to be used, and
+	// errChanged those that other rules do not allow.
+	errEnded   = errors.New("the credential of this request may no longer be used")
+	errChanged = errors.New("the rules have changed, and do not allow this request any more")
+	errBusy    = errors.New("this jail has as many requests open as it may have; try again once some have ended")
+)
+
+// request serves a request whose TLS was terminated.
+func (j *jail) request(w http.ResponseWriter, r *http.Request, t allowlist.Target, who asker) {
+	named, err := allowlist.ParseTarget(r.Host, t.Port)
+	switch {
+	case j.isCut(w):
+		return
+	case r.Method == http.MethodConnect || r.URL.Host != "":
+		say(w, http.StatusBadRequest, "there is no proxy inside of the tunnel")
+		return
+	case err != nil || named != t:
+		say(w, http.StatusMisdirectedRequest, fmt.Sprintf("this connection is to %s and not to %.100q", t, r.Host))
+		return
+	}
+	if err := httprule.Check(r); err != nil {
+		say(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	p := j.policy()
+	q, err := j.question(p, t, r)
+	if err != nil {
+		say(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	b, refusal := p.decide(q)
+	if refusal != nil {
+		j.refuse(w, who, t.String(), r.Method, refusal)
+		return
+	}
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
+	one := &inflight{binding: b, end: end, still: func(p *policy) bool {
+		now, refusal := p.decide(q)
+		return refusal == nil && (b == nil) == (now == nil) && (b == nil || p.same(b))
+	}}
+	if err := j.begin(one); err != nil {
+		if !j.isCut(w) {
+			say(w, http.StatusServiceUnavailable, err.Error())
+		}
+		return
+	}
+	defer j.finish(one)
+	f := &forwarded{j: j, t: t, who: who, count: who.counter(t), binding: b, q: q, hides: hidesOf(r)}
+	f.serve(w, r.WithContext(ctx))
+}
+
+// begin adds a request to those that are sent on, unless the rules do not allow it any more.
+func (j *jail) begin(one *inflight) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.gone:
+		return errGone
+	case len(j.requests) >= j.p.cfg.MaxConns: // HTTP/2 has many in one connection
+		return errBusy
+	case !one.still(j.pol):
+		return errChanged
+	}
+	j.requests[one] = struct{}{}
+	return nil
+}
+
+func (j *jail) finish(one *inflight) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.requests, one)
+}
+
+// endRequests ends some of the requests that were sent on.
+func (j *jail) endRequests(why error, which func(*inflight) bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for one := range j.requests {
+		if which(one) {
+			one.end(why)
+		}
+	}
+}
+
+// EndCredential forgets what the proxy holds of a credential, with what servers issued for
+// it, and ends the requests with it. Either may be empty, for all jails or all credentials.
+func (p *Proxy) EndCredential(jailID, credential string) {
+	p.mu.Lock()
+	var all []*jail
+	for id, j := range p.jails {
+		if jailID == "" || id == jailID {
+			all = append(all, j)
+		}
+	}
+	p.mu.Unlock()
+	for _, j := range all {
+		j.tokens.forget(credential)
+		j.issued.Forget() // it does not say of which; the others ask for new ones
+		j.endRequests(errEnded, func(one *inflight) bool {
+			return one.binding != nil && (credential == "" || one.binding.GetCredential() == credential)
+		})
+	}
+}
