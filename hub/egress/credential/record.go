@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func (c *Credentials) Record(ctx context.Context, orgID, nodeID string, records 
 		var groups []*usage
 		for _, r := range records {
 			from, known := who[r.JailID]
-			if !known || r.ID == "" || r.Credential == "" {
+			if !known || r.ID == "" || !agentName.MatchString(r.Credential) {
 				continue
 			}
 			row := c.row(orgID, nodeID, r)
@@ -106,6 +107,9 @@ func bounded(mask *redact.Redactor, text string, most int) string {
 	return text
 }
 
+// identifier is what ids of jails and commands look like.
+var identifier = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+
 // sender is what a jail's requests are from.
 type sender struct {
 	// task runs in the jail now, if there is one.
@@ -131,10 +135,11 @@ func (s sender) of(execID string) (taskID, stepID *string) {
 func (c *Credentials) senders(ctx context.Context, orgID, nodeID string, records []egresslink.Record) (map[string]sender, error) {
 	var jails, execs, steps []string
 	for _, r := range records {
-		if !slices.Contains(jails, r.JailID) {
+		if identifier.MatchString(r.JailID) && !slices.Contains(jails, r.JailID) {
 			jails = append(jails, r.JailID)
 		}
-		if r.ExecID != "" && len(r.ExecID) <= maxWord && !slices.Contains(execs, r.ExecID) {
+		// What a command says it is may be anything.
+		if identifier.MatchString(r.ExecID) && !slices.Contains(execs, r.ExecID) {
 			execs = append(execs, r.ExecID)
 			steps = append(steps, r.ExecID)
 			// The second run of a step has its id and a number.
@@ -143,7 +148,7 @@ func (c *Credentials) senders(ctx context.Context, orgID, nodeID string, records
 			}
 		}
 	}
-	known, err := c.cfg.Store.JailsOfNode(ctx, db.JailsOfNodeParams{OrgID: orgID, NodeID: nodeID, Jails: jails})
+	known, err := c.cfg.Store.JailsOfNode(ctx, db.JailsOfNodeParams{OrgID: orgID, NodeID: nodeID, Jails: orEmpty(jails)})
 	if err != nil {
 		return nil, fmt.Errorf("look for the jails of node %s: %w", nodeID, err)
 	}

@@ -125,15 +125,20 @@ func TestAReportOfANodeIsBounded(t *testing.T) {
 	r := newRig(t)
 	long := strings.Repeat("\xff\x00\x1b[31m", 100_000)
 	require.NoError(t, r.Record(t.Context(), org, node, []egresslink.Record{
-		{ID: long, JailID: jail, ExecID: long, Credential: long, Method: long, Host: long, Path: long, Problem: long, Status: -7, SentBytes: -1, Duration: -1, At: time.Now().Add(time.Hour)},
-		{JailID: jail}, {ID: "x"},
+		{ID: long, JailID: jail, ExecID: long, Credential: "api", Method: long, Host: long, Path: long, Problem: long, Status: -7, SentBytes: -1, Duration: -1, At: time.Now().Add(time.Hour)},
+		{JailID: jail, Credential: "api"}, {ID: "x", Credential: "api"}, {ID: "x", JailID: jail, Credential: long}, {ID: "x", JailID: "a\x00b", Credential: "api"},
+		{ID: "y", JailID: jail, Credential: "api", ExecID: "step_\x00", At: time.Now()},
 	}))
 	all, _, err := r.Requests(t.Context(), task.Viewer{OrgID: org, All: true}, "", "", "", 10)
 	require.NoError(t, err)
-	require.Len(t, all, 1)
-	require.LessOrEqual(t, len(all[0].GetPath()), 2<<10)
-	require.LessOrEqual(t, len(all[0].GetHost()), 255)
-	require.Zero(t, all[0].GetStatus())
-	require.WithinDuration(t, time.Now(), all[0].GetAt().AsTime(), time.Minute)
+	require.Len(t, all, 2)
+	for _, one := range all {
+		require.LessOrEqual(t, len(one.GetPath()), 2<<10)
+		require.LessOrEqual(t, len(one.GetHost()), 255)
+		require.Zero(t, one.GetStatus())
+		require.WithinDuration(t, time.Now(), one.GetAt().AsTime(), time.Minute)
+	}
+	_, err = r.Token(t.Context(), org, "a\x00b", "api")
+	refused(t, err, fault.Invalid, "is not a jail")
 	refused(t, r.Record(t.Context(), org, node, make([]egresslink.Record, 1001)), fault.Invalid, "1001 records")
 }

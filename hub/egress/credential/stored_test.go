@@ -2,6 +2,7 @@ package credential_test
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/egress/credential"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -91,6 +93,21 @@ func TestAValueIsBoundToItsOrganisationAndName(t *testing.T) {
 		_, err := r.Values(other)
 		require.Error(t, err)
 	}
+}
+
+// A rotation of the vault's keys opens values by what the table of sealed columns says.
+func TestTheTableOfSealedColumnsNamesWhatAValueIsBoundTo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.create(bearer("api"))
+	at := slices.IndexFunc(store.SealedColumns, func(c store.SealedColumn) bool { return c.Table == "egress_credentials" })
+	require.GreaterOrEqual(t, at, 0)
+	var object string
+	var sealed []byte
+	require.NoError(t, r.conn.QueryRow(t.Context(), "SELECT "+store.SealedColumns[at].Object+", sealed FROM egress_credentials").Scan(&object, &sealed))
+	plain, err := r.vault.Open(sealed, object)
+	require.NoError(t, err)
+	require.Contains(t, string(plain), secret)
 }
 
 // What is wrong with a credential is said with the field and what to write.

@@ -29,6 +29,10 @@ type use struct {
 // use returns a credential for a jail, or an error that says why it cannot be used there and
 // who can change that.
 func (c *Credentials) use(ctx context.Context, orgID, jailID, name string) (use, error) {
+	if !identifier.MatchString(jailID) || !agentName.MatchString(name) {
+		return use{}, fault.New(fault.Invalid, "%.128q is not a jail, or %.63q not the name of a credential", jailID, name).WithCode(fault.CredentialRefused).
+			WithFix("upgrade the node")
+	}
 	tasks, err := c.cfg.Store.TasksInJail(ctx, db.TasksInJailParams{OrgID: orgID, JailID: jailID})
 	if err != nil {
 		return use{}, fmt.Errorf("look for tasks in jail %s: %w", jailID, err)

@@ -217,20 +217,19 @@ func (q *Queries) GetEgressCredential(ctx context.Context, arg GetEgressCredenti
 }
 
 const jailsOfNode = `-- name: JailsOfNode :many
-SELECT DISTINCT t.jail_id FROM tasks t WHERE t.org_id = $1 AND t.node_id = $2::text AND t.jail_id = ANY ($3::text[])
-UNION
-SELECT DISTINCT e.jail_id FROM node_execs e WHERE e.org_id = $1 AND e.node_id = $2::text AND e.jail_id = ANY ($3::text[])
+SELECT j.jail::text AS jail_id FROM unnest($1::text[]) AS j (jail)
+WHERE EXISTS (SELECT 1 FROM tasks t WHERE t.jail_id = j.jail COLLATE "C" AND t.node_id = $2::text AND t.org_id = $3)
 `
 
 type JailsOfNodeParams struct {
-	OrgID  string
-	NodeID string
 	Jails  []string
+	NodeID string
+	OrgID  string
 }
 
-// Those of some jails that tasks or commands of an organisation have had on a node.
+// Those of some jails that tasks of an organisation have had on a node.
 func (q *Queries) JailsOfNode(ctx context.Context, arg JailsOfNodeParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, jailsOfNode, arg.OrgID, arg.NodeID, arg.Jails)
+	rows, err := q.db.Query(ctx, jailsOfNode, arg.Jails, arg.NodeID, arg.OrgID)
 	if err != nil {
 		return nil, err
 	}
@@ -562,7 +561,7 @@ func (q *Queries) StepsOfExecs(ctx context.Context, arg StepsOfExecsParams) ([]S
 const tasksInJail = `-- name: TasksInJail :many
 SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer FROM tasks
 WHERE org_id = $1 AND jail_id = $2 AND finished_at IS NULL
-  AND state IN ('starting', 'running', 'waiting', 'awaiting_approval', 'needs_input', 'review_needed')
+  AND (state IN ('starting', 'running', 'waiting', 'awaiting_approval', 'needs_input', 'review_needed') OR state = 'queued' AND started_at IS NOT NULL)
 ORDER BY id LIMIT 20
 `
 
@@ -571,7 +570,8 @@ type TasksInJailParams struct {
 	JailID string
 }
 
-// The tasks that commands in a jail may be of now.
+// The tasks that commands in a jail may be of now: also of one that waits for a worker again,
+// whose jobs go on.
 func (q *Queries) TasksInJail(ctx context.Context, arg TasksInJailParams) ([]Task, error) {
 	rows, err := q.db.Query(ctx, tasksInJail, arg.OrgID, arg.JailID)
 	if err != nil {

@@ -64,5 +64,11 @@ CREATE INDEX credential_requests_of_credential ON credential_requests (org_id, c
 CREATE INDEX credential_requests_of_task ON credential_requests (task_id, at DESC, id DESC) WHERE task_id IS NOT NULL;
 CREATE INDEX credential_requests_stored ON credential_requests (stored_at);
 
+-- Requests with credentials are of the tasks that a jail has now; a node may report those of
+-- tasks that have ended. No update of a running task changes these columns.
+CREATE INDEX tasks_in_jail ON tasks (jail_id) WHERE finished_at IS NULL;
+CREATE INDEX tasks_of_jail ON tasks (jail_id, node_id);
+
 -- +goose Down
+DROP INDEX tasks_of_jail, tasks_in_jail;
 DROP TABLE credential_requests, egress_credentials;

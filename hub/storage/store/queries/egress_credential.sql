@@ -32,17 +32,17 @@ RETURNING *;
 DELETE FROM egress_credentials WHERE org_id = @org_id AND name = @name RETURNING *;
 
 -- name: TasksInJail :many
--- The tasks that commands in a jail may be of now.
+-- The tasks that commands in a jail may be of now: also of one that waits for a worker again,
+-- whose jobs go on.
 SELECT * FROM tasks
 WHERE org_id = @org_id AND jail_id = @jail_id AND finished_at IS NULL
-  AND state IN ('starting', 'running', 'waiting', 'awaiting_approval', 'needs_input', 'review_needed')
+  AND (state IN ('starting', 'running', 'waiting', 'awaiting_approval', 'needs_input', 'review_needed') OR state = 'queued' AND started_at IS NOT NULL)
 ORDER BY id LIMIT 20;
 
 -- name: JailsOfNode :many
--- Those of some jails that tasks or commands of an organisation have had on a node.
-SELECT DISTINCT t.jail_id FROM tasks t WHERE t.org_id = @org_id AND t.node_id = @node_id::text AND t.jail_id = ANY (@jails::text[])
-UNION
-SELECT DISTINCT e.jail_id FROM node_execs e WHERE e.org_id = @org_id AND e.node_id = @node_id::text AND e.jail_id = ANY (@jails::text[]);
+-- Those of some jails that tasks of an organisation have had on a node.
+SELECT j.jail::text AS jail_id FROM unnest(@jails::text[]) AS j (jail)
+WHERE EXISTS (SELECT 1 FROM tasks t WHERE t.jail_id = j.jail COLLATE "C" AND t.node_id = @node_id::text AND t.org_id = @org_id);
 
 -- name: StepsOfExecs :many
 -- The steps that commands on a node belong to.
