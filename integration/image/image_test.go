@@ -225,7 +225,16 @@ func TestRegistriesAndRules(t *testing.T) {
 	pruned := f.CLI(0, "node", "image", "prune", node).Out
 	require.Contains(t, pruned, otherDigest)
 	require.NotContains(t, pruned, digest, "a task that runs keeps it")
-	require.Contains(t, f.CLI(0, "node", "image", "list", node).Out, digest)
+	var there []struct {
+		Reference string
+		Tasks     string
+		TaskIDs   []string `json:"taskIds"`
+	}
+	f.JSON(&there, "node", "image", "list", node)
+	require.Len(t, there, 1)
+	require.Equal(t, digest, there[0].Reference)
+	require.Equal(t, "1", there[0].Tasks)
+	require.Equal(t, []string{id}, there[0].TaskIDs)
 	f.CLI(0, "node", "exec", node, "--agent", "builder", "--", "/bin/touch", "go")
 	f.Ended(id)
 	f.CLI(0, "registry", "delete", r.Host)

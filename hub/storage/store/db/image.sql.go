@@ -577,11 +577,13 @@ func (q *Queries) NodesWithImages(ctx context.Context, capability int32) ([]Node
 }
 
 const pinnedImages = `-- name: PinnedImages :many
-SELECT DISTINCT image, image_digest FROM tasks
-WHERE org_id = $1 AND node_id = $2::text AND image <> '' AND finished_at IS NULL
+SELECT image, image_digest, count(*) AS tasks, ((array_agg(id ORDER BY id))[1:$1::int])::text[] AS task_ids FROM tasks
+WHERE org_id = $2 AND node_id = $3::text AND image <> '' AND finished_at IS NULL
+GROUP BY image, image_digest
 `
 
 type PinnedImagesParams struct {
+	MaxIds int32
 	OrgID  string
 	NodeID string
 }
@@ -589,11 +591,14 @@ type PinnedImagesParams struct {
 type PinnedImagesRow struct {
 	Image       string
 	ImageDigest string
+	Tasks       int64
+	TaskIds     []string
 }
 
-// The images that tasks which have not ended keep on a node, as name and digest.
+// The images that tasks which have not ended keep on a node, as name and digest, with how
+// many tasks keep each and the ids of some of them.
 func (q *Queries) PinnedImages(ctx context.Context, arg PinnedImagesParams) ([]PinnedImagesRow, error) {
-	rows, err := q.db.Query(ctx, pinnedImages, arg.OrgID, arg.NodeID)
+	rows, err := q.db.Query(ctx, pinnedImages, arg.MaxIds, arg.OrgID, arg.NodeID)
 	if err != nil {
 		return nil, err
 	}
@@ -601,7 +606,12 @@ func (q *Queries) PinnedImages(ctx context.Context, arg PinnedImagesParams) ([]P
 	items := []PinnedImagesRow{}
 	for rows.Next() {
 		var i PinnedImagesRow
-		if err := rows.Scan(&i.Image, &i.ImageDigest); err != nil {
+		if err := rows.Scan(
+			&i.Image,
+			&i.ImageDigest,
+			&i.Tasks,
+			&i.TaskIds,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

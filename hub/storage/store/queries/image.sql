@@ -28,9 +28,11 @@ RETURNING *;
 SELECT * FROM image_rules WHERE org_id = @org_id;
 
 -- name: PinnedImages :many
--- The images that tasks which have not ended keep on a node, as name and digest.
-SELECT DISTINCT image, image_digest FROM tasks
-WHERE org_id = @org_id AND node_id = @node_id::text AND image <> '' AND finished_at IS NULL;
+-- The images that tasks which have not ended keep on a node, as name and digest, with how
+-- many tasks keep each and the ids of some of them.
+SELECT image, image_digest, count(*) AS tasks, ((array_agg(id ORDER BY id))[1:@max_ids::int])::text[] AS task_ids FROM tasks
+WHERE org_id = @org_id AND node_id = @node_id::text AND image <> '' AND finished_at IS NULL
+GROUP BY image, image_digest;
 
 -- name: NodesWithImages :many
 -- The nodes of all organisations whose daemon knows images.
