@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/require"
@@ -27,16 +26,12 @@ func (s *stage) toolchains(mirror *imagetest.Registry) {
 	private.Push(t, "team/tools:1", imagetest.Busybox(t, imagetest.Layer(t, tool)))
 	private.RequirePassword("a-robots-token-8fk2")
 
-	var pushed sync.WaitGroup
 	for tag, layers := range map[string]func() (v1.Layer, []string){
 		"golang:1.26": s.goLayer, "node:24": s.nodeLayer, "python:3.13": s.pythonLayer, "postgres:18": s.postgresLayer,
 	} {
-		pushed.Go(func() {
-			layer, env := layers()
-			mirror.Push(t, "dockerhub/library/"+tag, imagetest.Configured(t, imagetest.Busybox(t, layer), func(c *v1.ConfigFile) { c.Config.Env = env }))
-		})
+		layer, env := layers()
+		mirror.Push(t, "dockerhub/library/"+tag, imagetest.Configured(t, imagetest.Busybox(t, layer), func(c *v1.ConfigFile) { c.Config.Env = env }))
 	}
-	pushed.Wait()
 
 	s.images = filepath.Join(s.dir, "images") + "/"
 	require.NoError(t, os.Mkdir(s.images, 0o755))

@@ -353,6 +353,7 @@ type ImageSetup struct {
 	SeenAt    time.Time
 	EndedAt   *time.Time
 	ClearedAt *time.Time
+	RemovedAt *time.Time
 }
 
 type InboxItem struct {

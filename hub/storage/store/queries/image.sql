@@ -60,12 +60,13 @@ WHERE org_id = @org_id AND id = @id AND state = 'running';
 UPDATE image_setups SET state = @state, error = @error, ended_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id AND state = 'running';
 
--- name: EndImageSetupsOf :exec
+-- name: EndImageSetupsOf :many
 -- Those of a scope that is killed: organisation, node or agent. Their hubs see it and end
 -- their commands.
 UPDATE image_setups SET state = 'failed', error = @error, ended_at = clock_timestamp()
 WHERE org_id = @org_id AND state = 'running'
-  AND (@scope::text = 'organisation' OR @scope = 'node' AND node_id = @object_id OR @scope = 'agent' AND agent_id = @object_id);
+  AND (@scope::text = 'organisation' OR @scope = 'node' AND node_id = @object_id OR @scope = 'agent' AND agent_id = @object_id)
+RETURNING *;
 
 -- name: ClearImageSetup :exec
 UPDATE image_setups SET cleared_at = clock_timestamp() WHERE org_id = @org_id AND id = @id AND state <> 'running';
@@ -76,6 +77,17 @@ UPDATE image_setups SET cleared_at = clock_timestamp() WHERE org_id = @org_id AN
 SELECT * FROM image_setups
 WHERE cleared_at IS NULL AND seen_at < clock_timestamp() - @silent::interval
 ORDER BY seen_at LIMIT @max_rows;
+
+-- name: OldImageSetups :many
+-- Setups of all organisations that were cleared before a time and whose jails are still on
+-- their nodes. Which ones come first is left to chance: those of nodes that are not
+-- connected are not in the way of others.
+SELECT s.* FROM image_setups s JOIN nodes n ON n.id = s.node_id
+WHERE s.cleared_at < @before::timestamptz AND s.removed_at IS NULL AND n.revoked_at IS NULL
+ORDER BY random() LIMIT @max_rows;
+
+-- name: RemovedImageSetup :exec
+UPDATE image_setups SET removed_at = clock_timestamp() WHERE org_id = @org_id AND id = @id AND cleared_at IS NOT NULL;
 
 -- name: AbandonImageSetup :execrows
 -- Ends a setup whose hub has not been seen for some time.
@@ -124,6 +136,10 @@ INSERT INTO devcontainer_commands (org_id, jail_id, digest, position, exec_id) V
 -- name: DevcontainerCommands :many
 -- The ids of the commands that were started, in their order.
 SELECT exec_id FROM devcontainer_commands WHERE org_id = @org_id AND jail_id = @jail_id AND digest = @digest ORDER BY position;
+
+-- name: ForgetDevcontainerCommand :exec
+-- One that did not run.
+DELETE FROM devcontainer_commands WHERE org_id = @org_id AND jail_id = @jail_id AND digest = @digest AND exec_id = @exec_id;
 
 -- name: ForgetDevcontainerCommands :exec
 -- Those of a workspace in which one failed: the next task runs all of them again.
