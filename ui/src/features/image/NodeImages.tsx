@@ -19,7 +19,7 @@ import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { ImageService, type NodeImage } from "@/gen/deckhand/v1/image_pb";
-import { partsOf, shortDigest } from "./reference";
+import { repositoryOf } from "./reference";
 
 const images = createClient(ImageService, transport);
 const route = getRouteApi("/shell/images");
@@ -106,15 +106,12 @@ function Images({ node }: { node: string }) {
 }
 
 function Reference({ of }: { of: NodeImage }) {
-  const { repository, digest } = partsOf(of.reference);
   return (
     <>
       <div className="font-medium break-all">
-        <Literal text={repository} />
+        <Literal text={repositoryOf(of.reference)} />
       </div>
-      <div className="flex items-center gap-1 text-xs text-dim">
-        <span className="font-mono">{shortDigest(digest)}</span> <Id value={of.reference} className="max-w-60" />
-      </div>
+      <Id value={of.reference} whole className="text-dim" />
     </>
   );
 }

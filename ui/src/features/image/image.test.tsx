@@ -6,7 +6,7 @@ import { describe, expect, it, vi } from "vitest";
 import { ImageService } from "@/gen/deckhand/v1/image_pb";
 import { NodeService } from "@/gen/deckhand/v1/node_pb";
 import { showPage } from "@/test/page";
-import { linesOf, partsOf } from "./reference";
+import { linesOf, repositoryOf } from "./reference";
 import { imageRoutes } from "./route";
 
 const digest = `sha256:${"ab12".repeat(16)}`;
@@ -48,9 +48,9 @@ const services =
   };
 
 describe("a reference", () => {
-  it("is split into repository and digest", () => {
-    expect(partsOf(reference)).toEqual({ repository: "ghcr.io/team/tools", digest });
-    expect(partsOf("ghcr.io/team/tools:1")).toEqual({ repository: "ghcr.io/team/tools:1", digest: "" });
+  it("has a repository, and a list of them has one per line", () => {
+    expect(repositoryOf(reference)).toBe("ghcr.io/team/tools");
+    expect(repositoryOf("ghcr.io/team/tools:1")).toBe("ghcr.io/team/tools:1");
     expect(linesOf(" ghcr.io/a/*\n\nghcr.io/b, c.io/d ")).toEqual(["ghcr.io/a/*", "ghcr.io/b", "c.io/d"]);
   });
 });
