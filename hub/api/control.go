@@ -49,15 +49,22 @@ func (h *Control) Kill(ctx context.Context, req *connect.Request[deckhandv1.Kill
 	if order.Scope, order.ObjectID, err = h.scope(ctx, id, req.Msg.GetScope(), req.Msg.GetObjectId()); err != nil {
 		return nil, err
 	}
-	held, killed, err := h.Kills.Kill(ctx, order)
+	result, err := h.Kills.Kill(ctx, order)
 	if err != nil {
 		return nil, err
 	}
 	res := &deckhandv1.KillResponse{}
-	if held != nil {
-		res.Hold = holdMessage(*held)
+	if result.Hold != nil {
+		res.Hold = holdMessage(*result.Hold)
 	}
-	for _, k := range killed {
+	for _, one := range result.Setups {
+		m := &deckhandv1.KilledSetup{NodeId: one.NodeID, AgentId: one.AgentID, Image: one.Image}
+		if one.ExecID != nil {
+			m.ExecId = *one.ExecID
+		}
+		res.Setups = append(res.Setups, m)
+	}
+	for _, k := range result.Tasks {
 		m := &deckhandv1.KilledTask{
 			TaskId: k.TaskID, NodeId: k.NodeID, Detail: k.Detail,
 			Outcome: deckhandv1.KillOutcome(enumValue(deckhandv1.KillOutcome_value, "KILL_OUTCOME_", string(k.Outcome))),

@@ -48,11 +48,16 @@ func (h *Images) ListImages(ctx context.Context, req *connect.Request[deckhandv1
 	if err != nil {
 		return nil, err
 	}
-	all, err := h.Images.List(ctx, on)
+	all, kept, err := h.Images.List(ctx, on)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ListImagesResponse{Images: imageMessages(all)}), nil
+	res := &deckhandv1.ListImagesResponse{Images: imageMessages(all)}
+	for _, one := range res.GetImages() {
+		by := kept[one.GetReference()]
+		one.Tasks, one.TaskIds = by.Tasks, by.TaskIDs
+	}
+	return connect.NewResponse(res), nil
 }
 
 // PullImage has a node pull an image.

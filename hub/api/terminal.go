@@ -75,7 +75,7 @@ func (h *Terminals) serve(ctx context.Context, stream terminalStream) error {
 		r.Reason = "a terminal"
 	}
 	r.Argv, r.Env = shell(label, r.Host, open.GetNoColour()), []string{"TERM=" + term(open.GetTerm())}
-	r.Timeout, r.Pty = terminalTimeout, pty(open.GetSize())
+	r.Timeout, r.Pty, r.Shell = terminalTimeout, pty(open.GetSize()), !r.Host
 	row, err := h.Execs.Submit(ctx, r)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/image/imagetest"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -54,7 +55,7 @@ func tell(t *testing.T, file string) {
 	}
 	require.NoError(t, err, "scripts/setup installs it")
 	s := &stories{
-		fleet: &harness.Fleet{T: t, Dir: jailtest.Dir(t)}, t: t, port: quietPort(t), calls: make(chan func()),
+		fleet: &harness.Fleet{T: t, Dir: jailtest.Dir(t)}, t: t, port: quietPort(t), calls: make(chan func()), registry: imagetest.NewRegistry(t),
 		nodeDir: jailtest.Dir(t), containerd: jailtest.Containerd(t),
 	}
 	t.Cleanup(func() {
@@ -65,6 +66,7 @@ func tell(t *testing.T, file string) {
 	require.NoError(t, err)
 	control := httptest.NewServer(s)
 	defer control.Close()
+	image, _ := s.registry.Push(t, "team/tools:1", imagetest.Busybox(t))
 
 	// The log is useful if it fails; CI keeps the screenshots.
 	artefacts := os.Getenv("DECKHAND_ARTEFACTS")
@@ -80,7 +82,7 @@ func tell(t *testing.T, file string) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Env = append(os.Environ(),
 		fmt.Sprintf("DECKHAND_E2E_URL=http://127.0.0.1:%d", s.port), "DECKHAND_E2E_TOKEN="+strings.TrimSpace(string(token)),
-		"DECKHAND_E2E_CONTROL="+control.URL, "DECKHAND_E2E_CHROMIUM="+browser, "DECKHAND_E2E_ARTEFACTS="+artefacts, "NO_COLOR=1")
+		"DECKHAND_E2E_CONTROL="+control.URL, "DECKHAND_E2E_IMAGE="+image, "DECKHAND_E2E_CHROMIUM="+browser, "DECKHAND_E2E_ARTEFACTS="+artefacts, "NO_COLOR=1")
 	var out harness.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())
@@ -107,6 +109,8 @@ type stories struct {
 	// node is the one that a story enrols, with its own folder and containerd.
 	node                *harness.Process
 	nodeDir, containerd string
+	// registry is where the node of `deckhand up` pulls images from.
+	registry *imagetest.Registry
 	// calls are what stories ask for; the test's own goroutine does it.
 	calls chan func()
 }
@@ -127,7 +131,7 @@ func quietPort(t *testing.T) int {
 
 func (s *stories) up() {
 	s.p = harness.Start(s.t, nil, harness.Binary(s.t, "deckhand"), "up", "--data-dir", s.fleet.Dir, "--listen", fmt.Sprintf("127.0.0.1:%d", s.port),
-		"--edge-listen", "127.0.0.1:0", "--lease-ttl", harness.LeaseTTL.String())
+		"--edge-listen", "127.0.0.1:0", "--lease-ttl", harness.LeaseTTL.String(), "--registry-addresses", "127.0.0.0/8", "--registry-config", s.registry.CertsDir)
 	waittest.Until(s.t, 2*time.Minute, "everything to be up", func() bool {
 		select {
 		case <-s.p.Done:

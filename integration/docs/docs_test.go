@@ -85,7 +85,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 	require.NoError(t, err)
 	ran := 0
 	for _, path := range append([]string{"../../README.md"}, docs...) {
-		end := stage.set(filepath.Base(path))
+		begun, end := time.Now(), stage.set(filepath.Base(path))
 		for _, command := range documented(t, path) {
 			ran++
 			words := strings.Fields(command)
@@ -104,7 +104,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 					"http://10.0.0.7:8000", stage.server, "mirror.example.com", stage.registry, "token.txt", filepath.Join(stage.dir, "token.txt"),
 					"password.txt", filepath.Join(stage.dir, "password.txt"), "app.pem", filepath.Join(stage.dir, "app.pem"), "keys.json", filepath.Join(stage.dir, "keys.json"),
 					"corp-ca.pem", filepath.Join(stage.dir, "corp-ca.pem"), "api.corp.example", stage.apiHost, "8443", stage.apiPort,
-					"tools.tar", filepath.Join(stage.dir, "tools.tar"), "cosign.pub", filepath.Join(stage.dir, "cosign.pub"),
+					"registry.example.com", stage.private, "docs/images/", stage.images, "tools.tar", filepath.Join(stage.dir, "registry.example.com", stage.private, "docs/images/", stage.images, "tools.tar"), "cosign.pub", filepath.Join(stage.dir, "cosign.pub"),
 					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json")).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = harness.Root
@@ -116,6 +116,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 			}
 		}
 		end()
+		t.Logf("%s took %s", filepath.Base(path), time.Since(begun).Round(100*time.Millisecond))
 	}
 	require.Greater(t, ran, 12, "the commands were not found")
 }
@@ -129,9 +130,11 @@ type stage struct {
 	task, item, delivery string
 	// digest stands for DIGEST: what was shown of the item.
 	digest string
-	// server is a model server, registry a mirror of Docker Hub, and certs where nodes
-	// look for the certificates of registries.
-	server, registry, certs string
+	// server is a model server, registry a mirror of Docker Hub, private a registry that
+	// asks for a password, and certs where nodes look for the certificates of registries.
+	server, registry, private, certs string
+	// images is the folder of the personas of docs/images.md, with its slash.
+	images string
 	// apiHost and apiPort are those of an API with a certificate of its own.
 	apiHost, apiPort string
 }
@@ -189,12 +192,13 @@ func (s *stage) set(document string) (end func()) {
 	case "images.md":
 		r := imagetest.NewRegistry(s.T)
 		require.NoError(s.T, os.CopyFS(s.certs, os.DirFS(r.CertsDir)))
-		r.Push(s.T, "dockerhub/library/golang:1.26", imagetest.Busybox(s.T))
 		s.registry = r.Host
+		s.toolchains(r)
 		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "token.txt"), []byte("a-robots-token-8fk2\n"), 0o600))
 		imagetest.Save(s.T, filepath.Join(s.dir, "tools.tar"), "team/tools:1", imagetest.Busybox(s.T))
+		builder, _ := r.Push(s.T, "team/builder:1", imagetest.Busybox(s.T))
 		s.Persona("builder", "turns: [{calls: [{tool: complete_task, arguments: {summary: done}}]}]",
-			"jail: {image: '"+r.Host+"/dockerhub/library/golang:1.26', setup: [touch /installed]}")
+			"jail: {image: '"+builder+"', setup: [touch /installed]}")
 		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "cosign.pub"), []byte(signaturetest.NewKey(s.T).PEM(s.T)), 0o600))
 		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "trusted_root.json"), signaturetest.NewSigstore(s.T).TrustedRoot(s.T), 0o600))
 		return func() { s.CLI(0, "registry", "rules", "--allow-all", "--allow-root=false") }

@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -11,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
@@ -177,6 +180,145 @@ func TestAnImageWithoutAShell(t *testing.T) {
 	require.Equal(t, "exit status 0\none  two three\n", seen[0])
 	require.Contains(t, seen[1], "this jail's image has no shell: call one program with plain arguments")
 	require.Equal(t, "exit status 0\ntext\n", seen[3])
+
+	// People are told the same, and what they can do without one.
+	node := f.NodeName()
+	terminal := f.Person(t.Context(), "node", "shell", node, "--task", id)
+	master, err := pty.Start(terminal)
+	require.NoError(t, err)
+	said, _ := io.ReadAll(master) // an error is how Linux says that the terminal has ended
+	require.Error(t, terminal.Wait())
+	require.Contains(t, strings.Join(strings.Fields(string(said)), " "), "this jail's image has no shell, which a terminal needs: run one program with deckhand node exec NODE --agent AGENT")
+	require.Equal(t, "text\n", f.CLI(0, "node", "exec", node, "--task", id, "--", "/busybox", "cat", "a").Out)
+
+	// A setup needs one.
+	f.CLI(0, "registry", "rules", "--allow-root")
+	f.Persona("prepared", "turns: [{calls: [{tool: complete_task, arguments: {summary: done}}]}]", "jail: {image: "+tag+", setup: [/busybox touch /x]}")
+	prepare := harness.Run(t, []string{"DECKHAND_DATA_DIR=" + f.Dir}, "agent", "prepare", "prepared")
+	require.NotZero(t, prepare.Code)
+	require.Contains(t, prepare.Err, "command 1 of 1, this jail's image has no /bin/bash and no /bin/sh, one of which this command line needs: use an image that has a shell: /busybox touch /x")
+}
+
+// Jobs and terminals of agents and of people work in an image whose programs are static, and
+// a job also in one without a shell.
+func TestJobsAndTerminalsInAnImage(t *testing.T) {
+	t.Parallel()
+	f, r := withRegistry(t)
+	static, _ := r.Push(t, "team/static:1", imagetest.Busybox(t))
+	bare, _ := r.Push(t, "team/distroless:1", imagetest.Image(t, imagetest.Layer(t, imagetest.Program(t, "busybox"))))
+	f.Persona("static", `turns:
+  - text: I start a job.
+    calls: [{tool: shell_exec, arguments: {command: "echo begun; read line; echo got $line", background: true}}]
+    capture:
+      job: '(job_\w+) runs'
+  - calls:
+      - {tool: job_input, arguments: {job: "${job}", text: "a line"}}
+      - {tool: job_output, arguments: {job: "${job}", wait_seconds: 20, until: "got"}}
+      - {tool: terminal_open, arguments: {command: "stty size 2>/dev/null; echo on a terminal; [ -t 0 ] && echo yes; read x"}}
+  - calls: [{tool: complete_task, arguments: {summary: done}}]
+`, "jail: {image: "+static+"}")
+	f.Persona("bare", `turns:
+  - text: I start a job.
+    calls: [{tool: shell_exec, arguments: {command: "/busybox echo from a job", background: true}}]
+    capture:
+      job: '(job_\w+) runs'
+  - calls:
+      - {tool: job_output, arguments: {job: "${job}", wait_seconds: 20, until: "from"}}
+      - {tool: terminal_open, arguments: {command: "/busybox echo a | /busybox cat"}}
+      - {tool: terminal_open, arguments: {command: "/busybox sleep 600"}}
+  - calls: [{tool: complete_task, arguments: {summary: done}}]
+`, "jail: {image: "+bare+"}")
+	first, second := f.Submit("static"), f.Submit("bare")
+	f.Ended(first)
+	seen := observations(f, first)
+	// What a job writes may come with the call before.
+	require.Contains(t, seen[1]+seen[2], "got a line")
+	require.Contains(t, seen[3], "on a terminal")
+	require.Contains(t, seen[3], "yes")
+	f.Ended(second)
+	seen = observations(f, second)
+	require.Contains(t, seen[0]+seen[1], "from a job")
+	require.Contains(t, seen[2], "this jail's image has no shell: call one program with plain arguments")
+	require.NotContains(t, seen[3], "no shell")
+}
+
+// The second attempt of a task, on another worker, runs the image of the first one, although
+// the tag has moved; and its events and receipt name that.
+func TestAnotherWorkerGoesOnWithThePinnedImage(t *testing.T) {
+	t.Parallel()
+	r := imagetest.NewRegistry(t)
+	f := harness.New(t)
+	node := f.StartNodeIn(f.NodeDir, nodeFlags(r)...)
+	worker := f.StartWorker()
+	tag, first := r.Push(t, "team/tools:stable", toolchain(t, "one"))
+	f.Persona("builder", `turns:
+  - text: I wait.
+    calls: [{tool: shell_exec, arguments: {command: "tool; until [ -e go ]; do sleep 0.2; done"}}]
+  - text: Once more.
+    calls:
+      - {tool: shell_exec, arguments: {command: "tool"}}
+      - {tool: complete_task, arguments: {summary: done}}
+`, "jail: {image: "+tag+"}", "workspace: {scope: task}")
+	id := f.Submit("builder")
+	f.Started(id)
+	worker.Kill()
+	_, second := r.Push(t, "team/tools:stable", toolchain(t, "two"))
+	require.NotEqual(t, first, second)
+	f.CLI(0, "node", "exec", f.NodeName(), "--task", id, "--", "/bin/touch", "go")
+	// Nor does the node know what it pulled for the tag.
+	node.Kill()
+	f.StartNodeIn(f.NodeDir, nodeFlags(r)...)
+	f.StartWorker()
+	f.Ended(id)
+	require.Equal(t, 2, f.Task(id).Attempt)
+	require.Equal(t, "exit status 0\ntool one\n", observations(f, id)[1])
+	exported := f.CLI(0, "task", "export", id).Out
+	require.Contains(t, exported, first)
+	require.NotContains(t, exported, second)
+	require.Contains(t, f.CLI(0, "task", "receipt", id).Out, first)
+}
+
+// A node whose daemon is too old to know images is not asked for one: the task says which
+// node it is and what to do.
+func TestANodeThatIsTooOldForImages(t *testing.T) {
+	t.Parallel()
+	f, r := withRegistry(t)
+	tag, _ := r.Push(t, "team/tools:1", toolchain(t, "one"))
+	node := f.NodeName()
+	db, err := pgx.Connect(t.Context(), f.Database)
+	require.NoError(t, err)
+	defer db.Close(t.Context())
+	// As if it had said so when it connected.
+	_, err = db.Exec(t.Context(), "UPDATE nodes SET capability = 6, version = 'v0.6.0'")
+	require.NoError(t, err)
+	f.Persona("builder", "turns: [{calls: [{tool: complete_task, arguments: {summary: done}}]}]", "jail: {image: "+tag+"}")
+	id := f.Submit("builder")
+	waittest.Until(t, time.Minute, "the task to fail", func() bool { return f.Task(id).State == "TASK_STATE_FAILED" })
+	const says = " cannot make jails from images: its deckhand-node v0.6.0 is too old"
+	require.Contains(t, f.Task(id).Reason, "node "+node+says)
+	require.Contains(t, f.Task(id).Reason, "update deckhand-node on "+node)
+	pull := harness.Run(t, []string{"DECKHAND_DATA_DIR=" + f.Dir}, "node", "image", "pull", node, tag)
+	require.NotZero(t, pull.Code)
+	require.Contains(t, pull.Err, node+says)
+	require.Empty(t, r.Requests()[pushes(r):], "the registry was not asked")
+
+	// One that knows images, and no writable roots.
+	_, err = db.Exec(t.Context(), "UPDATE nodes SET capability = 7")
+	require.NoError(t, err)
+	f.Persona("installer", "turns: [{calls: [{tool: complete_task, arguments: {summary: done}}]}]", "jail: {image: "+tag+", root: writable}")
+	id = f.Submit("installer")
+	waittest.Until(t, time.Minute, "the task to fail", func() bool { return f.Task(id).State == "TASK_STATE_FAILED" })
+	require.Contains(t, f.Task(id).Reason, "node "+node+" cannot make jails with writable roots, of root, from prepared images or from a devcontainer.json")
+}
+
+// pushes counts the requests until the last one that stored something.
+func pushes(r *imagetest.Registry) (n int) {
+	for i, request := range r.Requests() {
+		if strings.HasPrefix(request, "PUT ") {
+			n = i + 1
+		}
+	}
+	return n
 }
 
 // Administrators store credentials and a mirror for a registry, and say which images
@@ -225,7 +367,16 @@ func TestRegistriesAndRules(t *testing.T) {
 	pruned := f.CLI(0, "node", "image", "prune", node).Out
 	require.Contains(t, pruned, otherDigest)
 	require.NotContains(t, pruned, digest, "a task that runs keeps it")
-	require.Contains(t, f.CLI(0, "node", "image", "list", node).Out, digest)
+	var there []struct {
+		Reference string
+		Tasks     string
+		TaskIDs   []string `json:"taskIds"`
+	}
+	f.JSON(&there, "node", "image", "list", node)
+	require.Len(t, there, 1)
+	require.Equal(t, digest, there[0].Reference)
+	require.Equal(t, "1", there[0].Tasks)
+	require.Equal(t, []string{id}, there[0].TaskIDs)
 	f.CLI(0, "node", "exec", node, "--agent", "builder", "--", "/bin/touch", "go")
 	f.Ended(id)
 	f.CLI(0, "registry", "delete", r.Host)

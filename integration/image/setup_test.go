@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
@@ -195,7 +196,9 @@ func TestASetupThatFails(t *testing.T) {
 		f.JSON(&execs, "node", "execs", f.NodeName(), "--live")
 		return len(execs) == 1
 	})
-	f.CLI(0, "kill", "agent", "slow", "--yes")
+	killed := f.CLI(0, "kill", "agent", "slow", "--yes")
+	require.Contains(t, killed.Err, "ended the setup of image "+strings.Replace(tag, ":1", "@sha256:", 1))
+	require.NotContains(t, killed.Err, "Nothing was running")
 	require.Error(t, person.Wait())
 	f.JSON(&execs, "node", "execs", f.NodeName(), "--live")
 	require.Empty(t, execs)
@@ -284,6 +287,21 @@ func TestADevcontainer(t *testing.T) {
 		require.Equal(t, digest, task.Image)
 	}
 	require.Equal(t, 1, commandsOf(t, f, "tool >> created"))
+
+	// A command that the node refused has run nowhere: the next task runs it, and does not
+	// fail with it. This is what the hub stores of it.
+	db, err := pgx.Connect(t.Context(), f.Database)
+	require.NoError(t, err)
+	defer db.Close(t.Context())
+	config = `{"image": "` + tag + `", "postCreateCommand": "echo once more >> again"}`
+	f.Ended(run(config))
+	changed, err := db.Exec(t.Context(), "UPDATE node_execs SET end_reason = 'refused', error = 'the disk is full' WHERE reason LIKE 'postCreateCommand%' AND argv::text LIKE '%once more%'")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, changed.RowsAffected())
+	f.Ended(run(config))
+	require.Equal(t, 2, commandsOf(t, f, "once more"))
+	f.Ended(run(config))
+	require.Equal(t, 2, commandsOf(t, f, "once more"))
 }
 
 // A hub that dies during a setup leaves a command that runs, a jail and a row. The next one

@@ -43,7 +43,7 @@ const (
 func hidesOf(r *http.Request) hides {
 	path := r.URL.Path
 	switch {
-	case r.Method == http.MethodPost && egresslink.IsGit(path) && strings.HasSuffix(strings.TrimRight(path, "/"), "/objects/batch"):
+	case r.Method == http.MethodPost && egresslink.GitPath(path) && strings.HasSuffix(strings.TrimRight(path, "/"), "/objects/batch"):
 		return hidesLFS
 	case tokenPath(path):
 		return hidesToken

@@ -199,12 +199,24 @@ func (w *watch) run(ctx context.Context, conn *jail.Init) {
 	w.s.finished <- final
 }
 
+// noShell says what to do without the shell that a command needs, for the agent or the person
+// that it is of.
+func noShell(spec *nodev1.ExecSpec) string {
+	switch {
+	case spec.GetPty() != nil && spec.GetByPerson():
+		return "this jail's image has no shell, which a terminal needs: run one program with deckhand node exec NODE --agent AGENT -- PROGRAM ARGUMENTS"
+	case spec.GetByPerson():
+		return "this jail's image has no /bin/bash and no /bin/sh, one of which this command line needs: use an image that has a shell"
+	}
+	return "this jail's image has no shell: call one program with plain arguments, without pipes, redirections, variables, wildcards or several commands"
+}
+
 // begin starts an exec that the ledger has and follows it.
 func (w *watch) begin(ctx context.Context, conn *jail.Init) (*nodev1.Exec, error) {
 	req := w.s.request(w.rec.GetSpec(), conn)
 	if len(req.GetArgv()) == 0 {
 		return w.end(nodev1.EndReason_END_REASON_START_FAILED, func(e *nodev1.Exec) {
-			e.StartError = "this jail's image has no shell: call one program with plain arguments, without pipes, redirections, variables, wildcards or several commands"
+			e.StartError = noShell(w.rec.GetSpec())
 		}), nil
 	}
 	if refusal, err := w.recordBefore(ctx); refusal != nil || err != nil {

@@ -40,7 +40,13 @@ func explain(ref string, err error) error {
 	}
 	text := err.Error()
 	var network net.Error
+	broken := func() error {
+		return refuse(fault.Unavailable, "check that the node reaches the registry, and try again",
+			"the registry of image %s cannot be reached or broke off: %s", ref, last(text))
+	}
 	switch {
+	case strings.Contains(text, "timeout awaiting response headers"): // it passes for the end of a context
+		return broken()
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errdefs.IsCanceled(err), errdefs.IsDeadlineExceeded(err):
 		return err
 	case errors.Is(err, dialguard.ErrRefused):
@@ -51,7 +57,8 @@ func explain(ref string, err error) error {
 			"the certificate of the registry of image %s is not trusted: %s", ref, last(text))
 	case strings.Contains(text, "no space left on device") || strings.Contains(text, "disk quota exceeded"):
 		err = errors.Join(errFull, err)
-		return refuse(fault.Exhausted, "free some: deckhand node image prune NODE deletes images that nothing uses",
+		// Not Exhausted, which callers try again: each try would download it again.
+		return refuse(fault.Precondition, "free some: deckhand node image prune NODE deletes images that nothing uses",
 			"the node has no disk space for image %s", ref)
 	case code == http.StatusTooManyRequests || strings.Contains(text, "toomanyrequests"):
 		return refuse(fault.Exhausted, "wait, store credentials for this registry, which usually raises the limit, or use a mirror",
@@ -69,9 +76,10 @@ func explain(ref string, err error) error {
 	case errdefs.IsFailedPrecondition(err) && strings.Contains(text, "digest"), strings.Contains(text, "failed size validation"), strings.Contains(text, "past expected size"), strings.Contains(text, "unexpected commit digest"):
 		return refuse(fault.Precondition, "have the image pushed again, or pull it from another registry",
 			"the registry sent other data than the digest of image %s promises", ref)
-	case code >= 500, errdefs.IsUnavailable(err), errors.As(err, &network), strings.Contains(text, "connection reset"), strings.Contains(text, "EOF"):
-		return refuse(fault.Unavailable, "check that the node reaches the registry, and try again",
-			"the registry of image %s cannot be reached or broke off: %s", ref, last(text))
+	case code == 0 && errdefs.IsUnavailable(err): // registries have a status or a net.Error
+		return refuse(fault.Unavailable, "check that containerd runs on the node, and try again", "containerd does not answer, so image %s cannot be pulled", ref)
+	case code >= 500, errors.As(err, &network), strings.Contains(text, "connection reset"), strings.Contains(text, "EOF"):
+		return broken()
 	}
 	return refuse(fault.Precondition, "the node's log has the details", "image %s cannot be pulled: %s", ref, last(text))
 }

@@ -1,7 +1,8 @@
 // Package nodetest provides a simulated node without jails, for benchmarks of
 // the hub and for tests that need responses that a real node cannot be made to
 // give. Identity, enrolment, link and session are the real ones; commands are
-// functions.
+// functions. It also provides tests of the hub with a link to real jails and images in the
+// same process.
 package nodetest
 
 import (

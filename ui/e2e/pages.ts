@@ -15,6 +15,7 @@ export const pages: PageToLook[] = [
   { name: "budgets", path: "budgets", heading: "Budgets" },
   { name: "chat", path: "chat", heading: "Chat" },
   { name: "fleet", path: "fleet", heading: "Fleet", narrow: true },
+  { name: "images", path: "images", heading: "Images", narrow: true },
   { name: "inbox", path: "inbox", heading: "Inbox", narrow: true },
   { name: "new-agent", path: "agents/new", heading: "New agent", narrow: true },
   { name: "new-agent-draft", path: "agents/new?from=coder", heading: "New agent", narrow: true },

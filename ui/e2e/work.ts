@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, it } from "vitest";
-import { accessible, cli, enrol, inBothThemes, json, leave, newest, persona, poll, state, steps, task, tell, url } from "./world";
+import { accessible, cli, enrol, image, inBothThemes, json, leave, newest, persona, poll, state, steps, task, tell, url } from "./world";
 
 // Where a Command or an Id is shown, what it would copy.
 async function copied(page: Page, within: string): Promise<string> {
@@ -287,6 +287,25 @@ turns:
     await inBothThemes(page, "agent-changes");
     await cli("task", "cancel", id);
     await poll(() => state(id)).toBe("TASK_STATE_CANCELLED");
+  });
+
+  it("pulls an image to a node, and says which images agents may use", async () => {
+    const page = now();
+    const node = await nodeName();
+    await page.goto(`${url}/images`);
+    await page.getByRole("button", { name: "Pull image" }).click();
+    const pull = page.getByRole("dialog");
+    await pull.getByLabel("Image", { exact: true }).fill(image);
+    await accessible(page, "pull image");
+    await pull.getByRole("button", { name: "Pull image" }).click();
+    await page.getByRole("group", { name: `Images on ${node}` }).getByText("team/tools").first().waitFor();
+    await page.getByRole("button", { name: "Change rules" }).click();
+    const repositories = image.replace(/tools:1$/, "*");
+    await page.getByLabel("Allowed repositories").fill(repositories);
+    await accessible(page, "change rules");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("region", { name: "Rules", exact: true }).getByText(repositories).waitFor();
+    expect(await cli("registry", "rules")).toContain(repositories);
   });
 
   it("enrols a machine by the one command that it shows (L3)", async () => {

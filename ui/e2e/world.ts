@@ -15,6 +15,8 @@ function env(name: string): string {
 
 export const url = env("DECKHAND_E2E_URL");
 export const token = env("DECKHAND_E2E_TOKEN");
+// An image that the node can pull.
+export const image = env("DECKHAND_E2E_IMAGE");
 // Answers to POST /kill and /start, and to /cli with a JSON list of arguments.
 const control = env("DECKHAND_E2E_CONTROL");
 // Where screenshots go.

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -220,14 +221,49 @@ func (i *Images) Import(ctx context.Context, on db.Node, name string, by event.A
 	return res.GetImage(), i.audited(ctx, on, by, "node.image_imported", map[string]any{"name": name, "reference": res.GetImage().GetReference()})
 }
 
-// List returns the images on a node.
-func (i *Images) List(ctx context.Context, on db.Node) ([]*nodev1.Image, error) {
+// Kept are the tasks which have not ended and keep an image on a node.
+type Kept struct {
+	// Tasks is how many there are, TaskIDs the ids of the oldest ones, at most 20.
+	Tasks   int64
+	TaskIDs []string
+}
+
+// maxKept is how many tasks of an image are named.
+const maxKept = 20
+
+// List returns the images on a node, and by their references which tasks keep them.
+func (i *Images) List(ctx context.Context, on db.Node) ([]*nodev1.Image, map[string]Kept, error) {
 	link, err := i.link(on)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	res, err := link.Images().ListImages(ctx, &nodev1.ListImagesRequest{})
-	return res.GetImages(), fault.FromGRPC(err)
+	if err != nil {
+		return nil, nil, fault.FromGRPC(err)
+	}
+	kept, err := i.kept(ctx, on)
+	return res.GetImages(), kept, err
+}
+
+// kept returns which tasks keep the images of a node, by pinned reference.
+func (i *Images) kept(ctx context.Context, on db.Node) (map[string]Kept, error) {
+	rows, err := i.cfg.Store.PinnedImages(ctx, db.PinnedImagesParams{OrgID: on.OrgID, NodeID: on.ID, MaxIds: maxKept})
+	if err != nil {
+		return nil, fmt.Errorf("load the images that tasks keep on node %s: %w", on.Name, err)
+	}
+	out := map[string]Kept{}
+	for _, row := range rows {
+		pinned, err := imageref.Pin(row.Image, row.ImageDigest)
+		if err != nil {
+			return nil, err
+		}
+		// Several tags may have the digest.
+		all := out[pinned]
+		all.Tasks += row.Tasks
+		all.TaskIDs = append(all.TaskIDs, row.TaskIds[:min(len(row.TaskIds), maxKept-len(all.TaskIDs))]...)
+		out[pinned] = all
+	}
+	return out, nil
 }
 
 // Prune deletes the images on a node that were not used for a time, except those that a
@@ -249,18 +285,11 @@ func (i *Images) Prune(ctx context.Context, on db.Node, unused time.Duration, by
 }
 
 func (i *Images) prune(ctx context.Context, on db.Node, link machine.Link, unused time.Duration) ([]*nodev1.Image, error) {
-	rows, err := i.cfg.Store.PinnedImages(ctx, db.PinnedImagesParams{OrgID: on.OrgID, NodeID: on.ID})
+	kept, err := i.kept(ctx, on)
 	if err != nil {
-		return nil, fmt.Errorf("load the images that tasks keep on node %s: %w", on.Name, err)
+		return nil, err
 	}
-	req := &nodev1.PruneImagesRequest{Before: timestamppb.New(time.Now().Add(-unused))}
-	for _, row := range rows {
-		pinned, err := imageref.Pin(row.Image, row.ImageDigest)
-		if err != nil {
-			return nil, err
-		}
-		req.Keep = append(req.Keep, pinned)
-	}
+	req := &nodev1.PruneImagesRequest{Before: timestamppb.New(time.Now().Add(-unused)), Keep: slices.Sorted(maps.Keys(kept))}
 	res, err := link.Images().PruneImages(ctx, req)
 	return res.GetDeleted(), fault.FromGRPC(err)
 }

@@ -96,10 +96,20 @@ type Killed struct {
 	Detail string
 }
 
+// Result is what became of a scope.
+type Result struct {
+	// Hold is unset for one task.
+	Hold  *db.Hold
+	Tasks []Killed
+	// Setups are the setups of images that were ended. Their hubs kill their commands
+	// when they see it, within a second.
+	Setups []db.ImageSetup
+}
+
 // Kill ends everything in a scope and returns the result for each task. Repeated, it
 // sends the orders again to the nodes that have not confirmed.
-func (s *Switch) Kill(ctx context.Context, o Order) (*db.Hold, []Killed, error) {
-	var stands *db.Hold
+func (s *Switch) Kill(ctx context.Context, o Order) (Result, error) {
+	var out Result
 	var orders []db.KillOrder
 	var ended, idle []db.Task
 	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -108,19 +118,22 @@ func (s *Switch) Kill(ctx context.Context, o Order) (*db.Hold, []Killed, error) 
 		}
 		o.Reason = tx.Redact(o.OrgID).String(o.Reason)
 		var err error
-		if stands, err = s.hold(ctx, tx, o); err != nil {
+		if out.Hold, err = s.hold(ctx, tx, o); err != nil {
 			return err
+		}
+		if out.Setups, err = tx.EndImageSetupsOf(ctx, db.EndImageSetupsOfParams{OrgID: o.OrgID, Scope: string(o.Scope), ObjectID: o.ObjectID, Error: o.why("")}); err != nil {
+			return fmt.Errorf("end the setups of images of %s %s: %w", o.Scope, o.ObjectID, err)
 		}
 		orders, ended, idle, err = s.cancel(ctx, tx, o)
 		return err
 	})
 	if err != nil {
-		return nil, nil, err
+		return Result{}, err
 	}
 	// The callers' time must not decide what is killed.
-	killed := s.carryOut(context.WithoutCancel(ctx), orders)
+	out.Tasks = s.carryOut(context.WithoutCancel(ctx), orders)
 	for _, t := range idle {
-		killed = append(killed, Killed{TaskID: t.ID, Outcome: Confirmed, Detail: "it had not begun"})
+		out.Tasks = append(out.Tasks, Killed{TaskID: t.ID, Outcome: Confirmed, Detail: "it had not begun"})
 	}
 	// Their nodes were asked, successfully or not: the jails need not go on.
 	for _, t := range ended {
@@ -132,7 +145,20 @@ func (s *Switch) Kill(ctx context.Context, o Order) (*db.Hold, []Killed, error) 
 		}
 	}
 	s.cfg.Recorder.Publish(change.QueueChanged{OrgID: o.OrgID})
-	return stands, killed, nil
+	return out, nil
+}
+
+// why says who ended something, with what, and why.
+func (o Order) why(with string) string {
+	why := "killed by " + o.By.ID
+	if o.Scope != Task {
+		why += " with all of " + string(o.Scope) + " " + o.ObjectID
+	}
+	why += with
+	if o.Reason != "" {
+		why += ": " + o.Reason
+	}
+	return why
 }
 
 // hold makes the hold, or returns the active one.
@@ -175,19 +201,11 @@ func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("find the tasks of %s %s: %w", o.Scope, o.ObjectID, err)
 	}
-	why := "killed by " + o.By.ID
-	if o.Scope != Task {
-		why += " with all of " + string(o.Scope) + " " + o.ObjectID
-	}
+	with := ""
 	if len(family) > 1 {
-		why += " with all below task " + o.ObjectID
+		with = " with all below task " + o.ObjectID
 	}
-	if o.Reason != "" {
-		why += ": " + o.Reason
-	}
-	if err := tx.EndImageSetupsOf(ctx, db.EndImageSetupsOfParams{OrgID: o.OrgID, Scope: string(o.Scope), ObjectID: o.ObjectID, Error: why}); err != nil {
-		return nil, nil, nil, fmt.Errorf("end the setups of images of %s %s: %w", o.Scope, o.ObjectID, err)
-	}
+	why := o.why(with)
 	steps, err := task.CancelAll(ctx, tx, o.OrgID, live, why, fault.Killed, o.By)
 	if err != nil {
 		return nil, nil, nil, err

@@ -57,7 +57,10 @@ type Request struct {
 	Role   string
 	Reason string
 
-	Argv    []string
+	Argv []string
+	// Shell says that Argv is a shell, -c or -ec and a command line. A jail of an image
+	// runs it with the image's shell; without one the command is refused.
+	Shell   bool
 	Env     []string
 	Dir     string
 	Timeout time.Duration // 0 for 10 minutes
@@ -65,6 +68,14 @@ type Request struct {
 	// Pty makes it a terminal.
 	Pty *nodev1.Pty
 }
+
+// Reasons why a command has ended that ran nowhere.
+const (
+	// Refused: the node did not take it.
+	Refused = "refused"
+	// NotStarted: the node never got it, or its jail ended before.
+	NotStarted = "not_started"
+)
 
 // Submit stores a command, starts it and returns its row.
 func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error) {
@@ -83,6 +94,9 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 	spec := &nodev1.ExecSpec{
 		ExecId: ident.New(Kind), JailId: jail.GetJailId(), Argv: r.Argv, Env: r.Env, Dir: r.Dir,
 		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty, Snapshot: !r.Host && !r.Fresh, ByPerson: true,
+	}
+	if r.Shell {
+		spec.Shell = &nodev1.Shell{}
 	}
 	// What was stored is followed to its end, whether the caller waits or not.
 	ctx = context.WithoutCancel(ctx)
@@ -111,7 +125,7 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 		return db.GetNodeExecRow{}, fault.As(err).WithObject(row.ID).WithFix("it may have started all the same, see: deckhand node execs %s", r.Node.Name)
 	}
 	defer follow(nil)
-	if serr := e.recordEnd(ctx, row, "refused", &nodev1.Exec{StartError: shown(err)}); serr != nil {
+	if serr := e.recordEnd(ctx, row, Refused, &nodev1.Exec{StartError: shown(err)}); serr != nil {
 		return db.GetNodeExecRow{}, serr
 	}
 	return db.GetNodeExecRow{}, err

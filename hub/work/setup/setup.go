@@ -27,6 +27,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/identity/organisation"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/hold"
@@ -51,10 +52,6 @@ const (
 	silentFor = 45 * time.Second
 	// waitStep is how long one question for the end of a command waits.
 	waitStep = 5 * time.Second
-	// SweepEvery is how often Sweep is to be called, and swept how many setups it clears.
-	SweepEvery   = time.Minute
-	swept        = 50
-	sweepTimeout = time.Minute
 	// tailBytes is how much of a failed command's output its error shows.
 	tailBytes = 1 << 10
 )
@@ -121,6 +118,9 @@ func (s *Setups) Ensure(ctx context.Context, w Want, tell func(Progress)) error 
 	if held != nil {
 		return hold.Refuse(held)
 	}
+	if err := s.withinCeiling(ctx, w); err != nil {
+		return err
+	}
 	for {
 		row, err := s.cfg.Store.BeginImageSetup(ctx, db.BeginImageSetupParams{
 			ID: ident.New("iset"), OrgID: w.OrgID, NodeID: w.Node.ID, AgentID: w.AgentID, Image: w.Image, Setup: w.Jail.SetupDigest(),
@@ -137,6 +137,17 @@ func (s *Setups) Ensure(ctx context.Context, w Want, tell func(Progress)) error 
 			return err
 		}
 	}
+}
+
+// withinCeiling refuses a setup whose jail would be larger than its organisation allows.
+func (s *Setups) withinCeiling(ctx context.Context, w Want) error {
+	org, err := s.cfg.Store.OrganisationByID(ctx, w.OrgID)
+	if err != nil {
+		return fmt.Errorf("load organisation %s: %w", w.OrgID, err)
+	}
+	return organisation.Ceiling(org).Allows(organisation.Jail{
+		CPUMillis: w.Jail.CPUMillis, MemoryBytes: w.Jail.MemoryBytes, PIDs: w.Jail.PIDs, WorkspaceBytes: w.WorkspaceBytes,
+	})
 }
 
 // isPrepared reports whether the node has the prepared image.
@@ -314,27 +325,6 @@ func (s *Setups) discard(ctx context.Context, row db.ImageSetup, link machine.Li
 	}
 }
 
-// Sweep ends the setups whose hubs ended, and deletes what setups have left on their nodes.
-func (s *Setups) Sweep(ctx context.Context) error {
-	rows, err := s.cfg.Store.LeftImageSetups(ctx, db.LeftImageSetupsParams{Silent: silentFor, MaxRows: swept})
-	if err != nil {
-		return fmt.Errorf("list the setups of images that left something: %w", err)
-	}
-	for _, row := range rows {
-		if _, err := s.cfg.Store.AbandonImageSetup(ctx, db.AbandonImageSetupParams{OrgID: row.OrgID, ID: row.ID, Error: abandoned, Silent: silentFor}); err != nil {
-			return fmt.Errorf("end setup %s: %w", row.ID, err)
-		}
-		link, err := s.cfg.Node(row.NodeID)
-		if err != nil {
-			continue // once it is back
-		}
-		timed, cancel := context.WithTimeout(ctx, sweepTimeout)
-		s.discard(timed, row, link)
-		cancel()
-	}
-	return nil
-}
-
 // keepSeen notes that a setup goes on, and ends it when somebody else has ended it or nobody
 // needs it any more.
 func (s *Setups) keepSeen(ctx context.Context, cancel context.CancelCauseFunc, at *atomic.Pointer[db.ImageSetup], check func(context.Context) error) {
@@ -379,7 +369,7 @@ func (s *Setups) lines(ctx context.Context, w Want, at *atomic.Pointer[db.ImageS
 		what := fmt.Sprintf("command %d of %d", i+1, len(w.Jail.Setup))
 		started, err := s.cfg.Execs.Submit(ctx, nodeexec.Request{
 			OrgID: w.OrgID, Node: w.Node, AgentID: w.AgentID, Jail: spec, Fresh: true, By: w.By, Reason: "setup of " + w.Image + ", " + what,
-			Argv: []string{"/bin/sh", "-ec", line}, Env: []string{"DEBIAN_FRONTEND=noninteractive"}, Dir: "/", Timeout: lineTimeout,
+			Argv: []string{"/bin/sh", "-ec", line}, Shell: true, Env: []string{"DEBIAN_FRONTEND=noninteractive"}, Dir: "/", Timeout: lineTimeout,
 		})
 		if err != nil {
 			return fmt.Errorf("start %s of the setup of %s: %w", what, w.Image, err)
@@ -398,7 +388,8 @@ func (s *Setups) lines(ctx context.Context, w Want, at *atomic.Pointer[db.ImageS
 	return nil
 }
 
-// succeeded waits for a command, and returns a lineError unless it ended with exit status 0.
+// succeeded waits for a command, and returns a lineError unless it ended with exit status 0,
+// or an Unavailable error if it ran nowhere.
 func (s *Setups) succeeded(ctx context.Context, orgID string, link machine.Link, execID, what, command string) error {
 	for {
 		now, err := s.cfg.Execs.Wait(ctx, orgID, execID, waitStep)
@@ -409,6 +400,8 @@ func (s *Setups) succeeded(ctx context.Context, orgID string, link machine.Link,
 		case row.State != "ended":
 		case row.EndReason == "exited" && row.ExitCode == 0:
 			return nil
+		case row.EndReason == nodeexec.Refused, row.EndReason == nodeexec.NotStarted:
+			return fault.New(fault.Unavailable, "%s did not run: %s", what, cmp.Or(row.Error, "the node did not start it")).WithCode(fault.ImageUnavailable).WithObject(row.ID)
 		default:
 			return &lineError{fmt.Sprintf("%s, %s: %s%s", what, ending(row), oneLine(s.cfg.Redact.Org(orgID).String(command)), s.tail(ctx, orgID, link, row))}
 		}

@@ -47,6 +47,9 @@ func (s *Setups) Run(ctx context.Context, w Workspace) error {
 	if err != nil {
 		return fmt.Errorf("load the commands of the workspace: %w", err)
 	}
+	if started, err = s.thoseThatRan(ctx, w.OrgID, jailID, digest, started); err != nil {
+		return err
+	}
 	for i, one := range w.Commands {
 		what := fmt.Sprintf("command %d of %d", i+1, len(w.Commands))
 		if i == len(started) {
@@ -60,7 +63,8 @@ func (s *Setups) Run(ctx context.Context, w Workspace) error {
 				argv = []string{"/bin/sh", "-c", one.Line}
 			}
 			row, err := s.cfg.Execs.Submit(ctx, nodeexec.Request{
-				OrgID: w.OrgID, Node: w.Node, AgentID: w.AgentID, Jail: w.Jail, Reason: w.What + ", " + what, Argv: argv, Timeout: lineTimeout,
+				OrgID: w.OrgID, Node: w.Node, AgentID: w.AgentID, Jail: w.Jail, Reason: w.What + ", " + what, Timeout: lineTimeout,
+				Argv: argv, Shell: one.Line != "",
 				Stored: func(q *db.Queries, execID string) error {
 					return q.StartWorkspaceCommand(ctx, db.StartWorkspaceCommandParams{
 						OrgID: w.OrgID, JailID: jailID, Digest: digest, Position: int32(i + 1), ExecID: execID, //nolint:gosec // at most 50
@@ -91,4 +95,24 @@ func (s *Setups) Run(ctx context.Context, w Workspace) error {
 		}
 	}
 	return nil
+}
+
+// thoseThatRan returns the commands of a workspace that were started, without a last one
+// that its node refused or never got: that one ran nowhere, and is started again.
+func (s *Setups) thoseThatRan(ctx context.Context, orgID, jailID, digest string, started []string) ([]string, error) {
+	if len(started) == 0 {
+		return nil, nil
+	}
+	last := started[len(started)-1]
+	row, err := s.cfg.Execs.Get(ctx, orgID, last)
+	if err != nil {
+		return nil, err
+	}
+	if row.NodeExec.State != "ended" || row.NodeExec.EndReason != nodeexec.Refused && row.NodeExec.EndReason != nodeexec.NotStarted {
+		return started, nil
+	}
+	if err := s.cfg.Store.ForgetWorkspaceCommand(ctx, db.ForgetWorkspaceCommandParams{OrgID: orgID, JailID: jailID, Digest: digest, ExecID: last}); err != nil {
+		return nil, fmt.Errorf("forget a command of the workspace that did not run: %w", err)
+	}
+	return started[:len(started)-1], nil
 }

@@ -1,4 +1,4 @@
-import { BellRing, Bot, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Server, Settings, Users, Wallet, Zap, type LucideIcon } from "lucide-react";
+import { BellRing, Bot, Boxes, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Server, Settings, Users, Wallet, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -22,6 +22,7 @@ export const nav: NavItem[] = [
   { to: "/chat", label: "Chat", icon: MessageCircle, key: "c", section: "Work" },
   { to: "/statistics", label: "Statistics", icon: ChartColumn, key: "e", section: "Work" },
   { to: "/nodes", label: "Nodes", icon: Server, key: "n", section: "Fleet" },
+  { to: "/images", label: "Images", icon: Boxes, key: "m", section: "Fleet" },
   { to: "/agents/new", label: "New agent", icon: Bot, key: "a", section: "Automation", role: "advanced" },
   { to: "/triggers", label: "Triggers", icon: Zap, key: "r", section: "Automation" },
   { to: "/providers", label: "Providers", icon: Cpu, key: "p", section: "Administration" },

@@ -8,6 +8,7 @@ import { destinationRoutes } from "@/features/destination/route";
 import { chatRoutes } from "@/features/chat/route";
 import { fleetRoutes } from "@/features/fleet/route";
 import { historyRoutes } from "@/features/history/route";
+import { imageRoutes } from "@/features/image/route";
 import { inboxRoutes } from "@/features/inbox/route";
 import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
@@ -39,6 +40,7 @@ export const routeTree = rootRoute.addChildren([
     ...chatRoutes,
     ...fleetRoutes,
     ...historyRoutes,
+    ...imageRoutes,
     ...inboxRoutes,
     ...nodeRoutes,
     ...personaRoutes,

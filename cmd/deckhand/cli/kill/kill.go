@@ -63,8 +63,11 @@ func kill(e *env.Env, cmd *cobra.Command, request *deckhandv1.KillRequest) error
 	if err := output.List(e.Printer(), killedNoun(), tasks); err != nil {
 		return err
 	}
-	if len(tasks) == 0 {
+	if len(tasks) == 0 && len(res.Msg.GetSetups()) == 0 {
 		e.Notef("Nothing was running or queued.")
+	}
+	for _, one := range res.Msg.GetSetups() {
+		e.Notef("ended the setup of image %s on node %s", termsafe.Line(one.GetImage()), termsafe.Line(one.GetNodeId()))
 	}
 	if held := res.Msg.GetHold(); held != nil {
 		e.Notef("nothing of it starts until you release it: deckhand hold release %s", termsafe.Line(held.GetId()))

@@ -62,7 +62,11 @@ func imageListCommand(e *env.Env) *cobra.Command {
 			if len(res.Msg.GetImages()) == 0 {
 				e.Notef("there is no image on %s; one comes with the first task that needs it, or with: deckhand node image pull %s IMAGE", args[0], args[0])
 			}
-			return output.List(e.Printer(), imageNoun(e), res.Msg.GetImages())
+			noun := imageNoun(e)
+			noun.Columns = append(noun.Columns, output.Column[*deckhandv1.NodeImage]{
+				Header: "tasks", Value: func(x *deckhandv1.NodeImage) string { return fmt.Sprint(x.GetTasks()) },
+			})
+			return output.List(e.Printer(), noun, res.Msg.GetImages())
 		},
 	}
 }

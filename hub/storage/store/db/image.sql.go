@@ -40,7 +40,7 @@ const beginImageSetup = `-- name: BeginImageSetup :one
 INSERT INTO image_setups (id, org_id, node_id, agent_id, image, setup, jail_id, lines, started_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (node_id, image, setup) WHERE state = 'running' DO NOTHING
-RETURNING id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at
+RETURNING id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at, removed_at
 `
 
 type BeginImageSetupParams struct {
@@ -87,6 +87,7 @@ func (q *Queries) BeginImageSetup(ctx context.Context, arg BeginImageSetupParams
 		&i.SeenAt,
 		&i.EndedAt,
 		&i.ClearedAt,
+		&i.RemovedAt,
 	)
 	return i, err
 }
@@ -222,10 +223,11 @@ func (q *Queries) EndImageSetup(ctx context.Context, arg EndImageSetupParams) (i
 	return result.RowsAffected(), nil
 }
 
-const endImageSetupsOf = `-- name: EndImageSetupsOf :exec
+const endImageSetupsOf = `-- name: EndImageSetupsOf :many
 UPDATE image_setups SET state = 'failed', error = $1, ended_at = clock_timestamp()
 WHERE org_id = $2 AND state = 'running'
   AND ($3::text = 'organisation' OR $3 = 'node' AND node_id = $4 OR $3 = 'agent' AND agent_id = $4)
+RETURNING id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at, removed_at
 `
 
 type EndImageSetupsOfParams struct {
@@ -237,12 +239,68 @@ type EndImageSetupsOfParams struct {
 
 // Those of a scope that is killed: organisation, node or agent. Their hubs see it and end
 // their commands.
-func (q *Queries) EndImageSetupsOf(ctx context.Context, arg EndImageSetupsOfParams) error {
-	_, err := q.db.Exec(ctx, endImageSetupsOf,
+func (q *Queries) EndImageSetupsOf(ctx context.Context, arg EndImageSetupsOfParams) ([]ImageSetup, error) {
+	rows, err := q.db.Query(ctx, endImageSetupsOf,
 		arg.Error,
 		arg.OrgID,
 		arg.Scope,
 		arg.ObjectID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ImageSetup{}
+	for rows.Next() {
+		var i ImageSetup
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.NodeID,
+			&i.AgentID,
+			&i.Image,
+			&i.Setup,
+			&i.JailID,
+			&i.State,
+			&i.Lines,
+			&i.Line,
+			&i.ExecID,
+			&i.Error,
+			&i.StartedBy,
+			&i.StartedAt,
+			&i.SeenAt,
+			&i.EndedAt,
+			&i.ClearedAt,
+			&i.RemovedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const forgetWorkspaceCommand = `-- name: ForgetWorkspaceCommand :exec
+DELETE FROM workspace_commands WHERE org_id = $1 AND jail_id = $2 AND digest = $3 AND exec_id = $4
+`
+
+type ForgetWorkspaceCommandParams struct {
+	OrgID  string
+	JailID string
+	Digest string
+	ExecID string
+}
+
+// One that did not run.
+func (q *Queries) ForgetWorkspaceCommand(ctx context.Context, arg ForgetWorkspaceCommandParams) error {
+	_, err := q.db.Exec(ctx, forgetWorkspaceCommand,
+		arg.OrgID,
+		arg.JailID,
+		arg.Digest,
+		arg.ExecID,
 	)
 	return err
 }
@@ -289,7 +347,7 @@ func (q *Queries) GetImageRules(ctx context.Context, orgID string) (ImageRule, e
 }
 
 const getImageSetup = `-- name: GetImageSetup :one
-SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at FROM image_setups WHERE org_id = $1 AND id = $2
+SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at, removed_at FROM image_setups WHERE org_id = $1 AND id = $2
 `
 
 type GetImageSetupParams struct {
@@ -318,6 +376,7 @@ func (q *Queries) GetImageSetup(ctx context.Context, arg GetImageSetupParams) (I
 		&i.SeenAt,
 		&i.EndedAt,
 		&i.ClearedAt,
+		&i.RemovedAt,
 	)
 	return i, err
 }
@@ -346,7 +405,7 @@ func (q *Queries) IsVerifiedImage(ctx context.Context, arg IsVerifiedImageParams
 }
 
 const leftImageSetups = `-- name: LeftImageSetups :many
-SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at FROM image_setups
+SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at, removed_at FROM image_setups
 WHERE cleared_at IS NULL AND seen_at < clock_timestamp() - $1::interval
 ORDER BY seen_at LIMIT $2
 `
@@ -385,6 +444,7 @@ func (q *Queries) LeftImageSetups(ctx context.Context, arg LeftImageSetupsParams
 			&i.SeenAt,
 			&i.EndedAt,
 			&i.ClearedAt,
+			&i.RemovedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -545,12 +605,67 @@ func (q *Queries) NodesWithImages(ctx context.Context, capability int32) ([]Node
 	return items, nil
 }
 
+const oldImageSetups = `-- name: OldImageSetups :many
+SELECT s.id, s.org_id, s.node_id, s.agent_id, s.image, s.setup, s.jail_id, s.state, s.lines, s.line, s.exec_id, s.error, s.started_by, s.started_at, s.seen_at, s.ended_at, s.cleared_at, s.removed_at FROM image_setups s JOIN nodes n ON n.id = s.node_id
+WHERE s.cleared_at < $1::timestamptz AND s.removed_at IS NULL AND n.revoked_at IS NULL
+ORDER BY random() LIMIT $2
+`
+
+type OldImageSetupsParams struct {
+	Before  time.Time
+	MaxRows int32
+}
+
+// Setups of all organisations that were cleared before a time and whose jails are still on
+// their nodes. Which ones come first is left to chance: those of nodes that are not
+// connected are not in the way of others.
+func (q *Queries) OldImageSetups(ctx context.Context, arg OldImageSetupsParams) ([]ImageSetup, error) {
+	rows, err := q.db.Query(ctx, oldImageSetups, arg.Before, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ImageSetup{}
+	for rows.Next() {
+		var i ImageSetup
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.NodeID,
+			&i.AgentID,
+			&i.Image,
+			&i.Setup,
+			&i.JailID,
+			&i.State,
+			&i.Lines,
+			&i.Line,
+			&i.ExecID,
+			&i.Error,
+			&i.StartedBy,
+			&i.StartedAt,
+			&i.SeenAt,
+			&i.EndedAt,
+			&i.ClearedAt,
+			&i.RemovedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pinnedImages = `-- name: PinnedImages :many
-SELECT DISTINCT image, image_digest FROM tasks
-WHERE org_id = $1 AND node_id = $2::text AND image <> '' AND finished_at IS NULL
+SELECT image, image_digest, count(*) AS tasks, ((array_agg(id ORDER BY id))[1:$1::int])::text[] AS task_ids FROM tasks
+WHERE org_id = $2 AND node_id = $3::text AND image <> '' AND finished_at IS NULL
+GROUP BY image, image_digest
 `
 
 type PinnedImagesParams struct {
+	MaxIds int32
 	OrgID  string
 	NodeID string
 }
@@ -558,11 +673,14 @@ type PinnedImagesParams struct {
 type PinnedImagesRow struct {
 	Image       string
 	ImageDigest string
+	Tasks       int64
+	TaskIds     []string
 }
 
-// The images that tasks which have not ended keep on a node, as name and digest.
+// The images that tasks which have not ended keep on a node, as name and digest, with how
+// many tasks keep each and the ids of some of them.
 func (q *Queries) PinnedImages(ctx context.Context, arg PinnedImagesParams) ([]PinnedImagesRow, error) {
-	rows, err := q.db.Query(ctx, pinnedImages, arg.OrgID, arg.NodeID)
+	rows, err := q.db.Query(ctx, pinnedImages, arg.MaxIds, arg.OrgID, arg.NodeID)
 	if err != nil {
 		return nil, err
 	}
@@ -570,7 +688,12 @@ func (q *Queries) PinnedImages(ctx context.Context, arg PinnedImagesParams) ([]P
 	items := []PinnedImagesRow{}
 	for rows.Next() {
 		var i PinnedImagesRow
-		if err := rows.Scan(&i.Image, &i.ImageDigest); err != nil {
+		if err := rows.Scan(
+			&i.Image,
+			&i.ImageDigest,
+			&i.Tasks,
+			&i.TaskIds,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -753,8 +876,22 @@ func (q *Queries) Registries(ctx context.Context, arg RegistriesParams) ([]Regis
 	return items, nil
 }
 
+const removedImageSetup = `-- name: RemovedImageSetup :exec
+UPDATE image_setups SET removed_at = clock_timestamp() WHERE org_id = $1 AND id = $2 AND cleared_at IS NOT NULL
+`
+
+type RemovedImageSetupParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) RemovedImageSetup(ctx context.Context, arg RemovedImageSetupParams) error {
+	_, err := q.db.Exec(ctx, removedImageSetup, arg.OrgID, arg.ID)
+	return err
+}
+
 const runningImageSetup = `-- name: RunningImageSetup :one
-SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at FROM image_setups WHERE org_id = $1 AND node_id = $2 AND image = $3 AND setup = $4 AND state = 'running'
+SELECT id, org_id, node_id, agent_id, image, setup, jail_id, state, lines, line, exec_id, error, started_by, started_at, seen_at, ended_at, cleared_at, removed_at FROM image_setups WHERE org_id = $1 AND node_id = $2 AND image = $3 AND setup = $4 AND state = 'running'
 `
 
 type RunningImageSetupParams struct {
@@ -790,6 +927,7 @@ func (q *Queries) RunningImageSetup(ctx context.Context, arg RunningImageSetupPa
 		&i.SeenAt,
 		&i.EndedAt,
 		&i.ClearedAt,
+		&i.RemovedAt,
 	)
 	return i, err
 }

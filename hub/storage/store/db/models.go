@@ -388,6 +388,7 @@ type ImageSetup struct {
 	SeenAt    time.Time
 	EndedAt   *time.Time
 	ClearedAt *time.Time
+	RemovedAt *time.Time
 }
 
 type InboxItem struct {

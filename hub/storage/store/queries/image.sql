@@ -28,9 +28,11 @@ RETURNING *;
 SELECT * FROM image_rules WHERE org_id = @org_id;
 
 -- name: PinnedImages :many
--- The images that tasks which have not ended keep on a node, as name and digest.
-SELECT DISTINCT image, image_digest FROM tasks
-WHERE org_id = @org_id AND node_id = @node_id::text AND image <> '' AND finished_at IS NULL;
+-- The images that tasks which have not ended keep on a node, as name and digest, with how
+-- many tasks keep each and the ids of some of them.
+SELECT image, image_digest, count(*) AS tasks, ((array_agg(id ORDER BY id))[1:@max_ids::int])::text[] AS task_ids FROM tasks
+WHERE org_id = @org_id AND node_id = @node_id::text AND image <> '' AND finished_at IS NULL
+GROUP BY image, image_digest;
 
 -- name: NodesWithImages :many
 -- The nodes of all organisations whose daemon knows images.
@@ -58,12 +60,13 @@ WHERE org_id = @org_id AND id = @id AND state = 'running';
 UPDATE image_setups SET state = @state, error = @error, ended_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id AND state = 'running';
 
--- name: EndImageSetupsOf :exec
+-- name: EndImageSetupsOf :many
 -- Those of a scope that is killed: organisation, node or agent. Their hubs see it and end
 -- their commands.
 UPDATE image_setups SET state = 'failed', error = @error, ended_at = clock_timestamp()
 WHERE org_id = @org_id AND state = 'running'
-  AND (@scope::text = 'organisation' OR @scope = 'node' AND node_id = @object_id OR @scope = 'agent' AND agent_id = @object_id);
+  AND (@scope::text = 'organisation' OR @scope = 'node' AND node_id = @object_id OR @scope = 'agent' AND agent_id = @object_id)
+RETURNING *;
 
 -- name: ClearImageSetup :exec
 UPDATE image_setups SET cleared_at = clock_timestamp() WHERE org_id = @org_id AND id = @id AND state <> 'running';
@@ -74,6 +77,17 @@ UPDATE image_setups SET cleared_at = clock_timestamp() WHERE org_id = @org_id AN
 SELECT * FROM image_setups
 WHERE cleared_at IS NULL AND seen_at < clock_timestamp() - @silent::interval
 ORDER BY seen_at LIMIT @max_rows;
+
+-- name: OldImageSetups :many
+-- Setups of all organisations that were cleared before a time and whose jails are still on
+-- their nodes. Which ones come first is left to chance: those of nodes that are not
+-- connected are not in the way of others.
+SELECT s.* FROM image_setups s JOIN nodes n ON n.id = s.node_id
+WHERE s.cleared_at < @before::timestamptz AND s.removed_at IS NULL AND n.revoked_at IS NULL
+ORDER BY random() LIMIT @max_rows;
+
+-- name: RemovedImageSetup :exec
+UPDATE image_setups SET removed_at = clock_timestamp() WHERE org_id = @org_id AND id = @id AND cleared_at IS NOT NULL;
 
 -- name: AbandonImageSetup :execrows
 -- Ends a setup whose hub has not been seen for some time.
@@ -122,6 +136,10 @@ INSERT INTO workspace_commands (org_id, jail_id, digest, position, exec_id) VALU
 -- name: WorkspaceCommands :many
 -- The ids of the commands that were started, in their order.
 SELECT exec_id FROM workspace_commands WHERE org_id = @org_id AND jail_id = @jail_id AND digest = @digest ORDER BY position;
+
+-- name: ForgetWorkspaceCommand :exec
+-- One that did not run.
+DELETE FROM workspace_commands WHERE org_id = @org_id AND jail_id = @jail_id AND digest = @digest AND exec_id = @exec_id;
 
 -- name: ForgetWorkspaceCommands :exec
 -- Those of a workspace in which one failed: the next task runs all of them again.

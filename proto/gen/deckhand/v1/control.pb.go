@@ -396,7 +396,9 @@ type KillResponse struct {
 	Hold *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
 	// The tasks that were ended, and those ended before that are not confirmed
 	// yet.
-	Tasks         []*KilledTask `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Tasks []*KilledTask `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// The setups of images that were ended. Their commands are killed within seconds.
+	Setups        []*KilledSetup `protobuf:"bytes,3,rep,name=setups,proto3" json:"setups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -445,6 +447,85 @@ func (x *KillResponse) GetTasks() []*KilledTask {
 	return nil
 }
 
+func (x *KillResponse) GetSetups() []*KilledSetup {
+	if x != nil {
+		return x.Setups
+	}
+	return nil
+}
+
+// KilledSetup is a setup of an image (jail.setup) that the kill switch ended.
+type KilledSetup struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The agent whose persona has the setup.
+	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// REGISTRY/NAME@sha256:DIGEST.
+	Image string `protobuf:"bytes,3,opt,name=image,proto3" json:"image,omitempty"`
+	// Its command that was running; empty before the first. See NodeExecService.
+	ExecId        string `protobuf:"bytes,4,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KilledSetup) Reset() {
+	*x = KilledSetup{}
+	mi := &file_deckhand_v1_control_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KilledSetup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KilledSetup) ProtoMessage() {}
+
+func (x *KilledSetup) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_control_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KilledSetup.ProtoReflect.Descriptor instead.
+func (*KilledSetup) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *KilledSetup) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *KilledSetup) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *KilledSetup) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *KilledSetup) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
 type ListHoldsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Those that were released too.
@@ -459,7 +540,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[4]
+	mi := &file_deckhand_v1_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -471,7 +552,7 @@ func (x *ListHoldsRequest) String() string {
 func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[4]
+	mi := &file_deckhand_v1_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -484,7 +565,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListHoldsRequest) GetReleased() bool {
@@ -519,7 +600,7 @@ type ListHoldsResponse struct {
 
 func (x *ListHoldsResponse) Reset() {
 	*x = ListHoldsResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[5]
+	mi := &file_deckhand_v1_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +612,7 @@ func (x *ListHoldsResponse) String() string {
 func (*ListHoldsResponse) ProtoMessage() {}
 
 func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[5]
+	mi := &file_deckhand_v1_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +625,7 @@ func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
 func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListHoldsResponse) GetHolds() []*Hold {
@@ -572,7 +653,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[6]
+	mi := &file_deckhand_v1_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +665,7 @@ func (x *ReleaseHoldRequest) String() string {
 func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[6]
+	mi := &file_deckhand_v1_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +678,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReleaseHoldRequest) GetHoldId() string {
@@ -623,7 +704,7 @@ type ReleaseHoldResponse struct {
 
 func (x *ReleaseHoldResponse) Reset() {
 	*x = ReleaseHoldResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[7]
+	mi := &file_deckhand_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +716,7 @@ func (x *ReleaseHoldResponse) String() string {
 func (*ReleaseHoldResponse) ProtoMessage() {}
 
 func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[7]
+	mi := &file_deckhand_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +729,7 @@ func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReleaseHoldResponse) GetHold() *Hold {
@@ -685,7 +766,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[8]
+	mi := &file_deckhand_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +778,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[8]
+	mi := &file_deckhand_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +791,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AuditEntry) GetId() int64 {
@@ -814,7 +895,7 @@ type ExportAuditRequest struct {
 
 func (x *ExportAuditRequest) Reset() {
 	*x = ExportAuditRequest{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[9]
+	mi := &file_deckhand_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +907,7 @@ func (x *ExportAuditRequest) String() string {
 func (*ExportAuditRequest) ProtoMessage() {}
 
 func (x *ExportAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[9]
+	mi := &file_deckhand_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +920,7 @@ func (x *ExportAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportAuditRequest.ProtoReflect.Descriptor instead.
 func (*ExportAuditRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExportAuditRequest) GetAfter() int64 {
@@ -858,7 +939,7 @@ type GetReceiptRequest struct {
 
 func (x *GetReceiptRequest) Reset() {
 	*x = GetReceiptRequest{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[10]
+	mi := &file_deckhand_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +951,7 @@ func (x *GetReceiptRequest) String() string {
 func (*GetReceiptRequest) ProtoMessage() {}
 
 func (x *GetReceiptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[10]
+	mi := &file_deckhand_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +964,7 @@ func (x *GetReceiptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReceiptRequest.ProtoReflect.Descriptor instead.
 func (*GetReceiptRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetReceiptRequest) GetTaskId() string {
@@ -904,7 +985,7 @@ type GetReceiptResponse struct {
 
 func (x *GetReceiptResponse) Reset() {
 	*x = GetReceiptResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[11]
+	mi := &file_deckhand_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +997,7 @@ func (x *GetReceiptResponse) String() string {
 func (*GetReceiptResponse) ProtoMessage() {}
 
 func (x *GetReceiptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[11]
+	mi := &file_deckhand_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +1010,7 @@ func (x *GetReceiptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReceiptResponse.ProtoReflect.Descriptor instead.
 func (*GetReceiptResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetReceiptResponse) GetLine() []byte {
@@ -949,7 +1030,7 @@ type ExportAuditResponse struct {
 
 func (x *ExportAuditResponse) Reset() {
 	*x = ExportAuditResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[12]
+	mi := &file_deckhand_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +1042,7 @@ func (x *ExportAuditResponse) String() string {
 func (*ExportAuditResponse) ProtoMessage() {}
 
 func (x *ExportAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[12]
+	mi := &file_deckhand_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1055,7 @@ func (x *ExportAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportAuditResponse.ProtoReflect.Descriptor instead.
 func (*ExportAuditResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExportAuditResponse) GetData() []byte {
@@ -1003,7 +1084,7 @@ type ListAuditEntriesRequest struct {
 
 func (x *ListAuditEntriesRequest) Reset() {
 	*x = ListAuditEntriesRequest{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[13]
+	mi := &file_deckhand_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1096,7 @@ func (x *ListAuditEntriesRequest) String() string {
 func (*ListAuditEntriesRequest) ProtoMessage() {}
 
 func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[13]
+	mi := &file_deckhand_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1109,7 @@ func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListAuditEntriesRequest) GetObjectId() string {
@@ -1083,7 +1164,7 @@ type ListAuditEntriesResponse struct {
 
 func (x *ListAuditEntriesResponse) Reset() {
 	*x = ListAuditEntriesResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[14]
+	mi := &file_deckhand_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1176,7 @@ func (x *ListAuditEntriesResponse) String() string {
 func (*ListAuditEntriesResponse) ProtoMessage() {}
 
 func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[14]
+	mi := &file_deckhand_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1189,7 @@ func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListAuditEntriesResponse) GetEntries() []*AuditEntry {
@@ -1153,10 +1234,16 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\x05scope\x18\x01 \x01(\x0e2\x16.deckhand.v1.KillScopeB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x05scope\x12%\n" +
 	"\tobject_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bobjectId\x12 \n" +
-	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06reason\"d\n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06reason\"\x96\x01\n" +
 	"\fKillResponse\x12%\n" +
 	"\x04hold\x18\x01 \x01(\v2\x11.deckhand.v1.HoldR\x04hold\x12-\n" +
-	"\x05tasks\x18\x02 \x03(\v2\x17.deckhand.v1.KilledTaskR\x05tasks\"\x80\x01\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x17.deckhand.v1.KilledTaskR\x05tasks\x120\n" +
+	"\x06setups\x18\x03 \x03(\v2\x18.deckhand.v1.KilledSetupR\x06setups\"p\n" +
+	"\vKilledSetup\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x19\n" +
+	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x14\n" +
+	"\x05image\x18\x03 \x01(\tR\x05image\x12\x17\n" +
+	"\aexec_id\x18\x04 \x01(\tR\x06execId\"\x80\x01\n" +
 	"\x10ListHoldsRequest\x12\x1a\n" +
 	"\breleased\x18\x01 \x01(\bR\breleased\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
@@ -1248,7 +1335,7 @@ func file_deckhand_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_deckhand_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_deckhand_v1_control_proto_goTypes = []any{
 	(KillScope)(0),                   // 0: deckhand.v1.KillScope
 	(KillOutcome)(0),                 // 1: deckhand.v1.KillOutcome
@@ -1256,52 +1343,54 @@ var file_deckhand_v1_control_proto_goTypes = []any{
 	(*KilledTask)(nil),               // 3: deckhand.v1.KilledTask
 	(*KillRequest)(nil),              // 4: deckhand.v1.KillRequest
 	(*KillResponse)(nil),             // 5: deckhand.v1.KillResponse
-	(*ListHoldsRequest)(nil),         // 6: deckhand.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),        // 7: deckhand.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),       // 8: deckhand.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),      // 9: deckhand.v1.ReleaseHoldResponse
-	(*AuditEntry)(nil),               // 10: deckhand.v1.AuditEntry
-	(*ExportAuditRequest)(nil),       // 11: deckhand.v1.ExportAuditRequest
-	(*GetReceiptRequest)(nil),        // 12: deckhand.v1.GetReceiptRequest
-	(*GetReceiptResponse)(nil),       // 13: deckhand.v1.GetReceiptResponse
-	(*ExportAuditResponse)(nil),      // 14: deckhand.v1.ExportAuditResponse
-	(*ListAuditEntriesRequest)(nil),  // 15: deckhand.v1.ListAuditEntriesRequest
-	(*ListAuditEntriesResponse)(nil), // 16: deckhand.v1.ListAuditEntriesResponse
-	(*timestamppb.Timestamp)(nil),    // 17: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),          // 18: google.protobuf.Struct
+	(*KilledSetup)(nil),              // 6: deckhand.v1.KilledSetup
+	(*ListHoldsRequest)(nil),         // 7: deckhand.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),        // 8: deckhand.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),       // 9: deckhand.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),      // 10: deckhand.v1.ReleaseHoldResponse
+	(*AuditEntry)(nil),               // 11: deckhand.v1.AuditEntry
+	(*ExportAuditRequest)(nil),       // 12: deckhand.v1.ExportAuditRequest
+	(*GetReceiptRequest)(nil),        // 13: deckhand.v1.GetReceiptRequest
+	(*GetReceiptResponse)(nil),       // 14: deckhand.v1.GetReceiptResponse
+	(*ExportAuditResponse)(nil),      // 15: deckhand.v1.ExportAuditResponse
+	(*ListAuditEntriesRequest)(nil),  // 16: deckhand.v1.ListAuditEntriesRequest
+	(*ListAuditEntriesResponse)(nil), // 17: deckhand.v1.ListAuditEntriesResponse
+	(*timestamppb.Timestamp)(nil),    // 18: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),          // 19: google.protobuf.Struct
 }
 var file_deckhand_v1_control_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Hold.scope:type_name -> deckhand.v1.KillScope
-	17, // 1: deckhand.v1.Hold.created_at:type_name -> google.protobuf.Timestamp
-	17, // 2: deckhand.v1.Hold.released_at:type_name -> google.protobuf.Timestamp
+	18, // 1: deckhand.v1.Hold.created_at:type_name -> google.protobuf.Timestamp
+	18, // 2: deckhand.v1.Hold.released_at:type_name -> google.protobuf.Timestamp
 	1,  // 3: deckhand.v1.KilledTask.outcome:type_name -> deckhand.v1.KillOutcome
-	17, // 4: deckhand.v1.KilledTask.stops_by:type_name -> google.protobuf.Timestamp
+	18, // 4: deckhand.v1.KilledTask.stops_by:type_name -> google.protobuf.Timestamp
 	0,  // 5: deckhand.v1.KillRequest.scope:type_name -> deckhand.v1.KillScope
 	2,  // 6: deckhand.v1.KillResponse.hold:type_name -> deckhand.v1.Hold
 	3,  // 7: deckhand.v1.KillResponse.tasks:type_name -> deckhand.v1.KilledTask
-	2,  // 8: deckhand.v1.ListHoldsResponse.holds:type_name -> deckhand.v1.Hold
-	2,  // 9: deckhand.v1.ReleaseHoldResponse.hold:type_name -> deckhand.v1.Hold
-	17, // 10: deckhand.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	18, // 11: deckhand.v1.AuditEntry.before:type_name -> google.protobuf.Struct
-	18, // 12: deckhand.v1.AuditEntry.after:type_name -> google.protobuf.Struct
-	10, // 13: deckhand.v1.ListAuditEntriesResponse.entries:type_name -> deckhand.v1.AuditEntry
-	4,  // 14: deckhand.v1.ControlService.Kill:input_type -> deckhand.v1.KillRequest
-	6,  // 15: deckhand.v1.ControlService.ListHolds:input_type -> deckhand.v1.ListHoldsRequest
-	8,  // 16: deckhand.v1.ControlService.ReleaseHold:input_type -> deckhand.v1.ReleaseHoldRequest
-	15, // 17: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
-	11, // 18: deckhand.v1.AuditService.ExportAudit:input_type -> deckhand.v1.ExportAuditRequest
-	12, // 19: deckhand.v1.AuditService.GetReceipt:input_type -> deckhand.v1.GetReceiptRequest
-	5,  // 20: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
-	7,  // 21: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
-	9,  // 22: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
-	16, // 23: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
-	14, // 24: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
-	13, // 25: deckhand.v1.AuditService.GetReceipt:output_type -> deckhand.v1.GetReceiptResponse
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	6,  // 8: deckhand.v1.KillResponse.setups:type_name -> deckhand.v1.KilledSetup
+	2,  // 9: deckhand.v1.ListHoldsResponse.holds:type_name -> deckhand.v1.Hold
+	2,  // 10: deckhand.v1.ReleaseHoldResponse.hold:type_name -> deckhand.v1.Hold
+	18, // 11: deckhand.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	19, // 12: deckhand.v1.AuditEntry.before:type_name -> google.protobuf.Struct
+	19, // 13: deckhand.v1.AuditEntry.after:type_name -> google.protobuf.Struct
+	11, // 14: deckhand.v1.ListAuditEntriesResponse.entries:type_name -> deckhand.v1.AuditEntry
+	4,  // 15: deckhand.v1.ControlService.Kill:input_type -> deckhand.v1.KillRequest
+	7,  // 16: deckhand.v1.ControlService.ListHolds:input_type -> deckhand.v1.ListHoldsRequest
+	9,  // 17: deckhand.v1.ControlService.ReleaseHold:input_type -> deckhand.v1.ReleaseHoldRequest
+	16, // 18: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
+	12, // 19: deckhand.v1.AuditService.ExportAudit:input_type -> deckhand.v1.ExportAuditRequest
+	13, // 20: deckhand.v1.AuditService.GetReceipt:input_type -> deckhand.v1.GetReceiptRequest
+	5,  // 21: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
+	8,  // 22: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
+	10, // 23: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
+	17, // 24: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
+	15, // 25: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
+	14, // 26: deckhand.v1.AuditService.GetReceipt:output_type -> deckhand.v1.GetReceiptResponse
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_control_proto_init() }
@@ -1315,7 +1404,7 @@ func file_deckhand_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_control_proto_rawDesc), len(file_deckhand_v1_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

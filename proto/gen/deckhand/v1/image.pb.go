@@ -38,7 +38,11 @@ type NodeImage struct {
 	// When it was pulled or a jail was made from it, whichever was last.
 	UsedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
 	// Digest of the setup that it was prepared with; empty for the image as it was pulled.
-	Setup         string `protobuf:"bytes,6,opt,name=setup,proto3" json:"setup,omitempty"`
+	Setup string `protobuf:"bytes,6,opt,name=setup,proto3" json:"setup,omitempty"`
+	// How many tasks that have not ended keep the image on this node, and the ids of up to
+	// 20 of them. ListImages only.
+	Tasks         int64    `protobuf:"varint,7,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	TaskIds       []string `protobuf:"bytes,8,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -113,6 +117,20 @@ func (x *NodeImage) GetSetup() string {
 		return x.Setup
 	}
 	return ""
+}
+
+func (x *NodeImage) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *NodeImage) GetTaskIds() []string {
+	if x != nil {
+		return x.TaskIds
+	}
+	return nil
 }
 
 type ListImagesRequest struct {
@@ -1759,14 +1777,16 @@ var File_deckhand_v1_image_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/image.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbe\x01\n" +
+	"\x17deckhand/v1/image.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n" +
 	"\tNodeImage\x12\x1c\n" +
 	"\treference\x18\x01 \x01(\tR\treference\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06layers\x18\x04 \x01(\x05R\x06layers\x123\n" +
 	"\aused_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x14\n" +
-	"\x05setup\x18\x06 \x01(\tR\x05setup\"8\n" +
+	"\x05setup\x18\x06 \x01(\tR\x05setup\x12\x14\n" +
+	"\x05tasks\x18\a \x01(\x03R\x05tasks\x12\x19\n" +
+	"\btask_ids\x18\b \x03(\tR\ataskIds\"8\n" +
 	"\x11ListImagesRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\"D\n" +

@@ -61,11 +61,14 @@ export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => voi
         typed={`kill ${kill?.agents.length}`}
         run={async (reason) => {
           const all: KilledTask[] = [];
+          let setups = 0;
           for (const a of kill?.agents ?? []) {
             const res = await control.kill({ scope: KillScope.AGENT, objectId: a.id, reason });
             all.push(...res.tasks);
+            setups += res.setups.length;
           }
-          toast(`Killed ${kill?.agents.length} agents`, { description: killed(all) });
+          const ended = setups > 0 ? `. Ended ${setups} ${setups === 1 ? "setup" : "setups"} of images` : "";
+          toast(`Killed ${kill?.agents.length} agents`, { description: killed(all) + ended });
           await queries.invalidateQueries();
         }}
       >

@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/control.proto.
  */
 export const file_deckhand_v1_control: GenFile = /*@__PURE__*/
-  fileDesc("ChlkZWNraGFuZC92MS9jb250cm9sLnByb3RvEgtkZWNraGFuZC52MSLjAQoESG9sZBIKCgJpZBgBIAEoCRIlCgVzY29wZRgCIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAyABKAkSDwoHaGVsZF9ieRgEIAEoCRIOCgZyZWFzb24YBSABKAkSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVsZWFzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGVhc2VkX2J5GAggASgJIpcBCgpLaWxsZWRUYXNrEg8KB3Rhc2tfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIpCgdvdXRjb21lGAMgASgOMhguZGVja2hhbmQudjEuS2lsbE91dGNvbWUSLAoIc3RvcHNfYnkYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgFIAEoCSJXCgtLaWxsUmVxdWVzdBIlCgVzY29wZRgBIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIlcKDEtpbGxSZXNwb25zZRIfCgRob2xkGAEgASgLMhEuZGVja2hhbmQudjEuSG9sZBImCgV0YXNrcxgCIAMoCzIXLmRlY2toYW5kLnYxLktpbGxlZFRhc2siSwoQTGlzdEhvbGRzUmVxdWVzdBIQCghyZWxlYXNlZBgBIAEoCBIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJOChFMaXN0SG9sZHNSZXNwb25zZRIgCgVob2xkcxgBIAMoCzIRLmRlY2toYW5kLnYxLkhvbGQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjUKElJlbGVhc2VIb2xkUmVxdWVzdBIPCgdob2xkX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSI2ChNSZWxlYXNlSG9sZFJlc3BvbnNlEh8KBGhvbGQYASABKAsyES5kZWNraGFuZC52MS5Ib2xkIrgCCgpBdWRpdEVudHJ5EgoKAmlkGAEgASgDEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmFjdG9yX2tpbmQYAyABKAkSEAoIYWN0b3JfaWQYBCABKAkSDgoGYWN0aW9uGAUgASgJEhMKC29iamVjdF9raW5kGAYgASgJEhEKCW9iamVjdF9pZBgHIAEoCRInCgZiZWZvcmUYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiYKBWFmdGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIOCgZyZWFzb24YCiABKAkSDwoHYWRkcmVzcxgLIAEoCRISCgp1c2VyX2FnZW50GAwgASgJEhAKCHNldmVyaXR5GA0gASgJIiMKEkV4cG9ydEF1ZGl0UmVxdWVzdBINCgVhZnRlchgBIAEoAyIkChFHZXRSZWNlaXB0UmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJIiIKEkdldFJlY2VpcHRSZXNwb25zZRIMCgRsaW5lGAEgASgMIiMKE0V4cG9ydEF1ZGl0UmVzcG9uc2USDAoEZGF0YRgBIAEoDCKHAQoXTGlzdEF1ZGl0RW50cmllc1JlcXVlc3QSEQoJb2JqZWN0X2lkGAEgASgJEhAKCGFjdG9yX2lkGAIgASgJEg4KBmFjdGlvbhgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIQCghzZXZlcml0eRgGIAEoCSJdChhMaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USKAoHZW50cmllcxgBIAMoCzIXLmRlY2toYW5kLnYxLkF1ZGl0RW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKrQBCglLaWxsU2NvcGUSGgoWS0lMTF9TQ09QRV9VTlNQRUNJRklFRBAAEhMKD0tJTExfU0NPUEVfVEFTSxABEhQKEEtJTExfU0NPUEVfQUdFTlQQAhIWChJLSUxMX1NDT1BFX1RSSUdHRVIQAxITCg9LSUxMX1NDT1BFX05PREUQBBIWChJLSUxMX1NDT1BFX0xJTkVBR0UQBRIbChdLSUxMX1NDT1BFX09SR0FOSVNBVElPThAGKnwKC0tpbGxPdXRjb21lEhwKGEtJTExfT1VUQ09NRV9VTlNQRUNJRklFRBAAEhoKFktJTExfT1VUQ09NRV9DT05GSVJNRUQQARIZChVLSUxMX09VVENPTUVfU1RPUFNfQlkQAhIYChRLSUxMX09VVENPTUVfUEVORElORxADMusBCg5Db250cm9sU2VydmljZRI7CgRLaWxsEhguZGVja2hhbmQudjEuS2lsbFJlcXVlc3QaGS5kZWNraGFuZC52MS5LaWxsUmVzcG9uc2USSgoJTGlzdEhvbGRzEh0uZGVja2hhbmQudjEuTGlzdEhvbGRzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RIb2xkc1Jlc3BvbnNlElAKC1JlbGVhc2VIb2xkEh8uZGVja2hhbmQudjEuUmVsZWFzZUhvbGRSZXF1ZXN0GiAuZGVja2hhbmQudjEuUmVsZWFzZUhvbGRSZXNwb25zZTKSAgoMQXVkaXRTZXJ2aWNlEl8KEExpc3RBdWRpdEVudHJpZXMSJC5kZWNraGFuZC52MS5MaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBolLmRlY2toYW5kLnYxLkxpc3RBdWRpdEVudHJpZXNSZXNwb25zZRJSCgtFeHBvcnRBdWRpdBIfLmRlY2toYW5kLnYxLkV4cG9ydEF1ZGl0UmVxdWVzdBogLmRlY2toYW5kLnYxLkV4cG9ydEF1ZGl0UmVzcG9uc2UwARJNCgpHZXRSZWNlaXB0Eh4uZGVja2hhbmQudjEuR2V0UmVjZWlwdFJlcXVlc3QaHy5kZWNraGFuZC52MS5HZXRSZWNlaXB0UmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChlkZWNraGFuZC92MS9jb250cm9sLnByb3RvEgtkZWNraGFuZC52MSLjAQoESG9sZBIKCgJpZBgBIAEoCRIlCgVzY29wZRgCIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAyABKAkSDwoHaGVsZF9ieRgEIAEoCRIOCgZyZWFzb24YBSABKAkSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVsZWFzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGVhc2VkX2J5GAggASgJIpcBCgpLaWxsZWRUYXNrEg8KB3Rhc2tfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIpCgdvdXRjb21lGAMgASgOMhguZGVja2hhbmQudjEuS2lsbE91dGNvbWUSLAoIc3RvcHNfYnkYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgFIAEoCSJXCgtLaWxsUmVxdWVzdBIlCgVzY29wZRgBIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIoEBCgxLaWxsUmVzcG9uc2USHwoEaG9sZBgBIAEoCzIRLmRlY2toYW5kLnYxLkhvbGQSJgoFdGFza3MYAiADKAsyFy5kZWNraGFuZC52MS5LaWxsZWRUYXNrEigKBnNldHVwcxgDIAMoCzIYLmRlY2toYW5kLnYxLktpbGxlZFNldHVwIlAKC0tpbGxlZFNldHVwEg8KB25vZGVfaWQYASABKAkSEAoIYWdlbnRfaWQYAiABKAkSDQoFaW1hZ2UYAyABKAkSDwoHZXhlY19pZBgEIAEoCSJLChBMaXN0SG9sZHNSZXF1ZXN0EhAKCHJlbGVhc2VkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIk4KEUxpc3RIb2xkc1Jlc3BvbnNlEiAKBWhvbGRzGAEgAygLMhEuZGVja2hhbmQudjEuSG9sZBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNQoSUmVsZWFzZUhvbGRSZXF1ZXN0Eg8KB2hvbGRfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjYKE1JlbGVhc2VIb2xkUmVzcG9uc2USHwoEaG9sZBgBIAEoCzIRLmRlY2toYW5kLnYxLkhvbGQiuAIKCkF1ZGl0RW50cnkSCgoCaWQYASABKAMSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgDIAEoCRIQCghhY3Rvcl9pZBgEIAEoCRIOCgZhY3Rpb24YBSABKAkSEwoLb2JqZWN0X2tpbmQYBiABKAkSEQoJb2JqZWN0X2lkGAcgASgJEicKBmJlZm9yZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFYWZ0ZXIYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg4KBnJlYXNvbhgKIAEoCRIPCgdhZGRyZXNzGAsgASgJEhIKCnVzZXJfYWdlbnQYDCABKAkSEAoIc2V2ZXJpdHkYDSABKAkiIwoSRXhwb3J0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgDIiQKEUdldFJlY2VpcHRSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkiIgoSR2V0UmVjZWlwdFJlc3BvbnNlEgwKBGxpbmUYASABKAwiIwoTRXhwb3J0QXVkaXRSZXNwb25zZRIMCgRkYXRhGAEgASgMIocBChdMaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBIRCglvYmplY3RfaWQYASABKAkSEAoIYWN0b3JfaWQYAiABKAkSDgoGYWN0aW9uGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJEhAKCHNldmVyaXR5GAYgASgJIl0KGExpc3RBdWRpdEVudHJpZXNSZXNwb25zZRIoCgdlbnRyaWVzGAEgAygLMhcuZGVja2hhbmQudjEuQXVkaXRFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkqtAEKCUtpbGxTY29wZRIaChZLSUxMX1NDT1BFX1VOU1BFQ0lGSUVEEAASEwoPS0lMTF9TQ09QRV9UQVNLEAESFAoQS0lMTF9TQ09QRV9BR0VOVBACEhYKEktJTExfU0NPUEVfVFJJR0dFUhADEhMKD0tJTExfU0NPUEVfTk9ERRAEEhYKEktJTExfU0NPUEVfTElORUFHRRAFEhsKF0tJTExfU0NPUEVfT1JHQU5JU0FUSU9OEAYqfAoLS2lsbE91dGNvbWUSHAoYS0lMTF9PVVRDT01FX1VOU1BFQ0lGSUVEEAASGgoWS0lMTF9PVVRDT01FX0NPTkZJUk1FRBABEhkKFUtJTExfT1VUQ09NRV9TVE9QU19CWRACEhgKFEtJTExfT1VUQ09NRV9QRU5ESU5HEAMy6wEKDkNvbnRyb2xTZXJ2aWNlEjsKBEtpbGwSGC5kZWNraGFuZC52MS5LaWxsUmVxdWVzdBoZLmRlY2toYW5kLnYxLktpbGxSZXNwb25zZRJKCglMaXN0SG9sZHMSHS5kZWNraGFuZC52MS5MaXN0SG9sZHNSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdEhvbGRzUmVzcG9uc2USUAoLUmVsZWFzZUhvbGQSHy5kZWNraGFuZC52MS5SZWxlYXNlSG9sZFJlcXVlc3QaIC5kZWNraGFuZC52MS5SZWxlYXNlSG9sZFJlc3BvbnNlMpICCgxBdWRpdFNlcnZpY2USXwoQTGlzdEF1ZGl0RW50cmllcxIkLmRlY2toYW5kLnYxLkxpc3RBdWRpdEVudHJpZXNSZXF1ZXN0GiUuZGVja2hhbmQudjEuTGlzdEF1ZGl0RW50cmllc1Jlc3BvbnNlElIKC0V4cG9ydEF1ZGl0Eh8uZGVja2hhbmQudjEuRXhwb3J0QXVkaXRSZXF1ZXN0GiAuZGVja2hhbmQudjEuRXhwb3J0QXVkaXRSZXNwb25zZTABEk0KCkdldFJlY2VpcHQSHi5kZWNraGFuZC52MS5HZXRSZWNlaXB0UmVxdWVzdBofLmRlY2toYW5kLnYxLkdldFJlY2VpcHRSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Hold keeps everything in a scope from starting.
@@ -159,6 +159,13 @@ export type KillResponse = Message<"deckhand.v1.KillResponse"> & {
    * @generated from field: repeated deckhand.v1.KilledTask tasks = 2;
    */
   tasks: KilledTask[];
+
+  /**
+   * The setups of images that were ended. Their commands are killed within seconds.
+   *
+   * @generated from field: repeated deckhand.v1.KilledSetup setups = 3;
+   */
+  setups: KilledSetup[];
 };
 
 /**
@@ -167,6 +174,46 @@ export type KillResponse = Message<"deckhand.v1.KillResponse"> & {
  */
 export const KillResponseSchema: GenMessage<KillResponse> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_control, 3);
+
+/**
+ * KilledSetup is a setup of an image (jail.setup) that the kill switch ended.
+ *
+ * @generated from message deckhand.v1.KilledSetup
+ */
+export type KilledSetup = Message<"deckhand.v1.KilledSetup"> & {
+  /**
+   * @generated from field: string node_id = 1;
+   */
+  nodeId: string;
+
+  /**
+   * The agent whose persona has the setup.
+   *
+   * @generated from field: string agent_id = 2;
+   */
+  agentId: string;
+
+  /**
+   * REGISTRY/NAME@sha256:DIGEST.
+   *
+   * @generated from field: string image = 3;
+   */
+  image: string;
+
+  /**
+   * Its command that was running; empty before the first. See NodeExecService.
+   *
+   * @generated from field: string exec_id = 4;
+   */
+  execId: string;
+};
+
+/**
+ * Describes the message deckhand.v1.KilledSetup.
+ * Use `create(KilledSetupSchema)` to create a new message.
+ */
+export const KilledSetupSchema: GenMessage<KilledSetup> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_control, 4);
 
 /**
  * @generated from message deckhand.v1.ListHoldsRequest
@@ -199,7 +246,7 @@ export type ListHoldsRequest = Message<"deckhand.v1.ListHoldsRequest"> & {
  * Use `create(ListHoldsRequestSchema)` to create a new message.
  */
 export const ListHoldsRequestSchema: GenMessage<ListHoldsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 4);
+  messageDesc(file_deckhand_v1_control, 5);
 
 /**
  * @generated from message deckhand.v1.ListHoldsResponse
@@ -223,7 +270,7 @@ export type ListHoldsResponse = Message<"deckhand.v1.ListHoldsResponse"> & {
  * Use `create(ListHoldsResponseSchema)` to create a new message.
  */
 export const ListHoldsResponseSchema: GenMessage<ListHoldsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 5);
+  messageDesc(file_deckhand_v1_control, 6);
 
 /**
  * @generated from message deckhand.v1.ReleaseHoldRequest
@@ -247,7 +294,7 @@ export type ReleaseHoldRequest = Message<"deckhand.v1.ReleaseHoldRequest"> & {
  * Use `create(ReleaseHoldRequestSchema)` to create a new message.
  */
 export const ReleaseHoldRequestSchema: GenMessage<ReleaseHoldRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 6);
+  messageDesc(file_deckhand_v1_control, 7);
 
 /**
  * @generated from message deckhand.v1.ReleaseHoldResponse
@@ -264,7 +311,7 @@ export type ReleaseHoldResponse = Message<"deckhand.v1.ReleaseHoldResponse"> & {
  * Use `create(ReleaseHoldResponseSchema)` to create a new message.
  */
 export const ReleaseHoldResponseSchema: GenMessage<ReleaseHoldResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 7);
+  messageDesc(file_deckhand_v1_control, 8);
 
 /**
  * AuditEntry is one change.
@@ -353,7 +400,7 @@ export type AuditEntry = Message<"deckhand.v1.AuditEntry"> & {
  * Use `create(AuditEntrySchema)` to create a new message.
  */
 export const AuditEntrySchema: GenMessage<AuditEntry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 8);
+  messageDesc(file_deckhand_v1_control, 9);
 
 /**
  * @generated from message deckhand.v1.ExportAuditRequest
@@ -372,7 +419,7 @@ export type ExportAuditRequest = Message<"deckhand.v1.ExportAuditRequest"> & {
  * Use `create(ExportAuditRequestSchema)` to create a new message.
  */
 export const ExportAuditRequestSchema: GenMessage<ExportAuditRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 9);
+  messageDesc(file_deckhand_v1_control, 10);
 
 /**
  * @generated from message deckhand.v1.GetReceiptRequest
@@ -389,7 +436,7 @@ export type GetReceiptRequest = Message<"deckhand.v1.GetReceiptRequest"> & {
  * Use `create(GetReceiptRequestSchema)` to create a new message.
  */
 export const GetReceiptRequestSchema: GenMessage<GetReceiptRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 10);
+  messageDesc(file_deckhand_v1_control, 11);
 
 /**
  * @generated from message deckhand.v1.GetReceiptResponse
@@ -409,7 +456,7 @@ export type GetReceiptResponse = Message<"deckhand.v1.GetReceiptResponse"> & {
  * Use `create(GetReceiptResponseSchema)` to create a new message.
  */
 export const GetReceiptResponseSchema: GenMessage<GetReceiptResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 11);
+  messageDesc(file_deckhand_v1_control, 12);
 
 /**
  * @generated from message deckhand.v1.ExportAuditResponse
@@ -428,7 +475,7 @@ export type ExportAuditResponse = Message<"deckhand.v1.ExportAuditResponse"> & {
  * Use `create(ExportAuditResponseSchema)` to create a new message.
  */
 export const ExportAuditResponseSchema: GenMessage<ExportAuditResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 12);
+  messageDesc(file_deckhand_v1_control, 13);
 
 /**
  * @generated from message deckhand.v1.ListAuditEntriesRequest
@@ -480,7 +527,7 @@ export type ListAuditEntriesRequest = Message<"deckhand.v1.ListAuditEntriesReque
  * Use `create(ListAuditEntriesRequestSchema)` to create a new message.
  */
 export const ListAuditEntriesRequestSchema: GenMessage<ListAuditEntriesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 13);
+  messageDesc(file_deckhand_v1_control, 14);
 
 /**
  * @generated from message deckhand.v1.ListAuditEntriesResponse
@@ -502,7 +549,7 @@ export type ListAuditEntriesResponse = Message<"deckhand.v1.ListAuditEntriesResp
  * Use `create(ListAuditEntriesResponseSchema)` to create a new message.
  */
 export const ListAuditEntriesResponseSchema: GenMessage<ListAuditEntriesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 14);
+  messageDesc(file_deckhand_v1_control, 15);
 
 /**
  * KillScope is what the kill switch is for.
