@@ -4,13 +4,16 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -93,4 +96,26 @@ func TestAReviewedRunReadsOnlyWithItsCredentials(t *testing.T) {
 	task := r.submit("pusher")
 	r.begin(task.GetId(), 1)
 	require.Equal(t, map[string]string{"all": "GET,HEAD,OPTIONS", "some": "GET"}, bound(r.node.Jail(r.sql("SELECT jail_id FROM tasks WHERE id = $1", task.GetId()))))
+}
+
+// A value that was stored through one hub is masked by every other, and nobody reads it back.
+func TestEveryHubMasksAValue(t *testing.T) {
+	t.Parallel()
+	cfg := hubtest.Config(t)
+	hubtest.NewNATS(t).Use(&cfg)
+	first := hubtest.Start(t, cfg)
+	beside := hubtest.Beside(t, cfg)
+	hubtest.Start(t, beside)
+	client := first.Client(t, first.AdminToken)
+	do(t, client.Credentials.CreateCredential, &deckhandv1.CreateCredentialRequest{
+		Name: "api", Kind: "bearer", Hosts: []string{"api.example.com"}, Value: &deckhandv1.CredentialValue{Token: canary},
+	})
+	org := beside.Redact.Org(auth.Operators)
+	require.Eventually(t, func() bool { return org.Knows([]byte(canary)) }, waittest.Limit(20*time.Second), 20*time.Millisecond, "the other hub to learn the value")
+	viewer := first.Client(t, userToken(t, openStore(t, first), auth.Operators, "vic", "viewer"))
+	all := do(t, viewer.Credentials.ListCredentials, &deckhandv1.ListCredentialsRequest{})
+	text, err := protojson.Marshal(all)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "api.example.com")
+	require.NotContains(t, string(text), "canary")
 }

@@ -37,7 +37,7 @@ const (
 	// known) and the credential.
 	HeaderJail       = "Deckhand-Jail"
 	HeaderExec       = "Deckhand-Exec"
-	HeaderCredential = "Deckhand-Credential"
+	HeaderCredential = "Deckhand-Credential" //nolint:gosec // the name of a header
 	// HeaderTarget is the host and port that the request goes to.
 	HeaderTarget = "Deckhand-Target"
 	// HeaderRefused, in a response, says that it is the hub's and not the server's: its

@@ -28,7 +28,7 @@ const (
 	CacheMissed         Kind = "cache_missed"
 	CheckpointCreated   Kind = "checkpoint_created"
 	ContextSummarized   Kind = "context_summarized"
-	CredentialUsed      Kind = "credential_used"
+	CredentialUsed      Kind = "credential_used" //nolint:gosec // the name of an event
 	EgressRefused       Kind = "egress_refused"
 	ExecutionCancelled  Kind = "execution_cancelled"
 	ExecutionCompleted  Kind = "execution_completed"

@@ -46,6 +46,19 @@ describe("Threads", () => {
     expect(threads.of(events).entries).toHaveLength(10_001);
   });
 
+  it("counts requests with a credential in one note until something else happens", () => {
+    const used = { credential: "github", requests: 2, problems: 0, hosts: ["github.com:443"] };
+    const events = [e("credential_used", { ...used, requests: 1 })];
+    const threads = new Threads();
+    expect(threads.of(events).entries).toMatchObject([{ kind: "note", tone: "plain", text: "1 request with credential github to github.com:443" }]);
+    events.push(e("credential_used", { ...used, hosts: ["api.github.com:443"], problems: 1, problem: "it was deleted" }));
+    expect(threads.of(events).entries).toMatchObject([
+      { tone: "warn", text: "3 requests with credential github to github.com:443, api.github.com:443, 1 failed: it was deleted" },
+    ]);
+    events.push(e("thinking", { turn: 1, text: "on" }), e("credential_used", used), e("credential_used", { ...used, credential: "api" }));
+    expect(threads.of(events).entries.map((x) => x.kind)).toEqual(["note", "turn", "note", "note"]);
+  });
+
   it("shows the pull of an image in one note", () => {
     const image = { image: "ghcr.io/team/app:1", layers: 3, layers_done: 1, bytes: 3 << 20, bytes_done: 1 << 20 };
     const events = [

@@ -76,6 +76,8 @@ export class Threads {
   private thread = empty();
   private calls = new Map<string, number>();
   private said = new Map<string, number>();
+  // The note about requests with a credential that was added last.
+  private used = { key: "", credential: "", requests: 0, problems: 0, hosts: [] as string[] };
   private pull = ""; // the key of the note about the pull of the jail's image
 
   // of returns the thread of events. When events were only added, it extends the
@@ -88,6 +90,7 @@ export class Threads {
       this.calls.clear();
       this.said.clear();
       this.pull = "";
+      this.used = { ...this.used, key: "" };
     }
     if (events.length > this.done) {
       this.thread = { ...this.thread, entries: this.thread.entries.slice() };
@@ -109,6 +112,23 @@ export class Threads {
       this.note(e, words);
       this.pull = `e${e.seq}`;
     }
+  }
+
+  // credentialUsed counts the requests with a credential in one note, until something else
+  // happens.
+  private credentialUsed(e: LiveEvent) {
+    const p = e.payload;
+    const last = this.thread.entries.length - 1;
+    const before = this.thread.entries[last];
+    const again = before?.kind === "note" && before.key === this.used.key && text(p.credential) === this.used.credential;
+    const sum = again ? this.used : { key: `e${e.seq}`, credential: text(p.credential), requests: 0, problems: 0, hosts: [] };
+    const hosts = [...new Set([...sum.hosts, ...list(p.hosts).map(text)])].slice(0, 10);
+    this.used = { ...sum, requests: sum.requests + number(p.requests), problems: sum.problems + number(p.problems), hosts };
+    const { requests, problems, credential } = this.used;
+    const failed = problems ? `, ${problems} failed${p.problem ? `: ${text(p.problem)}` : ""}` : "";
+    const words = `${requests} ${requests === 1 ? "request" : "requests"} with credential ${credential} to ${hosts.join(", ")}${failed}`;
+    if (again) this.thread.entries[last] = { ...before, text: words, at: e.time, tone: problems ? "warn" : "plain" };
+    else this.note(e, words, problems ? "warn" : "plain");
   }
 
   private note(e: LiveEvent, words: string, tone: Note["tone"] = "plain") {
@@ -200,11 +220,7 @@ export class Threads {
         });
         break;
       case "credential_used":
-        this.note(
-          e,
-          `${number(p.requests)} ${number(p.requests) === 1 ? "request" : "requests"} with credential ${text(p.credential)} to ${list(p.hosts).map(text).join(", ")}${number(p.problems) ? `, ${number(p.problems)} failed: ${text(p.problem)}` : ""}`,
-          number(p.problems) ? "warn" : undefined,
-        );
+        this.credentialUsed(e);
         break;
       case "egress_refused":
         this.call(e, { refused: list(p.refused).map((r) => `${text(object(r).host)}: ${text(object(r).reason)}`) });
