@@ -56,3 +56,40 @@ func (h *Hub) endCredential(ctx context.Context, orgID, name string) {
 		}
 	})
 }
+
+// endCredentialsOf has a task's node forget what it has for the task's credentials, and end
+// the requests with them, once no other task in that jail may use them.
+func (h *Hub) endCredentialsOf(ctx context.Context, t db.Task) {
+	p, err := h.personaOf(ctx, t)
+	if err != nil || len(p.Credentials) == 0 || t.NodeID == nil {
+		return // a persona that is gone had its credentials ended with its agent
+	}
+	left := map[string]bool{}
+	for _, c := range p.Credentials {
+		left[c.Name] = true
+	}
+	others, err := h.store.TasksInJail(ctx, db.TasksInJailParams{OrgID: t.OrgID, JailID: t.JailID})
+	if err != nil {
+		h.cfg.Log.Error("cannot have a node forget the credentials of a task", "task_id", t.ID, "error", err)
+		return
+	}
+	for _, other := range others {
+		if p, err := h.personaOf(ctx, other); err == nil {
+			for _, c := range p.Credentials {
+				delete(left, c.Name)
+			}
+		}
+	}
+	node, err := h.node(*t.NodeID)
+	if err != nil {
+		return // cut off from the hub: what it has expires
+	}
+	for name := range left {
+		ctx, cancel := context.WithTimeout(ctx, endCredentialTimeout)
+		_, err := node.Egress().EndCredential(ctx, &nodev1.EndCredentialRequest{JailId: t.JailID, Credential: name})
+		cancel()
+		if err != nil && status.Code(err) != codes.Unimplemented {
+			h.cfg.Log.Warn("a node has not forgotten the credential of a task that ended; what it has expires by itself", "task_id", t.ID, "credential", name, "error", err)
+		}
+	}
+}

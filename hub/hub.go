@@ -407,6 +407,13 @@ func (h *Hub) subscribe(changes *change.Feed) {
 		h.sessions.Forget()
 	})
 	change.Subscribe(changes, func(c change.TaskEnded) {
+		h.background.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), endedTimeout)
+			defer cancel()
+			h.endCredentialsOf(ctx, c.Task)
+		})
+	})
+	change.Subscribe(changes, func(c change.TaskEnded) {
 		if !trigger.Started(c.Task) {
 			return
 		}

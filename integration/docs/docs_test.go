@@ -104,7 +104,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 					"http://10.0.0.7:8000", stage.server, "mirror.example.com", stage.registry, "token.txt", filepath.Join(stage.dir, "token.txt"),
 					"password.txt", filepath.Join(stage.dir, "password.txt"), "app.pem", filepath.Join(stage.dir, "app.pem"), "keys.json", filepath.Join(stage.dir, "keys.json"),
 					"corp-ca.pem", filepath.Join(stage.dir, "corp-ca.pem"), "api.corp.example", stage.apiHost, "8443", stage.apiPort,
-					"registry.example.com", stage.private, "docs/images/", stage.images, "tools.tar", filepath.Join(stage.dir, "registry.example.com", stage.private, "docs/images/", stage.images, "tools.tar"), "cosign.pub", filepath.Join(stage.dir, "cosign.pub"),
+					"registry.example.com", stage.private, "docs/images/", stage.images, "tools.tar", filepath.Join(stage.dir, "tools.tar"), "cosign.pub", filepath.Join(stage.dir, "cosign.pub"),
 					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json")).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = harness.Root
