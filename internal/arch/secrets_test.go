@@ -26,6 +26,7 @@ var noSecrets = map[string]string{
 	"node/skill/mcpbridge/session.go:Code":    "an error's code",
 	"node/exec/watch.go:GetExitCode":          "how a command ended",
 	"hub/work/trigger/verify/headers.go:HMAC": "a scheme's name",
+	"hub/egress/credential/sigv4.go:hash":     "the hash of a body that its sender states",
 }
 
 // comparers are functions that answer sooner the sooner their arguments differ.

@@ -16,11 +16,13 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand-node/cli"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/egress/process"
 	"github.com/deckhand-sh/deckhand/node/identity/identitytest"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
 func TestMain(m *testing.M) {
+	process.RunIfAsked()
 	code := jailtest.Run(m)
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)

@@ -35,9 +35,9 @@ func TestAValueIsInsertedInItsPlace(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer placeholder")
 		req.Header.Set("X-Api-Key", "placeholder")
 		req.Header.Set("Proxy-Authorization", "Basic bm9kZQ==")
-		secrets, err := r.Insert(t.Context(), org, jail, name, req)
+		in, err := r.Insert(t.Context(), org, jail, name, req)
 		require.NoError(t, err)
-		require.NotEmpty(t, secrets)
+		require.NotEmpty(t, in.Secrets)
 		require.Equal(t, http.StatusOK, s.send(t, req))
 		require.Empty(t, got.Header.Get("Proxy-Authorization"))
 	}
