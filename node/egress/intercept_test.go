@@ -163,8 +163,10 @@ func secureOrigin(t *testing.T, h http.HandlerFunc, names ...string) (port uint3
 // bound is a jail with a credential for the host git.test.
 type bound struct {
 	*rig
-	hub  *fakeHub
-	port uint32
+	hub   *fakeHub
+	port  uint32
+	roots string // that the server is verified by
+	spool string
 }
 
 func newBound(t *testing.T, h http.HandlerFunc, change func(*nodev1.Egress)) *bound {
@@ -181,9 +183,10 @@ func newBound(t *testing.T, h http.HandlerFunc, change func(*nodev1.Egress)) *bo
 	if change != nil {
 		change(rules)
 	}
-	r := newRig(t, egress.Config{Hub: hub, Recorder: hub}, rules)
+	spool := t.TempDir()
+	r := newRig(t, egress.Config{Hub: hub, Recorder: hub, SpoolDir: spool}, rules)
 	r.names.set("git.test", "127.0.0.1")
-	return &bound{rig: r, hub: hub, port: port}
+	return &bound{rig: r, hub: hub, port: port, roots: roots, spool: spool}
 }
 
 func (b *bound) url(path string) string {
