@@ -128,6 +128,23 @@ func (h *fakeHub) End(rec egresslink.Record) {
 	h.ends = append(h.ends, rec)
 }
 
+// sign signs a certificate for any name with the jail's authority.
+func (h *fakeHub) sign(t *testing.T, ca *x509.Certificate, name string) *x509.Certificate {
+	t.Helper()
+	block, _ := pem.Decode([]byte(h.key))
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	require.NoError(t, err)
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	raw, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(3), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{name},
+	}, ca, own.Public(), key)
+	require.NoError(t, err)
+	out, err := x509.ParseCertificate(raw)
+	require.NoError(t, err)
+	return out
+}
+
 func (h *fakeHub) set(credential string, token egresslink.Token) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
