@@ -99,7 +99,7 @@ func TestTheCorpusOfTargetsArrivesAsItWasDecided(t *testing.T) {
 	b := newRuled(t, got, "allow * /**")
 	host := strings.TrimPrefix(b.url(""), "https://")
 	for _, c := range corpus.Cases() {
-		statuses := b.raw([]byte("GET " + c.Target + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"), 2, false)
+		statuses := b.raw([]byte("GET "+c.Target+" HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n"), 2, false)
 		arrived := got.take()
 		if c.Refused {
 			assert.Empty(t, arrived, c.Name)
@@ -202,7 +202,7 @@ func TestAConnectionIsToOneAuthority(t *testing.T) {
 	b := newBound(t, got.ServeHTTP, nil)
 	host := strings.TrimPrefix(b.url(""), "https://")
 	get := func(target, host string) []int {
-		return b.raw([]byte(target + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"), 2, false)
+		return b.raw([]byte(target+" HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n"), 2, false)
 	}
 	other := "git.test:" + strconv.Itoa(int(b.port)+1)
 	assert.Equal(t, []int{http.StatusMisdirectedRequest}, get("GET /", "other.test"))
