@@ -288,6 +288,7 @@ func TestBodiesStreamThroughTheHub(t *testing.T) {
 	t.Parallel()
 	versions(t, func(t *testing.T, http2 bool) {
 		r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).EnableFullDuplex()
 			lines := bufio.NewReader(r.Body)
 			for {
 				line, err := lines.ReadString('\n')
