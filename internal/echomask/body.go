@@ -15,6 +15,12 @@ import (
 // readSize is how much of a body is read at once, in bytes.
 const readSize = 32 << 10
 
+// leastHeld is how many bytes must be the beginning of a secret to be held back. A
+// message in a stream ends in fewer of them by chance, and whoever waits for its
+// end would wait for ever. So these bytes of a secret may pass if a server pauses
+// after them; the rest of it is masked.
+const leastHeld = 4
+
 // body is a response's body without secrets. Bytes are held back only while they
 // are the beginning of what may become a secret, so that a stream of events is
 // never behind by more than that.
@@ -25,8 +31,9 @@ type body struct {
 	contentType []string
 	text        bool
 	decided     bool   // text is known
-	buf         []byte // [at:ready] may be read, [ready:] is held back
+	buf         []byte // [:at] was read, [at:ready] may be read, [ready:] is held back
 	at, ready   int
+	passed      []byte // the last bytes before ready, as they were before they were masked
 	masked      int   // how many bytes that are held back belong to a secret
 	err         error // once buf[at:ready] is read
 	echoed      []string
@@ -60,12 +67,17 @@ func (b *body) Read(p []byte) (int, error) {
 // fill reads behind what is held back.
 func (b *body) fill() (int, error) {
 	if b.buf == nil {
-		b.buf = make([]byte, 0, readSize+b.m.matcher.Longest())
+		b.buf = make([]byte, 0, leastHeld+readSize+b.m.matcher.Longest())
 	}
-	held := copy(b.buf, b.buf[b.ready:])
-	b.at, b.ready = 0, 0
-	n, err := b.in.Read(b.buf[held:min(held+readSize, cap(b.buf))])
-	b.buf = b.buf[:held+n]
+	// What has passed is searched again with what comes, for a secret that began there.
+	held := b.buf[b.ready:]
+	b.buf = b.buf[:len(b.passed)+len(held)]
+	copy(b.buf[len(b.passed):], held)
+	b.at = copy(b.buf, b.passed)
+	b.ready = b.at
+	have := len(b.buf)
+	n, err := b.in.Read(b.buf[have:min(have+readSize, cap(b.buf))])
+	b.buf = b.buf[:have+n]
 	return n, err
 }
 
@@ -76,26 +88,27 @@ func (b *body) search(err error) {
 	}
 	b.ready = len(b.buf)
 	if err == nil {
-		b.ready = b.m.matcher.Open(b.buf, 1)
+		b.ready = max(b.at, b.m.matcher.Open(b.buf, leastHeld))
 	} else if b.err = err; !errors.Is(err, io.EOF) {
 		// The beginning of a secret is of no use to anybody who gets no more.
-		b.ready = b.m.matcher.Open(b.buf, 1)
+		b.ready = max(b.at, b.m.matcher.Open(b.buf, 1))
 	}
+	b.passed = append(b.passed[:0], b.buf[max(0, b.ready-leastHeld+1):b.ready]...)
 	// What is held back stays as it is until it is ready: a secret may begin in
 	// the end of another one.
 	known := b.masked
-	b.masked = max(0, known-b.ready)
+	b.masked = max(0, known-(b.ready-b.at))
 	textmatch.Regions(b.m.matcher, b.buf, func(start, end int) bool {
 		b.echoed = b.m.names(b.echoed, b.buf[start:end])
 		if !b.text {
-			b.ready, b.err = min(b.ready, start), fmt.Errorf("%w, %q, in content that cannot be masked", ErrEcho, b.echoed)
+			b.ready, b.err = max(b.at, min(b.ready, start)), fmt.Errorf("%w, %q, in content that cannot be masked", ErrEcho, b.echoed)
 			return false
 		}
-		stars(b.buf[min(start, b.ready):min(end, b.ready)])
+		stars(b.buf[min(max(start, b.at), b.ready):min(max(end, b.at), b.ready)])
 		b.masked = max(b.masked, end-b.ready)
 		return true
 	})
-	stars(b.buf[:min(known, b.ready)])
+	stars(b.buf[b.at:min(b.at+known, b.ready)])
 	if b.err != nil {
 		b.buf = b.buf[:b.ready]
 		b.masked = 0

@@ -13,7 +13,8 @@
 // HTML, hex and base64, the latter also inside of something longer, such as
 // "user:secret" of HTTP's basic authentication. Not found are a secret in other
 // encodings or character sets, in compressed archives, in parts of it, in what
-// comes after a protocol switch, and in what Skip skips.
+// comes after a protocol switch, and in what Skip skips. The first three bytes of a
+// secret pass if the server pauses after them.
 package echomask
 
 import (

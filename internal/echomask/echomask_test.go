@@ -141,7 +141,8 @@ func TestInOtherTypesTheBodyEndsBeforeTheSecret(t *testing.T) {
 			require.ErrorIs(t, err, echomask.ErrEcho, contentType)
 			require.NotContains(t, err.Error(), "s3cr3t")
 			require.ErrorContains(t, err, "credential-0")
-			require.Equal(t, before, string(got))
+			require.GreaterOrEqual(t, len(got), len(before))
+			require.True(t, strings.HasPrefix(before+"s3c", string(got)), "a few bytes may pass before it is known what they are: %q", got)
 			_, err = res.Body.Read(make([]byte, 10))
 			require.ErrorIs(t, err, echomask.ErrEcho)
 		}
@@ -284,8 +285,28 @@ func forms(values []string) []string {
 	return out
 }
 
+// A message in a stream arrives as a whole, although it ends in what a secret may begin with.
+func TestAStreamIsNotHeldBackByChance(t *testing.T) {
+	t.Parallel()
+	for _, contentType := range []string{"application/grpc", "text/event-stream"} {
+		from, to := io.Pipe()
+		res := response(contentType, from)
+		_, err := masker("s3cr3t-Value-1").Response(res)
+		require.NoError(t, err)
+		for _, text := range []string{"a message s", "s3", "as3c", "s"} {
+			go func() { _, _ = io.WriteString(to, text) }()
+			got := make([]byte, len(text))
+			_, err = io.ReadFull(res.Body, got)
+			require.NoError(t, err)
+			require.Equal(t, text, string(got))
+		}
+		require.NoError(t, to.Close())
+	}
+}
+
 // Whatever is repeated, wherever it is, and however it arrives: every byte of it
-// is a star, and every other byte is what it was.
+// but the first three, which may have passed before more came, is a star, and every other byte
+// is what it was.
 func TestNoSecretSurvives(t *testing.T) {
 	t.Parallel()
 	value := rapid.StringOfN(rapid.RuneFrom([]rune("abAB01+/=&<\" %-_~")), 12, 40, -1)
@@ -314,7 +335,7 @@ func TestNoSecretSurvives(t *testing.T) {
 		got, err := io.ReadAll(&chunked{rt, res.Body})
 		require.NoError(rt, err)
 		require.Len(rt, got, len(text))
-		known := make([]bool, len(text))
+		known, begins := make([]bool, len(text)), make([]bool, len(text))
 		for _, n := range needles {
 			for at := 0; ; at++ {
 				i := strings.Index(text[at:], n)
@@ -324,11 +345,12 @@ func TestNoSecretSurvives(t *testing.T) {
 				at += i
 				for j := range n {
 					known[at+j] = true
+					begins[at+j] = begins[at+j] || j < 3
 				}
 			}
 		}
 		for i := range known {
-			if known[i] && got[i] != '*' {
+			if known[i] && got[i] != '*' && (!begins[i] || got[i] != text[i]) {
 				rt.Fatalf("byte %d of a secret is %q: %q of %q", i, got[i], got, text)
 			}
 			// Masked beyond these forms is only what is another form of a value.

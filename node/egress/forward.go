@@ -30,6 +30,9 @@ type forwarded struct {
 	out      outcome
 }
 
+// maxGathered is the length of a response, in bytes, that may be sent back in one piece.
+const maxGathered = 4 << 10
+
 // serve sends a request on and its response back.
 func (f *forwarded) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
@@ -62,7 +65,7 @@ func (f *forwarded) serve(w http.ResponseWriter, r *http.Request) {
 		defer r.Body.Close() // and the file of the pack
 	}
 	var token *issuedToken
-	var transport http.RoundTripper = f.j.upstream(f.binding)
+	var transport http.RoundTripper = f.j.upstream(f.binding, r.ProtoMajor)
 	switch b := f.binding; {
 	case b == nil || f.revealed:
 	case b.GetHeld():
@@ -77,10 +80,15 @@ func (f *forwarded) serve(w http.ResponseWriter, r *http.Request) {
 	// A response may begin before its request has ended. HTTP/2 can do so by itself.
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	proxy := &httputil.ReverseProxy{
-		Transport: transport, BufferPool: buffers, ErrorLog: f.j.server.ErrorLog, FlushInterval: -1,
-		Rewrite:        func(pr *httputil.ProxyRequest) { f.rewrite(pr, token) },
-		ModifyResponse: func(res *http.Response) error { return f.response(res, token) },
-		ErrorHandler:   f.problem,
+		Transport: transport, BufferPool: buffers, ErrorLog: f.j.server.ErrorLog,
+		Rewrite:      func(pr *httputil.ProxyRequest) { f.rewrite(pr, token) },
+		ErrorHandler: f.problem,
+	}
+	proxy.ModifyResponse = func(res *http.Response) error {
+		if res.ContentLength > maxGathered { // one without a length is passed on as it comes anyway
+			proxy.FlushInterval = -1
+		}
+		return f.response(res, token)
 	}
 	proxy.ServeHTTP(w, r)
 }

@@ -128,6 +128,23 @@ func (h *fakeHub) End(rec egresslink.Record) {
 	h.ends = append(h.ends, rec)
 }
 
+// sign signs a certificate for any name with the jail's authority.
+func (h *fakeHub) sign(t *testing.T, ca *x509.Certificate, name string) *x509.Certificate {
+	t.Helper()
+	block, _ := pem.Decode([]byte(h.key))
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	require.NoError(t, err)
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	raw, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(3), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{name},
+	}, ca, own.Public(), key)
+	require.NoError(t, err)
+	out, err := x509.ParseCertificate(raw)
+	require.NoError(t, err)
+	return out
+}
+
 func (h *fakeHub) set(credential string, token egresslink.Token) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,8 +180,10 @@ func secureOrigin(t *testing.T, h http.HandlerFunc, names ...string) (port uint3
 // bound is a jail with a credential for the host git.test.
 type bound struct {
 	*rig
-	hub  *fakeHub
-	port uint32
+	hub   *fakeHub
+	port  uint32
+	roots string // that the server is verified by
+	spool string
 }
 
 func newBound(t *testing.T, h http.HandlerFunc, change func(*nodev1.Egress)) *bound {
@@ -181,9 +200,10 @@ func newBound(t *testing.T, h http.HandlerFunc, change func(*nodev1.Egress)) *bo
 	if change != nil {
 		change(rules)
 	}
-	r := newRig(t, egress.Config{Hub: hub, Recorder: hub}, rules)
+	spool := t.TempDir()
+	r := newRig(t, egress.Config{Hub: hub, Recorder: hub, SpoolDir: spool}, rules)
 	r.names.set("git.test", "127.0.0.1")
-	return &bound{rig: r, hub: hub, port: port}
+	return &bound{rig: r, hub: hub, port: port, roots: roots, spool: spool}
 }
 
 func (b *bound) url(path string) string {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -78,20 +79,24 @@ func (j *jail) transport() *http.Transport {
 }
 
 // upstream returns the client of hosts whose TLS is terminated. b is the credential of the
-// request, or nil.
-func (j *jail) upstream(b *binding) *http.Transport {
+// request, or nil. A request of HTTP/1.1 is sent on as one: it means the same at both ends,
+// and its server is not asked to do more than the command's program expects of it.
+func (j *jail) upstream(b *binding, major int) *http.Transport {
 	var roots *x509.CertPool
-	name := ""
+	name := strconv.Itoa(major)
 	if b != nil {
-		roots, name = b.roots, b.GetRoots()
+		roots, name = b.roots, name+b.GetRoots()
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	have := j.secure[name]
 	if have == nil {
 		have = j.transport()
-		have.ForceAttemptHTTP2 = true
+		have.ForceAttemptHTTP2 = major >= 2
 		have.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+		if major < 2 {
+			have.TLSClientConfig.NextProtos = []string{"http/1.1"}
+		}
 		j.secure[name] = have
 	}
 	return have

@@ -24,6 +24,8 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"gvisor-exec":      gvisorExec,
 	"image-cold":       imageCold,
 	"image-prepared":   imagePrepared,
+	"inject":           injectCost,
+	"inject-large":     injectLarge,
 	"jail-cold":        jailCold,
 	"kill":             killSwitch,
 	"kill-tree":        killTree,

@@ -26,6 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/echomask"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -133,7 +134,7 @@ func (c *Channels) serve(ctx context.Context, nodeID string) error {
 	if err != nil {
 		return fault.FromGRPC(err)
 	}
-	s := &session{Channels: c, link: link, nodeID: nodeID, orgID: orgID, clients: map[string]*client{}}
+	s := &session{Channels: c, link: link, nodeID: nodeID, orgID: orgID, clients: map[string]*client{}, maskers: map[string]*echomask.Masker{}}
 	defer s.close()
 	return s.serve(ctx, &pipe{stream: stream, end: cancel})
 }
@@ -194,7 +195,8 @@ type session struct {
 	nodeID, orgID string
 
 	clientsMu sync.Mutex
-	clients   map[string]*client // guarded by clientsMu
+	clients   map[string]*client          // guarded by clientsMu
+	maskers   map[string]*echomask.Masker // by credential and secrets; guarded by clientsMu
 }
 
 const (

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,6 +83,9 @@ func (l *limited) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// maxGathered is the length of a response, in bytes, that may be sent back in one piece.
+const maxGathered = 4 << 10
+
 // client is the way to hosts from one jail.
 type client struct {
 	*http.Transport
@@ -88,9 +93,10 @@ type client struct {
 	used time.Time // guarded by session.clientsMu
 }
 
-// client returns the way for a jail and the certificates that hosts are verified by.
-func (s *session) client(jailID string, in credential.Inserted) (*client, error) {
-	name := jailID + "\x00" + in.Roots
+// client returns the way for a jail, a version of HTTP, which is that of the command's
+// request, and the certificates that hosts are verified by.
+func (s *session) client(jailID string, major int, in credential.Inserted) (*client, error) {
+	name := jailID + "\x00" + strconv.Itoa(major) + in.Roots
 	if in.Private {
 		name += "\x00private"
 	}
@@ -109,10 +115,13 @@ func (s *session) client(jailID string, in credential.Inserted) (*client, error)
 			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 				return tunnel.Dial(ctx, tunnel.Way{Node: s.link, JailID: jailID, Private: in.Private}, address)
 			},
-			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: true,
+			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: major >= 2,
 			DisableCompression: true, IdleConnTimeout: keepAlive, MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle,
 			MaxResponseHeaderBytes: maxAnswer, ExpectContinueTimeout: time.Second, TLSHandshakeTimeout: readHeaderTimeout,
 		}}
+		if major < 2 {
+			have.TLSClientConfig.NextProtos = []string{"http/1.1"}
+		}
 		if len(s.clients) >= maxClients {
 			s.dropOldest()
 		}
@@ -176,14 +185,14 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 			if err != nil {
 				return nil, err
 			}
-			masker = masked(name, in.Secrets)
-			c, err := s.client(jailID, in)
+			masker = s.masker(name, in.Secrets)
+			c, err := s.client(jailID, r.ProtoMajor, in)
 			if err != nil {
 				return nil, err
 			}
 			return c.RoundTrip(req)
 		}),
-		BufferPool: buffers, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+		BufferPool: buffers, ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.RawQuery, pr.Out.Host = pr.In.URL.RawQuery, pr.In.Host
 			pr.Out.Trailer = r.Trailer // it is filled when the body has been read
@@ -193,21 +202,24 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 				}
 			}
 		},
-		ModifyResponse: func(res *http.Response) error {
-			res.Header.Del(egresslink.HeaderRefused)
-			if res.StatusCode == http.StatusSwitchingProtocols {
-				masker.Header(res.Header) // what follows is not searched
-				return nil
-			}
-			if _, err := masker.Response(res); err != nil {
-				return fault.New(fault.Unavailable, "the response cannot be searched for the credential: %s", err).WithFix("request another content encoding")
-			}
-			if res.Body != nil {
-				res.Body = &limited{ReadCloser: res.Body, ctx: r.Context(), bytes: limit.bytes}
-			}
-			return nil
-		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { refuse(w, wayTo(target, err)) },
+	}
+	proxy.ModifyResponse = func(res *http.Response) error {
+		if res.ContentLength > maxGathered { // one without a length is passed on as it comes anyway
+			proxy.FlushInterval = -1
+		}
+		res.Header.Del(egresslink.HeaderRefused)
+		if res.StatusCode == http.StatusSwitchingProtocols {
+			masker.Header(res.Header) // what follows is not searched
+			return nil
+		}
+		if _, err := masker.Response(res); err != nil {
+			return fault.New(fault.Unavailable, "the response cannot be searched for the credential: %s", err).WithFix("request another content encoding")
+		}
+		if res.Body != nil {
+			res.Body = &limited{ReadCloser: res.Body, ctx: r.Context(), bytes: limit.bytes}
+		}
+		return nil
 	}
 	proxy.ServeHTTP(w, out)
 }
@@ -241,6 +253,28 @@ func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(e)
+}
+
+// maxMaskers is how many maskers are kept for a node: to make one takes as long as a request.
+const maxMaskers = 256
+
+// masker returns what masks a credential's secrets.
+func (s *session) masker(name string, secrets []string) *echomask.Masker {
+	key := name + "\x00" + strings.Join(secrets, "\x00")
+	s.clientsMu.Lock()
+	have := s.maskers[key]
+	s.clientsMu.Unlock()
+	if have != nil {
+		return have
+	}
+	have = masked(name, secrets)
+	s.clientsMu.Lock()
+	defer s.clientsMu.Unlock()
+	if len(s.maskers) >= maxMaskers {
+		clear(s.maskers)
+	}
+	s.maskers[key] = have
+	return have
 }
 
 func masked(name string, secrets []string) *echomask.Masker {

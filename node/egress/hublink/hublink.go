@@ -134,9 +134,10 @@ func (l *Link) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // RoundTrip implements egress.Hub.
 func (l *Link) RoundTrip(req *http.Request) (*http.Response, error) {
-	transport := l.h2
-	if strings.EqualFold(req.Header.Get("Upgrade"), "websocket") {
-		transport = l.h1
+	// The hub sends it on in the same version.
+	transport := l.h1
+	if req.ProtoMajor >= 2 {
+		transport = l.h2
 	}
 	if req.URL.Host == "" || strings.HasPrefix(req.URL.Path, "/deckhand/") && req.Header.Get(egresslink.HeaderJail) == "" {
 		return nil, errors.New("not a request for the hub to send on")

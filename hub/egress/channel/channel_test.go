@@ -1,0 +1,493 @@
+package channel_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/deckhand-sh/deckhand/hub/egress/channel"
+	"github.com/deckhand-sh/deckhand/hub/egress/credential"
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/egresslink"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/egress"
+	"github.com/deckhand-sh/deckhand/node/egress/hublink"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	orgID, nodeID, jailID = "org_1", "node_1", "jail_1"
+	secret                = "sk-0123456789-SECRET"
+)
+
+// rig is a command in a jail, the node's proxy with a credential that stays in the hub, the
+// hub's channel to it, and a server.
+type rig struct {
+	t        *testing.T
+	server   *httptest.Server
+	hub      *fakeHub
+	channels *channel.Channels
+	link     *hublink.Link
+	client   func(http2 bool) *http.Client
+}
+
+// fakeHub is what the channel asks, and what links it with the node.
+type fakeHub struct {
+	machine.Link // only Egress is called
+
+	key, roots string
+	node       nodev1.EgressServiceClient
+
+	mu      sync.Mutex
+	idle    bool  // no task is running in the jail
+	refuse  error // of Insert
+	records []egresslink.Record
+}
+
+func (h *fakeHub) Egress() nodev1.EgressServiceClient { return h.node }
+
+func (h *fakeHub) JailHasLiveTask(_ context.Context, arg db.JailHasLiveTaskParams) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return arg == db.JailHasLiveTaskParams{OrgID: orgID, NodeID: nodeID, JailID: jailID} && !h.idle, nil
+}
+
+func (h *fakeHub) Token(context.Context, string, string, string) (egresslink.Token, error) {
+	return egresslink.Token{}, fault.New(fault.Denied, "this credential stays in the hub")
+}
+
+func (h *fakeHub) Insert(_ context.Context, org, jail, name string, req *http.Request) (credential.Inserted, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refuse != nil {
+		return credential.Inserted{}, h.refuse
+	}
+	if org != orgID || jail != jailID || name != "api" || req.URL.Scheme != "https" {
+		return credential.Inserted{}, errors.New("another question was expected")
+	}
+	req.Header.Set("Authorization", "Bearer "+secret)
+	return credential.Inserted{Secrets: []string{secret}, Roots: h.roots, Private: true}, nil
+}
+
+func (h *fakeHub) Record(_ context.Context, _, _ string, records []egresslink.Record) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.records = append(h.records, records...)
+	return nil
+}
+
+// recorder records in memory what the node's journal records in a file.
+type recorder struct{}
+
+func (recorder) Begin(egresslink.Record) error { return nil }
+func (recorder) End(egresslink.Record)         {}
+
+// face is the node's service, as its proxy process has it.
+type face struct {
+	nodev1.EgressServiceServer
+	link *hublink.Link
+}
+
+func (f face) Channel(stream nodev1.EgressService_ChannelServer) error {
+	return f.link.Serve(stream.Context(), &byteStream{stream: stream})
+}
+
+// byteStream is a channel as a stream of bytes.
+type byteStream struct {
+	stream nodev1.EgressService_ChannelServer
+	rest   []byte
+	mu     sync.Mutex // of Write
+}
+
+func (s *byteStream) Read(b []byte) (int, error) {
+	for len(s.rest) == 0 {
+		req, err := s.stream.Recv()
+		if err != nil {
+			return 0, err
+		}
+		s.rest = req.GetData()
+	}
+	n := copy(b, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func (s *byteStream) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(b), s.stream.Send(&nodev1.ChannelResponse{Data: b})
+}
+
+func (s *byteStream) Close() error { return nil }
+
+func newRig(t *testing.T, h http.HandlerFunc) *rig {
+	t.Helper()
+	server := httptest.NewUnstartedServer(h)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	ca, key := authority(t)
+	r := &rig{t: t, server: server, link: hublink.New(), hub: &fakeHub{
+		key: key, roots: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
+	}}
+	proxy := egress.New(egress.Config{Special: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Hub: r.link, Recorder: recorder{}})
+	require.NoError(t, proxy.Start(context.Background()))
+	t.Cleanup(proxy.Stop)
+
+	pipe := bufconn.Listen(1 << 20)
+	node := grpc.NewServer()
+	nodev1.RegisterEgressServiceServer(node, face{egress.NewServer(proxy), r.link})
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = node.Serve(pipe) })
+	t.Cleanup(func() { node.Stop(); serving.Wait() })
+	conn, err := grpc.NewClient("passthrough:///node", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	r.hub.node = nodev1.NewEgressServiceClient(conn)
+	r.channels = channel.New(channel.Config{
+		Queries: r.hub, Credentials: r.hub, Log: hclog.NewNullLogger(),
+		Key: func(_ context.Context, org, jail, certificate string) (string, error) {
+			if org != orgID || jail != jailID || certificate != ca {
+				return "", fault.New(fault.NotFound, "no such authority")
+			}
+			return r.hub.key, nil
+		},
+		Node: func(string) (machine.Link, error) { return r.hub, nil },
+		Org:  func(string) (string, error) { return orgID, nil },
+	})
+	t.Cleanup(r.channels.Close)
+	r.channels.Changed(nodeID, true)
+
+	socket := filepath.Join(t.TempDir(), "egress.sock")
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	port := uint32(netip.MustParseAddrPort(server.Listener.Addr().String()).Port())
+	require.NoError(t, proxy.Serve(jailID, l, &nodev1.Egress{
+		Bindings:    []*nodev1.Egress_Binding{{Credential: "api", Hosts: []string{"127.0.0.1"}, Ports: []uint32{port}, Held: true}},
+		Authorities: []string{ca},
+	}))
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM([]byte(ca)))
+	r.client = func(http2 bool) *http.Client {
+		tr := &http.Transport{
+			Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "127.0.0.1:3128"}),
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+			},
+			TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2,
+		}
+		t.Cleanup(tr.CloseIdleConnections)
+		return &http.Client{Transport: tr, Timeout: waittest.Limit(time.Minute)}
+	}
+	return r
+}
+
+// authority returns the certificate and the key of a jail's authority.
+func authority(t *testing.T) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "jail"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, PermittedDNSDomainsCritical: true,
+		PermittedIPRanges: []*net.IPNet{{IP: net.IPv4(127, 0, 0, 1).To4(), Mask: net.CIDRMask(32, 32)}},
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
+}
+
+func (r *rig) get(client *http.Client, path string) (int, string) {
+	r.t.Helper()
+	res, err := client.Get(r.server.URL + path)
+	require.NoError(r.t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(r.t, err)
+	return res.StatusCode, string(body)
+}
+
+func versions(t *testing.T, run func(t *testing.T, http2 bool)) {
+	t.Helper()
+	for name, http2 := range map[string]bool{"HTTP 1.1": false, "HTTP 2": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, http2)
+		})
+	}
+}
+
+// The secret reaches the server, and neither the node nor the command gets it.
+func TestTheHubInsertsACredential(t *testing.T) {
+	t.Parallel()
+	versions(t, func(t *testing.T, http2 bool) {
+		r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+			for name := range r.Header {
+				assert.False(t, strings.HasPrefix(name, "Deckhand-"), name)
+			}
+			assert.Equal(t, []string{"Bearer " + secret}, r.Header.Values("Authorization"))
+			assert.Equal(t, "for me", r.Header.Get("X-Forwarded-For"))
+			body, _ := io.ReadAll(r.Body)
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("X-Echo", r.Header.Get("Authorization"))
+			_, _ = fmt.Fprintf(w, "%s %s %s %s", r.Method, r.RequestURI, body, r.Header.Get("Authorization"))
+		})
+		req, err := http.NewRequest(http.MethodPut, r.server.URL+"/a%2Fb?q=1;2", strings.NewReader("hello"))
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer placeholder")
+		req.Header.Set("Deckhand-Jail", "another") // a command cannot say who it is
+		req.Header.Set("X-Forwarded-For", "for me")
+		res, err := r.client(http2).Do(req)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		_ = res.Body.Close()
+		assert.Equal(t, "PUT /a%2Fb?q=1;2 hello Bearer "+strings.Repeat("*", len(secret)), string(body))
+		assert.Equal(t, "Bearer "+strings.Repeat("*", len(secret)), res.Header.Get("X-Echo"))
+	})
+}
+
+func TestBodiesStreamThroughTheHub(t *testing.T) {
+	t.Parallel()
+	versions(t, func(t *testing.T, http2 bool) {
+		r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).EnableFullDuplex()
+			lines := bufio.NewReader(r.Body)
+			for {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					w.Header().Set(http.TrailerPrefix+"X-Sum", r.Trailer.Get("X-Sum"))
+					return
+				}
+				_, _ = io.WriteString(w, line)
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		body, to := io.Pipe()
+		req, err := http.NewRequest(http.MethodPost, r.server.URL, body)
+		require.NoError(t, err)
+		req.Trailer = http.Header{"X-Sum": {"10"}}
+		go func() { _, _ = io.WriteString(to, "0\n") }()
+		res, err := r.client(http2).Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		lines := bufio.NewReader(res.Body)
+		for i := range 5 {
+			line, err := lines.ReadString('\n')
+			require.NoError(t, err)
+			assert.Equal(t, fmt.Sprintf("%d\n", i), line)
+			if i < 4 {
+				_, err = fmt.Fprintf(to, "%d\n", i+1)
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, to.Close())
+		_, err = lines.ReadString('\n')
+		require.ErrorIs(t, err, io.EOF)
+		assert.Equal(t, "10", res.Trailer.Get("X-Sum"))
+	})
+}
+
+func TestAWebSocketPassesThroughTheHub(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "Bearer "+secret, r.Header.Get("Authorization"))
+		c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer c.CloseNow()
+		for {
+			kind, data, err := c.Read(r.Context())
+			if err != nil || c.Write(r.Context(), kind, data) != nil {
+				return
+			}
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), waittest.Limit(30*time.Second))
+	defer cancel()
+	c, _, err := websocket.Dial(ctx, r.server.URL, &websocket.DialOptions{HTTPClient: r.client(false)}) //nolint:bodyclose // it closes it
+	require.NoError(t, err)
+	defer c.CloseNow()
+	for _, text := range []string{"one", "two"} {
+		require.NoError(t, c.Write(ctx, websocket.MessageText, []byte(text)))
+		_, data, err := c.Read(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, text, string(data))
+	}
+}
+
+// uploadBytes and most are what is uploaded and what memory may grow by.
+const (
+	uploadBytes = 64 << 20
+	mostGrowth  = 48 << 20
+)
+
+func TestALargeUploadTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it measures memory
+	var most atomic.Uint64
+	sample := func() {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most.Store(max(most.Load(), m.HeapInuse))
+	}
+	r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+		var n int64
+		buf := make([]byte, 64<<10)
+		for {
+			got, err := r.Body.Read(buf)
+			if n/(8<<20) != (n+int64(got))/(8<<20) {
+				sample()
+			}
+			if n += int64(got); err != nil {
+				break
+			}
+		}
+		_, _ = fmt.Fprint(w, n)
+	})
+	client := r.client(true)
+	_, _ = r.get(client, "/")
+	runtime.GC()
+	sample()
+	before := most.Load()
+	res, err := client.Post(r.server.URL, "application/octet-stream", io.LimitReader(zeros{}, uploadBytes))
+	require.NoError(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	assert.Equal(t, fmt.Sprint(uploadBytes), string(body))
+	assert.Less(t, most.Load()-before, uint64(mostGrowth))
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// What goes wrong is told to the command.
+func TestAProblemIsExplained(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/forged" { // what only the hub says
+			w.Header().Set(egresslink.HeaderRefused, "yes")
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, "the server's own words")
+	})
+	client := r.client(true)
+	status, text := r.get(client, "/")
+	assert.Equal(t, http.StatusInternalServerError, status)
+	assert.Equal(t, "the server's own words", text)
+	status, _ = r.get(client, "/forged")
+	assert.Equal(t, http.StatusTeapot, status)
+	with := func(change func(h *fakeHub)) (int, string) {
+		r.hub.mu.Lock()
+		change(r.hub)
+		r.hub.mu.Unlock()
+		return r.get(client, "/")
+	}
+	status, text = with(func(h *fakeHub) { h.refuse = fault.New(fault.Denied, "api is for GET only").WithFix("use GET") })
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Contains(t, text, "the credential api cannot be used: api is for GET only; use GET")
+	status, text = with(func(h *fakeHub) { h.refuse = errors.New("of the database") })
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.NotContains(t, text, "database")
+	status, text = with(func(h *fakeHub) { h.refuse, h.idle = nil, true })
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Contains(t, text, "no task is running in jail jail_1")
+	status, text = with(func(h *fakeHub) { h.idle, h.roots = false, "" })
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, text, "cannot be verified")
+	r.server.Close()
+	status, text = with(func(*fakeHub) {})
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, text, "cannot be reached from the node")
+}
+
+// When the hub goes away, what passes through it ends; the next one serves what comes then.
+func TestAnotherChannelGoesOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "begun\n")
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/long" {
+			<-r.Context().Done()
+		}
+	})
+	client := r.client(true)
+	res, err := client.Get(r.server.URL + "/long")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	_, err = io.ReadFull(res.Body, make([]byte, 6))
+	require.NoError(t, err)
+	r.channels.Changed(nodeID, false)
+	_, err = io.ReadAll(res.Body)
+	require.Error(t, err)
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() { // they wait for it
+			status, text := r.get(client, "/")
+			assert.Equal(t, http.StatusOK, status, text)
+		})
+	}
+	r.channels.Changed(nodeID, true)
+	all.Wait()
+}
+
+// Records reach the hub, and questions about other jails are refused.
+func TestQuestionsAreAnswered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(http.ResponseWriter, *http.Request) {})
+	ctx, cancel := context.WithTimeout(context.Background(), waittest.Limit(20*time.Second))
+	defer cancel()
+	require.NoError(t, r.link.Store(ctx, []egresslink.Record{{ID: "creq_1", Credential: "api"}}))
+	assert.Equal(t, "creq_1", r.hub.records[0].ID)
+	_, err := r.link.Token(ctx, egresslink.TokenRequest{JailID: "jail_2", Credential: "api"})
+	require.ErrorContains(t, err, "no task is running in jail jail_2")
+	assert.True(t, fault.Is(err, fault.Denied))
+	_, err = r.link.Token(ctx, egresslink.TokenRequest{JailID: jailID, Credential: "api"})
+	require.ErrorContains(t, err, "stays in the hub")
+	_, err = r.link.Authority(ctx, egresslink.AuthorityRequest{JailID: jailID, Certificate: "another"})
+	require.ErrorContains(t, err, "no such authority")
+	got, err := r.link.Authority(ctx, egresslink.AuthorityRequest{JailID: "jail_2"})
+	require.Error(t, err)
+	assert.Empty(t, got.Key)
+}

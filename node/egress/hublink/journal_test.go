@@ -1,0 +1,143 @@
+package hublink_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/deckhand-sh/deckhand/internal/egresslink"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/egress/hublink"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// store is a hub that ignores records that it has.
+type store struct {
+	mu    sync.Mutex
+	fails int // how often it stores and then says that it failed
+	have  map[string]egresslink.Record
+	calls int
+}
+
+func (s *store) put(_ context.Context, records []egresslink.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	for _, rec := range records {
+		if _, known := s.have[rec.ID]; !known {
+			s.have[rec.ID] = rec
+		}
+	}
+	if s.fails--; s.fails >= 0 {
+		return errors.New("the response was lost")
+	}
+	return nil
+}
+
+func (s *store) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.have)
+}
+
+func open(t *testing.T, path string, s *store) *hublink.Journal {
+	t.Helper()
+	j, err := hublink.OpenJournal(path, s.put, hclog.NewNullLogger())
+	require.NoError(t, err)
+	return j
+}
+
+func send(t *testing.T, j *hublink.Journal, until func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { j.Send(ctx) })
+	waittest.Until(t, 20*time.Second, "records are sent", until)
+	cancel()
+	all.Wait()
+}
+
+func record(i int) egresslink.Record {
+	return egresslink.Record{ID: fmt.Sprintf("creq_%d", i), Credential: "github", Method: "GET", At: time.Now().UTC()}
+}
+
+func TestRecordsAreSentUntilTheHubHasThem(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "requests.jsonl")
+	s := &store{have: map[string]egresslink.Record{}, fails: 1}
+	j := open(t, path, s)
+	for i := range 3 {
+		rec := record(i)
+		require.NoError(t, j.Begin(rec))
+		rec.Status, rec.Duration = 200, time.Second
+		j.End(rec)
+	}
+	empty := func() bool { info, err := os.Stat(path); return err == nil && info.Size() == 0 }
+	send(t, j, empty)
+	assert.Equal(t, 3, s.count())
+	assert.Greater(t, s.calls, 1)
+	assert.Equal(t, 200, s.have["creq_0"].Status)
+	require.NoError(t, j.Close())
+}
+
+// What a process has not sent, or did not see the end of, the next one sends.
+func TestTheNextProcessSendsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "requests.jsonl")
+	s := &store{have: map[string]egresslink.Record{}}
+	j := open(t, path, s)
+	for i := range 3 {
+		require.NoError(t, j.Begin(record(i)))
+	}
+	rec := record(0)
+	rec.Status = 201
+	j.End(rec)
+	require.NoError(t, j.Close())
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = file.WriteString(`{"id":"creq_9","cred`) // the process died there
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+
+	again := open(t, path, s)
+	send(t, again, func() bool { return s.count() == 3 })
+	assert.Equal(t, 201, s.have["creq_0"].Status)
+	assert.Empty(t, s.have["creq_0"].Problem)
+	for _, id := range []string{"creq_1", "creq_2"} {
+		assert.Equal(t, "the egress proxy ended before the response did", s.have[id].Problem)
+	}
+	require.NoError(t, again.Close())
+}
+
+// Without the hub, requests are not made without end.
+func TestAFullJournalRefusesRequests(t *testing.T) {
+	t.Parallel()
+	s := &store{have: map[string]egresslink.Record{}}
+	j := open(t, filepath.Join(t.TempDir(), "requests.jsonl"), s)
+	var err error
+	n := 0
+	for ; err == nil && n < 30_000; n++ {
+		err = j.Begin(record(n))
+	}
+	require.True(t, fault.Is(err, fault.Unavailable))
+	require.ErrorContains(t, err, "wait to be recorded by the hub")
+	assert.Equal(t, 20_001, n)
+	for i := range n - 1 {
+		j.End(record(i))
+	}
+	send(t, j, func() bool { return s.count() == n-1 })
+	require.NoError(t, j.Begin(record(n)))
+	require.NoError(t, j.Close())
+}
