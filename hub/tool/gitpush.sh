@@ -31,8 +31,8 @@ if [ -z "${new:-}" ]; then
   known=
   while read -r id name; do
     [ -n "$id" ] || continue
-    known="$known
-^$id"
+    known="$known^$id
+"
     if [ "$name" = "$ref" ]; then old=$id; fi
   done <<END
 $heads
@@ -53,19 +53,20 @@ fi
 
 if [ "$mode" = inspect ]; then
   if [ "$old" != - ]; then
-    known="^$old"
+    known="^$old
+"
     base=$old
     printf 'removed %s\n' "$(g rev-list --count "$old" "^$new" 2>/dev/null)"
   else
-    base=$(printf '%s\n' "$known" | g rev-list --ignore-missing --boundary --stdin "$new" 2>/dev/null | grep '^-' | head -n 1)
+    base=$(printf %s "$known" | g rev-list --ignore-missing --boundary --stdin "$new" 2>/dev/null | grep '^-' | head -n 1)
     base=${base#-}
   fi
-  printf 'commits %s\n' "$(printf '%s\n' "$known" | g rev-list --ignore-missing --count --stdin "$new" 2>/dev/null)"
+  printf 'commits %s\n' "$(printf %s "$known" | g rev-list --ignore-missing --count --stdin "$new" 2>/dev/null)"
   printf 'base %s\n' "${base:--}"
   if [ -s "$(g rev-parse --git-path info/attributes)" ]; then echo 'attributes yes'; fi
   [ -n "$base" ] || base=$(g hash-object -t tree /dev/null)
   echo
-  printf '%s\n' "$known" | g log --ignore-missing --stdin --max-count=200 --no-show-signature --no-mailmap --no-notes --no-decorate --no-color --no-patch \
+  printf %s "$known" | g log --ignore-missing --stdin --max-count=200 --no-show-signature --no-mailmap --no-notes --no-decorate --no-color --no-patch \
     --format='%H %an <%ae> %s' "$new" 2>&1
   echo
   g diff --no-ext-diff --no-textconv --no-color --no-relative --stat=200 "$base" "$new" 2>&1
