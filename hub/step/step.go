@@ -26,7 +26,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/hub/egress/credential"
-	"github.com/deckhand-sh/deckhand/hub/egress/forge"
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
@@ -36,6 +35,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"

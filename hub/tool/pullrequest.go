@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/egress/forge"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/deckhand-sh/deckhand/hub/egress/forge"
 	"github.com/deckhand-sh/deckhand/hub/egress/mint"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/devcontainer"
 	"github.com/deckhand-sh/deckhand/internal/fault"

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deckhand-sh/deckhand/hub/egress/forge"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"

@@ -163,9 +163,9 @@ func TestRequestsToAWSAreSigned(t *testing.T) {
 			for header, value := range headers {
 				req.Header.Set(header, value)
 			}
-			secrets, err := r.Insert(t.Context(), org, jail, name, req)
+			inserted, err := r.Insert(t.Context(), org, jail, name, req)
 			require.NoError(t, err, what)
-			require.Contains(t, secrets, secretKey)
+			require.Contains(t, inserted.Secrets, secretKey)
 			res, err := s.Client().Do(req)
 			require.NoError(t, err)
 			text, err := io.ReadAll(res.Body)

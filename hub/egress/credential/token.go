@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/egress/forge"
 	"github.com/deckhand-sh/deckhand/hub/egress/mint"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"

@@ -10,14 +10,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
-	"github.com/deckhand-sh/deckhand/hub/egress/mint"
 	"github.com/deckhand-sh/deckhand/internal/echomask"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -30,6 +31,8 @@ const (
 	// are as long as they may be.
 	maxBody   = 32 << 20
 	maxHeader = 256 << 10
+	// maxSaid bounds what is repeated of a server's text, in characters.
+	maxSaid = 300
 	// usualWait is for a server that limits requests and does not say for how long, and
 	// maxWait bounds what it says.
 	usualWait = time.Minute
@@ -192,13 +195,38 @@ func said(text []byte) string {
 		Errors  any
 	}
 	if json.Unmarshal(text, &form) != nil {
-		return mint.Said(string(text))
+		return short(string(text))
 	}
 	var parts []string
 	for _, part := range []any{form.Message, form.Error, form.Detail, form.Errors} {
 		parts = gather(parts, "", part)
 	}
-	return mint.Said(strings.Join(parts, "; "))
+	return short(strings.Join(parts, "; "))
+}
+
+// short returns the beginning of a server's text on one line, without control characters.
+func short(text string) string {
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
+	}), " ")
+	if runes := []rune(text); len(runes) > maxSaid {
+		return string(runes[:maxSaid]) + "…"
+	}
+	return text
+}
+
+// unreachable returns the error for a request without a response.
+func unreachable(host string, err error) error {
+	var unverified *tls.CertificateVerificationError
+	var late net.Error
+	switch {
+	case errors.As(err, &unverified):
+		return fault.New(fault.Unavailable, "the certificate of %s cannot be verified: %s", host, unverified.Err).
+			WithFix("an administrator can set the certificates of a private authority with the credential")
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
+		return fault.New(fault.Unavailable, "%s does not respond in time", host).WithFix("look there whether it was done, and try again later")
+	}
+	return fault.New(fault.Unavailable, "%s did not respond: the connection broke", host).WithFix("look there whether it was done, and try again later").WithCause(err)
 }
 
 // gather appends the texts in a JSON value, with the names of the fields that they are about.
@@ -250,9 +278,7 @@ func (c *Client) explain(err error, doing string) error {
 		if e := fault.As(lost.err); e != nil {
 			return e // the tunnel says what is wrong
 		}
-		e := mint.Unreachable(host, lost.err)
-		e.Code = ""
-		return e
+		return unreachable(host, lost.err)
 	}
 	return err
 }
@@ -290,7 +316,7 @@ func (c *Client) refusal(r *refused, host, doing string) error {
 
 // needed says which permission is missing: GitHub and OAuth 2.0 servers name it.
 func (c *Client) needed(r *refused) string {
-	if accepted := mint.Said(r.header.Get("X-Accepted-GitHub-Permissions")); accepted != "" {
+	if accepted := short(r.header.Get("X-Accepted-GitHub-Permissions")); accepted != "" {
 		return "the permission " + strings.ReplaceAll(accepted, "=", ": ")
 	}
 	return c.service.needs()

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/hub/egress/forge"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
