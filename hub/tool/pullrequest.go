@@ -20,7 +20,7 @@ const (
 	maxPullRequestPreview = 160 << 10
 
 	repositorySchema = `"repository":{"type":"string","minLength":3,"maxLength":500,"pattern":"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)+$","description":"OWNER/NAME; with GitLab the whole path of the project"}`
-	forgeCredential  = `"credential":{"type":"string","minLength":1,"maxLength":63,"description":"The credential to use; needed only if several are for this repository"}`
+	forgeAccess      = `"credential":{"type":"string","minLength":1,"maxLength":63,"description":"The credential to use; needed only if several are for this repository"}`
 )
 
 // pullRequestTools are made by the hub, with a credential that no command gets, on the way
@@ -44,7 +44,7 @@ func pullRequestTools() []*Tool {
 				"base":{"type":"string","minLength":1,"maxLength":240,"description":"The branch that is to get them, such as main"},
 				"title":{"type":"string","minLength":1,"maxLength":240,"pattern":"^[^\\r\\n]*\\S[^\\r\\n]*$","description":"One line"},
 				"body":{"type":"string","maxLength":32768,"description":"What it changes and why, in Markdown"},
-				"draft":{"type":"boolean","description":"Open it as a draft"},` + forgeCredential + `}}`,
+				"draft":{"type":"boolean","description":"Open it as a draft"},` + forgeAccess + `}}`,
 			run: runPullRequestOpen, preview: previewPullRequestOpen,
 		},
 		{
@@ -55,7 +55,7 @@ func pullRequestTools() []*Tool {
 			Timeout: pullRequestTimeout, Leaves: leaves, previewBytes: maxPullRequestPreview,
 			schema: `{"type":"object","additionalProperties":false,"required":["repository","number","body"],"properties":{` + repositorySchema + `,
 				"number":{"type":"integer","minimum":1,"maximum":2147483647,"description":"The number of the pull request"},
-				"body":{"type":"string","minLength":1,"maxLength":32768,"pattern":"\\S","description":"The comment, in Markdown"},` + forgeCredential + `}}`,
+				"body":{"type":"string","minLength":1,"maxLength":32768,"pattern":"\\S","description":"The comment, in Markdown"},` + forgeAccess + `}}`,
 			run: runPullRequestComment, preview: previewPullRequestComment,
 		},
 	}
