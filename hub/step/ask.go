@@ -356,9 +356,16 @@ func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID
 	if err != nil {
 		return step, err
 	}
-	if decided.Effect == policy.Deny {
+	refused, err := s.refusedSince(ctx, tx, t, step, raw)
+	if err != nil {
+		return step, err
+	}
+	switch {
+	case decided.Effect == policy.Deny:
 		err = s.deniedSince(ctx, tx, step, decided)
-	} else {
+	case refused != nil:
+		err = s.denySince(ctx, tx, step, refused.Code, "since it was approved, it cannot be done any more: "+text(refused))
+	default:
 		err = s.askAgain(ctx, tx, t, step, parts)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -25,13 +26,8 @@ const inspectionTimeout = 25 * time.Second
 // inspectedPart is the part of a binding that holds the inspected state.
 const inspectedPart = "inspected"
 
-// inspected is an inspection as decisions use it.
-type inspected struct {
-	tool.Inspection
-
-	// problem is why the node could not be asked; empty if it was.
-	problem string
-}
+// inspected is an inspection as decisions use it. Its state is never empty.
+type inspected struct{ tool.Inspection }
 
 // inspectedCall identifies what was inspected.
 type inspectedCall struct{ jail, tool, arguments string }
@@ -61,13 +57,10 @@ func (s *Steps) inspect(ctx context.Context, l *looks, t db.Task, record *tool.T
 
 // uninspected is bound to a state that is never the case.
 func uninspected(problem string) inspected {
-	return inspected{
-		problem: problem,
-		Inspection: tool.Inspection{
-			State:   "not inspected: " + ident.New("look"),
-			Preview: "What this would do could not be found out: " + problem + "\nIf you approve it, you are asked again when it can be.",
-		},
-	}
+	return inspected{tool.Inspection{
+		State:   "not inspected: " + ident.New("look"),
+		Preview: "What this would do could not be found out: " + problem + "\nIf you approve it, you are asked again when it can be.",
+	}}
 }
 
 // inspectNow asks the node.
@@ -75,8 +68,12 @@ func (s *Steps) inspectNow(ctx context.Context, t db.Task, record *tool.Tool, ra
 	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
 	defer cancel()
 	i, err := s.askForInspection(ctx, t, record, raw)
+	if err == nil && i.Refused != nil {
+		// No approval is for it.
+		i.State, i.Preview = "refused: "+ident.New("look"), "This cannot be done: "+text(i.Refused)
+	}
 	if err == nil {
-		return inspected{Inspection: i}
+		return inspected{i}
 	}
 	s.cfg.Log.Info("what a call would do cannot be inspected", "task_id", t.ID, "tool", record.Name, "error", err)
 	problem := "the node did not respond"
@@ -121,5 +118,19 @@ func approvedState(step db.Step) (string, error) {
 	if err := json.Unmarshal(step.GrantedBinding, &parts); err != nil {
 		return "", fmt.Errorf("read the binding of step %s: %w", step.ID, err)
 	}
-	return parts[inspectedPart], nil
+	state := parts[inspectedPart]
+	if state == "" {
+		return "", fault.New(fault.Internal, "step %s was approved, and it is not known for what", step.ID).WithObject(step.ID)
+	}
+	return state, nil
+}
+
+// refusedSince returns why a call that was approved cannot be made any more, or nil.
+func (s *Steps) refusedSince(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, raw []byte) (*fault.Error, error) {
+	record := s.cfg.Tools.Get(step.Tool)
+	if record == nil || !record.Inspects() {
+		return nil, nil
+	}
+	i, err := s.inspect(ctx, looksOf(tx), t, record, raw)
+	return i.Refused, err
 }

@@ -298,7 +298,8 @@ func pushInspection(ref string, facts map[string]string, rest string, long bool)
 	if facts["attributes"] != "" {
 		out.WriteString("the repository's .git/info/attributes may make git show files of text as binary\n")
 	}
-	out.WriteString("\n" + printable(rest))
+	// Whoever shows it marks what misleads; only what cannot be stored is replaced.
+	out.WriteString("\n" + strings.ReplaceAll(rest, "\x00", "\uFFFD"))
 	if long {
 		out.WriteString("\n[... longer than 1 MiB]")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -36,8 +37,10 @@ func Title(name string, arguments map[string]any) string {
 		object = firstLine(text(arguments, "command"))
 	case text(arguments, "from") != "":
 		object = text(arguments, "from") + " -> " + text(arguments, "to")
+	case name == toolname.GitPush:
+		object = text(arguments, "ref")
 	default:
-		for _, key := range []string{"path", "url", "query", "pattern", "question", "goal", "agent", "name", "job", "repository", "ref"} {
+		for _, key := range []string{"path", "url", "query", "pattern", "question", "goal", "agent", "name", "job", "repository"} {
 			if object = text(arguments, key); object != "" {
 				break
 			}

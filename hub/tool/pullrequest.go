@@ -16,8 +16,9 @@ import (
 
 const (
 	pullRequestTimeout = 3 * time.Minute
-	// maxPullRequestPreview shows the longest text of a pull request whole, in bytes.
-	maxPullRequestPreview = 160 << 10
+	// maxPullRequestPreview shows the text of a pull request whole, in bytes, unless it is long
+	// and not in English. Its arguments are shown whole in any case.
+	maxPullRequestPreview = 64 << 10
 
 	repositorySchema = `"repository":{"type":"string","minLength":3,"maxLength":500,"pattern":"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)+$","description":"OWNER/NAME; with GitLab the whole path of the project"}`
 	forgeAccess      = `"credential":{"type":"string","minLength":1,"maxLength":63,"description":"The credential to use; needed only if several are for this repository"}`

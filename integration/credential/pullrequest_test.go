@@ -176,11 +176,14 @@ turns:
             git clone -q `+o.url()+`/acme/web.git web && cd web
             git config user.name Robot && git config user.email robot@example.com
             git checkout -q -b late && git commit -q --allow-empty -m "not seen by anybody" && git rev-parse late > ../late
-            git checkout -q -b deckhand/fix main && echo fixed > fix.txt && git add . && git commit -q -m "fix the login" && git rev-parse HEAD
+            git checkout -q -b deckhand/fix main && echo fixed > fix.txt && git add . && git commit -q -m "fix the login" && git branch deckhand/two
   - text: I push.
     calls:
       - {tool: git_push, arguments: {ref: deckhand/none, path: web}}
       - {tool: git_push, arguments: {ref: deckhand/fix, path: web}}
+  - text: I push another.
+    calls:
+      - {tool: git_push, arguments: {ref: deckhand/two, path: web}}
   - text: I open it.
     calls:
       - {tool: pull_request_open, arguments: {repository: acme/web, head: deckhand/fix, base: main, title: Fix the login, body: "It was broken.", draft: true}}
@@ -213,6 +216,13 @@ turns:
 	assert.Contains(t, shown, "not seen by anybody")
 	assert.Contains(t, shown, strings.TrimSpace(commit))
 	f.CLI(0, "inbox", "approve", again)
+
+	// Somebody else pushes the next one while they think about it.
+	other := f.Item(id, again)
+	out, err := exec.Command("git", "-C", g.bare, "update-ref", "refs/heads/deckhand/two", "main").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	f.CLI(0, "agent", "files", "put", "pusher", filepath.Join(g.bare, "refs", "heads", "main"), "web/.git/refs/heads/deckhand/two")
+	f.CLI(0, "inbox", "approve", other)
 	f.Ended(id)
 	assert.Equal(t, strings.TrimSpace(commit), g.branch("deckhand/fix"))
 
@@ -220,17 +230,18 @@ turns:
 		ID, Tool, State, Observation string
 	}
 	f.JSON(&steps, "task", "steps", id)
-	require.Len(t, steps, 7)
+	require.Len(t, steps, 8)
 	assert.Contains(t, steps[1].Observation, "there is no local branch refs/heads/deckhand/none", "nobody is asked about a push that cannot be made")
 	assert.Contains(t, steps[2].Observation, "pushed "+strings.TrimSpace(commit))
-	assert.Contains(t, steps[3].Observation, "opened pull request 1 of acme/web: https://github.test/acme/web/pull/1")
-	assert.Contains(t, steps[4].Observation, "commented on pull request 1 of acme/web: https://github.test/acme/web/pull/1#issuecomment-55")
-	assert.Contains(t, steps[5].Observation, "the persona does not list repository other/web")
+	assert.Contains(t, steps[3].Observation, "since it was approved, it cannot be done any more: the remote's refs/heads/deckhand/two has all commits of yours")
+	assert.Contains(t, steps[4].Observation, "opened pull request 1 of acme/web: https://github.test/acme/web/pull/1")
+	assert.Contains(t, steps[5].Observation, "commented on pull request 1 of acme/web: https://github.test/acme/web/pull/1#issuecomment-55")
+	assert.Contains(t, steps[6].Observation, "the persona does not list repository other/web")
 	require.Len(t, g.opened, 1)
-	assert.Equal(t, "It was broken.\n\n<!-- deckhand:"+steps[3].ID+" -->", g.opened[0]["body"])
+	assert.Equal(t, "It was broken.\n\n<!-- deckhand:"+steps[4].ID+" -->", g.opened[0]["body"])
 	assert.Equal(t, "deckhand/fix", g.opened[0]["head"])
 	assert.Equal(t, true, g.opened[0]["draft"])
-	assert.Equal(t, []string{"Please review.\n\n<!-- deckhand:" + steps[4].ID + " -->"}, g.comments)
+	assert.Equal(t, []string{"Please review.\n\n<!-- deckhand:" + steps[5].ID + " -->"}, g.comments)
 	for _, s := range steps {
 		for token := range g.tokens {
 			assert.NotContains(t, s.Observation, token)
@@ -248,7 +259,7 @@ turns:
 	for _, u := range used {
 		paths[u.Method+" "+u.Path] = true
 		if strings.HasPrefix(u.Path, gitHubAPI) {
-			assert.Contains(t, []string{steps[3].ID, steps[4].ID}, u.StepID)
+			assert.Contains(t, []string{steps[4].ID, steps[5].ID}, u.StepID)
 		}
 	}
 	assert.Contains(t, slices.Collect(maps.Keys(paths)), "POST "+gitHubAPI+"/repos/acme/web/pulls")
