@@ -18,6 +18,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -94,6 +95,16 @@ type NewItem struct {
 // events are the kinds of the events that record a new item, by kind of item.
 var events = map[Kind]eventkind.Kind{Approval: eventkind.ApprovalRequested, Question: eventkind.InputRequired, Unknown: eventkind.OutcomeUnknown}
 
+// maxEventPreview bounds the preview in an event, in bytes; the item has all of it.
+const maxEventPreview = 4 << 10
+
+func begins(preview string) string {
+	if len(preview) <= maxEventPreview {
+		return preview
+	}
+	return fmt.Sprintf("%s [... %d bytes in all]", strings.ToValidUTF8(preview[:maxEventPreview], ""), len(preview))
+}
+
 // Add opens an item for a waiting step. The task's row is locked.
 func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask NewItem) error {
 	params := db.CreateInboxItemParams{
@@ -119,7 +130,7 @@ func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask NewItem
 	}
 	payload := map[string]any{
 		"item_id": item.ID, "step_id": step.ID, "number": step.Number, "turn": step.Turn, "tool": step.Tool, "category": item.Category,
-		"preview": item.Preview, "why": item.Why,
+		"preview": begins(item.Preview), "why": item.Why,
 	}
 	if item.ExpiresAt != nil {
 		payload["expires_at"], payload["on_expiry"] = item.ExpiresAt.UTC().Format(time.RFC3339), item.OnExpiry

@@ -97,7 +97,14 @@ func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if err != nil {
 		return ask, err
 	}
-	if ask.Binding, err = s.binding(ctx, tx.Queries, t, step, raw); err != nil {
+	if record.Inspects() {
+		i, err := s.inspect(ctx, looksOf(tx), t, record, raw)
+		if err != nil {
+			return ask, err
+		}
+		ask.Preview = s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments) + "\n\n" + i.Preview)
+	}
+	if ask.Binding, err = s.binding(ctx, tx.Queries, looksOf(tx), t, step, raw); err != nil {
 		return ask, err
 	}
 	ask.Decision, err = s.decisionOf(ctx, tx, t, step, record, arguments, raw)
@@ -238,7 +245,7 @@ func changedObject(stepID string) string { return "changed arguments of " + step
 // binding returns what a grant is valid for: a digest of each part of the call as it
 // would be executed now. The folder that a command runs in is among its arguments, and
 // commands have no environment of their own.
-func (s *Steps) binding(ctx context.Context, q *db.Queries, t db.Task, step db.Step, arguments []byte) ([]byte, error) {
+func (s *Steps) binding(ctx context.Context, q *db.Queries, l *looks, t db.Task, step db.Step, arguments []byte) ([]byte, error) {
 	version, err := s.cfg.Agents.VersionIn(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
 		return nil, err
@@ -269,6 +276,13 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, t db.Task, step db.S
 		return nil, fmt.Errorf("encode tool %s: %w", step.Tool, err)
 	}
 	parts["tool"] = digest(record)
+	if r := s.cfg.Tools.Get(step.Tool); r != nil && r.Inspects() {
+		i, err := s.inspect(ctx, l, t, r, arguments)
+		if err != nil {
+			return nil, err
+		}
+		parts[inspectedPart] = i.State
+	}
 	if s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
 		spec, err := s.jailOf(ctx, t, p)
 		if err != nil {
@@ -330,7 +344,7 @@ func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID
 	if err != nil {
 		return step, err
 	}
-	now, err := s.binding(ctx, tx.Queries, t, step, raw)
+	now, err := s.binding(ctx, tx.Queries, looksOf(tx), t, step, raw)
 	if err != nil {
 		return step, err
 	}
@@ -342,9 +356,16 @@ func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID
 	if err != nil {
 		return step, err
 	}
-	if decided.Effect == policy.Deny {
+	refused, err := s.refusedSince(ctx, tx, t, step, raw)
+	if err != nil {
+		return step, err
+	}
+	switch {
+	case decided.Effect == policy.Deny:
 		err = s.deniedSince(ctx, tx, step, decided)
-	} else {
+	case refused != nil:
+		err = s.denySince(ctx, tx, step, refused.Code, "since it was approved, it cannot be done any more: "+text(refused))
+	default:
 		err = s.askAgain(ctx, tx, t, step, parts)
 	}
 	if err != nil {
@@ -357,6 +378,9 @@ func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID
 // have changed.
 func (s *Steps) askAgain(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, parts []string) error {
 	why := fmt.Sprintf("the approval is no longer valid, because the call has changed since: %s", strings.Join(parts, ", "))
+	if slices.Contains(parts, inspectedPart) {
+		why = "the approval is no longer valid, because the call would do something else by now: " + strings.Join(parts, ", ")
+	}
 	if slices.Contains(parts, unseenPart) {
 		why = "the approval is not valid: the node was offline, so the workspace could not be inspected"
 	}

@@ -180,6 +180,16 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	default:
 		out.reason = fmt.Sprintf("allowed: the persona lists %s and role %s covers %s tools", p.Tool, role, category)
 	}
+	if out.ask != "" && record.Inspects() {
+		i, err := s.inspect(ctx, l, t, record, []byte(p.ArgumentsJSON))
+		if err != nil {
+			return arguments, category, judgement{unmade: err}
+		}
+		if i.Refused != nil {
+			// A person need not see a call that cannot be made.
+			out.ask, out.denied = "", i.Refused
+		}
+	}
 	return arguments, category, out
 }
 

@@ -27,8 +27,10 @@ type looks struct {
 	texts map[lookedAt]content
 	// undoable is what calls would delete, by jail and path.
 	undoable map[lookedAt]undone
-	rounds   int
-	end      time.Time // deadline for asking
+	// inspected is what calls would do, of tools that inspect.
+	inspected map[inspectedCall]inspected
+	rounds    int
+	end       time.Time // deadline for asking
 }
 
 // lookedAt identifies a file of a jail, with its digest in the snapshots of its

@@ -129,7 +129,12 @@ func (s *Steps) redecide(ctx context.Context, q *db.Queries, l *looks, t db.Task
 
 // deniedSince ends a granted or waiting step that the current policies deny.
 func (s *Steps) deniedSince(ctx context.Context, tx *event.Tx, step db.Step, d policy.Decision) error {
-	why := "the policy has changed, and denies it now: " + d.Why
+	return s.denySince(ctx, tx, step, fault.PermissionDenied, "the policy has changed, and denies it now: "+d.Why)
+}
+
+// denySince ends a granted or waiting step, and says why.
+func (s *Steps) denySince(ctx context.Context, tx *event.Tx, step db.Step, code fault.Code, why string) error {
+	why = s.cfg.Redact.Org(step.OrgID).String(why)
 	if State(step.State) == Granted {
 		var err error
 		if step, err = s.move(ctx, tx, step, db.ResolveStepParams{State: string(Waiting), DecisionReason: why}); err != nil {
@@ -137,8 +142,8 @@ func (s *Steps) deniedSince(ctx context.Context, tx *event.Tx, step db.Step, d p
 		}
 	}
 	_, err := s.move(ctx, tx, step, db.ResolveStepParams{
-		State: string(Denied), DecisionReason: why, ErrorCode: string(fault.PermissionDenied),
-		Observation: fmt.Sprintf("error %s: %s; it was not made", fault.PermissionDenied, why),
+		State: string(Denied), DecisionReason: why, ErrorCode: string(code),
+		Observation: fmt.Sprintf("error %s: %s; it was not made", code, why),
 	})
 	return err
 }

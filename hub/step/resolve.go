@@ -203,7 +203,7 @@ func (s *Steps) change(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	if err != nil {
 		return nil, err
 	}
-	if params.GrantedBinding, err = s.binding(ctx, tx.Queries, t, step, []byte(a.ArgumentsJSON)); err != nil {
+	if params.GrantedBinding, err = s.binding(ctx, tx.Queries, looksOf(tx), t, step, []byte(a.ArgumentsJSON)); err != nil {
 		return nil, err
 	}
 	if params.ChangedSealed, err = s.cfg.Vault.Seal([]byte(a.ArgumentsJSON), changedObject(step.ID)); err != nil {

@@ -8,12 +8,14 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -174,6 +176,14 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		if call.WaitSince, call.WaitUntil, err = s.waited(ctx, step); err != nil {
 			return call, err
 		}
+	}
+	if record.Inspects() {
+		if call.Approved, err = approvedState(step); err != nil {
+			return call, err
+		}
+	}
+	call.Forge = func(ctx context.Context, repository, name string) (forge.Access, error) {
+		return s.cfg.Forge(ctx, credential.Caller{OrgID: t.OrgID, NodeID: *step.NodeID, JailID: step.JailID, ExecID: step.ExecID, Persona: p}, repository, name)
 	}
 	call.Engine = func(ctx context.Context) (websearch.Engine, error) { return s.cfg.Engine(ctx, t.OrgID) }
 	call.Restore = func(ctx context.Context, name string) (tool.Restored, error) {

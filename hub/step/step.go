@@ -25,6 +25,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
@@ -34,6 +35,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"
@@ -120,6 +122,8 @@ type Config struct {
 	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, iteration int32) (tool.Restored, error)
 	// Engine returns the web search engine that an organisation has connected.
 	Engine func(ctx context.Context, orgID string) (websearch.Engine, error)
+	// Forge returns how the service that has a repository is reached with a credential.
+	Forge func(ctx context.Context, by credential.Caller, repository, name string) (forge.Access, error)
 	// Authorities returns the certificates of a jail's authorities for some hosts, in PEM.
 	Authorities func(ctx context.Context, orgID, jailID string, hosts []string) ([]string, error)
 	// Bindings returns which requests the credentials of an agent's persona are for. With an

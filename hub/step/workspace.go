@@ -148,6 +148,9 @@ func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease
 			if State(step.State) != Granted {
 				continue
 			}
+			if record := s.cfg.Tools.Get(step.Tool); record != nil && record.Inspects() {
+				continue // bound to what it would do, which is inspected before it is made
+			}
 			if err := s.askAgain(ctx, tx, t, step, []string{"workspace"}); err != nil {
 				return err
 			}

@@ -1,10 +1,12 @@
 package tool
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -13,14 +15,15 @@ const maxPreview = 4 << 10
 
 // Preview describes to a person what a call would do. Secrets in it are not masked.
 func (t *Tool) Preview(arguments map[string]any) string {
+	most := cmp.Or(t.previewBytes, maxPreview)
 	if t.preview != nil {
-		return cut(t.preview(arguments))
+		return cut(t.preview(arguments), most)
 	}
 	data, err := json.MarshalIndent(arguments, "", "  ")
 	if err != nil {
 		return "" // came from JSON
 	}
-	return cut(string(data))
+	return cut(string(data), most)
 }
 
 // maxTitle bounds a title in bytes.
@@ -34,8 +37,10 @@ func Title(name string, arguments map[string]any) string {
 		object = firstLine(text(arguments, "command"))
 	case text(arguments, "from") != "":
 		object = text(arguments, "from") + " -> " + text(arguments, "to")
+	case name == toolname.GitPush:
+		object = text(arguments, "ref")
 	default:
-		for _, key := range []string{"path", "url", "query", "pattern", "question", "goal", "agent", "name", "job"} {
+		for _, key := range []string{"path", "url", "query", "pattern", "question", "goal", "agent", "name", "job", "repository"} {
 			if object = text(arguments, key); object != "" {
 				break
 			}
@@ -54,11 +59,11 @@ func firstLine(s string) string {
 	return line
 }
 
-func cut(s string) string {
-	if len(s) <= maxPreview {
+func cut(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return fmt.Sprintf("%s\n[... %d bytes in all]", strings.ToValidUTF8(s[:maxPreview], ""), len(s))
+	return fmt.Sprintf("%s\n[... %d bytes in all]", strings.ToValidUTF8(s[:most], ""), len(s))
 }
 
 func previewShell(arguments map[string]any) string {

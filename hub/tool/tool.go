@@ -18,6 +18,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -75,6 +76,12 @@ type Call struct {
 	Told func(ctx context.Context) ([]string, error)
 	// Engine returns the search engine to ask.
 	Engine func(ctx context.Context) (websearch.Engine, error)
+	// Forge returns how the service that has a repository is reached, with one of the
+	// persona's credentials: that with a name, or if that is empty the only one for it.
+	Forge func(ctx context.Context, repository, credential string) (forge.Access, error)
+	// Approved is the state that a person approved the call for, for tools that inspect; empty
+	// if none was asked.
+	Approved string
 }
 
 // Image is a picture that a call answered.
@@ -159,6 +166,11 @@ type Tool struct {
 	run func(ctx context.Context, c Call) (Result, error)
 	// preview describes to a person what a call would do; nil shows its arguments.
 	preview func(arguments map[string]any) string
+	// previewBytes bounds a preview; 0 for the usual.
+	previewBytes int
+	// inspect returns what a call would do now, for its approval; nil for tools whose
+	// arguments say all of it.
+	inspect func(ctx context.Context, c Call) (Inspection, error)
 }
 
 // Runs reports whether the tool runs a command on a node, under the step's id.
@@ -206,7 +218,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), agentTools()) {
 		record, err := t.Proto()
 		if err != nil {
 			return nil, err

@@ -25,6 +25,7 @@ var noSecrets = map[string]string{
 	"internal/fault/catalogue.go:Code":        "the same",
 	"node/skill/mcpbridge/session.go:Code":    "an error's code",
 	"node/exec/watch.go:GetExitCode":          "how a command ended",
+	"hub/tool/gitpush.go:GetExitCode":         "the same",
 	"hub/work/trigger/verify/headers.go:HMAC": "a scheme's name",
 	"hub/egress/credential/sigv4.go:hash":     "the hash of a body that its sender states",
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/deckhand-sh/deckhand/hub/egress/mint"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/devcontainer"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -253,6 +254,9 @@ func checkSettings(kind Kind, s *deckhandv1.CredentialSettings) error {
 	}
 	if kind == GitHubApp {
 		return checkApp(s)
+	}
+	if (kind == Bearer || kind == Basic) && s.GetBaseUrl() != "" && s.GetApi() == "" {
+		return fault.New(fault.Invalid, "settings.base_url is given, and settings.api is empty").WithFix("set settings.api to %s, whose API is there", strings.Join(forge.APIs, " or "))
 	}
 	return nil
 }

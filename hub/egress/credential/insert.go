@@ -39,15 +39,24 @@ func (c *Credentials) Insert(ctx context.Context, orgID, jailID, name string, re
 		return Inserted{}, fault.New(fault.Invalid, "credential %s is inserted by the node", name).WithCode(fault.CredentialRefused).WithObject(name).
 			WithFix("ask for its token")
 	}
-	if err := fits(u.row, req, false); err != nil {
+	if err := u.permits(req); err != nil {
 		return Inserted{}, err
-	}
-	if u.readOnly && !slices.Contains(safeMethods, req.Method) {
-		return Inserted{}, fault.New(fault.Denied, "the run is reviewed before anything leaves its workspace, and %.32s may change something", req.Method).WithCode(fault.CredentialRefused).WithObject(name).
-			WithFix("end the run: what it wants to send is sent when a person accepts it")
 	}
 	secrets, err := c.insert(u.row, u.settings, req)
 	return Inserted{Secrets: secrets, Roots: u.row.Roots, Private: u.row.Private}, err
+}
+
+// permits refuses a request that the credential is not for, or that a run under review may
+// not send.
+func (u use) permits(req *http.Request) error {
+	if err := fits(u.row, req, false); err != nil {
+		return err
+	}
+	if u.readOnly && !slices.Contains(safeMethods, req.Method) {
+		return fault.New(fault.Denied, "the run is reviewed before anything leaves its workspace, and %.32s may change something", req.Method).WithCode(fault.CredentialRefused).WithObject(u.row.Name).
+			WithFix("end the run: what it wants to send is sent when a person accepts it")
+	}
+	return nil
 }
 
 // insert inserts a value that stays in the hub into a request that was checked.

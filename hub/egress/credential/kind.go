@@ -42,8 +42,8 @@ type form struct {
 }
 
 var forms = map[Kind]form{
-	Bearer: {value: []string{"token"}, needs: []string{"token"}},
-	Basic:  {value: []string{"username", "password"}},
+	Bearer: {settings: []string{"api", "base_url"}, value: []string{"token"}, needs: []string{"token"}},
+	Basic:  {settings: []string{"api", "base_url"}, value: []string{"username", "password"}},
 	Header: {settings: []string{"header"}, value: []string{"value"}, needs: []string{"header", "value"}},
 	Query:  {settings: []string{"parameter"}, value: []string{"value"}, needs: []string{"parameter", "value"}},
 	GitHubApp: {

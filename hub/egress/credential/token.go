@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/egress/mint"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -50,21 +51,9 @@ func (c *Credentials) Token(ctx context.Context, orgID, jailID, name string) (eg
 	if err != nil {
 		return egresslink.Token{}, err
 	}
-	token, err := c.issue(ctx, u.row, u.settings, scope)
+	token, err := c.tokenOf(ctx, u, scope)
 	if err != nil {
 		return egresslink.Token{}, err
-	}
-	// It may have been rotated or deleted while the token was issued.
-	now, err := c.cfg.Store.GetEgressCredential(ctx, db.GetEgressCredentialParams{OrgID: orgID, Name: name})
-	switch {
-	case store.IsNotFound(err):
-		c.tokens.forget(orgID, name)
-		return egresslink.Token{}, gone(name)
-	case err != nil:
-		return egresslink.Token{}, fmt.Errorf("load credential %s: %w", name, err)
-	case now.Version != u.row.Version:
-		return egresslink.Token{}, fault.New(fault.Unavailable, "credential %s was replaced while a token was issued", name).WithCode(fault.CredentialRefused).WithObject(name).
-			WithFix("send the request again")
 	}
 	out := egresslink.Token{
 		Headers: map[string]string{"Authorization": "Bearer " + token.Value},
@@ -75,6 +64,28 @@ func (c *Credentials) Token(ctx context.Context, orgID, jailID, name string) (eg
 		out.GitHeaders, out.Secrets = map[string]string{"Authorization": "Basic " + basic}, append(out.Secrets, basic)
 	}
 	return out, nil
+}
+
+// tokenOf returns a token of a credential that was neither replaced nor deleted while it was
+// issued.
+func (c *Credentials) tokenOf(ctx context.Context, u use, scope narrowed) (kept, error) {
+	token, err := c.issue(ctx, u.row, u.settings, scope)
+	if err != nil {
+		return kept{}, err
+	}
+	orgID, name := u.row.OrgID, u.row.Name
+	now, err := c.cfg.Store.GetEgressCredential(ctx, db.GetEgressCredentialParams{OrgID: orgID, Name: name})
+	switch {
+	case store.IsNotFound(err):
+		c.tokens.forget(orgID, name)
+		return kept{}, gone(name)
+	case err != nil:
+		return kept{}, fmt.Errorf("load credential %s: %w", name, err)
+	case now.Version != u.row.Version:
+		return kept{}, fault.New(fault.Unavailable, "credential %s was replaced while a token was issued", name).WithCode(fault.CredentialRefused).WithObject(name).
+			WithFix("send the request again")
+	}
+	return token, nil
 }
 
 // issue returns a token, from those that this hub has if it can.
@@ -167,7 +178,13 @@ func baseURL(row db.EgressCredential, s *deckhandv1.CredentialSettings) string {
 	if s.GetBaseUrl() != "" {
 		return s.GetBaseUrl()
 	}
-	return forms[Kind(row.Kind)].baseURL
+	switch forgeAPI(row, s) {
+	case forge.GitHub:
+		return forms[GitHubApp].baseURL
+	case forge.GitLab:
+		return forms[GitLab].baseURL
+	}
+	return ""
 }
 
 // basePath returns the path of a base URL, without a slash at the end.

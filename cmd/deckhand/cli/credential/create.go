@@ -74,6 +74,7 @@ aws configure export-credentials | deckhand credential create bucket --kind aws_
 	f.StringVar(&s.Header, "header", "", "name of the header, of the kind header")
 	f.StringVar(&s.Parameter, "parameter", "", "name of the parameter, of the kind query")
 	f.StringVar(&s.BaseUrl, "base-url", "", "URL of GitHub's API or of GitLab, if it is one of your own")
+	f.StringVar(&s.Api, "api", "", "github or gitlab, if the hosts have that API, of the kinds bearer and basic")
 	f.StringVar(&s.AppId, "app-id", "", "id of the GitHub App")
 	f.Int64Var(&s.InstallationId, "installation-id", 0, "its installation; without it that of the repository")
 	f.StringSliceVar(&s.Repositories, "repository", nil, "repositories that its tokens may be for: OWNER/NAME, or OWNER/* for all of an owner")

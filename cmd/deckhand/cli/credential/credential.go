@@ -92,6 +92,7 @@ func settings(x *deckhandv1.Credential) string {
 	add("header", s.GetHeader())
 	add("parameter", s.GetParameter())
 	add("base_url", s.GetBaseUrl())
+	add("api", s.GetApi())
 	add("app_id", s.GetAppId())
 	if s.GetInstallationId() != 0 {
 		add("installation_id", fmt.Sprint(s.GetInstallationId()))

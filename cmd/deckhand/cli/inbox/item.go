@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/literal"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -163,12 +164,21 @@ func noun(e *env.Env) output.Noun[*deckhandv1.InboxItem] {
 			{Header: "typed behind", Value: func(x item) string { return indented(literal.Block(x.GetDecision().GetUnsent())) }, Block: true},
 			{Header: "arguments", Value: func(x item) string { return indented(lines(x.GetArguments())) }, Block: true},
 			{Header: "look closely", Value: func(x item) string { return indented(literal.Note(everyText(x.GetArguments()))) }, Block: true},
+			{Header: "would push", Value: func(x item) string { return indented(literal.Block(pushPreview(x))) }, Block: true},
 			{Header: "reasoning", Value: func(x item) string { return indented(x.GetReasoning()) }, Block: true},
 			{Header: "evidence", Value: func(x item) string { return indented(x.GetEvidence()) }, Block: true},
 			{Header: "changed arguments", Value: func(x item) string { return indented(lines(x.GetChangedArguments())) }, Block: true},
 			{Header: "reply", Value: func(x item) string { return indented(x.GetReply()) }, Block: true},
 		},
 	}
+}
+
+// pushPreview returns what a push would push: the arguments of the call do not say it.
+func pushPreview(x *deckhandv1.InboxItem) string {
+	if x.GetTool() != toolname.GitPush {
+		return ""
+	}
+	return x.GetPreview()
 }
 
 // itemTitle says in a line what an item is about.

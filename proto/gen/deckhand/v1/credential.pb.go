@@ -32,7 +32,8 @@ type CredentialSettings struct {
 	// Of query: the name of the parameter.
 	Parameter string `protobuf:"bytes,2,opt,name=parameter,proto3" json:"parameter,omitempty"`
 	// Of github_app and gitlab: the URL of the server's API or of the server. Empty for
-	// https://api.github.com and https://gitlab.com.
+	// https://api.github.com and https://gitlab.com. Of bearer and basic: the same, if api is
+	// set.
 	BaseUrl string `protobuf:"bytes,3,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
 	// Of github_app: the id of the app.
 	AppId string `protobuf:"bytes,4,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
@@ -50,8 +51,11 @@ type CredentialSettings struct {
 	Scopes   []string `protobuf:"bytes,10,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	Audience string   `protobuf:"bytes,11,opt,name=audience,proto3" json:"audience,omitempty"`
 	// Of aws_sigv4: empty to read them from the name of a host of amazonaws.com.
-	Region        string `protobuf:"bytes,12,opt,name=region,proto3" json:"region,omitempty"`
-	Service       string `protobuf:"bytes,13,opt,name=service,proto3" json:"service,omitempty"`
+	Region  string `protobuf:"bytes,12,opt,name=region,proto3" json:"region,omitempty"`
+	Service string `protobuf:"bytes,13,opt,name=service,proto3" json:"service,omitempty"`
+	// Of bearer and basic: github or gitlab, if the hosts have that API, so that pull requests
+	// can be opened with it; empty for others.
+	Api           string `protobuf:"bytes,14,opt,name=api,proto3" json:"api,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -173,6 +177,13 @@ func (x *CredentialSettings) GetRegion() string {
 func (x *CredentialSettings) GetService() string {
 	if x != nil {
 		return x.Service
+	}
+	return ""
+}
+
+func (x *CredentialSettings) GetApi() string {
+	if x != nil {
+		return x.Api
 	}
 	return ""
 }
@@ -1488,7 +1499,7 @@ var File_deckhand_v1_credential_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\n" +
-	"\x1cdeckhand/v1/credential.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x05\n" +
+	"\x1cdeckhand/v1/credential.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x05\n" +
 	"\x12CredentialSettings\x12 \n" +
 	"\x06header\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06header\x12&\n" +
 	"\tparameter\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tparameter\x12#\n" +
@@ -1503,7 +1514,8 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	" \x03(\tB\x11\xbaH\x0e\x92\x01\v\x102\"\ar\x05\x10\x01(\x80\x02R\x06scopes\x12$\n" +
 	"\baudience\x18\v \x01(\tB\b\xbaH\x05r\x03(\xd0\x0fR\baudience\x12\x1f\n" +
 	"\x06region\x18\f \x01(\tB\a\xbaH\x04r\x02(@R\x06region\x12!\n" +
-	"\aservice\x18\r \x01(\tB\a\xbaH\x04r\x02(@R\aservice\x1a>\n" +
+	"\aservice\x18\r \x01(\tB\a\xbaH\x04r\x02(@R\aservice\x12)\n" +
+	"\x03api\x18\x0e \x01(\tB\x17\xbaH\x14r\x12R\x00R\x06githubR\x06gitlabR\x03api\x1a>\n" +
 	"\x10PermissionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x03\n" +

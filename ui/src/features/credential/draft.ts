@@ -53,6 +53,7 @@ export type Draft = {
   header: string;
   parameter: string;
   baseUrl: string;
+  api: string;
   appId: string;
   installationId: string;
   repositories: string;
@@ -79,6 +80,7 @@ export const emptyDraft: Draft = {
   header: "",
   parameter: "",
   baseUrl: "",
+  api: "",
   appId: "",
   installationId: "",
   repositories: "",
@@ -94,10 +96,16 @@ export const emptyDraft: Draft = {
 type TextField = Exclude<keyof Draft, "kind" | "private">;
 export type FormField = { name: TextField; label: string; hint?: string };
 
+// forge are the fields of a credential for a service that hosts Git repositories.
+const forge: FormField[] = [
+  { name: "api", label: "Git service", hint: "github or gitlab, to open pull requests with it. Leave empty for other services." },
+  { name: "baseUrl", label: "API URL", hint: "Default: https://api.github.com, or https://gitlab.com" },
+];
+
 // settingsOf are the fields that a kind has besides its value.
 export const settingsOf: Record<Kind, FormField[]> = {
-  bearer: [],
-  basic: [],
+  bearer: forge,
+  basic: forge,
   header: [{ name: "header", label: "Header name", hint: "Such as X-Api-Key." }],
   query: [{ name: "parameter", label: "Parameter name", hint: "Such as key." }],
   github_app: [
@@ -141,6 +149,7 @@ export function problemsOf(d: Draft): Problems {
   for (const name of required[d.kind] ?? []) if (!d[name].trim()) problems[name] = "Enter a value.";
   if (d.kind === "github_app" && d.permissions && list(d.permissions).some((p) => !level.test(p))) problems.permissions = "Use NAME=read, NAME=write or NAME=admin.";
   if (d.installationId && !/^\d{1,18}$/.test(d.installationId)) problems.installationId = "Enter a number, or leave it empty.";
+  if (settingsOf[d.kind] === forge && !["", "github", "gitlab"].includes(d.api.trim())) problems.api = "Enter github or gitlab, or leave it empty.";
   if (d.tokenUrl && d.kind === "oauth2_client" && !d.tokenUrl.startsWith("https://")) problems.tokenUrl = "Enter an https URL.";
   return problems;
 }
@@ -173,6 +182,7 @@ export function requestOf(d: Draft, value: CredentialValue): CreateCredentialReq
       header: text("header"),
       parameter: text("parameter"),
       baseUrl: text("baseUrl"),
+      api: text("api"),
       appId: text("appId"),
       installationId: BigInt(text("installationId") || 0),
       repositories: list(text("repositories")),

@@ -2,7 +2,7 @@ import { Code as RpcCode, ConnectError } from "@connectrpc/connect";
 import { useQuery } from "@connectrpc/connect-query";
 import { lazy, Suspense, useMemo } from "react";
 import { Literal } from "@/components/Literal";
-import { line, type ActObject } from "@/components/marks";
+import { argumentsOf, line, type ActObject } from "@/components/marks";
 import { Skeletons } from "@/components/Skeleton";
 import { useProgress } from "@/components/reading";
 import { actText, Arguments } from "@/features/task/Arguments";
@@ -16,13 +16,25 @@ const Comparison = lazy(() => import("@/components/Comparison").then((m) => ({ d
 // readable is the largest file that is compared, in bytes.
 const readable = 512 * 1024;
 
-// Preview shows what a call would do: all of its arguments, and of a change of a
-// file also the file as it is compared with what would become of it.
+// inspected are the tools of which the hub looks up what a call would do: their arguments
+// do not say it.
+const inspected = new Set(["git_push"]);
+
+// Preview shows what a call would do: all of its arguments, of a change of a file
+// also the file as it is compared with what would become of it, and of a push the
+// commits and their diff.
 export function Preview(props: { item: InboxItem; args: ActObject }) {
   const { item, args } = props;
   const dangers = useMemo(() => dangersByLine(item.decision), [item.decision]);
   const path = actText(args.path);
   if (changing.has(item.tool) && item.state === InboxState.OPEN && path) return <FileChange item={item} args={args} path={path} />;
+  if (inspected.has(item.tool))
+    return (
+      <>
+        <Arguments of={args} />
+        <Arguments of={argumentsOf({ commits_and_diff: item.preview })} />
+      </>
+    );
   return <Arguments of={args} dangers={dangers} />;
 }
 

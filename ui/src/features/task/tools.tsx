@@ -71,6 +71,17 @@ export const titles: Record<string, Title> = {
       {url(args)} → {path(args)}
     </>
   ),
+  git_push: (args) => (
+    <>
+      {mono(actText(args.ref) ?? "")} → {mono(actText(args.remote) ?? "origin")}
+    </>
+  ),
+  pull_request_open: (args) => (
+    <>
+      {mono(actText(args.repository) ?? "")}: {mono(actText(args.head) ?? "")} → {mono(actText(args.base) ?? "")}
+    </>
+  ),
+  pull_request_comment: (args) => mono(`${actText(args.repository) ?? ""} #${typeof args.number === "number" ? args.number : ""}`),
   request_input: (args) => <Literal text={actText(args.question) ?? ""} />,
   complete_task: () => "Done",
   update_plan: () => "Plan",
