@@ -143,16 +143,6 @@ func (p *policy) bound(t allowlist.Target) bool {
 	return slices.ContainsFunc(p.bindings, func(b *binding) bool { return b.at.Reaches(t) })
 }
 
-// binding returns the binding of a credential for a target; nil if there is none.
-func (p *policy) binding(credential string, t allowlist.Target) *binding {
-	for _, b := range p.bindings {
-		if b.GetCredential() == credential && b.at.Reaches(t) {
-			return b
-		}
-	}
-	return nil
-}
-
 // decide returns the credential for a request, or nil for none. A request that is not
 // allowed, or that more than one credential fits, is refused.
 func (p *policy) decide(q *question) (*binding, *allowlist.Refusal) {
