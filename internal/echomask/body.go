@@ -34,8 +34,8 @@ type body struct {
 	buf         []byte // [:at] was read, [at:ready] may be read, [ready:] is held back
 	at, ready   int
 	passed      []byte // the last bytes before ready, as they were before they were masked
-	masked      int   // how many bytes that are held back belong to a secret
-	err         error // once buf[at:ready] is read
+	masked      int    // how many bytes that are held back belong to a secret
+	err         error  // once buf[at:ready] is read
 	echoed      []string
 	end         func() // called before io.EOF is returned; may be nil
 }

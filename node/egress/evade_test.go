@@ -37,7 +37,10 @@ func (s *targets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.seen = append(s.seen, r.RequestURI)
 	s.mu.Unlock()
-	_, _ = io.Copy(io.Discard, r.Body)
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		w.WriteHeader(http.StatusBadRequest) // it did not get the whole request
+		return
+	}
 	_, _ = io.WriteString(w, "got "+r.RequestURI)
 }
 

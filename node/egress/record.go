@@ -83,7 +83,7 @@ func (o *outcome) watch(res *http.Response, count *counter) {
 	}
 	ctx := res.Request.Context()
 	body := &counted{
-		ReadCloser: res.Body,
+		ReadCloser: res.Body, ctx: ctx,
 		passed: func(n int) {
 			count.passed(0, n)
 			o.received.Add(int64(n))
@@ -114,6 +114,8 @@ func (o *outcome) watch(res *http.Response, count *counter) {
 type counted struct {
 	io.ReadCloser
 
+	// ctx is that of the request; nil where it does not matter.
+	ctx    context.Context //nolint:containedctx // a body has no other way to know its request's end
 	passed func(n int)
 	ended  func(err error) // called where it ends before its end; nil for no call
 	once   sync.Once       // of ended
@@ -123,6 +125,11 @@ type counted struct {
 func (c *counted) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
 	c.passed(n)
+	if errors.Is(err, io.EOF) && c.ctx != nil && c.ctx.Err() != nil {
+		// The server was told that the connection ends, and may have ended its response
+		// early but properly: it is not the whole one.
+		err = context.Cause(c.ctx)
+	}
 	if err != nil {
 		c.once.Do(func() {
 			if c.ended != nil && !errors.Is(err, io.EOF) {

@@ -21,6 +21,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"exec":             execTrue,
 	"exec-e2e":         execEndToEnd,
 	"exec-parallel":    execParallel,
+	"git-clone":        gitClone,
 	"gvisor-exec":      gvisorExec,
 	"image-cold":       imageCold,
 	"image-prepared":   imagePrepared,

@@ -80,6 +80,11 @@ func (l *limited) Read(b []byte) (int, error) {
 			err = werr
 		}
 	}
+	if errors.Is(err, io.EOF) && l.ctx.Err() != nil {
+		// A server that was told that the connection ends may end its response early but
+		// properly: it is not the whole one.
+		err = context.Cause(l.ctx)
+	}
 	return n, err
 }
 
