@@ -94,6 +94,8 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 				// This is make test, and its set-up has installed the packages.
 			case command == "make demo":
 				demo(t)
+			case command == "scripts/demo-pr":
+				demoPullRequest(t)
 			case strings.HasSuffix(words[0], "deckhand") && words[1] == "up":
 				// Runs since the beginning.
 			case roles.is(words):
@@ -263,6 +265,20 @@ func demo(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, text := range []string{"Model: scripted", "phase execute_action", "db-1", "cost", "task_"} {
+		require.Contains(t, string(out), text)
+	}
+}
+
+// demoPullRequest runs the demo of pull requests, which cleans up after itself.
+func demoPullRequest(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command("scripts/demo-pr")
+	cmd.Dir = harness.Root
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, text := range []string{
+		"refs/heads/deckhand/greet: (new) ->", "Greet the first argument", `"state": "open"`, "secrets in the environment: none", "secrets in files: none", "/git-receive-pack",
+	} {
 		require.Contains(t, string(out), text)
 	}
 }
