@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/httprule"
 )
 
 // Bounds of a list.
@@ -112,25 +114,10 @@ func (r *Rule) checkHTTP() error {
 	return nil
 }
 
-// CheckHTTP says what is wrong with the form of a rule by method and path: allow or deny,
-// methods and a path; or tool, the name of the tool to use instead, methods and a path. It is
-// the one place that checks this form.
+// CheckHTTP says what is wrong with a rule by method and path, as package httprule reads it.
 func CheckHTTP(text string) error {
-	words := strings.Fields(text)
-	if len(words) > 0 && words[0] == "tool" && len(words) > 1 {
-		words = words[1:]
-	} else if len(words) > 0 && words[0] != "allow" && words[0] != "deny" {
-		return errors.New("it begins with neither allow, deny nor tool: write it like \"allow GET /repos/{owner}/{repo}/**\"")
-	}
-	switch {
-	case len(words) != 3:
-		return errors.New("write it like \"allow GET /repos/{owner}/{repo}/**\" or \"tool http_post POST /deployments\"")
-	case words[1] != "*" && strings.Trim(words[1], "ABCDEFGHIJKLMNOPQRSTUVWXYZ,") != "":
-		return fmt.Errorf("%.20q is not a method: write GET, several as GET,POST, or * for all", words[1])
-	case words[2][0] != '/':
-		return fmt.Errorf("the path %.100q does not begin with /", words[2])
-	}
-	return nil
+	_, err := httprule.ParseRule(text)
+	return err
 }
 
 func (r *Rule) checkHost() error {

@@ -52,7 +52,7 @@ func TestRulesByMethodAndPathAreForOneHost(t *testing.T) {
 		`{host: a.example, http: ["permit GET /"]}`:                           "begins with neither allow, deny nor tool",
 		`{host: a.example, http: ["allow GET"]}`:                              "write it like",
 		`{host: a.example, http: ["allow get /"]}`:                            `"get" is not a method`,
-		`{host: a.example, http: ["allow GET repos"]}`:                        "does not begin with /",
+		`{host: a.example, http: ["allow GET repos"]}`:                        "does not begin with a slash",
 		`{host: a.example, http: ["tool POST /repos"]}`:                       "write it like",
 		`{preset: git, http: ["allow GET /"]}`:                                "a preset with more than read_only",
 		`{host: a.example, http: ["tool http_post POST,PUT /x", "deny * /"]}`: "",

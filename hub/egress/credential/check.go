@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/devcontainer"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/httprule"
 	"github.com/deckhand-sh/deckhand/internal/netaddr"
 	"github.com/deckhand-sh/deckhand/internal/secretcheck"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -139,11 +140,14 @@ func checkHost(text string) (string, error) {
 	return t.Host, nil
 }
 
-// checkPath says what is wrong with the template of a path. It is the one place that checks
-// the form of templates.
+// checkPath says what is wrong with the template of a path.
 func checkPath(template string) error {
+	fix := "begin with / and leave the query out, as in /repos/{owner}/{repo}/**"
 	if !strings.HasPrefix(template, "/") || strings.ContainsAny(template, "?# \\") {
-		return fault.New(fault.Invalid, "paths has %q, which is not the template of a path", template).WithFix("begin with / and leave the query out, as in /repos/{owner}/{repo}/**")
+		return fault.New(fault.Invalid, "paths has %q, which is not the template of a path", template).WithFix("%s", fix)
+	}
+	if _, err := httprule.Parse(template); err != nil {
+		return fault.New(fault.Invalid, "paths has %q: %s", template, err).WithFix("%s", fix)
 	}
 	return nil
 }

@@ -2,7 +2,10 @@ package credential
 
 import (
 	"net/url"
+	"slices"
 	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/httprule"
 )
 
 // The templates of paths have segments that are literal, {name} for any one segment, and **
@@ -36,33 +39,19 @@ func plainSegments(escaped string) ([]string, bool) {
 }
 
 // pathFits reports whether an escaped path fits one of the templates, of which none means
-// every path. It is the one place that matches paths.
-func pathFits(templates []string, escaped string) bool {
+// every path. The node's proxy decides by the same package.
+func pathFits(templates []string, method, escaped string) bool {
 	if len(templates) == 0 {
 		return true
 	}
-	parts, ok := plainSegments(escaped)
-	if !ok {
+	path, err := httprule.Canonical(escaped)
+	if err != nil {
 		return false
 	}
-	for _, template := range templates {
-		if matches(segments(template), parts) {
-			return true
-		}
-	}
-	return false
-}
-
-func matches(template, parts []string) bool {
-	for i, t := range template {
-		if t == restOfPath && i == len(template)-1 {
-			return true
-		}
-		if i >= len(parts) || t != parts[i] && !(any1(t) && parts[i] != "") {
-			return false
-		}
-	}
-	return len(parts) == len(template)
+	return slices.ContainsFunc(templates, func(template string) bool {
+		pattern, err := httprule.Parse(template)
+		return err == nil && pattern.Covers(method, path)
+	})
 }
 
 // overlap reports whether a path may fit both templates.

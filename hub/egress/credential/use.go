@@ -111,7 +111,7 @@ func fits(row db.EgressCredential, req *http.Request, anyMethod bool) error {
 		return wrong("it goes to port %d", to.Port)
 	case !anyMethod && len(row.Methods) > 0 && !slices.Contains(row.Methods, method):
 		return wrong("its method is %.32s", method)
-	case !pathFits(row.Paths, req.URL.EscapedPath()):
+	case !pathFits(row.Paths, method, req.URL.EscapedPath()):
 		return wrong("its path is %.200s", req.URL.EscapedPath())
 	}
 	// Servers are asked for the host as it was checked.
