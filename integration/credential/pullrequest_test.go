@@ -200,7 +200,7 @@ turns:
 	shown := f.CLI(0, "inbox", "show", asked).Out
 	assert.Contains(t, shown, o.url()+"/acme/web.git")
 	assert.Contains(t, shown, "refs/heads/deckhand/fix: (new) ->")
-	assert.Contains(t, shown, "Robot <robot@example.com> fix the login")
+	assert.Contains(t, shown, "pusher <pusher@agents.deckhand.invalid> fix the login")
 	assert.Contains(t, shown, "+fixed")
 	assert.Empty(t, g.branch("deckhand/fix"))
 
