@@ -8,7 +8,7 @@ import (
 )
 
 // toolName is the form of a tool's name.
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+var toolName = regexp.MustCompile(`^[a-z][A-Za-z0-9_-]{0,127}$`)
 
 // ParseRule reads a rule as a persona has it: its effect and a pattern.
 //

@@ -51,7 +51,7 @@ func TestRulesByMethodAndPathAreForOneHost(t *testing.T) {
 		`{host: a.example, methods: [GET], http: ["allow GET /"]}`:            "write the methods into http",
 		`{host: a.example, http: ["permit GET /"]}`:                           "neither allow, deny nor tool",
 		`{host: a.example, http: ["allow GET"]}`:                              "has no path",
-		`{host: a.example, http: ["allow get /"]}`:                            `"get" is not a method`,
+		`{host: a.example, http: ["allow get /"]}`:                            "write GET instead of get",
 		`{host: a.example, http: ["allow GET repos"]}`:                        "does not begin with a slash",
 		`{host: a.example, http: ["tool POST /repos"]}`:                       "write it like",
 		`{preset: git, http: ["allow GET /"]}`:                                "a preset with more than read_only",
