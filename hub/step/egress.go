@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -67,6 +69,16 @@ func (s *Steps) authorize(ctx context.Context, t db.Task, egress *nodev1.Egress)
 	}
 	if len(hosts) == 0 {
 		return nil
+	}
+	if t.NodeID != nil {
+		// An older node would allow what rules by method and path deny.
+		row, err := s.cfg.Store.NodeByID(ctx, *t.NodeID)
+		if err != nil {
+			return fmt.Errorf("load node %s: %w", *t.NodeID, err)
+		}
+		if err := node.Require(row, nodelink.Credentials, "insert credentials, or decide about requests by method and path"); err != nil {
+			return err
+		}
 	}
 	egress.Authorities, err = s.cfg.Authorities(ctx, t.OrgID, t.JailID, hosts)
 	return err

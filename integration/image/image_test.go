@@ -288,9 +288,18 @@ func TestANodeThatIsTooOldForImages(t *testing.T) {
 	db, err := pgx.Connect(t.Context(), f.Database)
 	require.NoError(t, err)
 	defer db.Close(t.Context())
-	// As if it had said so when it connected.
-	_, err = db.Exec(t.Context(), "UPDATE nodes SET capability = 6, version = 'v0.6.0'")
-	require.NoError(t, err)
+	// As if it said so whenever it connects.
+	old := func(capability string) {
+		t.Helper()
+		_, err := db.Exec(t.Context(), `CREATE OR REPLACE FUNCTION old() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN NEW.capability := `+capability+`; NEW.version := 'v0.6.0'; RETURN NEW; END $$`)
+		require.NoError(t, err)
+		_, err = db.Exec(t.Context(), "CREATE OR REPLACE TRIGGER old BEFORE UPDATE ON nodes FOR EACH ROW EXECUTE FUNCTION old()")
+		require.NoError(t, err)
+		_, err = db.Exec(t.Context(), "UPDATE nodes SET name = name")
+		require.NoError(t, err)
+	}
+	old("6")
 	f.Persona("builder", "turns: [{calls: [{tool: complete_task, arguments: {summary: done}}]}]", "jail: {image: "+tag+"}")
 	id := f.Submit("builder")
 	waittest.Until(t, time.Minute, "the task to fail", func() bool { return f.Task(id).State == "TASK_STATE_FAILED" })
@@ -303,8 +312,7 @@ func TestANodeThatIsTooOldForImages(t *testing.T) {
 	require.Empty(t, r.Requests()[pushes(r):], "the registry was not asked")
 
 	// One that knows images, and no writable roots.
-	_, err = db.Exec(t.Context(), "UPDATE nodes SET capability = 7")
-	require.NoError(t, err)
+	old("7")
 	f.Persona("installer", "turns: [{calls: [{tool: complete_task, arguments: {summary: done}}]}]", "jail: {image: "+tag+", root: writable}")
 	id = f.Submit("installer")
 	waittest.Until(t, time.Minute, "the task to fail", func() bool { return f.Task(id).State == "TASK_STATE_FAILED" })
