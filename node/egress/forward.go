@@ -80,7 +80,7 @@ func (f *forwarded) serve(w http.ResponseWriter, r *http.Request) {
 	// A response may begin before its request has ended. HTTP/2 can do so by itself.
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	proxy := &httputil.ReverseProxy{
-		Transport: transport, BufferPool: buffers, ErrorLog: f.j.server.ErrorLog,
+		Transport: transport, BufferPool: bodies, ErrorLog: f.j.server.ErrorLog,
 		Rewrite:      func(pr *httputil.ProxyRequest) { f.rewrite(pr, token) },
 		ErrorHandler: f.problem,
 	}

@@ -328,19 +328,34 @@ func say(w http.ResponseWriter, status int, text string) {
 }
 
 // pool of buffers.
-type pool struct{ sync.Pool }
+type pool struct {
+	sync.Pool
 
-// bufferSize is small enough for a thousand tunnels at once.
-const bufferSize = 16 << 10
+	size int
+}
 
-var buffers = &pool{sync.Pool{New: func() any { return make([]byte, bufferSize) }}}
+const (
+	// bufferSize is small enough for a thousand tunnels at once, and bodySize what package
+	// echomask searches at once.
+	bufferSize = 16 << 10
+	bodySize   = 32 << 10
+)
+
+var (
+	buffers = newPool(bufferSize)
+	bodies  = newPool(bodySize)
+)
+
+func newPool(size int) *pool {
+	return &pool{size: size, Pool: sync.Pool{New: func() any { return make([]byte, size) }}}
+}
 
 // Get implements httputil.BufferPool.
 func (p *pool) Get() []byte {
 	if b, ok := p.Pool.Get().([]byte); ok {
 		return b
 	}
-	return make([]byte, bufferSize)
+	return make([]byte, p.size)
 }
 
 // Put implements httputil.BufferPool.

@@ -388,7 +388,8 @@ func injectLarge(ctx context.Context) (result, error) {
 	defer r.close()
 	const rounds = 1 // of 12 transfers
 	all := map[string][]time.Duration{}
-	var before, most int64
+	var before int64
+	most := map[string]int64{}
 	for range rounds {
 		for _, jail := range []string{byTunnel, byNode, byHub} {
 			for _, http2 := range []bool{false, true} {
@@ -425,7 +426,7 @@ func injectLarge(ctx context.Context) (result, error) {
 					if err != nil {
 						return nil, err
 					}
-					most = max(most, now)
+					most[jail] = max(most[jail], now)
 				}
 				client.CloseIdleConnections()
 			}
@@ -443,7 +444,9 @@ func injectLarge(ctx context.Context) (result, error) {
 			out[jail+what+"_ratio"] = speed(jail+what) / speed("tunnel"+what)
 		}
 	}
-	out["memory_growth_mb"] = float64(most-before) / 1e6
+	for jail, bytes := range most {
+		out[jail+"_memory_growth_mb"] = float64(bytes-before) / 1e6
+	}
 	return out, nil
 }
 

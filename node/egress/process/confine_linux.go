@@ -15,9 +15,6 @@ const (
 	// memoryGoal is where the garbage collector works harder, and memoryMost where the
 	// kernel gives the process no more; both in bytes.
 	memoryGoal = 384 << 20
-	// gcPercent is by how much the memory grows before it is collected, below the goal: most
-	// of it is buffers, which come and go with requests.
-	gcPercent  = 400
 	memoryMost = 1 << 30
 	// files is how many the process may have open, if the machine lets it: two for each
 	// connection.
@@ -41,7 +38,6 @@ var calls = []string{
 // confine gives up what the process may do as root.
 func confine(uid uint32) error {
 	debug.SetMemoryLimit(memoryGoal)
-	debug.SetGCPercent(gcPercent)
 	for what, most := range map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_DATA: memoryMost, unix.RLIMIT_NOFILE: files} {
 		var limit unix.Rlimit
 		if err := unix.Getrlimit(what, &limit); err != nil {
