@@ -18,12 +18,13 @@ import (
 
 // checkoutScript fills a workspace with a repository: $1 is its URL, $2 the branch, tag or
 // commit, empty for the default branch, and $3 how many commits of history, 0 for all. It
-// may run again in a workspace that has the repository already. The hook adds to each commit
+// may run again: a workspace that has commits stays as it is, since they may be an agent's. The hook adds to each commit
 // who asked for it.
 const checkoutScript = `set -eu
 url=$1 ref=$2 depth=
 [ "$3" = 0 ] || depth=--depth=$3
 [ -e .git ] || git init -q
+if git rev-parse -q --verify HEAD >/dev/null; then echo "the workspace has a repository already: it stays as it is"; exit 0; fi
 git remote add origin "$url" 2>/dev/null || git remote set-url origin "$url"
 if [ -z "$ref" ]; then
   ref=$(git ls-remote --symref origin HEAD | sed -n 's,^ref: refs/heads/\([^[:space:]]*\)[[:space:]]*HEAD$,\1,p')

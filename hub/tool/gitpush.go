@@ -201,6 +201,12 @@ func pushRefused(said, ref, more string) *fault.Error {
 		return is("there is no Git repository at path").WithFix("name a folder of the repository in path")
 	case "no-branch":
 		return is("there is no local branch %s", ref).WithFix("commit to it first, or name another one in ref")
+	case "no-space":
+		return is("there is no space in /tmp for the branch that is to be pushed").WithFix("delete files in /tmp, or set jail.tmp of the persona")
+	case "unreadable":
+		return is("the branch %s cannot be read: %s", ref, printable(strings.TrimSpace(detail+"\n"+more))).WithFix("see what git fsck says in the repository")
+	case "moved":
+		return is("the branch %s has changed", ref).WithFix("push again")
 	case "no-remote":
 		return is("the repository has no such remote").WithFix("see git remote -v, and name one in remote")
 	case "several-urls":

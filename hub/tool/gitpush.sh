@@ -1,6 +1,9 @@
 # What git_push runs in a jail, after lines that set mode, folder, remote, ref, force, and with
-# an approval new, old and url. Nothing that the repository configures may run or change what is
-# shown: it is the agent's own. The first lines of the output are one fact each.
+# an approval new, old and url. The repository is the agent's own: only the URL of the remote is
+# taken from its configuration. The branch is fetched into a repository of this script's, which
+# computes the hash of each object, and everything else is done there, so that neither settings
+# nor grafts nor changed objects have a part in what is shown and pushed. The first lines of the
+# output are one fact each.
 set -u
 refuse() { printf 'refused %s\n' "$*"; exit 3; }
 command -v git >/dev/null 2>&1 || refuse no-git
@@ -17,6 +20,23 @@ GIT_DIR=$(g rev-parse --absolute-git-dir 2>/dev/null) || refuse no-repository
 # Without a work tree and an index, files of attributes change nothing of a diff.
 export GIT_DIR GIT_IMPLICIT_WORK_TREE=0 GIT_INDEX_FILE=/nonexistent/index
 cd /
+own=$(mktemp -d 2>/dev/null) || refuse no-space
+trap 'rm -rf "$own"' EXIT
+# fetch has the branch in the script's own repository, and works there from then on.
+fetch() {
+  format=$(g rev-parse --show-object-format 2>/dev/null) || format=sha1
+  source=$GIT_DIR
+  GIT_DIR=$own/repository g init --quiet --bare --template= --object-format="$format" "$own/repository" >/dev/null 2>&1 || refuse no-space
+  GIT_DIR=$own/repository
+  said=$(GIT_ALLOW_PROTOCOL=file g -c transfer.fsckObjects=false -c protocol.version=2 -c core.commitGraph=false fetch --quiet --no-tags --no-write-fetch-head --update-shallow \
+    "$source" "+$ref:refs/heads/fetched" 2>&1) || refuse unreadable "$(printf %s "$said" | head -c 2000)"
+  bring "$new" # which the branch may have left behind
+  g cat-file -e "$new^{commit}" 2>/dev/null || refuse moved
+}
+# bring fetches a commit, if the agent's repository has it.
+bring() {
+  g cat-file -e "$1^{commit}" 2>/dev/null || GIT_ALLOW_PROTOCOL=file g -c protocol.version=2 fetch --quiet --no-tags --no-write-fetch-head --update-shallow "$source" "$1" >/dev/null 2>&1
+}
 g config --get-regexp '^url\..*\.(push)?insteadof$' >/dev/null 2>&1 && refuse rewritten
 
 if [ -z "${new:-}" ]; then
@@ -24,6 +44,7 @@ if [ -z "${new:-}" ]; then
   url=$(g config --get-all "remote.$remote.pushurl" 2>/dev/null) || url=$(g config --get-all "remote.$remote.url" 2>/dev/null) || refuse no-remote
   case $url in *'
 '*) refuse several-urls ;; esac
+  fetch
   case $url in https://*@*) case ${url#https://} in */*@*) ;; *) refuse password ;; esac ;; https://*) ;; *) refuse not-https "$url" ;; esac
   heads=$(g ls-remote --heads -- "$url" 2>/dev/null) || refuse unreachable "$(g ls-remote --heads -- "$url" 2>&1 >/dev/null | head -c 2000)"
   old=-
@@ -39,6 +60,7 @@ $heads
 END
   descends=new
   if [ "$old" != - ]; then
+    bring "$old"
     if ! g cat-file -e "$old^{commit}" 2>/dev/null; then descends=unknown
     elif g merge-base --is-ancestor "$old" "$new"; then descends=yes
     else descends=no; fi
@@ -63,19 +85,22 @@ if [ "$mode" = inspect ]; then
   fi
   printf 'commits %s\n' "$(printf %s "$known" | g rev-list --ignore-missing --count --stdin "$new" 2>/dev/null)"
   printf 'base %s\n' "${base:--}"
-  if [ -s "$(g rev-parse --git-path info/attributes)" ]; then echo 'attributes yes'; fi
   [ -n "$base" ] || base=$(g hash-object -t tree /dev/null)
   echo
   printf %s "$known" | g log --ignore-missing --stdin --max-count=200 --no-show-signature --no-mailmap --no-notes --no-decorate --no-color --no-patch \
-    --format='%H %an <%ae> %s' "$new" 2>&1
+    --format='%H %an <%ae> %s' "$new" 2>&1 | cut -b1-300
   echo
-  g diff --no-ext-diff --no-textconv --no-color --no-relative --stat=200 "$base" "$new" 2>&1
+  g diff --no-ext-diff --no-textconv --no-color --no-relative --ignore-submodules=none --stat=200 "$base" "$new" 2>&1
   echo
-  g diff --no-ext-diff --no-textconv --no-color --no-relative --submodule=short --src-prefix=a/ --dst-prefix=b/ "$base" "$new" 2>&1
+  g diff --no-ext-diff --no-textconv --no-color --no-relative --ignore-submodules=none --submodule=short --src-prefix=a/ --dst-prefix=b/ "$base" "$new" 2>&1
   exit 0
 fi
 
+fetch
 lease=$old
-if [ "$lease" = - ]; then lease=; fi
+if [ "$lease" = - ]; then lease=
+elif bring "$old"; [ "$force" != yes ]; then
+  g merge-base --is-ancestor "$old" "$new" 2>/dev/null || refuse diverged
+fi
 printf 'pushing %s\n' "$new"
 g push --porcelain --no-verify --no-signed --no-follow-tags --recurse-submodules=no "--force-with-lease=$ref:$lease" -- "$url" "$new:$ref" 2>&1

@@ -214,6 +214,10 @@ func TestARepositoryNeitherRunsNorHidesAnything(t *testing.T) {
 	} {
 		r.git("config", key, value)
 	}
+	// A remote that has the URL as its name would send the push elsewhere.
+	r.git("config", "remote."+r.url+".pushurl", "https://evil.invalid/prod.git")
+	r.git("config", "diff.ignoreSubmodules", "all")
+	r.git("config", "http.proxy", "http://127.0.0.1:9")
 	// The real commit looks like another one, with another message, to whoever believes refs/replace.
 	other := r.git("commit-tree", "-p", "HEAD~1", "-m", "harmless", "HEAD~1^{tree}")
 	r.git("update-ref", "refs/replace/"+real, other)

@@ -11,6 +11,8 @@
 package egresslink
 
 import (
+	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"time"
@@ -52,6 +54,12 @@ func SessionConfig() *yamux.Config {
 	cfg.EnableKeepAlive = false // the link to the node has its own
 	cfg.MaxStreamWindowSize = 1 << 20
 	return cfg
+}
+
+// Windows returns how much of HTTP/2 connections is received before somebody reads it: what
+// others make a process hold is bounded.
+func Windows() *http.HTTP2Config {
+	return &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 1 << 20}
 }
 
 // AuthorityRequest asks for the key of an authority of a jail.
@@ -124,6 +132,16 @@ type Error struct {
 	// Message says what is wrong, and Fix what to do.
 	Message string `json:"message"`
 	Fix     string `json:"fix,omitempty"`
+}
+
+// Encode returns a value as JSON with a line break, as short as it can be: <, > and & stay as
+// they are.
+func Encode(v any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return out.Bytes(), err
 }
 
 // Fault returns the error as a fault; status is that of the response.

@@ -16,13 +16,13 @@
 //     in its URL, whatever its Host header says (RFC 9112, 3.2.2).
 //   - A tunnel (CONNECT) is inspected: TLS must name the tunnel's host in its first
 //     message, plain HTTP is checked as above, and any other protocol is allowed only
-//     to the target of a TCP forward. Data inside TLS is not inspected.
-//   - Except for the hosts of credentials (Egress.bindings) and of rules by method and path
+//     to the target of a TCP forward. Data inside TLS is not inspected:
+//   - except for the hosts of credentials (Egress.bindings) and of rules by method and path
 //     (Egress.Rule.http): there the proxy terminates TLS, decides each request, inserts the
 //     credential or has the hub insert it, judges pushes of git, hides what servers issue
 //     (package handle), and searches responses for the secret, WebSockets excepted.
 //
-// Connections end with the daemon; commands see that and may reconnect to the
+// Connections end with the proxy's process; commands see that and may reconnect to the
 // next one. Bytes sent and refusals are counted in memory.
 package egress
 

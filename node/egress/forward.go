@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/echomask"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/handle"
@@ -89,6 +90,9 @@ func (f *forwarded) serve(w http.ResponseWriter, r *http.Request) {
 			proxy.FlushInterval = -1
 		}
 		return f.response(res, token)
+	}
+	if f.binding != nil {
+		w = echomask.WithoutInterim(w)
 	}
 	proxy.ServeHTTP(w, r)
 }

@@ -2,10 +2,8 @@ package egress
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"strconv"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
-	"github.com/deckhand-sh/deckhand/internal/handle"
 )
 
 // A request with a credential may be answered with another secret, which is replaced by a
@@ -23,8 +20,8 @@ import (
 //
 //   - Of Git LFS, the responses to batch requests. An action whose host is not intercepted is
 //     an error: a credential must name it.
-//   - Of token endpoints, responses in JSON with the fields that handle.HideToken knows, to the
-//     paths of tokenPath. Tokens in other responses pass: a credential that may create tokens
+//   - Token endpoints issue what can be used elsewhere and written anywhere. Requests with a
+//     credential to the paths of tokenPath are refused. A credential that may create tokens
 //     elsewhere must not be bound to those paths.
 
 // maxHidden bounds a response that is read to be rewritten, in bytes.
@@ -36,29 +33,24 @@ type hides int
 const (
 	hidesNothing hides = iota
 	hidesLFS
-	hidesToken
 )
 
 // hidesOf returns what the response to a request with a credential must be rewritten for.
 func hidesOf(r *http.Request) hides {
 	path := r.URL.Path
-	switch {
-	case r.Method == http.MethodPost && egresslink.GitPath(path) && strings.HasSuffix(strings.TrimRight(path, "/"), "/objects/batch"):
+	if r.Method == http.MethodPost && egresslink.GitPath(path) && strings.HasSuffix(strings.TrimRight(path, "/"), "/objects/batch") {
 		return hidesLFS
-	case tokenPath(path):
-		return hidesToken
 	}
 	return hidesNothing
 }
 
-// tokenPath reports whether a path looks like one at which a server issues tokens: those of
-// OAuth 2.0, GitHub and GitLab.
-func tokenPath(path string) bool {
-	path = "/" + strings.Trim(path, "/")
-	return strings.HasSuffix(path, "/token") ||
+// tokenPath reports whether a request looks like one for a token: those of OAuth 2.0, of
+// registries, GitHub and GitLab.
+func tokenPath(method, path string) bool {
+	path = strings.ToLower("/" + strings.Trim(path, "/"))
+	return strings.HasSuffix(path, "/token") && (method == http.MethodPost || strings.Count(path, "/") <= 2) ||
 		strings.Contains(path, "/oauth/") && strings.HasSuffix(path, "/access_token") ||
-		strings.Contains(path, "/api/v4/") && strings.Contains(path, "access_tokens") ||
-		strings.Contains(path, "/app/installations/") && strings.HasSuffix(path, "/access_tokens")
+		method != http.MethodGet && method != http.MethodHead && (strings.Contains(path, "access_token") || strings.Contains(path, "deploy_token") || strings.HasSuffix(path, "registration-token"))
 }
 
 // intercepts reports whether requests to a host pass by here.
@@ -81,10 +73,6 @@ func (f *forwarded) hide(res *http.Response) error {
 	if f.binding == nil || f.hides == hidesNothing || res.StatusCode/100 != 2 || res.Body == nil || res.Request.Method == http.MethodHead {
 		return nil
 	}
-	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if f.hides == hidesToken && media != "application/json" && !strings.HasSuffix(media, "+json") {
-		return nil
-	}
 	if encoding := res.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return fmt.Errorf("the response may contain a secret, and has the content encoding %.40q although none was asked for", encoding)
 	}
@@ -93,15 +81,7 @@ func (f *forwarded) hide(res *http.Response) error {
 		return fmt.Errorf("read a response that may contain a secret: %w", err)
 	}
 	_ = res.Body.Close()
-	out := body
-	if f.hides == hidesLFS {
-		out, err = f.j.issued.HideLFS(body, time.Now())
-	} else if len(bytes.TrimSpace(body)) > 0 {
-		out, err = f.j.issued.HideToken(body, f.uses(), time.Now())
-		if errors.Is(err, handle.ErrNoToken) {
-			out, err = body, nil
-		}
-	}
+	out, err := f.j.issued.HideLFS(body, time.Now())
 	if err != nil {
 		return err
 	}
@@ -111,18 +91,4 @@ func (f *forwarded) hide(res *http.Response) error {
 	res.Body, res.ContentLength, res.TransferEncoding = io.NopCloser(bytes.NewReader(out)), int64(len(out)), nil
 	res.Header.Set("Content-Length", strconv.Itoa(len(out)))
 	return nil
-}
-
-// uses are where a token may be used that was issued in a response to this request: at the
-// hosts of its credential.
-func (f *forwarded) uses() (out []handle.Use) {
-	for _, b := range f.j.policy().bindings {
-		if b.GetCredential() != f.binding.GetCredential() {
-			continue
-		}
-		for _, port := range b.at.Ports {
-			out = append(out, handle.Use{Host: b.at.Host, Port: port})
-		}
-	}
-	return out
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/handle"
 )
 
@@ -75,6 +76,7 @@ func (j *jail) transport() *http.Transport {
 	return &http.Transport{
 		DialContext: j.dialHost, DisableCompression: true, IdleConnTimeout: keepAlive,
 		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, MaxResponseHeaderBytes: maxAnswer, ExpectContinueTimeout: time.Second,
+		HTTP2: egresslink.Windows(),
 	}
 }
 
@@ -106,7 +108,7 @@ func (j *jail) upstream(b *binding, major int) *http.Transport {
 func (p *Proxy) serverOf(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: p.cfg.Patience, IdleTimeout: p.cfg.Idle, MaxHeaderBytes: maxHeader,
-		DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0),
+		DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0), HTTP2: egresslink.Windows(),
 	}
 }
 

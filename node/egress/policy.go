@@ -164,10 +164,15 @@ func (p *policy) decide(q *question) (*binding, *allowlist.Refusal) {
 	switch {
 	case refusal != nil && (explicit || len(fits) == 0):
 		return nil, refusal
-	case len(fits) == 1:
-		return fits[0], nil
+	case len(fits) == 0:
+		return nil, nil
+	case q.err != nil:
+		return nil, &allowlist.Refusal{Reason: fmt.Sprintf("servers may read the path of the request to %s in several ways, so that no credential is inserted: %s", q.t, q.err)}
+	case tokenPath(q.method, q.path.String()):
+		return nil, &allowlist.Refusal{Reason: fmt.Sprintf(
+			"%s issues tokens at %.100s, and a command must not get one: use the credential %s itself", q.t, q.path, fits[0].GetCredential())}
 	}
-	return nil, nil
+	return fits[0], nil
 }
 
 // plain returns the policy for plain HTTP, into which no credential is inserted.

@@ -104,6 +104,16 @@ func (j *jail) endRequests(why error, which func(*inflight) bool) {
 	}
 }
 
+// ForgetTokens forgets all tokens: the requests that come ask the hub for others. Those that
+// are under way continue.
+func (p *Proxy) ForgetTokens() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, j := range p.jails {
+		j.tokens.forget("")
+	}
+}
+
 // EndCredential forgets what the proxy holds of a credential, with what servers issued for
 // it, and ends the requests with it. Either may be empty, for all jails or all credentials.
 func (p *Proxy) EndCredential(jailID, credential string) {

@@ -3,7 +3,7 @@
 //
 // Authorities is its service. Each authority is of one jail and limited (RFC 5280, section
 // 4.2.1.10) to the names and addresses of that jail's hosts, so that its key is of no use
-// against any other host or jail. The certificate is part of the jail's egress rules. The
+// against any other host (a constraint on a name also permits the names below it) or jail. The certificate is part of the jail's egress rules. The
 // key is encrypted at rest and is given to the proxy of the jail's node, which keeps it in
 // memory: a proxy that starts again asks again, and what the jail's programs trust stays the
 // same. When a jail gets other hosts, it gets another authority, and trusts the ones before

@@ -134,7 +134,7 @@ func (c *Channels) serve(ctx context.Context, nodeID string) error {
 	if err != nil {
 		return fault.FromGRPC(err)
 	}
-	s := &session{Channels: c, link: link, nodeID: nodeID, orgID: orgID, clients: map[string]*client{}, maskers: map[string]*echomask.Masker{}}
+	s := &session{Channels: c, link: link, nodeID: nodeID, orgID: orgID, clients: map[string]*client{}, under: map[string]int{}, maskers: map[string]*echomask.Masker{}}
 	defer s.close()
 	return s.serve(ctx, &pipe{stream: stream, end: cancel})
 }
@@ -197,6 +197,8 @@ type session struct {
 	clientsMu sync.Mutex
 	clients   map[string]*client          // guarded by clientsMu
 	maskers   map[string]*echomask.Masker // by credential and secrets; guarded by clientsMu
+	// under is how many requests of each jail are being sent on; guarded by clientsMu.
+	under map[string]int
 }
 
 const (
@@ -226,6 +228,7 @@ func (s *session) serve(ctx context.Context, channel io.ReadWriteCloser) error {
 		}),
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
 		ErrorLog: s.cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), Protocols: new(http.Protocols),
+		HTTP2:       egresslink.Windows(),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	server.Protocols.SetHTTP1(true)

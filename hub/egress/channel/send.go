@@ -35,7 +35,9 @@ const (
 	maxAnswer = 256 << 10
 	// atOnce is how many requests of an organisation are sent on at the same time, and
 	// bytesPerSecond how much of their bodies passes through this hub, both ways together.
-	atOnce         = 512
+	atOnce = 512
+	// ofOneJail is how many of them may be of one jail.
+	ofOneJail      = 64
 	bytesPerSecond = 256 << 20
 	burst          = 4 << 20
 )
@@ -122,7 +124,7 @@ func (s *session) client(jailID string, major int, in credential.Inserted) (*cli
 			},
 			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: major >= 2,
 			DisableCompression: true, IdleConnTimeout: keepAlive, MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle,
-			MaxResponseHeaderBytes: maxAnswer, ExpectContinueTimeout: time.Second, TLSHandshakeTimeout: readHeaderTimeout,
+			MaxResponseHeaderBytes: maxAnswer, HTTP2: egresslink.Windows(), ExpectContinueTimeout: time.Second, TLSHandshakeTimeout: readHeaderTimeout,
 		}}
 		if major < 2 {
 			have.TLSClientConfig.NextProtos = []string{"http/1.1"}
@@ -157,9 +159,33 @@ func (s *session) close() {
 	}
 }
 
+// enter counts a request of a jail, unless it has as many as it may.
+func (s *session) enter(jailID string) error {
+	s.clientsMu.Lock()
+	defer s.clientsMu.Unlock()
+	if s.under[jailID] >= ofOneJail {
+		return fault.New(fault.Exhausted, "%d requests of this jail are being sent through the hub already", ofOneJail).WithFix("end some of them, or try again in a moment")
+	}
+	s.under[jailID]++
+	return nil
+}
+
+func (s *session) leave(jailID string) {
+	s.clientsMu.Lock()
+	defer s.clientsMu.Unlock()
+	if s.under[jailID]--; s.under[jailID] == 0 {
+		delete(s.under, jailID)
+	}
+}
+
 // send inserts a credential into a request of a jail's command and sends it on.
 func (s *session) send(w http.ResponseWriter, r *http.Request) {
 	jailID, name, target := r.Header.Get(egresslink.HeaderJail), r.Header.Get(egresslink.HeaderCredential), r.Header.Get(egresslink.HeaderTarget)
+	if err := s.enter(jailID); err != nil {
+		refuse(w, err)
+		return
+	}
+	defer s.leave(jailID)
 	limit := s.limit.of(s.orgID)
 	select {
 	case limit.slots <- struct{}{}:
@@ -226,7 +252,7 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 		}
 		return nil
 	}
-	proxy.ServeHTTP(w, out)
+	proxy.ServeHTTP(echomask.WithoutInterim(w), out)
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

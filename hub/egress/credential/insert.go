@@ -67,7 +67,22 @@ func (c *Credentials) insert(row db.EgressCredential, s *deckhandv1.CredentialSe
 	}
 	mask := secrets(value)
 	c.learn(row.OrgID, row.Name, mask...)
-	req.Header.Del("Proxy-Authorization")
+	egresslink.RemoveHeader(req.Header, "Proxy-Authorization")
+	// Also in the spellings that some servers take for the same.
+	switch Kind(row.Kind) {
+	case Header:
+		egresslink.RemoveHeader(req.Header, s.GetHeader())
+	case GitLab:
+		for _, header := range []string{"Authorization", "Private-Token", "Job-Token", "Deploy-Token"} {
+			egresslink.RemoveHeader(req.Header, header)
+		}
+	case AWS:
+		egresslink.RemoveHeader(req.Header, "Authorization")
+		egresslink.RemoveHeader(req.Header, "X-Amz-Security-Token")
+	case Bearer, Basic:
+		egresslink.RemoveHeader(req.Header, "Authorization")
+	default: // has no header
+	}
 	switch Kind(row.Kind) {
 	case Bearer:
 		req.Header.Set("Authorization", "Bearer "+value.GetToken())

@@ -56,6 +56,7 @@ func New() *Link {
 		}
 	}
 	l.h1, l.h2 = base(), base()
+	l.h2.HTTP2 = egresslink.Windows()
 	l.h2.Protocols = new(http.Protocols)
 	l.h2.Protocols.SetUnencryptedHTTP2(true)
 	return l
@@ -166,7 +167,7 @@ func (l *Link) Store(ctx context.Context, records []egresslink.Record) error {
 }
 
 func (l *Link) ask(ctx context.Context, path string, question, answer any) error {
-	raw, err := json.Marshal(question)
+	raw, err := egresslink.Encode(question)
 	if err != nil {
 		return err
 	}

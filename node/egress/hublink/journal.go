@@ -23,9 +23,11 @@ const (
 	// maxKept is how many records may wait for the hub. Beyond, no request with a
 	// credential is made.
 	maxKept = 20_000
-	// batch is how many records are sent at once, and gather how long they are gathered.
-	batch  = 500
-	gather = 100 * time.Millisecond
+	// batch is how many records are sent at once, and batchBytes how long they may be
+	// together, encoded. gather is how long they are gathered.
+	batch      = 500
+	batchBytes = 1 << 20
+	gather     = 100 * time.Millisecond
 	// maxSize is how long the file may become before it is written again, in bytes.
 	maxSize = 8 << 20
 )
@@ -84,11 +86,11 @@ func OpenJournal(path string, store func(context.Context, []egresslink.Record) e
 func (j *Journal) rewrite() error {
 	var out bytes.Buffer
 	for _, rec := range slices.Concat(j.ended, slices.Collect(maps.Values(j.open))) {
-		line, err := json.Marshal(rec)
+		line, err := egresslink.Encode(rec)
 		if err != nil {
 			return err
 		}
-		out.Write(append(line, '\n'))
+		out.Write(line)
 	}
 	file, err := os.OpenFile(j.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
@@ -147,22 +149,42 @@ func (j *Journal) End(rec egresslink.Record) {
 
 // write appends a record to the file. The caller holds mu.
 func (j *Journal) write(rec egresslink.Record) error {
-	line, err := json.Marshal(rec)
+	line, err := egresslink.Encode(rec)
 	if err != nil {
 		return err
 	}
-	n, err := j.file.Write(append(line, '\n'))
+	n, err := j.file.Write(line)
+	if err != nil && n > 0 {
+		// What comes next must not be appended to half a line.
+		_ = j.file.Truncate(int64(j.size))
+		return err
+	}
 	j.size += n
 	return err
+}
+
+// next returns records to send: as many as most, and as fit.
+func (j *Journal) next(most int) []egresslink.Record {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []egresslink.Record
+	size := 0
+	for _, rec := range j.ended[:min(len(j.ended), most)] {
+		line, err := egresslink.Encode(rec)
+		if size += len(line); err != nil || size > batchBytes && len(out) > 0 {
+			break
+		}
+		out = append(out, rec)
+	}
+	return out
 }
 
 // Send sends records to the hub until ctx ends.
 func (j *Journal) Send(ctx context.Context) {
 	var failures int
+	most := batch
 	for {
-		j.mu.Lock()
-		some := slices.Clone(j.ended[:min(len(j.ended), batch)])
-		j.mu.Unlock()
+		some := j.next(most)
 		wait := gather
 		switch {
 		case len(some) == 0:
@@ -176,12 +198,21 @@ func (j *Journal) Send(ctx context.Context) {
 				if ctx.Err() != nil {
 					return
 				}
+				// Of records that the hub does not take, the one that is to blame is looked for
+				// and dropped: the others must not wait for it.
+				if fault.Is(err, fault.Invalid) {
+					if most = max(1, len(some)/2); len(some) == 1 {
+						j.log.Error("the hub does not take the record of a request with a credential; it is dropped", "record", some[0].ID, "jail", some[0].JailID, "error", err)
+						j.stored(1)
+					}
+					continue
+				}
 				failures++
 				wait = backoff.Policy{}.Delay(failures)
 				j.log.Warn("cannot send the records of requests with credentials to the hub; trying again", "error", err, "failures", failures)
 				break
 			}
-			failures = 0
+			failures, most = 0, batch
 			j.stored(len(some))
 			continue
 		}

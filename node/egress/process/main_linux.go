@@ -267,6 +267,8 @@ type egressFace struct {
 
 // Channel implements the service.
 func (e egressFace) Channel(stream nodev1.EgressService_ChannelServer) error {
+	// What the hub has ended meanwhile is not known here: requests ask again.
+	e.face.proxy.ForgetTokens()
 	return e.face.link.Serve(stream.Context(), &streamConn{stream: stream})
 }
 

@@ -194,14 +194,19 @@ func (p *Process) launch(ctx context.Context) (*child, error) {
 	p.mu.Lock()
 	jails, cut, uses := maps.Clone(p.jails), maps.Clone(p.cut), maps.Clone(p.uses)
 	p.mu.Unlock()
+	// Whoever wants to cut a jail off waits for this: a proxy that is slow is killed instead.
+	slow := time.AfterFunc(callTimeout, func() { _ = c.cmd.Process.Kill() })
+	defer slow.Stop()
 	for id, why := range cut {
 		err = errors.Join(err, c.cutJail(id, why))
 	}
-	for id, s := range jails {
-		err = errors.Join(err, c.serveJail(id, s))
-	}
 	for u := range uses {
 		err = errors.Join(err, c.beginUse(u))
+	}
+	for id, s := range jails {
+		if err == nil {
+			err = c.serveJail(id, s)
+		}
 	}
 	if err != nil {
 		c.end()
