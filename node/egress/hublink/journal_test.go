@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -140,4 +142,54 @@ func TestAFullJournalRefusesRequests(t *testing.T) {
 	send(t, j, func() bool { return s.count() == n-1 })
 	require.NoError(t, j.Begin(record(n)))
 	require.NoError(t, j.Close())
+}
+
+// A record that the hub does not take keeps no others from it, and records are sent in pieces
+// that the hub takes, however long their paths are.
+func TestARecordThatTheHubDoesNotTakeIsDropped(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	stored := map[string]bool{}
+	all := make(chan struct{})
+	journal, err := hublink.OpenJournal(filepath.Join(t.TempDir(), "requests.jsonl"), func(_ context.Context, records []egresslink.Record) error {
+		raw, err := egresslink.Encode(egresslink.Records{Records: records})
+		if err != nil || len(raw) > 4<<20 {
+			return fault.New(fault.Invalid, "the question cannot be read")
+		}
+		for _, rec := range records {
+			if rec.Method == "BAD" {
+				return fault.New(fault.Invalid, "the question cannot be read")
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, rec := range records {
+			stored[rec.ID] = true
+		}
+		if len(stored) == 1999 {
+			close(all)
+		}
+		return nil
+	}, hclog.NewNullLogger())
+	require.NoError(t, err)
+	for i := range 2000 {
+		rec := egresslink.Record{ID: strconv.Itoa(i), Method: "GET", Path: strings.Repeat("&", 2048)}
+		if i == 700 {
+			rec.Method = "BAD"
+		}
+		require.NoError(t, journal.Begin(rec))
+		journal.End(rec)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var sending sync.WaitGroup
+	sending.Go(func() { journal.Send(ctx) })
+	select {
+	case <-all:
+	case <-time.After(waittest.Limit(30 * time.Second)):
+		t.Error("not all records were stored")
+	}
+	cancel()
+	sending.Wait()
+	require.NoError(t, journal.Close())
+	require.False(t, stored["700"])
 }
