@@ -40,6 +40,9 @@ func (s *Steps) readDevcontainer(ctx context.Context, t db.Task, p *persona.Pers
 		if jail.Egress, err = s.egressOf(ctx, t, p, p.Mode == persona.Review); err != nil {
 			return devcontainer.Config{}, err
 		}
+		if err := s.knowsEgress(ctx, t, jail.Egress); err != nil {
+			return devcontainer.Config{}, err
+		}
 	}
 	if _, err := node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: jail}); err != nil {
 		return devcontainer.Config{}, fmt.Errorf("make the workspace of %s: %w", t.ID, fault.FromGRPC(err))

@@ -55,6 +55,19 @@ func (s *Steps) egressOf(ctx context.Context, t db.Task, p *persona.Persona, rea
 	return egress, s.authorize(ctx, t, egress)
 }
 
+// knowsEgress refuses a task whose node is too old for its egress: one that does not know rules
+// by method and path would allow what they deny.
+func (s *Steps) knowsEgress(ctx context.Context, t db.Task, egress *nodev1.Egress) error {
+	if len(egress.GetAuthorities()) == 0 {
+		return nil
+	}
+	row, err := s.cfg.Store.NodeByID(ctx, *t.NodeID)
+	if err != nil {
+		return fmt.Errorf("load node %s: %w", *t.NodeID, err)
+	}
+	return node.Require(row, nodelink.Credentials, "insert credentials, or decide about requests by method and path")
+}
+
 // authorize adds the authorities by which the node's proxy stands for the hosts whose TLS it
 // terminates.
 func (s *Steps) authorize(ctx context.Context, t db.Task, egress *nodev1.Egress) (err error) {
@@ -69,16 +82,6 @@ func (s *Steps) authorize(ctx context.Context, t db.Task, egress *nodev1.Egress)
 	}
 	if len(hosts) == 0 {
 		return nil
-	}
-	if t.NodeID != nil {
-		// An older node would allow what rules by method and path deny.
-		row, err := s.cfg.Store.NodeByID(ctx, *t.NodeID)
-		if err != nil {
-			return fmt.Errorf("load node %s: %w", *t.NodeID, err)
-		}
-		if err := node.Require(row, nodelink.Credentials, "insert credentials, or decide about requests by method and path"); err != nil {
-			return err
-		}
 	}
 	egress.Authorities, err = s.cfg.Authorities(ctx, t.OrgID, t.JailID, hosts)
 	return err

@@ -69,6 +69,9 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if call.Jail, err = s.jailOf(ctx, t, p); err != nil {
 		return AttemptStart{}, err
 	}
+	if err := s.knowsEgress(ctx, t, call.Jail.GetEgress()); err != nil {
+		return AttemptStart{}, err
+	}
 	if _, err := s.cfg.Bindings(ctx, orgID, p.Name, p.Credentials); err != nil {
 		return AttemptStart{}, fmt.Errorf("bind the credentials of agent %s: %w", p.Name, err)
 	}

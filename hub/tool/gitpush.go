@@ -183,7 +183,7 @@ func factsOf(output string) (facts map[string]string, rest string) {
 }
 
 var factName = map[string]bool{
-	"new": true, "old": true, "descends": true, "url": true, "removed": true, "commits": true, "base": true, "attributes": true, "refused": true, "pushing": true,
+	"new": true, "old": true, "descends": true, "url": true, "removed": true, "commits": true, "base": true, "refused": true, "pushing": true,
 }
 
 // pushRefused returns the error for a word of the script. more is text of git.
@@ -301,9 +301,6 @@ func pushInspection(ref string, facts map[string]string, rest string, long bool)
 		compared = "with " + printable(facts["base"])
 	}
 	fmt.Fprintf(&out, "%s commits, the newest first, at most 200; the diff is compared %s\n", count(facts["commits"]), compared)
-	if facts["attributes"] != "" {
-		out.WriteString("the repository's .git/info/attributes may make git show files of text as binary\n")
-	}
 	// Whoever shows it marks what misleads; only what cannot be stored is replaced.
 	out.WriteString("\n" + strings.ReplaceAll(rest, "\x00", "\uFFFD"))
 	if long {

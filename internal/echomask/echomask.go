@@ -57,6 +57,15 @@ type forms struct {
 	text []string
 }
 
+// Of returns a Masker of the values of one secret.
+func Of(name string, values []string) *Masker {
+	all := make([]Secret, 0, len(values))
+	for _, value := range values {
+		all = append(all, Secret{Name: name, Value: value})
+	}
+	return New(all)
+}
+
 // New returns a Masker of secrets. Without any that are long enough, it changes
 // nothing.
 func New(secrets []Secret) *Masker {

@@ -83,9 +83,8 @@ type TokenRequest struct {
 
 // Token is what is inserted into a request. It is kept in memory only.
 type Token struct {
-	// Headers replace those of the request; Query replaces its parameters.
+	// Headers replace those of the request.
 	Headers map[string]string `json:"headers,omitempty"`
-	Query   map[string]string `json:"query,omitempty"`
 	// GitHeaders replace those of a request to which GitPath applies, instead of Headers;
 	// nil if there is no difference.
 	GitHeaders map[string]string `json:"git_headers,omitempty"`

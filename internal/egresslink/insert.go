@@ -2,7 +2,6 @@ package egresslink
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 )
 
@@ -13,12 +12,14 @@ func (t Token) Insert(out *http.Request) {
 		headers = t.GitHeaders
 	}
 	for name, value := range headers {
-		RemoveHeader(out.Header, name)
-		out.Header.Set(name, value)
+		SetHeader(out.Header, name, value)
 	}
-	if len(t.Query) > 0 {
-		out.URL.RawQuery = replaceQuery(out.URL.RawQuery, t.Query)
-	}
+}
+
+// SetHeader sets a header in the place of all that a server may take for it.
+func SetHeader(h http.Header, name, value string) {
+	RemoveHeader(h, name)
+	h.Set(name, value)
 }
 
 // RemoveHeader removes a header in every spelling that a server may take for it: some take
@@ -30,27 +31,4 @@ func RemoveHeader(h http.Header, name string) {
 			delete(h, have)
 		}
 	}
-}
-
-// replaceQuery removes parameters from a query, however they are escaped, and adds those
-// with these values. The others stay as they are written.
-func replaceQuery(raw string, values map[string]string) string {
-	var kept []string
-	for part := range strings.SplitSeq(raw, "&") {
-		if part == "" {
-			continue
-		}
-		name, _, _ := strings.Cut(part, "=")
-		if plain, err := url.QueryUnescape(name); err == nil {
-			name = plain
-		}
-		if _, ok := values[name]; !ok {
-			kept = append(kept, part)
-		}
-	}
-	added := url.Values{}
-	for name, value := range values {
-		added.Set(name, value)
-	}
-	return strings.Join(append(kept, added.Encode()), "&")
 }

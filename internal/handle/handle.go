@@ -2,8 +2,8 @@
 // so that a client behind a proxy can use them without having them.
 //
 // An Exchange keeps the secrets of one jail. HideLFS rewrites the response to a Git LFS
-// batch request, and HideToken that of an OAuth-style token endpoint: each secret is
-// replaced by a random handle, which the client sends back as it would the secret.
+// batch request: each secret is replaced by a random handle, which the client sends back as
+// it would the secret.
 // Reveal puts the secret into the request that carries the handle.
 //
 // What is guaranteed:
@@ -13,8 +13,7 @@
 //     the request than the secret had, is an error and must not be forwarded: it would
 //     either be useless or an attempt to send the secret elsewhere.
 //   - A response in which a secret could remain is an error and must not be passed on.
-//     The response to an LFS batch is rebuilt from the fields that are known; a token
-//     endpoint's response must contain a token.
+//     The response to an LFS batch is rebuilt from the fields that are known.
 //   - Secrets are in memory only, for at most Config.MaxAge, and at most Config.Max of
 //     them. When there are more, the one that expires next is dropped; the client
 //     then asks for a new one, as it does when a secret has expired.
@@ -85,14 +84,12 @@ func (u Use) allows(o Use) bool {
 	return u.Host == o.Host && u.Port == o.Port && (u.Method == "" || u.Method == o.Method) && (u.Path == "" || u.Path == o.Path)
 }
 
-// secret is what a handle stands for: either the header fields and the query of a
-// request, or a token.
+// secret is what a handle stands for: the header fields and the query of a request.
 type secret struct {
 	uses    []Use
 	expires time.Time
 	headers map[string]string // by canonical name
 	query   string
-	token   string
 }
 
 // Len returns the number of secrets that are kept, expired ones included.

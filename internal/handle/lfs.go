@@ -15,11 +15,8 @@ import (
 // LFSType is the content type of the Git LFS API.
 const LFSType = "application/vnd.git-lfs+json"
 
-// Bounds of what is rewritten, in bytes.
-const (
-	maxBatch = 8 << 20
-	maxToken = 1 << 20
-)
+// maxBatch bounds a response that is rewritten, in bytes.
+const maxBatch = 8 << 20
 
 // batch is the response of the Batch API, as in
 // https://github.com/git-lfs/git-lfs/blob/main/docs/api/batch.md. A field that is not

@@ -3,6 +3,7 @@ package handle_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
@@ -345,3 +346,5 @@ func TestGitLFSUploadsAndDownloadsWithHandles(t *testing.T) {
 	require.False(t, s.leaked)
 	require.GreaterOrEqual(t, s.issued, 6)
 }
+
+func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/bufpool"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/handle"
 )
@@ -329,13 +330,6 @@ func say(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, "deckhand: "+text+"\n") //nolint:gosec // it says that it is no HTML
 }
 
-// pool of buffers.
-type pool struct {
-	sync.Pool
-
-	size int
-}
-
 const (
 	// bufferSize is small enough for a thousand tunnels at once, and bodySize what package
 	// echomask searches at once.
@@ -344,21 +338,6 @@ const (
 )
 
 var (
-	buffers = newPool(bufferSize)
-	bodies  = newPool(bodySize)
+	buffers = bufpool.New(bufferSize)
+	bodies  = bufpool.New(bodySize)
 )
-
-func newPool(size int) *pool {
-	return &pool{size: size, Pool: sync.Pool{New: func() any { return make([]byte, size) }}}
-}
-
-// Get implements httputil.BufferPool.
-func (p *pool) Get() []byte {
-	if b, ok := p.Pool.Get().([]byte); ok {
-		return b
-	}
-	return make([]byte, p.size)
-}
-
-// Put implements httputil.BufferPool.
-func (p *pool) Put(b []byte) { p.Pool.Put(b) } //nolint:staticcheck // a header to a buffer is small beside it

@@ -16,12 +16,3 @@ func mask(res *http.Response, m *echomask.Masker) error {
 	_, err := m.Response(res)
 	return err
 }
-
-// maskerOf returns the masker of a credential's secrets.
-func maskerOf(credential string, secrets []string) *echomask.Masker {
-	all := make([]echomask.Secret, 0, len(secrets))
-	for _, value := range secrets {
-		all = append(all, echomask.Secret{Name: credential, Value: value})
-	}
-	return echomask.New(all)
-}

@@ -61,7 +61,7 @@ func (t *tokens) token(ctx context.Context, b *binding) (*issuedToken, error) {
 		if err != nil {
 			return nil, err
 		}
-		token := &issuedToken{Token: got, masker: maskerOf(b.GetCredential(), got.Secrets)}
+		token := &issuedToken{Token: got, masker: echomask.Of(b.GetCredential(), got.Secrets)}
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.era == era {

@@ -26,6 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/bufpool"
 	"github.com/deckhand-sh/deckhand/internal/echomask"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -44,7 +45,7 @@ type Credentials interface {
 
 // Config holds the dependencies of Channels.
 type Config struct {
-	// Queries answers whether a jail's task is running on a node.
+	// Queries reports whether a jail's task is running on a node.
 	Queries interface {
 		JailHasLiveTask(ctx context.Context, arg db.JailHasLiveTaskParams) (bool, error)
 	}
@@ -60,17 +61,21 @@ type Config struct {
 
 // Channels serves the nodes that are connected to this hub.
 type Channels struct {
-	cfg   Config
-	limit *limits
+	cfg     Config
+	limit   *limits
+	buffers *bufpool.Pool // for copying bodies
 
 	mu    sync.Mutex
 	nodes map[string]context.CancelFunc // by id; guarded by mu
 	wg    sync.WaitGroup
 }
 
+// bufferSize is that of buffers for copying bodies, in bytes.
+const bufferSize = 32 << 10
+
 // New creates Channels.
 func New(cfg Config) *Channels {
-	return &Channels{cfg: cfg, limit: newLimits(), nodes: map[string]context.CancelFunc{}}
+	return &Channels{cfg: cfg, limit: newLimits(), buffers: bufpool.New(bufferSize), nodes: map[string]context.CancelFunc{}}
 }
 
 // Changed is called for each node that connects or disconnects.
@@ -136,55 +141,17 @@ func (c *Channels) serve(ctx context.Context, nodeID string) error {
 	}
 	s := &session{Channels: c, link: link, nodeID: nodeID, orgID: orgID, clients: map[string]*client{}, under: map[string]int{}, maskers: map[string]*echomask.Masker{}}
 	defer s.close()
-	return s.serve(ctx, &pipe{stream: stream, end: cancel})
-}
-
-// pipe is a stream of bytes over the node's link.
-type pipe struct {
-	stream nodev1.EgressService_ChannelClient
-	end    func()
-	rest   []byte
-
-	mu sync.Mutex // of Write, which several may call
-}
-
-const maxPiece = 64 << 10
-
-// Read implements io.Reader.
-func (p *pipe) Read(b []byte) (int, error) {
-	for len(p.rest) == 0 {
-		res, err := p.stream.Recv()
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				return 0, io.EOF
+	return s.serve(ctx, &egresslink.Stream{
+		Recv: func() ([]byte, error) {
+			res, err := stream.Recv()
+			if err != nil && !errors.Is(err, io.EOF) {
+				err = fault.FromGRPC(err)
 			}
-			return 0, fault.FromGRPC(err)
-		}
-		p.rest = res.GetData()
-	}
-	n := copy(b, p.rest)
-	p.rest = p.rest[n:]
-	return n, nil
-}
-
-// Write implements io.Writer.
-func (p *pipe) Write(b []byte) (n int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for len(b) > 0 {
-		piece := b[:min(len(b), maxPiece)]
-		if err := p.stream.Send(&nodev1.ChannelRequest{Data: piece}); err != nil {
-			return n, fault.FromGRPC(err)
-		}
-		n, b = n+len(piece), b[len(piece):]
-	}
-	return n, nil
-}
-
-// Close implements io.Closer.
-func (p *pipe) Close() error {
-	p.end()
-	return nil
+			return res.GetData(), err
+		},
+		Send: func(b []byte) error { return fault.FromGRPC(stream.Send(&nodev1.ChannelRequest{Data: b})) },
+		End:  cancel,
+	})
 }
 
 // session is the channel to one node.

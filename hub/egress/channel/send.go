@@ -223,7 +223,7 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 			}
 			return c.RoundTrip(req)
 		}),
-		BufferPool: buffers, ErrorLog: log.New(io.Discard, "", 0),
+		BufferPool: s.buffers, ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.RawQuery, pr.Out.Host = pr.In.URL.RawQuery, pr.In.Host
 			pr.Out.Trailer = r.Trailer // it is filled when the body has been read
@@ -298,7 +298,7 @@ func (s *session) masker(name string, secrets []string) *echomask.Masker {
 	if have != nil {
 		return have
 	}
-	have = masked(name, secrets)
+	have = echomask.Of(name, secrets)
 	s.clientsMu.Lock()
 	defer s.clientsMu.Unlock()
 	if len(s.maskers) >= maxMaskers {
@@ -307,22 +307,3 @@ func (s *session) masker(name string, secrets []string) *echomask.Masker {
 	s.maskers[key] = have
 	return have
 }
-
-func masked(name string, secrets []string) *echomask.Masker {
-	var all []echomask.Secret
-	for _, value := range secrets {
-		all = append(all, echomask.Secret{Name: name, Value: value})
-	}
-	return echomask.New(all)
-}
-
-// pool of buffers for copying bodies.
-type pool struct{ sync.Pool }
-
-var buffers = &pool{sync.Pool{New: func() any { return make([]byte, 32<<10) }}}
-
-// Get implements httputil.BufferPool.
-func (p *pool) Get() []byte { return p.Pool.Get().([]byte) } //nolint:forcetypeassert // see New
-
-// Put implements httputil.BufferPool.
-func (p *pool) Put(b []byte) { p.Pool.Put(b) } //nolint:staticcheck // a slice's header is small

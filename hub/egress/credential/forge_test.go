@@ -29,7 +29,7 @@ func TestTheCredentialForARepositoryIsTheOneBoundToItsAPI(t *testing.T) {
 	_, err := r.Forge(t.Context(), r.caller(), "acme/web", "")
 	refused(t, err, fault.Denied, "no credential of the persona is for pull requests of \"acme/web\"")
 
-	// A token for something else on the same host is none.
+	// A token for something else on the same host does not count.
 	other := here.bound("other", credential.Bearer, &deckhandv1.CredentialValue{Token: "other-token-3f9a1c77"})
 	other.Paths = []string{"/v1/**"}
 	r.create(other)

@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/httprule"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -68,28 +69,13 @@ func (c *Credentials) insert(row db.EgressCredential, s *deckhandv1.CredentialSe
 	mask := secrets(value)
 	c.learn(row.OrgID, row.Name, mask...)
 	egresslink.RemoveHeader(req.Header, "Proxy-Authorization")
-	// Also in the spellings that some servers take for the same.
-	switch Kind(row.Kind) {
-	case Header:
-		egresslink.RemoveHeader(req.Header, s.GetHeader())
-	case GitLab:
-		for _, header := range []string{"Authorization", "Private-Token", "Job-Token", "Deploy-Token"} {
-			egresslink.RemoveHeader(req.Header, header)
-		}
-	case AWS:
-		egresslink.RemoveHeader(req.Header, "Authorization")
-		egresslink.RemoveHeader(req.Header, "X-Amz-Security-Token")
-	case Bearer, Basic:
-		egresslink.RemoveHeader(req.Header, "Authorization")
-	default: // has no header
-	}
 	switch Kind(row.Kind) {
 	case Bearer:
-		req.Header.Set("Authorization", "Bearer "+value.GetToken())
+		egresslink.SetHeader(req.Header, "Authorization", "Bearer "+value.GetToken())
 	case Basic:
-		req.Header.Set("Authorization", "Basic "+encodedBasic(value.GetUsername(), value.GetPassword()))
+		egresslink.SetHeader(req.Header, "Authorization", "Basic "+encodedBasic(value.GetUsername(), value.GetPassword()))
 	case Header:
-		req.Header.Set(s.GetHeader(), value.GetValue())
+		egresslink.SetHeader(req.Header, s.GetHeader(), value.GetValue())
 	case Query:
 		req.URL.RawQuery = withParameter(req.URL.RawQuery, s.GetParameter(), value.GetValue())
 		mask = append(mask, url.QueryEscape(value.GetValue()))
@@ -106,11 +92,11 @@ func (c *Credentials) insert(row db.EgressCredential, s *deckhandv1.CredentialSe
 // gitLab inserts a token of GitLab: where its API and its Git take it. Other pages take none.
 func gitLab(base, token, name string, req *http.Request) error {
 	path, ok := below(base, req.URL.EscapedPath())
-	if _, plain := plainSegments(req.URL.EscapedPath()); !plain && !strings.HasPrefix(path, "/api/") {
+	if _, err := httprule.Canonical(req.URL.EscapedPath()); err != nil {
 		ok = false
 	}
 	for _, header := range []string{"Authorization", "Private-Token", "Job-Token", "Deploy-Token"} {
-		req.Header.Del(header)
+		egresslink.RemoveHeader(req.Header, header)
 	}
 	for _, parameter := range []string{"private_token", "access_token", "job_token"} {
 		req.URL.RawQuery = withoutParameter(req.URL.RawQuery, parameter)

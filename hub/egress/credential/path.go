@@ -1,7 +1,6 @@
 package credential
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 
@@ -19,23 +18,6 @@ func segments(template string) []string { return strings.Split(strings.TrimPrefi
 // any1 reports whether a segment of a template stands for any one segment.
 func any1(segment string) bool {
 	return len(segment) > 2 && segment[0] == '{' && segment[len(segment)-1] == '}' || segment == "*"
-}
-
-// plainSegments returns the decoded segments of an escaped path, and false if servers may
-// read the path in different ways: it has empty or dot segments, or an encoded separator.
-func plainSegments(escaped string) ([]string, bool) {
-	if !strings.HasPrefix(escaped, "/") {
-		return nil, false
-	}
-	parts := strings.Split(escaped[1:], "/")
-	for i, part := range parts {
-		plain, err := url.PathUnescape(part)
-		if err != nil || plain == "." || plain == ".." || plain == "" && i < len(parts)-1 || strings.ContainsAny(plain, "/\\;\x00") {
-			return nil, false
-		}
-		parts[i] = plain
-	}
-	return parts, true
 }
 
 // pathFits reports whether an escaped path fits one of the templates, of which none means

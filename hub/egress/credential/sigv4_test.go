@@ -192,7 +192,7 @@ func TestRequestsToAWSAreSigned(t *testing.T) {
 	r.nowhere(secretKey, sessionToken)
 }
 
-// What cannot be signed anew is refused with the setting that avoids it.
+// A request that cannot be signed again is refused with the setting that avoids it.
 func TestWhatAWSClientsSignThemselvesIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -34,7 +34,7 @@ func (c OAuth2Client) Token(ctx context.Context, client *http.Client) (Token, er
 	case errors.As(err, &refused) && refused.Response != nil:
 		return Token{}, c.refused(refused)
 	case err != nil && strings.HasPrefix(err.Error(), "oauth2:"):
-		// The response was read, and is none of the protocol.
+		// The response was read and does not follow the protocol.
 		return Token{}, unusable(c.TokenURL, http.StatusOK, strings.TrimPrefix(err.Error(), "oauth2: "))
 	case err != nil:
 		return Token{}, Unreachable(c.TokenURL, err)

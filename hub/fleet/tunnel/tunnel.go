@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -50,7 +51,18 @@ func Dial(ctx context.Context, by Way, address string) (net.Conn, error) {
 		end()
 		return nil, fault.FromGRPC(err)
 	}
-	c := &conn{stream: stream, end: end, sent: by.Sent, received: by.Received}
+	c := &conn{sent: by.Sent, received: by.Received}
+	c.End = end
+	c.Recv = func() ([]byte, error) {
+		res, err := stream.Recv()
+		if err != nil && !errors.Is(err, io.EOF) {
+			err = fault.FromGRPC(err)
+		}
+		return res.GetData(), err
+	}
+	c.Send = func(b []byte) error {
+		return fault.FromGRPC(stream.Send(&nodev1.TunnelRequest{Request: &nodev1.TunnelRequest_Data{Data: b}}))
+	}
 	if c.sent == nil {
 		c.sent = new(atomic.Int64)
 	}
@@ -76,51 +88,29 @@ func open(ctx context.Context, by Way, host string, port uint32) (nodev1.EgressS
 
 // conn is a tunnel as net/http uses a connection: read by one goroutine, written by one.
 type conn struct {
-	stream         nodev1.EgressService_TunnelClient
-	end            func()
+	egresslink.Stream
 	sent, received *atomic.Int64
 
-	rest []byte    // of what came last
 	once sync.Once // of closing
 }
 
-// maxPiece is how much goes in one message, in bytes.
-const maxPiece = 32 << 10
-
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
-	for len(c.rest) == 0 {
-		res, err := c.stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return 0, io.EOF
-		}
-		if err != nil {
-			return 0, fault.FromGRPC(err)
-		}
-		c.rest = res.GetData()
-	}
-	n := copy(b, c.rest)
-	c.rest = c.rest[n:]
+	n, err := c.Stream.Read(b)
 	c.received.Add(int64(n))
-	return n, nil
+	return n, err
 }
 
 // Write implements net.Conn.
-func (c *conn) Write(b []byte) (n int, err error) {
-	for len(b) > 0 {
-		piece := b[:min(len(b), maxPiece)]
-		if err := c.stream.Send(&nodev1.TunnelRequest{Request: &nodev1.TunnelRequest_Data{Data: piece}}); err != nil {
-			return n, fault.FromGRPC(err)
-		}
-		n, b = n+len(piece), b[len(piece):]
-		c.sent.Add(int64(len(piece)))
-	}
-	return n, nil
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Stream.Write(b)
+	c.sent.Add(int64(n))
+	return n, err
 }
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	c.once.Do(c.end)
+	c.once.Do(c.End)
 	return nil
 }
 

@@ -40,7 +40,7 @@ type host struct {
 	mu       sync.Mutex
 	requests []thing // guarded by mu, as those below
 	comments []thing
-	// next answers the next request that creates something in place of the API: it may have
+	// next handles the next request that creates something, instead of the API: it may have
 	// been created before.
 	next    func(w http.ResponseWriter)
 	records []egresslink.Record
@@ -116,7 +116,7 @@ func write(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// created answers a request that has created something.
+// created replies to a request that has created something.
 func (h *host) created(w http.ResponseWriter, v any) {
 	if next := h.next; next != nil {
 		h.next = nil

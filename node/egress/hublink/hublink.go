@@ -98,12 +98,6 @@ func (l *Link) set(session *yamux.Session) (before *yamux.Session) {
 	return before
 }
 
-// Ready waits for a channel.
-func (l *Link) Ready(ctx context.Context) error {
-	_, err := l.current(ctx)
-	return err
-}
-
 func (l *Link) current(ctx context.Context) (*yamux.Session, error) {
 	for {
 		l.mu.Lock()

@@ -49,7 +49,13 @@ type Journal struct {
 	file  *os.File                     // guarded by mu
 	size  int                          // of the file, in bytes; guarded by mu
 	open  map[string]egresslink.Record // requests under way; guarded by mu
-	ended []egresslink.Record          // not stored yet; guarded by mu
+	ended []entry                      // not stored yet; guarded by mu
+}
+
+// entry is a record that has ended, with its size in the file.
+type entry struct {
+	egresslink.Record
+	size int
 }
 
 // OpenJournal opens a journal, with what the process before has left in it. store sends
@@ -60,7 +66,7 @@ func OpenJournal(path string, store func(context.Context, []egresslink.Record) e
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read the records of requests: %w", err)
 	}
-	left := map[string]egresslink.Record{}
+	left := map[string]entry{}
 	var order []string
 	for line := range bytes.Lines(raw) {
 		var rec egresslink.Record
@@ -70,7 +76,7 @@ func OpenJournal(path string, store func(context.Context, []egresslink.Record) e
 		if _, known := left[rec.ID]; !known {
 			order = append(order, rec.ID)
 		}
-		left[rec.ID] = rec
+		left[rec.ID] = entry{rec, len(line)}
 	}
 	for _, id := range order {
 		rec := left[id]
@@ -85,7 +91,11 @@ func OpenJournal(path string, store func(context.Context, []egresslink.Record) e
 // rewrite writes the file with what the hub has not. The caller holds mu, or is alone.
 func (j *Journal) rewrite() error {
 	var out bytes.Buffer
-	for _, rec := range slices.Concat(j.ended, slices.Collect(maps.Values(j.open))) {
+	var all []egresslink.Record
+	for _, one := range j.ended {
+		all = append(all, one.Record)
+	}
+	for _, rec := range slices.AppendSeq(all, maps.Values(j.open)) {
 		line, err := egresslink.Encode(rec)
 		if err != nil {
 			return err
@@ -124,7 +134,7 @@ func (j *Journal) Begin(rec egresslink.Record) error {
 		return fault.New(fault.Unavailable, "%d requests with credentials wait to be recorded by the hub, which is away", maxKept).
 			WithFix("try again once this node is connected")
 	}
-	if err := j.write(rec); err != nil {
+	if _, err := j.write(rec); err != nil {
 		return fault.New(fault.Unavailable, "the request cannot be recorded on this node").WithFix("free disk space there").WithCause(err)
 	}
 	j.open[rec.ID] = rec
@@ -135,11 +145,12 @@ func (j *Journal) Begin(rec egresslink.Record) error {
 func (j *Journal) End(rec egresslink.Record) {
 	j.mu.Lock()
 	rec.Duration = max(rec.Duration, 1) // a record with a duration is one that has ended
-	if err := j.write(rec); err != nil {
+	size, err := j.write(rec)
+	if err != nil {
 		j.log.Error("cannot write the end of a request with a credential", "error", err)
 	}
 	delete(j.open, rec.ID)
-	j.ended = append(j.ended, rec)
+	j.ended = append(j.ended, entry{rec, size})
 	j.mu.Unlock()
 	select {
 	case j.wake <- struct{}{}:
@@ -147,20 +158,19 @@ func (j *Journal) End(rec egresslink.Record) {
 	}
 }
 
-// write appends a record to the file. The caller holds mu.
-func (j *Journal) write(rec egresslink.Record) error {
+// write appends a record to the file and returns its size. The caller holds mu.
+func (j *Journal) write(rec egresslink.Record) (size int, err error) {
 	line, err := egresslink.Encode(rec)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	n, err := j.file.Write(line)
 	if err != nil && n > 0 {
 		// What comes next must not be appended to half a line.
-		_ = j.file.Truncate(int64(j.size))
-		return err
+		return len(line), errors.Join(err, j.file.Truncate(int64(j.size)))
 	}
 	j.size += n
-	return err
+	return len(line), err
 }
 
 // next returns records to send: as many as most, and as fit.
@@ -169,12 +179,11 @@ func (j *Journal) next(most int) []egresslink.Record {
 	defer j.mu.Unlock()
 	var out []egresslink.Record
 	size := 0
-	for _, rec := range j.ended[:min(len(j.ended), most)] {
-		line, err := egresslink.Encode(rec)
-		if size += len(line); err != nil || size > batchBytes && len(out) > 0 {
+	for _, one := range j.ended[:min(len(j.ended), most)] {
+		if size += one.size; size > batchBytes && len(out) > 0 {
 			break
 		}
-		out = append(out, rec)
+		out = append(out, one.Record)
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/egress"
@@ -269,7 +270,13 @@ type egressFace struct {
 func (e egressFace) Channel(stream nodev1.EgressService_ChannelServer) error {
 	// What the hub has ended meanwhile is not known here: requests ask again.
 	e.face.proxy.ForgetTokens()
-	return e.face.link.Serve(stream.Context(), &streamConn{stream: stream})
+	return e.face.link.Serve(stream.Context(), &egresslink.Stream{
+		Recv: func() ([]byte, error) {
+			req, err := stream.Recv()
+			return req.GetData(), err
+		},
+		Send: func(b []byte) error { return stream.Send(&nodev1.ChannelResponse{Data: b}) },
+	})
 }
 
 // EndCredential implements the service.
@@ -277,46 +284,3 @@ func (e egressFace) EndCredential(_ context.Context, req *nodev1.EndCredentialRe
 	e.face.proxy.EndCredential(req.GetJailId(), req.GetCredential())
 	return &nodev1.EndCredentialResponse{}, nil
 }
-
-// streamConn is a channel as a stream of bytes. Closing it does nothing: it ends with its
-// call.
-type streamConn struct {
-	stream nodev1.EgressService_ChannelServer
-	rest   []byte
-
-	mu sync.Mutex // of Write
-}
-
-// maxPiece is how much goes in one message, in bytes.
-const maxPiece = 64 << 10
-
-// Read implements io.Reader.
-func (s *streamConn) Read(b []byte) (int, error) {
-	for len(s.rest) == 0 {
-		req, err := s.stream.Recv()
-		if err != nil {
-			return 0, err
-		}
-		s.rest = req.GetData()
-	}
-	n := copy(b, s.rest)
-	s.rest = s.rest[n:]
-	return n, nil
-}
-
-// Write implements io.Writer.
-func (s *streamConn) Write(b []byte) (n int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(b) > 0 {
-		piece := b[:min(len(b), maxPiece)]
-		if err := s.stream.Send(&nodev1.ChannelResponse{Data: piece}); err != nil {
-			return n, err
-		}
-		n, b = n+len(piece), b[len(piece):]
-	}
-	return n, nil
-}
-
-// Close implements io.Closer.
-func (s *streamConn) Close() error { return nil }

@@ -1,0 +1,57 @@
+package egresslink
+
+import "sync"
+
+// Stream is a stream of gRPC messages as a stream of bytes. It is read by one goroutine and
+// may be written by several.
+type Stream struct {
+	// Recv returns the bytes of the next message; io.EOF at the end.
+	Recv func() ([]byte, error)
+	// Send sends bytes as one message, of at most MaxPiece.
+	Send func([]byte) error
+	// End ends the stream; nil for one that ends with its call.
+	End func()
+
+	rest []byte // of the last message
+
+	mu sync.Mutex // of Write
+}
+
+// MaxPiece is how much goes in one message, in bytes.
+const MaxPiece = 64 << 10
+
+// Read implements io.Reader.
+func (s *Stream) Read(b []byte) (int, error) {
+	for len(s.rest) == 0 {
+		got, err := s.Recv()
+		if err != nil {
+			return 0, err
+		}
+		s.rest = got
+	}
+	n := copy(b, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+// Write implements io.Writer.
+func (s *Stream) Write(b []byte) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(b) > 0 {
+		piece := b[:min(len(b), MaxPiece)]
+		if err := s.Send(piece); err != nil {
+			return n, err
+		}
+		n, b = n+len(piece), b[len(piece):]
+	}
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (s *Stream) Close() error {
+	if s.End != nil {
+		s.End()
+	}
+	return nil
+}
