@@ -11,7 +11,8 @@ import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { StepBadge } from "@/components/state";
 import { duration, millis } from "@/components/Time";
-import { LogView, stepLog } from "@/features/log/LogView";
+import { LogView } from "@/features/log/LogView";
+import { logOf } from "@/features/log/source";
 import type { Step } from "@/gen/deckhand/v1/step_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import { Arguments } from "./Arguments";
@@ -63,7 +64,7 @@ export function Steps(props: { taskId: string }) {
 }
 
 function StepDetail({ step }: { step: Step }) {
-  const chunks = useMemo(() => stepLog(step.id), [step.id]);
+  const source = useMemo(() => logOf(step.id), [step.id]);
   return (
     <section aria-label={`Step ${step.number}`} className="min-w-0 space-y-3">
       <h3 className="flex flex-wrap items-center gap-2 font-semibold">
@@ -85,7 +86,7 @@ function StepDetail({ step }: { step: Step }) {
         </details>
       )}
       {(step.logBytes > 0n || step.outcome?.job_id || (step.startedAt && !step.finishedAt)) && (
-        <LogView chunks={chunks} name={`${step.id}.log`} label={`Output of step ${step.number}`} className="h-[45vh]" />
+        <LogView source={source} name={`${step.id}.log`} label={`Output of step ${step.number}`} className="h-[45vh]" />
       )}
     </section>
   );

@@ -7,7 +7,8 @@ import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { useProgress } from "@/components/reading";
 import { Skeletons } from "@/components/Skeleton";
-import { LogView, stepLog } from "@/features/log/LogView";
+import { LogView } from "@/features/log/LogView";
+import { logOf } from "@/features/log/source";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import { actText, Arguments } from "./Arguments";
 import type { Call } from "./thread";
@@ -128,14 +129,14 @@ export function StepArguments(props: { taskId: string; stepId: string }) {
 export function Output(props: { call: Call }) {
   const { call } = props;
   const [open, setOpen] = useState(call.state === "started");
-  const chunks = useMemo(() => stepLog(call.stepId), [call.stepId]);
+  const source = useMemo(() => logOf(call.stepId), [call.stepId]);
   if (call.tool !== "shell_exec" || (!call.startedAt && call.logBytes === 0)) return null;
   return (
     <div className="space-y-1">
       <button type="button" aria-expanded={open} className="min-h-6 text-xs text-accent hover:underline" onClick={() => setOpen(!open)}>
         {open ? "Hide output" : `Show output${call.logBytes > 0 ? ` (${bytes(call.logBytes)})` : ""}`}
       </button>
-      {open && <LogView chunks={chunks} name={`${call.stepId}.log`} label={`Output of step ${call.number}`} className="h-56" />}
+      {open && <LogView source={source} name={`${call.stepId}.log`} label={`Output of step ${call.number}`} className="h-56" />}
     </div>
   );
 }
