@@ -2,7 +2,7 @@ import { useQuery } from "@connectrpc/connect-query";
 import { useMemo, useState, type ReactNode } from "react";
 import { safeLink } from "@/components/link";
 import { Literal } from "@/components/Literal";
-import { argumentsOf, type ActObject } from "@/components/marks";
+import { argumentsOf, type ActObject, type ActValue } from "@/components/marks";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { useProgress } from "@/components/reading";
@@ -45,6 +45,14 @@ const command: Title = (args) => {
   );
 };
 
+// given says to whom work goes, and what for.
+const given = (to: ActValue, goal: ActValue) => (
+  <>
+    {actText(to) && <>to {mono(actText(to)!)}: </>}
+    <Literal text={(actText(goal) ?? "").slice(0, longest)} />
+  </>
+);
+
 export const titles: Record<string, Title> = {
   shell_exec: command,
   terminal_open: command,
@@ -84,14 +92,24 @@ export const titles: Record<string, Title> = {
   ),
   pull_request_comment: (args) => mono(`${actText(args.repository) ?? ""} #${typeof args.number === "number" ? args.number : ""}`),
   request_input: (args) => <Literal text={actText(args.question) ?? ""} />,
+  delegate: (args) => given(args.agent, args.goal),
+  create_subtask: (args) => given(undefined, args.goal),
+  handoff_to_agent: (args) => given(args.target_agent, args.summary_for_target),
   complete_task: () => "Done",
   update_plan: () => "Plan",
   manage_scratchpad: (args) => (args.append === undefined ? "Read the scratchpad" : "Add to the scratchpad"),
 };
 
 // titleOf returns the title of a call, shown beside its tool's name.
-export function titleOf(call: Call): ReactNode {
-  return titles[call.tool]?.(call.args) ?? "";
+export const titleOf = (call: Call): ReactNode => titleFor(call.tool, call.args);
+
+// titleFor returns what a call of a tool with some arguments is about. For a tool
+// that is not known it is the first text among them.
+export function titleFor(tool: string, args: ActObject): ReactNode {
+  const known = titles[tool];
+  if (known) return known(args);
+  const text = Object.values(args).map(actText).find((t) => t !== undefined && t !== "");
+  return text === undefined ? "" : mono(text.split("\n", 1)[0]!.slice(0, longest));
 }
 
 // Events have the beginnings of long arguments only.
