@@ -117,6 +117,10 @@ func TestAPersonsCommandRunsInAnAgentsJail(t *testing.T) {
 	found, err := r.user.NodeExecs.SearchNodeLog(t.Context(), connect.NewRequest(&deckhandv1.SearchNodeLogRequest{ExecId: exec.GetId(), Pattern: "out of"}))
 	require.NoError(t, err)
 	require.Len(t, found.Msg.GetMatches(), 1)
+	index, err := r.user.NodeExecs.IndexNodeLog(t.Context(), connect.NewRequest(&deckhandv1.IndexNodeLogRequest{ExecId: exec.GetId()}))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, index.Msg.GetLines())
+	require.True(t, index.Msg.GetComplete() && index.Msg.GetEnded())
 
 	ofTask, err := startExec(t, r.user, &deckhandv1.StartNodeExecRequest{
 		NodeId: "sim", Target: &deckhandv1.StartNodeExecRequest_TaskId{TaskId: task.GetId()}, Argv: []string{"true"},

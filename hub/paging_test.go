@@ -194,6 +194,7 @@ var bounded = map[string]string{
 	"ListImages":    "the images that are on a node now, which its disk bounds",
 	"ListFiles":     "a folder of a node as it is now: at most 10 000 names, and truncated says that there are more",
 	"SearchNodeLog": "the log is searched from offset on, and next_offset goes on",
+	"IndexNodeLog":  "the log is counted from offset on, and next_offset goes on; it has some 4,000 marks, however long",
 }
 
 // Every list can be read in pages, in the one way in which all of them can, but those

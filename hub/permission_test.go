@@ -70,7 +70,7 @@ var whose = map[reach]string{
 		KeepCheckpoint ListCheckpoints ListJobs KillJob TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListInbox GetInboxItem ReadInboxArgument
 		AnswerInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
-		ReadNodeLog SearchNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate
+		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate
 		UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests`,
 	personal: "GetSession ListSessions DeleteSession CreateLoginCode",
 	// What people of one organisation change together, by their roles: agents,

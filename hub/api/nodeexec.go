@@ -184,7 +184,7 @@ func (h *NodeExecs) ReadNodeLog(ctx context.Context, req *connect.Request[deckha
 	}
 	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{
 		ExecId: src.ExecID, Offset: req.Msg.GetOffset(), Follow: req.Msg.GetFollow(), Since: req.Msg.GetSince(),
-		TailLines: req.Msg.GetTailLines(),
+		TailLines: req.Msg.GetTailLines(), TailBytes: req.Msg.GetTailBytes(), Limit: req.Msg.GetLimit(),
 	})
 	if err != nil {
 		return fault.FromGRPC(err)
@@ -229,7 +229,7 @@ func (h *NodeExecs) SearchNodeLog(ctx context.Context, req *connect.Request[deck
 	found, err := link.Exec().SearchLog(ctx, &nodev1.SearchLogRequest{
 		ExecId: src.ExecID, Pattern: req.Msg.GetPattern(), Regexp: req.Msg.GetRegexp(), IgnoreCase: req.Msg.GetIgnoreCase(),
 		Offset: req.Msg.GetOffset(), MaxMatches: req.Msg.GetMaxMatches(), ContextLines: req.Msg.GetContextLines(),
-		Caller: auth.From(ctx).UserID,
+		Caller: auth.From(ctx).UserID, End: req.Msg.GetEnd(), Backwards: req.Msg.GetBackwards(),
 	})
 	if err != nil {
 		return nil, fault.FromGRPC(err)
@@ -240,6 +240,29 @@ func (h *NodeExecs) SearchNodeLog(ctx context.Context, req *connect.Request[deck
 			Offset: m.GetOffset(), Length: m.GetLength(), Stream: streamName(m.GetStream()), Time: m.GetTime(),
 			Excerpt: m.GetExcerpt(), ExcerptOffset: m.GetExcerptOffset(),
 		})
+	}
+	return connect.NewResponse(res), nil
+}
+
+// IndexNodeLog counts the rows and lines of a log.
+func (h *NodeExecs) IndexNodeLog(ctx context.Context, req *connect.Request[deckhandv1.IndexNodeLogRequest]) (*connect.Response[deckhandv1.IndexNodeLogResponse], error) {
+	src, link, err := h.source(ctx, req.Msg.GetExecId(), req.Msg.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	found, err := link.Exec().IndexLog(ctx, &nodev1.IndexLogRequest{
+		ExecId: src.ExecID, Offset: req.Msg.GetOffset(), RowBytes: req.Msg.GetRowBytes(), Stride: req.Msg.GetStride(),
+		Wait: req.Msg.GetWait(), Seen: req.Msg.GetSeen(),
+	})
+	if err != nil {
+		return nil, fault.FromGRPC(err)
+	}
+	res := &deckhandv1.IndexNodeLogResponse{
+		NextOffset: found.GetNextOffset(), Rows: found.GetRows(), Lines: found.GetLines(), Continued: found.GetContinued(),
+		End: found.GetEnd(), Complete: found.GetComplete(), Ended: found.GetEnded(),
+	}
+	for _, m := range found.GetMarks() {
+		res.Marks = append(res.Marks, &deckhandv1.NodeLogMark{Offset: m.GetOffset(), Rows: m.GetRows(), Lines: m.GetLines(), Continued: m.GetContinued()})
 	}
 	return connect.NewResponse(res), nil
 }

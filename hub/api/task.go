@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
@@ -260,12 +261,29 @@ func (h *Tasks) ListSteps(ctx context.Context, req *connect.Request[deckhandv1.L
 	}
 	res := &deckhandv1.ListStepsResponse{}
 	for _, row := range rows[:min(len(rows), int(size))] {
-		res.Steps = append(res.Steps, stepMessage(listedStep(row)))
+		s := stepMessage(listedStep(row))
+		if req.Msg.GetBrief() {
+			shorten(s)
+		}
+		res.Steps = append(res.Steps, s)
 	}
 	if n := len(res.GetSteps()); n > 0 && n < int(rows[0].Found) {
 		res.NextPageToken = store.NumberToken(rows[n-1].Number)
 	}
 	return connect.NewResponse(res), nil
+}
+
+// briefText is how many characters of an argument a short list has.
+const briefText = 200
+
+// shorten leaves of a step what a list of many shows.
+func shorten(s *deckhandv1.Step) {
+	s.Reasoning, s.Observation, s.DecisionReason, s.Decision, s.ChangedArguments = "", "", "", nil, nil
+	for name, v := range s.GetArguments().GetFields() {
+		if text := []rune(v.GetStringValue()); len(text) > briefText {
+			s.Arguments.Fields[name] = structpb.NewStringValue(string(text[:briefText]) + "…")
+		}
+	}
 }
 
 const (

@@ -250,7 +250,7 @@ func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckh
 	}
 	done, err := h.Changes.Undo(ctx, workspace.Request{
 		Task: t, StepIDs: ids, Last: int(req.Msg.GetLast()), OnConflict: nodev1.OnConflict(req.Msg.GetOnConflict()),
-		Preview: req.Msg.GetPreview(), ExpectState: req.Msg.GetExpectState(), By: actor(auth.From(ctx)),
+		Preview: req.Msg.GetPreview(), ExpectState: req.Msg.GetExpectState(), Paths: req.Msg.GetPaths(), By: actor(auth.From(ctx)),
 	})
 	if err != nil {
 		return nil, err

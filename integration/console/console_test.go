@@ -45,6 +45,13 @@ func TestDailyWorkInABrowser(t *testing.T) {
 	tell(t, "work")
 }
 
+// The stories of ui/e2e about the page of a task: why it failed, what it changed, and
+// the end of a long log.
+func TestTheTaskPageInABrowser(t *testing.T) {
+	t.Parallel()
+	tell(t, "taskpage")
+}
+
 // tell runs one file of stories in a browser on a separate `deckhand up`. The stories
 // request actions outside of the browser from this test.
 func tell(t *testing.T, file string) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -101,10 +102,51 @@ func TestALogIsSearchedOnTheNode(t *testing.T) {
 	got, err := n.read(&nodev1.ReadLogRequest{ExecId: spec.GetExecId(), Offset: match.GetOffset(), Limit: match.GetLength()})
 	require.NoError(t, err)
 	require.Equal(t, "Error:", got)
+	last, err := n.api.SearchLog(t.Context(), &nodev1.SearchLogRequest{
+		ExecId: spec.GetExecId(), Pattern: `^line \d*99$`, Regexp: true, MaxMatches: 2, Backwards: true,
+	})
+	require.NoError(t, err)
+	require.False(t, last.GetComplete())
+	require.Equal(t, []*nodev1.LogMatch{rest.GetMatches()[5], rest.GetMatches()[6]}, last.GetMatches())
 	_, err = n.api.SearchLog(t.Context(), &nodev1.SearchLogRequest{ExecId: spec.GetExecId(), Pattern: "(", Regexp: true})
 	requireFault(t, err, fault.Invalid, "pattern")
 	_, err = n.api.SearchLog(t.Context(), &nodev1.SearchLogRequest{ExecId: "never-was", Pattern: "x"})
 	requireFault(t, err, fault.NotFound, "never-was")
+}
+
+// Rows and lines are counted on the node, and who waits for more is told at once.
+func TestALogIsCountedOnTheNode(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	spec := shell(n.ensure(), "for i in $(seq 1000); do echo line $i; done; read x; printf 'end'")
+	spec.StdinOpen = true
+	n.startExec(spec)
+	index := &nodev1.IndexLogRequest{ExecId: spec.GetExecId(), RowBytes: 100, Stride: 1000, Wait: durationpb.New(time.Minute)}
+	res, err := n.api.IndexLog(t.Context(), index)
+	for err == nil && res.GetLines() < 1000 {
+		index.Seen = res.GetEnd()
+		res, err = n.api.IndexLog(t.Context(), index)
+	}
+	require.NoError(t, err)
+	require.False(t, res.GetEnded())
+	require.True(t, res.GetComplete())
+	require.EqualValues(t, 1000, res.GetRows())
+	require.Equal(t, res.GetEnd(), res.GetNextOffset())
+	require.Len(t, res.GetMarks(), 9, "every 1000 bytes of 8893, and at the beginning")
+	for _, m := range res.GetMarks() {
+		got, err := n.read(&nodev1.ReadLogRequest{ExecId: spec.GetExecId(), Offset: m.GetOffset(), Limit: 9})
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(got, fmt.Sprintf("line %d\n", m.GetLines()+1)), "%q", got)
+	}
+	_, err = n.api.WriteStdin(t.Context(), &nodev1.WriteStdinRequest{ExecId: spec.GetExecId(), Data: []byte("\n"), Eof: true})
+	require.NoError(t, err)
+	for !res.GetEnded() {
+		res, err = n.api.IndexLog(t.Context(), &nodev1.IndexLogRequest{ExecId: spec.GetExecId(), Offset: res.GetNextOffset(), Seen: res.GetEnd(), Wait: durationpb.New(time.Minute)})
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 3, res.GetEnd()-res.GetNextOffset(), "the last row has not ended")
+	_, err = n.api.IndexLog(t.Context(), &nodev1.IndexLogRequest{ExecId: spec.GetExecId(), RowBytes: 1})
+	requireFault(t, err, fault.Invalid, "row_bytes")
 }
 
 // Secrets do not leave the node by way of a log; the log itself keeps them.

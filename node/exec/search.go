@@ -57,7 +57,11 @@ func (s *Service) searchLog(ctx context.Context, req *nodev1.SearchLogRequest) (
 	query.Live = w != nil
 	limited, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
-	found, err := log.Search(limited, query)
+	find := log.Search
+	if req.GetBackwards() {
+		find = log.SearchBack
+	}
+	found, err := find(limited, query)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return nil, fault.New(fault.Exhausted, "pattern: the search came no further in %s", searchTime).
 			WithFix("use a simpler expression, or search for a plain text").WithObject(req.GetExecId())

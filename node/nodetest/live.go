@@ -133,6 +133,24 @@ func (n *Node) SearchLog(_ context.Context, req *nodev1.SearchLogRequest) (*node
 	return res, nil
 }
 
+// IndexLog counts the lines of the output, of which each is a row.
+func (n *Node) IndexLog(_ context.Context, req *nodev1.IndexLogRequest) (*nodev1.IndexLogResponse, error) {
+	c, err := n.command(req.GetExecId())
+	if err != nil {
+		return nil, err
+	}
+	<-c.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var lines int64
+	for _, p := range c.log {
+		lines += int64(bytes.Count(p.GetData(), []byte("\n")))
+	}
+	return &nodev1.IndexLogResponse{
+		Marks: []*nodev1.LogMark{{}}, Rows: lines, Lines: lines, NextOffset: c.written, End: c.written, Complete: true, Ended: true,
+	}, nil
+}
+
 // WriteStdin gives a command input.
 func (n *Node) WriteStdin(ctx context.Context, req *nodev1.WriteStdinRequest) (*nodev1.WriteStdinResponse, error) {
 	c, err := n.command(req.GetExecId())

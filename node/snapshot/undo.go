@@ -105,7 +105,11 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 		return nil, err
 	}
 	overwrite := req.GetOnConflict() == nodev1.OnConflict_ON_CONFLICT_OVERWRITE
-	plan := tree.Undo(sp.state.tree, chosen.deltas, chosen.wanted, overwrite)
+	var only []string
+	for _, path := range req.GetPaths() {
+		only = append(only, string(path))
+	}
+	plan := tree.Undo(sp.state.tree, chosen.deltas, chosen.wanted, overwrite, only...)
 	out := describePlan(plan)
 	out.Snapshot, out.Running, out.By = sp.state.seq, int32(sp.state.running()), undone(chosen)
 	out.SharedWith = slices.DeleteFunc(plan.Shared, func(id string) bool { return slices.Contains(chosen.ids, id) })

@@ -100,6 +100,7 @@ func usage(jail string) *nodev1.Usage {
 var printers = []string{
 	`seq -f 'line %.0f of the output, which says what was done and how it went' 100000`,
 	`head -c 1000000 /dev/zero | tr '\0' x; echo`,
+	`seq 5000000`,
 }
 
 // printed runs the printers in a jail of a real node, which it starts, and

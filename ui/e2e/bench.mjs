@@ -87,7 +87,7 @@ const shownAfter = await cards();
 // beginning and back, a window's height in four frames.
 async function scrolled(step, last) {
   await page.goto(`${url}/tasks/${printed}?tab=steps`);
-  await page.getByRole("button", { name: new RegExp(`^${step}`) }).waitFor();
+  await page.getByRole("option", { name: new RegExp(`^${step} `) }).waitFor();
   await page.evaluate(() => {
     window.frames_ = [];
     let at = performance.now();
@@ -99,7 +99,7 @@ async function scrolled(step, last) {
     requestAnimationFrame(frame);
   });
   const clicked = Date.now();
-  await page.getByRole("button", { name: new RegExp(`^${step}`) }).click();
+  await page.getByRole("option", { name: new RegExp(`^${step} `) }).click();
   const log = page.getByRole("log", { name: `Output of step ${step}` });
   await log.getByText(last).last().waitFor();
   const all = Date.now() - clicked;
@@ -131,6 +131,31 @@ async function scrolled(step, last) {
 const lines = await scrolled(1, /line 100000 of the output/);
 const long = await scrolled(2, /x{100}/);
 
+// The last of five million lines: from the choice of the step to the frame that shows
+// it, by End and by a search; and what of it is in memory.
+await page.goto(`${url}/tasks/${printed}?tab=steps&step=1`);
+const endless = page.getByRole("option", { name: /^3 / });
+await endless.waitFor();
+await page.getByRole("log", { name: "Output of step 1" }).waitFor();
+const chosen = Date.now();
+await endless.click();
+const log = page.getByRole("log", { name: "Output of step 3" });
+await log.getByText("5000000", { exact: true }).last().waitFor();
+const lastLine = Date.now() - chosen;
+await log.focus();
+await page.keyboard.press("Home");
+await log.getByText("1", { exact: true }).last().waitFor();
+const ending = Date.now();
+await page.keyboard.press("End");
+await log.getByText("5000000", { exact: true }).last().waitFor();
+const end = Date.now() - ending;
+await page.getByLabel("Find in the output").fill("4999999");
+await page.getByText("1 of 1", { exact: true }).waitFor();
+await log.locator("mark").getByText("4999999").waitFor();
+await cdp.send("HeapProfiler.enable");
+await cdp.send("HeapProfiler.collectGarbage");
+const heap = await cpu("JSHeapUsedSize");
+
 console.log(
   JSON.stringify({
     first_paint_ms: Math.round(first[2]),
@@ -148,6 +173,9 @@ console.log(
     log_line_1mb_load_longest_ms: long.loading,
     log_line_1mb_longest_ms: long.plain,
     log_line_1mb_wrapped_longest_ms: long.wrapped,
+    log_5m_last_line_ms: lastLine,
+    log_5m_end_key_ms: end,
+    log_5m_heap_mb: Math.round(heap / 1e6),
     n: first.length,
   }),
 );

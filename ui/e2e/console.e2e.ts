@@ -65,7 +65,7 @@ turns:
     await inBothThemes(page, "agent-full");
     // What a command printed is text, without what a terminal would obey.
     await page.goto(`${url}/tasks/${id}?tab=steps`);
-    await page.getByRole("button", { name: /shell_exec/ }).click();
+    await page.getByRole("option", { name: /^2 / }).click();
     const log = page.getByRole("log", { name: "Output of step 2" });
     await log.getByText("hello from the jail").waitFor();
     await log.getByText("<img src=x onerror=alert(1)>", { exact: true }).waitFor();
@@ -73,7 +73,7 @@ turns:
     await page.getByLabel("Find in the output").fill("HELLO");
     await page.getByText("1 of 1").waitFor();
     await inBothThemes(page, "task-steps");
-    for (const tab of ["timeline", "plan", "details"]) {
+    for (const tab of ["timeline", "plan", "cost", "details"]) {
       await page.goto(`${url}/tasks/${id}?tab=${tab}`);
       await page.getByRole("tabpanel").waitFor();
       await inBothThemes(page, `task-${tab}`);
@@ -84,6 +84,7 @@ turns:
     const id = await newest();
     await page.goto(`${url}/tasks/${id}?tab=changes`);
     await page.getByTestId("undo-left").getByText("Can be undone for").waitFor();
+    await page.getByRole("button", { name: "By step" }).click();
     await page.getByRole("button", { name: /Step 1/ }).click();
     await page.locator(".diff-row[data-sign='+']").getByText("hello from the jail").waitFor();
     await inBothThemes(page, "task-changes");

@@ -58,6 +58,9 @@ func (l *logs) SearchLog(_ context.Context, req *nodev1.SearchLogRequest) (*node
 		text += string(p.GetData())
 	}
 	res := &nodev1.SearchLogResponse{}
+	if req.GetBackwards() {
+		return back(text, req), nil
+	}
 	for at := int(req.GetOffset()); len(res.GetMatches()) < int(req.GetMaxMatches()); {
 		i := strings.Index(text[at:], req.GetPattern())
 		if i < 0 {
@@ -73,6 +76,26 @@ func (l *logs) SearchLog(_ context.Context, req *nodev1.SearchLogRequest) (*node
 		res.NextOffset = int64(at)
 	}
 	return res, nil
+}
+
+// back is SearchLog from the end.
+func back(text string, req *nodev1.SearchLogRequest) *nodev1.SearchLogResponse {
+	res := &nodev1.SearchLogResponse{}
+	if req.GetEnd() > 0 {
+		text = text[:req.GetEnd()]
+	}
+	for len(res.GetMatches()) < int(req.GetMaxMatches()) {
+		i := strings.LastIndex(text, req.GetPattern())
+		if i < 0 {
+			res.Complete = true
+			return res
+		}
+		res.Matches = append([]*nodev1.LogMatch{{
+			Offset: int64(i), Length: int64(len(req.GetPattern())), Excerpt: []byte(text[i : i+len(req.GetPattern())]), ExcerptOffset: int64(i),
+		}}, res.GetMatches()...)
+		text, res.NextOffset = text[:i], int64(i)
+	}
+	return res
 }
 
 func (l *logs) WaitExec(context.Context, *nodev1.WaitExecRequest) (*nodev1.WaitExecResponse, error) {
@@ -223,5 +246,14 @@ func TestASearchTellsNothingOfAValue(t *testing.T) {
 		require.True(t, res.GetComplete(), "right or wrong, the answer is the same")
 		require.EqualValues(t, len(text), res.GetNextOffset())
 	}
+	last, err := node.Exec().SearchLog(t.Context(), &nodev1.SearchLogRequest{Pattern: "e", MaxMatches: 4, Backwards: true})
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprint(last), "canary")
+	require.Len(t, last.GetMatches(), 4)
+	require.IsIncreasing(t, []int64{last.GetMatches()[0].GetOffset(), last.GetMatches()[1].GetOffset(), last.GetMatches()[2].GetOffset(), last.GetMatches()[3].GetOffset()})
+	none, err := node.Exec().SearchLog(t.Context(), &nodev1.SearchLogRequest{Pattern: "canary-of", MaxMatches: 1, Backwards: true})
+	require.NoError(t, err)
+	require.Empty(t, none.GetMatches())
+	require.True(t, none.GetComplete())
 	require.Len(t, search("e", 3).GetMatches(), 3, "as many as were asked for, though some are left out")
 }

@@ -37,12 +37,21 @@ func (e execs) SearchLog(ctx context.Context, req *nodev1.SearchLogRequest, opts
 		return res, nil
 	}
 	again := proto.CloneOf(req)
-	again.Offset, again.MaxMatches = res.GetNextOffset(), int32(left) //nolint:gosec // at most as many as were asked for
+	again.MaxMatches = int32(left) //nolint:gosec // at most as many as were asked for
+	if req.GetBackwards() {
+		again.End = res.GetNextOffset()
+	} else {
+		again.Offset = res.GetNextOffset()
+	}
 	more, err := e.SearchLog(ctx, again, opts...)
 	if err != nil {
 		return nil, err
 	}
-	more.Matches = append(res.GetMatches(), more.GetMatches()...)
+	if req.GetBackwards() {
+		more.Matches = append(more.GetMatches(), res.GetMatches()...)
+	} else {
+		more.Matches = append(res.GetMatches(), more.GetMatches()...)
+	}
 	return more, nil
 }
 

@@ -200,6 +200,7 @@ var rules = map[string]Rule{
 	c.NodeExecServiceListNodeExecsProcedure: {Kind: User, Role: "viewer"},
 	c.NodeExecServiceReadNodeLogProcedure:   {Kind: User, Role: "viewer"},
 	c.NodeExecServiceSearchNodeLogProcedure: {Kind: User, Role: "viewer"},
+	c.NodeExecServiceIndexNodeLogProcedure:  {Kind: User, Role: "viewer"},
 
 	c.UserServiceListUsersProcedure:                     {Kind: User, Role: "viewer"},
 	c.UserServiceGetUserProcedure:                       {Kind: User, Role: "viewer"},

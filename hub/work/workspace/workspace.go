@@ -246,7 +246,9 @@ type Request struct {
 	Preview    bool
 	// ExpectState is that of a preview; 0 for any.
 	ExpectState int64
-	By          event.Actor
+	// Paths are those to restore, with what is below them; none for all.
+	Paths []string
+	By    event.Actor
 }
 
 // UndoResult is the result of an undo.
@@ -297,14 +299,14 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) 
 	}
 	if req.Preview {
 		out.Node, err = node.Snapshots().UndoChanges(ctx, &nodev1.UndoChangesRequest{
-			JailId: steps[0].JailID, Range: &nodev1.ChangeRange{By: changes}, OnConflict: req.OnConflict, Preview: true,
+			JailId: steps[0].JailID, Range: &nodev1.ChangeRange{By: changes}, OnConflict: req.OnConflict, Preview: true, Paths: bytePaths(req.Paths),
 		})
 		return out, fault.FromGRPC(err)
 	}
 	row, err := w.cfg.Store.CreateUndo(ctx, db.CreateUndoParams{
 		ID: ident.New("undo"), OrgID: t.OrgID, TaskID: &t.ID, NodeID: steps[0].NodeID, JailID: steps[0].JailID, StepIds: out.StepIDs, ChangeIds: changes,
 		OnConflict: conflictWords[req.OnConflict], ExpectState: req.ExpectState, AskedBy: req.By.ID, Address: req.By.Address,
-		UserAgent: req.By.UserAgent,
+		UserAgent: req.By.UserAgent, Paths: append([]string{}, req.Paths...),
 	})
 	if err != nil {
 		return out, fmt.Errorf("store an undo of %s: %w", t.ID, err)
@@ -404,6 +406,7 @@ func (w *Workspaces) carryOut(ctx context.Context, node machine.Link, row db.Und
 	}
 	res, err := node.Snapshots().UndoChanges(ctx, &nodev1.UndoChangesRequest{
 		JailId: row.JailID, OperationId: row.ID, Range: &nodev1.ChangeRange{By: row.ChangeIds}, OnConflict: how, ExpectSnapshot: row.ExpectState,
+		Paths: bytePaths(row.Paths),
 	})
 	if err != nil {
 		err = fault.FromGRPC(err)
@@ -458,9 +461,19 @@ func (w *Workspaces) finish(ctx context.Context, row db.Undo, res *nodev1.UndoCh
 	})
 }
 
-// stepsUndone stores that steps of a task were undone.
+func bytePaths(paths []string) (out [][]byte) {
+	for _, p := range paths {
+		out = append(out, []byte(p))
+	}
+	return out
+}
+
+// stepsUndone stores that steps of a task were undone, unless it was only some of their
+// files.
 func stepsUndone(ctx context.Context, tx *event.Tx, row db.Undo, res *nodev1.UndoChangesResponse) error {
-	if err := tx.MarkUndone(ctx, db.MarkUndoneParams{OrgID: row.OrgID, UndoID: &row.ID, NodeID: row.NodeID, JailID: row.JailID, ChangeIds: row.ChangeIds}); err != nil {
+	if len(row.Paths) > 0 {
+		// They can still be undone.
+	} else if err := tx.MarkUndone(ctx, db.MarkUndoneParams{OrgID: row.OrgID, UndoID: &row.ID, NodeID: row.NodeID, JailID: row.JailID, ChangeIds: row.ChangeIds}); err != nil {
 		return fmt.Errorf("mark the steps of undo %s: %w", row.ID, err)
 	}
 	if err := audit.Append(tx, undone(row, res, "task", *row.TaskID)); err != nil {
@@ -468,7 +481,7 @@ func stepsUndone(ctx context.Context, tx *event.Tx, row db.Undo, res *nodev1.Und
 	}
 	return tx.Append(row.OrgID, *row.TaskID, askedBy(row), event.Draft{Type: eventkind.WorkspaceUndone, Payload: map[string]any{
 		"undo_id": row.ID, "step_ids": row.StepIds, "files": res.GetFiles(), "original_digest": res.GetOriginalDigest(),
-		"restored_digest": res.GetRestoredDigest(), "conflicts": len(res.GetConflicts()),
+		"restored_digest": res.GetRestoredDigest(), "conflicts": len(res.GetConflicts()), "paths": row.Paths,
 	}})
 }
 
@@ -479,7 +492,7 @@ func undone(row db.Undo, res *nodev1.UndoChangesResponse, kind, id string) audit
 		Before: map[string]any{"digest": res.GetOriginalDigest()},
 		After: map[string]any{
 			"digest": res.GetRestoredDigest(), "undo_id": row.ID, "step_ids": row.StepIds, "files": res.GetFiles(),
-			"on_conflict": row.OnConflict, "conflicts": len(res.GetConflicts()),
+			"on_conflict": row.OnConflict, "conflicts": len(res.GetConflicts()), "paths": row.Paths,
 		},
 	}
 }

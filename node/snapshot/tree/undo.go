@@ -44,8 +44,9 @@ type Plan struct {
 }
 
 // Undo plans to undo the deltas that wanted says, out of all that are
-// known, oldest first. With overwrite, what others changed later is given up.
-func Undo(now *Tree, deltas []Delta, wanted func(Delta) bool, overwrite bool) Plan {
+// known, oldest first, of the given paths and what is below them, or of all if there
+// are none. With overwrite, what others changed later is given up.
+func Undo(now *Tree, deltas []Delta, wanted func(Delta) bool, overwrite bool, only ...string) Plan {
 	type history struct {
 		first, last *Entry // before the earliest and after the latest that goes
 		broken      bool   // somebody else's change lies in between
@@ -61,6 +62,9 @@ func Undo(now *Tree, deltas []Delta, wanted func(Delta) bool, overwrite bool) Pl
 			}
 		}
 		for _, c := range d.Changes {
+			if len(only) > 0 && !slices.ContainsFunc(only, func(dir string) bool { return Below(c.Path, dir) }) {
+				continue
+			}
 			h := paths[c.Path]
 			switch {
 			case undo && h == nil:

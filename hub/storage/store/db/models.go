@@ -1004,6 +1004,7 @@ type Undo struct {
 	ToState        *int64
 	ToRecord       string
 	ExecID         *string
+	Paths          []string
 }
 
 type User struct {

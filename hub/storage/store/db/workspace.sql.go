@@ -55,7 +55,7 @@ func (q *Queries) ChangesOfLineage(ctx context.Context, arg ChangesOfLineagePara
 const createExecUndo = `-- name: CreateExecUndo :one
 INSERT INTO undos (id, org_id, exec_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)
 VALUES ($1, $2, $3, $4, $5, '{}', $6, $7, $8, $9, $10, $11)
-RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id
+RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id, paths
 `
 
 type CreateExecUndoParams struct {
@@ -109,6 +109,7 @@ func (q *Queries) CreateExecUndo(ctx context.Context, arg CreateExecUndoParams) 
 		&i.ToState,
 		&i.ToRecord,
 		&i.ExecID,
+		&i.Paths,
 	)
 	return i, err
 }
@@ -150,9 +151,9 @@ func (q *Queries) CreateRestore(ctx context.Context, arg CreateRestoreParams) er
 }
 
 const createUndo = `-- name: CreateUndo :one
-INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id
+INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent, paths)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id, paths
 `
 
 type CreateUndoParams struct {
@@ -168,6 +169,7 @@ type CreateUndoParams struct {
 	AskedBy     string
 	Address     string
 	UserAgent   string
+	Paths       []string
 }
 
 func (q *Queries) CreateUndo(ctx context.Context, arg CreateUndoParams) (Undo, error) {
@@ -184,6 +186,7 @@ func (q *Queries) CreateUndo(ctx context.Context, arg CreateUndoParams) (Undo, e
 		arg.AskedBy,
 		arg.Address,
 		arg.UserAgent,
+		arg.Paths,
 	)
 	var i Undo
 	err := row.Scan(
@@ -208,6 +211,7 @@ func (q *Queries) CreateUndo(ctx context.Context, arg CreateUndoParams) (Undo, e
 		&i.ToState,
 		&i.ToRecord,
 		&i.ExecID,
+		&i.Paths,
 	)
 	return i, err
 }
@@ -215,7 +219,7 @@ func (q *Queries) CreateUndo(ctx context.Context, arg CreateUndoParams) (Undo, e
 const finishUndo = `-- name: FinishUndo :one
 UPDATE undos SET state = $1, files = $2, original_digest = $3, restored_digest = $4, finished_at = now()
 WHERE org_id = $5 AND id = $6 AND state = 'pending'
-RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id
+RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id, paths
 `
 
 type FinishUndoParams struct {
@@ -259,6 +263,7 @@ func (q *Queries) FinishUndo(ctx context.Context, arg FinishUndoParams) (Undo, e
 		&i.ToState,
 		&i.ToRecord,
 		&i.ExecID,
+		&i.Paths,
 	)
 	return i, err
 }
@@ -396,7 +401,7 @@ func (q *Queries) MarkUndone(ctx context.Context, arg MarkUndoneParams) error {
 }
 
 const pendingExecUndos = `-- name: PendingExecUndos :many
-SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id FROM undos WHERE org_id = $1 AND exec_id = $2 AND state = 'pending' ORDER BY created_at, id
+SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id, paths FROM undos WHERE org_id = $1 AND exec_id = $2 AND state = 'pending' ORDER BY created_at, id
 `
 
 type PendingExecUndosParams struct {
@@ -435,6 +440,7 @@ func (q *Queries) PendingExecUndos(ctx context.Context, arg PendingExecUndosPara
 			&i.ToState,
 			&i.ToRecord,
 			&i.ExecID,
+			&i.Paths,
 		); err != nil {
 			return nil, err
 		}
@@ -447,7 +453,7 @@ func (q *Queries) PendingExecUndos(ctx context.Context, arg PendingExecUndosPara
 }
 
 const pendingRestore = `-- name: PendingRestore :one
-SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' AND to_state IS NOT NULL
+SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id, paths FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' AND to_state IS NOT NULL
 `
 
 type PendingRestoreParams struct {
@@ -480,12 +486,13 @@ func (q *Queries) PendingRestore(ctx context.Context, arg PendingRestoreParams) 
 		&i.ToState,
 		&i.ToRecord,
 		&i.ExecID,
+		&i.Paths,
 	)
 	return i, err
 }
 
 const pendingUndos = `-- name: PendingUndos :many
-SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' AND to_state IS NULL ORDER BY created_at, id
+SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id, paths FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' AND to_state IS NULL ORDER BY created_at, id
 `
 
 type PendingUndosParams struct {
@@ -525,6 +532,7 @@ func (q *Queries) PendingUndos(ctx context.Context, arg PendingUndosParams) ([]U
 			&i.ToState,
 			&i.ToRecord,
 			&i.ExecID,
+			&i.Paths,
 		); err != nil {
 			return nil, err
 		}

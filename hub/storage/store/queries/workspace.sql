@@ -11,8 +11,8 @@ WHERE step_changes.org_id = @org_id AND step_changes.task_id = @task_id AND step
 ORDER BY steps.number, step_changes.job_id LIMIT @max_rows;
 
 -- name: CreateUndo :one
-INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)
-VALUES (@id, @org_id, @task_id, @node_id, @jail_id, @step_ids, @change_ids, @on_conflict, @expect_state, @asked_by, @address, @user_agent)
+INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent, paths)
+VALUES (@id, @org_id, @task_id, @node_id, @jail_id, @step_ids, @change_ids, @on_conflict, @expect_state, @asked_by, @address, @user_agent, @paths)
 RETURNING *;
 
 -- name: PendingUndos :many

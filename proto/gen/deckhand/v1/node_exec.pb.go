@@ -886,8 +886,8 @@ func (x *KillNodeExecResponse) GetExec() *NodeExec {
 	return nil
 }
 
-// ReadNodeLogRequest names where to begin by one of offset, since and
-// tail_lines.
+// ReadNodeLogRequest names where to begin by one of offset, since, tail_lines and
+// tail_bytes.
 type ReadNodeLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of a person's command or of a step, by id or unique id prefix with its kind.
@@ -901,7 +901,11 @@ type ReadNodeLogRequest struct {
 	// Begin with the last so many lines.
 	TailLines int64 `protobuf:"varint,5,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
 	// If set, the exec must be on this node: by id, unique id prefix, or name.
-	NodeId        string `protobuf:"bytes,6,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeId string `protobuf:"bytes,6,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// At most this many bytes; 0 for no limit.
+	Limit int64 `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Begin with the last so many bytes.
+	TailBytes     int64 `protobuf:"varint,8,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -976,6 +980,20 @@ func (x *ReadNodeLogRequest) GetNodeId() string {
 		return x.NodeId
 	}
 	return ""
+}
+
+func (x *ReadNodeLogRequest) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ReadNodeLogRequest) GetTailBytes() int64 {
+	if x != nil {
+		return x.TailBytes
+	}
+	return 0
 }
 
 // ReadNodeLogResponse is a run of output, a gap or a change of the terminal's
@@ -1145,7 +1163,12 @@ type SearchNodeLogRequest struct {
 	// 0 for 100.
 	MaxMatches int32 `protobuf:"varint,7,opt,name=max_matches,json=maxMatches,proto3" json:"max_matches,omitempty"`
 	// Lines before and after that of a match.
-	ContextLines  int32 `protobuf:"varint,8,opt,name=context_lines,json=contextLines,proto3" json:"context_lines,omitempty"`
+	ContextLines int32 `protobuf:"varint,8,opt,name=context_lines,json=contextLines,proto3" json:"context_lines,omitempty"`
+	// Where to end; 0 for the end of the log.
+	End int64 `protobuf:"varint,9,opt,name=end,proto3" json:"end,omitempty"`
+	// Return the last matches before end instead of the first ones, in order. To
+	// continue, set end to next_offset.
+	Backwards     bool `protobuf:"varint,10,opt,name=backwards,proto3" json:"backwards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1234,6 +1257,20 @@ func (x *SearchNodeLogRequest) GetContextLines() int32 {
 		return x.ContextLines
 	}
 	return 0
+}
+
+func (x *SearchNodeLogRequest) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *SearchNodeLogRequest) GetBackwards() bool {
+	if x != nil {
+		return x.Backwards
+	}
+	return false
 }
 
 type SearchNodeLogResponse struct {
@@ -1384,6 +1421,286 @@ func (x *NodeLogMatch) GetExcerptOffset() int64 {
 	return 0
 }
 
+// NodeLogMark is where a row of a log begins. A row is a line, or a part of at most
+// row_bytes bytes of a longer one, without its line feed.
+type NodeLogMark struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Offset int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Rows and line feeds between the offset that was requested and this one.
+	Rows  int64 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	Lines int64 `protobuf:"varint,3,opt,name=lines,proto3" json:"lines,omitempty"`
+	// The row is not the first of its line.
+	Continued     bool `protobuf:"varint,4,opt,name=continued,proto3" json:"continued,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeLogMark) Reset() {
+	*x = NodeLogMark{}
+	mi := &file_deckhand_v1_node_exec_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeLogMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeLogMark) ProtoMessage() {}
+
+func (x *NodeLogMark) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_exec_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeLogMark.ProtoReflect.Descriptor instead.
+func (*NodeLogMark) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_exec_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *NodeLogMark) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *NodeLogMark) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *NodeLogMark) GetLines() int64 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *NodeLogMark) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
+}
+
+type IndexNodeLogRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ReadNodeLogRequest.
+	ExecId string `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Where to begin: 0, or the next_offset of an earlier response.
+	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The longest row; 0 for 2000.
+	RowBytes int32 `protobuf:"varint,4,opt,name=row_bytes,json=rowBytes,proto3" json:"row_bytes,omitempty"`
+	// How far marks are apart at least, in bytes; 0 for 64 KiB, or more if the log
+	// is long.
+	Stride int64 `protobuf:"varint,5,opt,name=stride,proto3" json:"stride,omitempty"`
+	// If the log is not longer than seen, wait so long for more of it, at most a
+	// minute, or for the end of the command.
+	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
+	// The end of the log in an earlier response.
+	Seen          int64 `protobuf:"varint,7,opt,name=seen,proto3" json:"seen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IndexNodeLogRequest) Reset() {
+	*x = IndexNodeLogRequest{}
+	mi := &file_deckhand_v1_node_exec_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IndexNodeLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IndexNodeLogRequest) ProtoMessage() {}
+
+func (x *IndexNodeLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_exec_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IndexNodeLogRequest.ProtoReflect.Descriptor instead.
+func (*IndexNodeLogRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_exec_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *IndexNodeLogRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *IndexNodeLogRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *IndexNodeLogRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *IndexNodeLogRequest) GetRowBytes() int32 {
+	if x != nil {
+		return x.RowBytes
+	}
+	return 0
+}
+
+func (x *IndexNodeLogRequest) GetStride() int64 {
+	if x != nil {
+		return x.Stride
+	}
+	return 0
+}
+
+func (x *IndexNodeLogRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *IndexNodeLogRequest) GetSeen() int64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
+// IndexNodeLogResponse counts what is there from the requested offset up to
+// next_offset.
+type IndexNodeLogResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Marks []*NodeLogMark         `protobuf:"bytes,1,rep,name=marks,proto3" json:"marks,omitempty"`
+	// Where the last row begins that was looked at and has not ended; the end of the
+	// log if all have.
+	NextOffset int64 `protobuf:"varint,2,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
+	// Rows and line feeds before next_offset.
+	Rows  int64 `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
+	Lines int64 `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"`
+	// The row at next_offset is not the first of its line.
+	Continued bool `protobuf:"varint,5,opt,name=continued,proto3" json:"continued,omitempty"`
+	// The end of the log, and whether all up to there was counted.
+	End      int64 `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
+	Complete bool  `protobuf:"varint,7,opt,name=complete,proto3" json:"complete,omitempty"`
+	// Nothing more will be written.
+	Ended         bool `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IndexNodeLogResponse) Reset() {
+	*x = IndexNodeLogResponse{}
+	mi := &file_deckhand_v1_node_exec_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IndexNodeLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IndexNodeLogResponse) ProtoMessage() {}
+
+func (x *IndexNodeLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_exec_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IndexNodeLogResponse.ProtoReflect.Descriptor instead.
+func (*IndexNodeLogResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_exec_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *IndexNodeLogResponse) GetMarks() []*NodeLogMark {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
+func (x *IndexNodeLogResponse) GetNextOffset() int64 {
+	if x != nil {
+		return x.NextOffset
+	}
+	return 0
+}
+
+func (x *IndexNodeLogResponse) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *IndexNodeLogResponse) GetLines() int64 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *IndexNodeLogResponse) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
+}
+
+func (x *IndexNodeLogResponse) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *IndexNodeLogResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *IndexNodeLogResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 var File_deckhand_v1_node_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_exec_proto_rawDesc = "" +
@@ -1459,7 +1776,7 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\aexec_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06execId\"A\n" +
 	"\x14KillNodeExecResponse\x12)\n" +
-	"\x04exec\x18\x01 \x01(\v2\x15.deckhand.v1.NodeExecR\x04exec\"\xef\x01\n" +
+	"\x04exec\x18\x01 \x01(\v2\x15.deckhand.v1.NodeExecR\x04exec\"\xb6\x02\n" +
 	"\x12ReadNodeLogRequest\x12#\n" +
 	"\aexec_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06execId\x12\x1f\n" +
@@ -1468,7 +1785,10 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12&\n" +
 	"\n" +
 	"tail_lines\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\ttailLines\x12!\n" +
-	"\anode_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\"\xf2\x01\n" +
+	"\anode_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12\x1d\n" +
+	"\x05limit\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05limit\x12&\n" +
+	"\n" +
+	"tail_bytes\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\ttailBytes\"\xf2\x01\n" +
 	"\x13ReadNodeLogResponse\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x12\n" +
@@ -1480,7 +1800,7 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\x06resize\x18\a \x01(\v2\x19.deckhand.v1.TerminalSizeR\x06resize\"P\n" +
 	"\fTerminalSize\x12\x1f\n" +
 	"\x04rows\x18\x01 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04rows\x12\x1f\n" +
-	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xbb\x02\n" +
+	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xf4\x02\n" +
 	"\x14SearchNodeLogRequest\x12#\n" +
 	"\aexec_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06execId\x12!\n" +
@@ -1494,7 +1814,10 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\vmax_matches\x18\a \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\n" +
 	"maxMatches\x12.\n" +
-	"\rcontext_lines\x18\b \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x14(\x00R\fcontextLines\"\x89\x01\n" +
+	"\rcontext_lines\x18\b \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x14(\x00R\fcontextLines\x12\x19\n" +
+	"\x03end\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x03end\x12\x1c\n" +
+	"\tbackwards\x18\n" +
+	" \x01(\bR\tbackwards\"\x89\x01\n" +
 	"\x15SearchNodeLogResponse\x123\n" +
 	"\amatches\x18\x01 \x03(\v2\x19.deckhand.v1.NodeLogMatchR\amatches\x12\x1f\n" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
@@ -1506,7 +1829,31 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\aexcerpt\x18\x05 \x01(\fR\aexcerpt\x12%\n" +
-	"\x0eexcerpt_offset\x18\x06 \x01(\x03R\rexcerptOffset*h\n" +
+	"\x0eexcerpt_offset\x18\x06 \x01(\x03R\rexcerptOffset\"m\n" +
+	"\vNodeLogMark\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x14\n" +
+	"\x05lines\x18\x03 \x01(\x03R\x05lines\x12\x1c\n" +
+	"\tcontinued\x18\x04 \x01(\bR\tcontinued\"\xa3\x02\n" +
+	"\x13IndexNodeLogRequest\x12#\n" +
+	"\aexec_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06execId\x12!\n" +
+	"\anode_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12\x1f\n" +
+	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12(\n" +
+	"\trow_bytes\x18\x04 \x01(\x05B\v\xbaH\b\x1a\x06\x18\x80\x80\x04(\x00R\browBytes\x12\x1f\n" +
+	"\x06stride\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06stride\x12;\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\x12\x1b\n" +
+	"\x04seen\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04seen\"\xf3\x01\n" +
+	"\x14IndexNodeLogResponse\x12.\n" +
+	"\x05marks\x18\x01 \x03(\v2\x18.deckhand.v1.NodeLogMarkR\x05marks\x12\x1f\n" +
+	"\vnext_offset\x18\x02 \x01(\x03R\n" +
+	"nextOffset\x12\x12\n" +
+	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12\x14\n" +
+	"\x05lines\x18\x04 \x01(\x03R\x05lines\x12\x1c\n" +
+	"\tcontinued\x18\x05 \x01(\bR\tcontinued\x12\x10\n" +
+	"\x03end\x18\x06 \x01(\x03R\x03end\x12\x1a\n" +
+	"\bcomplete\x18\a \x01(\bR\bcomplete\x12\x14\n" +
+	"\x05ended\x18\b \x01(\bR\x05ended*h\n" +
 	"\x0eNodeExecTarget\x12 \n" +
 	"\x1cNODE_EXEC_TARGET_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15NODE_EXEC_TARGET_JAIL\x10\x01\x12\x19\n" +
@@ -1515,14 +1862,15 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\x1bNODE_EXEC_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17NODE_EXEC_STATE_PENDING\x10\x01\x12\x1b\n" +
 	"\x17NODE_EXEC_STATE_RUNNING\x10\x02\x12\x19\n" +
-	"\x15NODE_EXEC_STATE_ENDED\x10\x032\x94\x04\n" +
+	"\x15NODE_EXEC_STATE_ENDED\x10\x032\xe9\x04\n" +
 	"\x0fNodeExecService\x12V\n" +
 	"\rStartNodeExec\x12!.deckhand.v1.StartNodeExecRequest\x1a\".deckhand.v1.StartNodeExecResponse\x12P\n" +
 	"\vGetNodeExec\x12\x1f.deckhand.v1.GetNodeExecRequest\x1a .deckhand.v1.GetNodeExecResponse\x12V\n" +
 	"\rListNodeExecs\x12!.deckhand.v1.ListNodeExecsRequest\x1a\".deckhand.v1.ListNodeExecsResponse\x12S\n" +
 	"\fKillNodeExec\x12 .deckhand.v1.KillNodeExecRequest\x1a!.deckhand.v1.KillNodeExecResponse\x12R\n" +
 	"\vReadNodeLog\x12\x1f.deckhand.v1.ReadNodeLogRequest\x1a .deckhand.v1.ReadNodeLogResponse0\x01\x12V\n" +
-	"\rSearchNodeLog\x12!.deckhand.v1.SearchNodeLogRequest\x1a\".deckhand.v1.SearchNodeLogResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\rSearchNodeLog\x12!.deckhand.v1.SearchNodeLogRequest\x1a\".deckhand.v1.SearchNodeLogResponse\x12S\n" +
+	"\fIndexNodeLog\x12 .deckhand.v1.IndexNodeLogRequest\x1a!.deckhand.v1.IndexNodeLogResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_node_exec_proto_rawDescOnce sync.Once
@@ -1537,7 +1885,7 @@ func file_deckhand_v1_node_exec_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_node_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_node_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_deckhand_v1_node_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_deckhand_v1_node_exec_proto_goTypes = []any{
 	(NodeExecTarget)(0),           // 0: deckhand.v1.NodeExecTarget
 	(NodeExecState)(0),            // 1: deckhand.v1.NodeExecState
@@ -1556,44 +1904,51 @@ var file_deckhand_v1_node_exec_proto_goTypes = []any{
 	(*SearchNodeLogRequest)(nil),  // 14: deckhand.v1.SearchNodeLogRequest
 	(*SearchNodeLogResponse)(nil), // 15: deckhand.v1.SearchNodeLogResponse
 	(*NodeLogMatch)(nil),          // 16: deckhand.v1.NodeLogMatch
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*NodeLogMark)(nil),           // 17: deckhand.v1.NodeLogMark
+	(*IndexNodeLogRequest)(nil),   // 18: deckhand.v1.IndexNodeLogRequest
+	(*IndexNodeLogResponse)(nil),  // 19: deckhand.v1.IndexNodeLogResponse
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
 }
 var file_deckhand_v1_node_exec_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.NodeExec.target:type_name -> deckhand.v1.NodeExecTarget
 	1,  // 1: deckhand.v1.NodeExec.state:type_name -> deckhand.v1.NodeExecState
-	17, // 2: deckhand.v1.NodeExec.created_at:type_name -> google.protobuf.Timestamp
-	17, // 3: deckhand.v1.NodeExec.started_at:type_name -> google.protobuf.Timestamp
-	17, // 4: deckhand.v1.NodeExec.finished_at:type_name -> google.protobuf.Timestamp
-	17, // 5: deckhand.v1.NodeExec.undone_at:type_name -> google.protobuf.Timestamp
-	18, // 6: deckhand.v1.StartNodeExecRequest.timeout:type_name -> google.protobuf.Duration
+	20, // 2: deckhand.v1.NodeExec.created_at:type_name -> google.protobuf.Timestamp
+	20, // 3: deckhand.v1.NodeExec.started_at:type_name -> google.protobuf.Timestamp
+	20, // 4: deckhand.v1.NodeExec.finished_at:type_name -> google.protobuf.Timestamp
+	20, // 5: deckhand.v1.NodeExec.undone_at:type_name -> google.protobuf.Timestamp
+	21, // 6: deckhand.v1.StartNodeExecRequest.timeout:type_name -> google.protobuf.Duration
 	2,  // 7: deckhand.v1.StartNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
-	18, // 8: deckhand.v1.GetNodeExecRequest.wait:type_name -> google.protobuf.Duration
+	21, // 8: deckhand.v1.GetNodeExecRequest.wait:type_name -> google.protobuf.Duration
 	2,  // 9: deckhand.v1.GetNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
 	2,  // 10: deckhand.v1.ListNodeExecsResponse.execs:type_name -> deckhand.v1.NodeExec
 	2,  // 11: deckhand.v1.KillNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
-	17, // 12: deckhand.v1.ReadNodeLogRequest.since:type_name -> google.protobuf.Timestamp
-	17, // 13: deckhand.v1.ReadNodeLogResponse.time:type_name -> google.protobuf.Timestamp
+	20, // 12: deckhand.v1.ReadNodeLogRequest.since:type_name -> google.protobuf.Timestamp
+	20, // 13: deckhand.v1.ReadNodeLogResponse.time:type_name -> google.protobuf.Timestamp
 	13, // 14: deckhand.v1.ReadNodeLogResponse.resize:type_name -> deckhand.v1.TerminalSize
 	16, // 15: deckhand.v1.SearchNodeLogResponse.matches:type_name -> deckhand.v1.NodeLogMatch
-	17, // 16: deckhand.v1.NodeLogMatch.time:type_name -> google.protobuf.Timestamp
-	3,  // 17: deckhand.v1.NodeExecService.StartNodeExec:input_type -> deckhand.v1.StartNodeExecRequest
-	5,  // 18: deckhand.v1.NodeExecService.GetNodeExec:input_type -> deckhand.v1.GetNodeExecRequest
-	7,  // 19: deckhand.v1.NodeExecService.ListNodeExecs:input_type -> deckhand.v1.ListNodeExecsRequest
-	9,  // 20: deckhand.v1.NodeExecService.KillNodeExec:input_type -> deckhand.v1.KillNodeExecRequest
-	11, // 21: deckhand.v1.NodeExecService.ReadNodeLog:input_type -> deckhand.v1.ReadNodeLogRequest
-	14, // 22: deckhand.v1.NodeExecService.SearchNodeLog:input_type -> deckhand.v1.SearchNodeLogRequest
-	4,  // 23: deckhand.v1.NodeExecService.StartNodeExec:output_type -> deckhand.v1.StartNodeExecResponse
-	6,  // 24: deckhand.v1.NodeExecService.GetNodeExec:output_type -> deckhand.v1.GetNodeExecResponse
-	8,  // 25: deckhand.v1.NodeExecService.ListNodeExecs:output_type -> deckhand.v1.ListNodeExecsResponse
-	10, // 26: deckhand.v1.NodeExecService.KillNodeExec:output_type -> deckhand.v1.KillNodeExecResponse
-	12, // 27: deckhand.v1.NodeExecService.ReadNodeLog:output_type -> deckhand.v1.ReadNodeLogResponse
-	15, // 28: deckhand.v1.NodeExecService.SearchNodeLog:output_type -> deckhand.v1.SearchNodeLogResponse
-	23, // [23:29] is the sub-list for method output_type
-	17, // [17:23] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	20, // 16: deckhand.v1.NodeLogMatch.time:type_name -> google.protobuf.Timestamp
+	21, // 17: deckhand.v1.IndexNodeLogRequest.wait:type_name -> google.protobuf.Duration
+	17, // 18: deckhand.v1.IndexNodeLogResponse.marks:type_name -> deckhand.v1.NodeLogMark
+	3,  // 19: deckhand.v1.NodeExecService.StartNodeExec:input_type -> deckhand.v1.StartNodeExecRequest
+	5,  // 20: deckhand.v1.NodeExecService.GetNodeExec:input_type -> deckhand.v1.GetNodeExecRequest
+	7,  // 21: deckhand.v1.NodeExecService.ListNodeExecs:input_type -> deckhand.v1.ListNodeExecsRequest
+	9,  // 22: deckhand.v1.NodeExecService.KillNodeExec:input_type -> deckhand.v1.KillNodeExecRequest
+	11, // 23: deckhand.v1.NodeExecService.ReadNodeLog:input_type -> deckhand.v1.ReadNodeLogRequest
+	14, // 24: deckhand.v1.NodeExecService.SearchNodeLog:input_type -> deckhand.v1.SearchNodeLogRequest
+	18, // 25: deckhand.v1.NodeExecService.IndexNodeLog:input_type -> deckhand.v1.IndexNodeLogRequest
+	4,  // 26: deckhand.v1.NodeExecService.StartNodeExec:output_type -> deckhand.v1.StartNodeExecResponse
+	6,  // 27: deckhand.v1.NodeExecService.GetNodeExec:output_type -> deckhand.v1.GetNodeExecResponse
+	8,  // 28: deckhand.v1.NodeExecService.ListNodeExecs:output_type -> deckhand.v1.ListNodeExecsResponse
+	10, // 29: deckhand.v1.NodeExecService.KillNodeExec:output_type -> deckhand.v1.KillNodeExecResponse
+	12, // 30: deckhand.v1.NodeExecService.ReadNodeLog:output_type -> deckhand.v1.ReadNodeLogResponse
+	15, // 31: deckhand.v1.NodeExecService.SearchNodeLog:output_type -> deckhand.v1.SearchNodeLogResponse
+	19, // 32: deckhand.v1.NodeExecService.IndexNodeLog:output_type -> deckhand.v1.IndexNodeLogResponse
+	26, // [26:33] is the sub-list for method output_type
+	19, // [19:26] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_exec_proto_init() }
@@ -1612,7 +1967,7 @@ func file_deckhand_v1_node_exec_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_node_exec_proto_rawDesc), len(file_deckhand_v1_node_exec_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -781,7 +781,10 @@ type UndoChangesRequest struct {
 	Preview bool `protobuf:"varint,5,opt,name=preview,proto3" json:"preview,omitempty"`
 	// The state of a preview: refused with ABORTED (AGENT_026) if the workspace
 	// has changed since. 0 for whatever it is.
-	ExpectState   int64 `protobuf:"varint,6,opt,name=expect_state,json=expectState,proto3" json:"expect_state,omitempty"`
+	ExpectState int64 `protobuf:"varint,6,opt,name=expect_state,json=expectState,proto3" json:"expect_state,omitempty"`
+	// Only these paths and what is below them; none for all. The steps do not count
+	// as undone then.
+	Paths         []string `protobuf:"bytes,7,rep,name=paths,proto3" json:"paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +859,13 @@ func (x *UndoChangesRequest) GetExpectState() int64 {
 		return x.ExpectState
 	}
 	return 0
+}
+
+func (x *UndoChangesRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
 }
 
 type UndoChangesResponse struct {
@@ -1771,7 +1781,7 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x12\x1f\n" +
 	"\vadded_lines\x18\x04 \x01(\x05R\n" +
 	"addedLines\x12#\n" +
-	"\rdeleted_lines\x18\x05 \x01(\x05R\fdeletedLines\"\x92\x02\n" +
+	"\rdeleted_lines\x18\x05 \x01(\x05R\fdeletedLines\"\xbc\x02\n" +
 	"\x12UndoChangesRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12-\n" +
@@ -1781,7 +1791,8 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\von_conflict\x18\x04 \x01(\x0e2\x17.deckhand.v1.OnConflictB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"onConflict\x12\x18\n" +
 	"\apreview\x18\x05 \x01(\bR\apreview\x12*\n" +
-	"\fexpect_state\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vexpectState\"\xbe\x04\n" +
+	"\fexpect_state\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vexpectState\x12(\n" +
+	"\x05paths\x18\a \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05paths\"\xbe\x04\n" +
 	"\x13UndoChangesResponse\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\bR\aapplied\x12\x17\n" +
 	"\aundo_id\x18\x02 \x01(\tR\x06undoId\x12\x19\n" +

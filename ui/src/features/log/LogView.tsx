@@ -1,145 +1,144 @@
-import { createClient } from "@connectrpc/connect";
-import { useVirtualizer } from "@tanstack/react-virtual";
-import { ArrowDownToLine, Download, Search, WrapText } from "lucide-react";
-import { memo, useEffect, useMemo, useReducer, useRef, useState } from "react";
-import { transport } from "@/api/transport";
+import { ArrowDown, ArrowDownToLine, ArrowUp, CaseSensitive, Clock, Download, ListFilter, Regex, Search, WrapText } from "lucide-react";
+import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
 import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
 import { download } from "@/components/download";
 import { Input } from "@/components/Field";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
-import { TaskService } from "@/gen/deckhand/v1/task_pb";
-import { Lines } from "./lines";
+import { showError } from "@/components/showError";
+import { runsOf } from "./ansi";
+import { marker, useFind, type Match } from "./find";
+import { RemoteLog } from "./remote";
+import type { Row } from "./rows";
+import { lineHeight, useScroll } from "./scroll";
+import type { Source } from "./source";
 
-const tasks = createClient(TaskService, transport);
+// The search makes of many bytes in memory one file on the disk.
+const part = 16 * 1024 * 1024;
 
-// Chunks is a command's output, from its beginning, as it comes.
-export type Chunks = (offset: bigint, signal: AbortSignal) => AsyncIterable<{ data: Uint8Array }>;
-
-// stepLog reads the output of a step, and follows it for as long as it runs.
-export const stepLog =
-  (stepId: string): Chunks =>
-  (offset, signal) =>
-    tasks.readLog({ stepId, offset, follow: true }, { signal });
-
-// useLines reads chunks into lines. It resumes at the same offset when the connection
-// breaks, and renders at most once per frame.
-function useLines(chunks: Chunks) {
-  const [, render] = useReducer((n: number) => n + 1, 0);
-  const [error, setError] = useState<unknown>();
-  const [ended, setEnded] = useState(false);
-  const lines = useMemo(() => new Lines(), [chunks]);
-  const raw = useRef<Uint8Array[]>([]);
+// LogView shows the output of a command. It reads the parts that are looked at from
+// the node that ran it: a log of gigabytes opens at its end at once. It can be
+// searched, followed, wrapped and downloaded. Scrolling up stops following.
+export function LogView(props: {
+  source: Source;
+  name: string;
+  className?: string;
+  label: string;
+  // The line to begin at, and where a line's number leads.
+  line?: number;
+  linkTo?: (line: number) => string;
+}) {
+  const { source } = props;
+  const log = useMemo(() => new RemoteLog(source), [source]);
   useEffect(() => {
-    raw.current = [];
-    const abort = new AbortController();
-    let frame = 0;
-    const draw = () => (frame ||= requestAnimationFrame(() => ((frame = 0), render())));
-    const read = async () => {
-      for (let failures = 0; !abort.signal.aborted; failures++) {
-        try {
-          for await (const { data } of chunks(BigInt(lines.bytes), abort.signal)) {
-            lines.add(data);
-            raw.current.push(data);
-            failures = 0;
-            draw();
-          }
-          setError(undefined);
-          setEnded(true);
-          return;
-        } catch (e) {
-          if (abort.signal.aborted) return;
-          if (failures >= 5) {
-            setError(e);
-            return;
-          }
-          await new Promise((resolve) => setTimeout(resolve, 500 * 2 ** failures));
-        }
-      }
-    };
-    void read();
-    return () => {
-      abort.abort();
-      cancelAnimationFrame(frame);
-    };
-  }, [chunks, lines]);
-  return { lines, error, ended, raw };
-}
-
-const lineHeight = 18;
-
-// LogView shows a command's output. It can be searched, followed, wrapped and
-// downloaded. Scrolling up stops following.
-export function LogView(props: { chunks: Chunks; name: string; className?: string; label: string }) {
-  const { lines, error, ended, raw } = useLines(props.chunks);
-  const [follow, setFollow] = useState(true);
+    log.start();
+    return () => log.stop();
+  }, [log]);
+  useSyncExternalStore(log.subscribe, () => log.version);
+  const [follow, setFollow] = useState(props.line === undefined);
   const [wrap, setWrap] = useState(false);
-  const [query, setQuery] = useState("");
-  const [hit, setHit] = useState(0);
+  const [times, setTimes] = useState(false);
+  const [only, setOnly] = useState(false);
+  const [query, setQuery] = useState({ pattern: "", regexp: false, ignoreCase: true });
+  const found = useFind(source, log, query);
+  const marked = useMemo(() => marker(query), [query]);
   const box = useRef<HTMLDivElement>(null);
-  const size = lines.size;
-  const hits = useMemo(() => lines.find(query), [lines, query, size]);
-  const virtual = useVirtualizer({
-    count: size,
-    getScrollElement: () => box.current,
-    estimateSize: () => lineHeight,
-    overscan: 10,
+  const listed = only && query.pattern !== "";
+  const rows = listed ? found.matches.length : log.size;
+  const { view, top, most, spacer, goTo, onScroll } = useScroll(box, rows);
+
+  // What is to be shown may have to be loaded first: each change of the log looks
+  // again.
+  const [target, setTarget] = useState<{ line?: number; offset?: number } | undefined>(props.line === undefined ? undefined : { line: props.line });
+  const [chosen, setChosen] = useState<number>();
+  useEffect(() => {
+    if (props.line !== undefined) {
+      setFollow(false);
+      setTarget({ line: props.line });
+    }
+  }, [props.line]);
+  const { current } = found;
+  useEffect(() => {
+    if (!current || listed) return;
+    setFollow(false);
+    setTarget({ offset: current.offset });
+  }, [current, listed]);
+  const { version } = log;
+  useEffect(() => {
+    if (!target || listed || view === 0) return;
+    const row = target.line !== undefined ? log.rowOf(target.line) : log.rowAt(target.offset!);
+    if (row === undefined) return;
+    setTarget(undefined);
+    if (row < 0) return;
+    setChosen(row);
+    goTo((row + 0.5) * lineHeight - view / 2);
+  }, [target, listed, view, version, log, goTo]);
+  useLayoutEffect(() => {
+    if (follow && !listed) goTo(most);
+  }, [follow, listed, most, goTo]);
+
+  const first = Math.min(Math.floor(top / lineHeight), Math.max(0, rows - 1));
+  const past = top / lineHeight - first;
+  const atEnd = top >= most && most > 0;
+  const shown: ReactNode[] = [];
+  const amount = Math.ceil(view / lineHeight) + 1;
+  const from = wrap && atEnd ? Math.max(0, rows - amount) : first;
+  for (let i = from; i < Math.min(rows, from + amount); i++) {
+    const match = listed ? found.matches[i] : undefined;
+    const row = match ? rowOf(match, log) : log.row(i);
+    const is = match ? match.offset === current?.offset : i === chosen;
+    shown.push(<Line key={i} row={row} wrap={wrap} times={times} marked={marked} current={is} link={props.linkTo} pick={match && (() => (setOnly(false), found.go(match), setTarget({ offset: match.offset })))} />);
+  }
+  const window_ = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const el = window_.current;
+    if (!el) return;
+    const height = wrap ? (el.firstElementChild?.getBoundingClientRect().height ?? lineHeight) : lineHeight;
+    el.style.transform = `translateY(${wrap && atEnd ? Math.min(0, view - el.getBoundingClientRect().height) : -past * height}px)`;
   });
-  useEffect(() => {
-    virtual.measure();
-  }, [wrap, virtual]);
-  useEffect(() => {
-    if (follow && !query && size > 0) virtual.scrollToIndex(size - 1, { align: "end" });
-  }, [follow, size, query, virtual]);
-  useEffect(() => {
-    const row = hits[hit];
-    if (query && row !== undefined) virtual.scrollToIndex(row, { align: "center" });
-  }, [hits, hit, query, virtual]);
-  const save = () => download(props.name, new Blob(raw.current as BlobPart[], { type: "application/octet-stream" }));
-  const current = hits[hit];
+
+  const find = (
+    <>
+      <div className="relative min-w-32 flex-1">
+        <Search aria-hidden className="pointer-events-none absolute top-2 left-2 size-3.5 text-dim" />
+        <Input
+          aria-label="Find in the output"
+          placeholder="Find"
+          className="min-h-7 pl-7 text-xs"
+          value={query.pattern}
+          onChange={(e) => setQuery({ ...query, pattern: e.target.value })}
+          onKeyDown={(e) => e.key === "Enter" && (e.shiftKey ? found.previous() : found.next())}
+        />
+      </div>
+      <Toggle on={query.regexp} label="Regular expression" set={(regexp) => setQuery({ ...query, regexp })} icon={Regex} />
+      <Toggle on={!query.ignoreCase} label="Match case" set={(exact) => setQuery({ ...query, ignoreCase: !exact })} icon={CaseSensitive} />
+      <Toggle on={only} label="Only matches" set={setOnly} icon={ListFilter} />
+      {query.pattern && (
+        <>
+          <Button small look="quiet" aria-label="Previous match" title="Previous match (Shift+Enter)" onClick={found.previous}>
+            <ArrowUp aria-hidden className="size-3.5" />
+          </Button>
+          <Button small look="quiet" aria-label="Next match" title="Next match (Enter)" onClick={found.next}>
+            <ArrowDown aria-hidden className="size-3.5" />
+          </Button>
+        </>
+      )}
+    </>
+  );
   return (
     <section aria-label={props.label} className={cx("flex min-h-0 flex-col rounded-md border bg-panel", props.className)}>
       <div className="flex flex-wrap items-center gap-1 border-b p-1">
-        <div className="relative min-w-32 flex-1">
-          <Search aria-hidden className="pointer-events-none absolute top-2 left-2 size-3.5 text-dim" />
-          <Input
-            aria-label="Find in the output"
-            placeholder="Find"
-            className="min-h-7 pl-7 text-xs"
-            value={query}
-            onChange={(e) => {
-              setQuery(e.target.value);
-              setHit(0);
-            }}
-            onKeyDown={(e) => {
-              if (e.key === "Enter" && hits.length > 0) {
-                setHit((h) => (h + (e.shiftKey ? hits.length - 1 : 1)) % hits.length);
-              }
-            }}
-          />
-        </div>
+        {find}
         <span role="status" className="px-1 text-xs text-dim">
-          {query ? `${hits.length === 0 ? 0 : hit + 1} of ${hits.length}` : `${bytes(lines.bytes)}${ended ? "" : ", running"}`}
+          {query.pattern ? placeOf(found) : `${log.size > 0 ? `${count(log.lines)} ${log.lines === 1 ? "line" : "lines"}, ` : ""}${bytes(log.end)}${log.ended ? "" : ", running"}`}
         </span>
-        <Button small look={wrap ? "plain" : "quiet"} aria-pressed={wrap} aria-label="Wrap lines" title="Wrap lines" onClick={() => setWrap(!wrap)}>
-          <WrapText aria-hidden className="size-3.5" />
-        </Button>
-        <Button
-          small
-          look={follow ? "plain" : "quiet"}
-          aria-pressed={follow}
-          aria-label="Follow the end"
-          title="Follow the end"
-          onClick={() => setFollow(!follow)}
-        >
-          <ArrowDownToLine aria-hidden className="size-3.5" />
-        </Button>
-        <Button small look="quiet" aria-label="Download log" title="Download log" onClick={save}>
-          <Download aria-hidden className="size-3.5" />
-        </Button>
+        <Toggle on={times} label="Times" set={setTimes} icon={Clock} />
+        <Toggle on={wrap} label="Wrap lines" set={setWrap} icon={WrapText} />
+        <Toggle on={follow} label="Follow the end" set={setFollow} icon={ArrowDownToLine} />
+        <Save source={source} name={props.name} end={log.end} />
       </div>
-      {error !== undefined && <Problem error={error} />}
+      {(log.error ?? found.error) !== undefined && <Problem error={log.error ?? found.error} />}
       <div
         ref={box}
         tabIndex={0}
@@ -147,34 +146,25 @@ export function LogView(props: { chunks: Chunks; name: string; className?: strin
         aria-live="off"
         aria-label={props.label}
         onWheel={(e) => e.deltaY < 0 && setFollow(false)}
-        onKeyDown={(e) => ["PageUp", "ArrowUp", "Home"].includes(e.key) && setFollow(false)}
-        onScroll={(e) => {
-          const el = e.currentTarget;
-          if (el.scrollHeight - el.scrollTop - el.clientHeight < 4) return;
-          if (follow && size > 0 && el.scrollHeight - el.scrollTop - el.clientHeight > 400) setFollow(false);
+        onTouchMove={() => setFollow(false)}
+        onKeyDown={(e) => {
+          if (e.target !== e.currentTarget) return;
+          if (["PageUp", "ArrowUp", "Home"].includes(e.key)) setFollow(false);
+          if (e.key === "Home") goTo(0);
+          else if (e.key === "End") goTo(most);
+          else return;
+          e.preventDefault();
         }}
+        onScroll={() => onScroll() && top < most - 400 && setFollow(false)}
         className="min-h-0 flex-1 overflow-auto font-mono text-xs"
         style={{ overflowAnchor: "none" }}
       >
-        {size === 0 ? (
-          <p className="p-2 text-dim">{ended ? "No output." : "No output yet."}</p>
+        {rows === 0 ? (
+          <p className="p-2 text-dim">{listed ? (found.busy ? "Searching…" : "No line matches.") : log.ended ? "No output." : log.counted ? "No output yet." : "Loading…"}</p>
         ) : (
-          <div style={{ height: virtual.getTotalSize() }}>
-            {/* Rows that follow each other are laid out faster than rows with a place each. */}
-            <div
-              className={wrap ? "w-full" : "w-max min-w-full"}
-              style={{ transform: `translateY(${virtual.getVirtualItems()[0]?.start ?? 0}px)` }}
-            >
-              {virtual.getVirtualItems().map((item) => (
-                <Row
-                  key={item.key}
-                  index={item.index}
-                  number={lines.number(item.index)}
-                  text={lines.row(item.index)}
-                  current={item.index === current}
-                  measure={wrap ? virtual.measureElement : undefined}
-                />
-              ))}
+          <div style={{ height: Math.max(spacer, 1) }} className={wrap ? "w-full" : "w-max min-w-full"}>
+            <div className="sticky top-0" style={{ height: Math.min(view, spacer), overflowY: "clip" }}>
+              <div ref={window_}>{shown}</div>
             </div>
           </div>
         )}
@@ -183,29 +173,139 @@ export function LogView(props: { chunks: Chunks; name: string; className?: strin
   );
 }
 
-// Row is a line of the output, or a part of a long one, wrapped if it is
-// measured.
-const Row = memo(function Row(props: {
-  index: number;
-  number: number;
-  text: string;
+const count = (n: number) => n.toLocaleString("en");
+
+// placeOf says which of the matches is the current one.
+function placeOf(found: ReturnType<typeof useFind>): string {
+  const of = `${count(found.matches.length)}${found.all ? "" : "+"}`;
+  if (found.busy && found.matches.length === 0) return "Searching…";
+  return `${found.place >= 0 ? count(found.place + 1) : found.current ? "…" : 0} of ${of}`;
+}
+
+// rowOf returns the line of a match as a row.
+function rowOf(match: Match, log: RemoteLog): Row {
+  return {
+    offset: match.excerptOffset,
+    number: log.lineAt(match.offset) ?? 0,
+    text: new TextDecoder().decode(match.excerpt).replace(/\n$/, ""),
+    colours: "",
+    time: match.time,
+  };
+}
+
+function Toggle(props: { on: boolean; label: string; set: (on: boolean) => void; icon: typeof Clock }) {
+  const Icon = props.icon;
+  return (
+    <Button small look={props.on ? "plain" : "quiet"} aria-pressed={props.on} aria-label={props.label} title={props.label} onClick={() => props.set(!props.on)}>
+      <Icon aria-hidden className="size-3.5" />
+    </Button>
+  );
+}
+
+// Save downloads all of the output from the node, part by part.
+function Save(props: { source: Source; name: string; end: number }) {
+  const [done, setDone] = useState<number>();
+  const running = useRef<AbortController>(undefined);
+  useEffect(() => () => running.current?.abort(), []);
+  const save = useCallback(async () => {
+    const abort = (running.current = new AbortController());
+    let whole = new Blob([]);
+    let parts: Uint8Array[] = [];
+    let [held, at] = [0, 0];
+    const keep = () => {
+      whole = new Blob([whole, ...(parts as BlobPart[])]);
+      [parts, held] = [[], 0];
+    };
+    setDone(0);
+    try {
+      for await (const p of props.source.read(0, 0, abort.signal)) {
+        parts.push(p.data);
+        held += p.data.length;
+        at = p.offset + p.data.length;
+        if (held >= part) {
+          keep();
+          setDone(at);
+        }
+      }
+      keep();
+      download(props.name, new Blob([whole], { type: "application/octet-stream" }));
+    } catch (e) {
+      if (!abort.signal.aborted) showError(e);
+    } finally {
+      setDone(undefined);
+    }
+  }, [props.source, props.name]);
+  if (done !== undefined) {
+    return (
+      <Button small look="quiet" onClick={() => running.current?.abort()}>
+        {Math.floor((100 * done) / Math.max(1, props.end))} % · Cancel
+      </Button>
+    );
+  }
+  return (
+    <Button small look="quiet" aria-label="Download log" title="Download log" onClick={() => void save()}>
+      <Download aria-hidden className="size-3.5" />
+    </Button>
+  );
+}
+
+const clock = (ms: number) => {
+  const at = new Date(ms);
+  return `${at.toLocaleTimeString([], { hour12: false })}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+};
+
+// Line is a row of the output.
+const Line = memo(function Line(props: {
+  row: Row | undefined;
+  wrap: boolean;
+  times: boolean;
+  marked: RegExp | undefined;
   current: boolean;
-  measure: ((el: HTMLElement | null) => void) | undefined;
+  link: ((line: number) => string) | undefined;
+  pick: (() => void) | undefined;
 }) {
-  const { measure } = props;
+  const { row, wrap, marked, link } = props;
+  const runs = useMemo(() => (row ? runsOf(row.text, row.colours) : []), [row]);
+  const number = row?.number || "";
   return (
     <div
-      data-index={props.index}
-      ref={measure}
-      className={cx("leading-[18px]", measure ? "relative min-h-[18px] pl-12 break-all whitespace-pre-wrap" : "h-[18px] whitespace-pre", props.current && "bg-raised")}
+      className={cx("flex leading-[18px]", wrap ? "min-h-[18px]" : "h-[18px] whitespace-pre", props.current && "bg-raised")}
+      onDoubleClick={props.pick}
     >
-      <span
-        aria-hidden
-        className={cx("inline-block w-12 pr-2 text-right text-dim select-none", measure && "absolute left-0")}
-      >
-        {props.number || ""}
+      <span className="min-w-12 shrink-0 pr-2 text-right text-dim tabular-nums select-none">
+        {props.pick ? (
+          <button type="button" aria-label={`Show line ${number} in the log`} className="hover:underline" onClick={props.pick}>
+            {number || "›"}
+          </button>
+        ) : link && number ? (
+          <a href={link(number)} tabIndex={-1} aria-label={`Link to line ${number}`} className="hover:underline">
+            {number}
+          </a>
+        ) : (
+          <span aria-hidden>{number}</span>
+        )}
       </span>
-      <span>{props.text}</span>
+      {props.times && <span className="shrink-0 pr-2 text-dim tabular-nums select-none">{row?.time === undefined ? "" : clock(row.time)}</span>}
+      <span className={wrap ? "min-w-0 break-all whitespace-pre-wrap" : undefined}>
+        {runs.map((run, i) => (
+          <span key={i} className={run.className || undefined} style={run.colour ? { color: run.colour } : undefined}>
+            {found(run.text, marked)}
+          </span>
+        ))}
+      </span>
     </div>
   );
 });
+
+// found returns a text with what was searched for marked.
+function found(text: string, marked: RegExp | undefined): ReactNode {
+  if (!marked) return text;
+  const out: ReactNode[] = [];
+  let at = 0;
+  for (const m of text.matchAll(marked)) {
+    if (!m[0]) break;
+    out.push(text.slice(at, m.index), <mark key={m.index}>{m[0]}</mark>);
+    at = m.index + m[0].length;
+  }
+  return at === 0 ? text : [...out, text.slice(at)];
+}

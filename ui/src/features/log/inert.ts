@@ -33,6 +33,15 @@ export function inert(text: Printed): string {
   return overwritten(text.replace(escapes, "")).replace(controls, "").replace(deceits, "\ufffd");
 }
 
+// eslint-disable-next-line no-control-regex -- as above
+const colour = /^(?:\u001b\[|\u009b)[\d;:]*m$/;
+
+// withoutEscapes returns output with the escape sequences that set colours, and no
+// others.
+export function withoutEscapes(text: Printed): string {
+  return text.replace(escapes, (sequence) => (colour.test(sequence) ? sequence.replace("\u009b", "\u001b[").replaceAll(":", ";") : ""));
+}
+
 // overwritten takes out what a carriage return went back over. It looks at each
 // character once: the text may be one long line.
 function overwritten(text: string): string {

@@ -1,8 +1,6 @@
-import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery, useMutation } from "@connectrpc/connect-query";
 import { useMemo, useState } from "react";
 import { byToken } from "@/api/pages";
-import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
@@ -19,18 +17,12 @@ import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
-import { LogView, type Chunks } from "@/features/log/LogView";
+import { LogView } from "@/features/log/LogView";
+import { logOf } from "@/features/log/source";
 import { may } from "@/features/session/queries";
 import { NodeExecService, NodeExecState, NodeExecTarget, type NodeExec } from "@/gen/deckhand/v1/node_exec_pb";
 import type { Node } from "@/gen/deckhand/v1/node_pb";
 
-const execs = createClient(NodeExecService, transport);
-
-// execLog reads what a person's command wrote, and follows it while it runs.
-const execLog =
-  (execId: string): Chunks =>
-  (offset, signal) =>
-    execs.readNodeLog({ execId, offset, follow: true }, { signal });
 
 // Execs are people's commands and terminals on a node, with what they printed.
 export function Execs({ node }: { node: Node }) {
@@ -102,10 +94,10 @@ export function Execs({ node }: { node: Node }) {
 }
 
 function ExecLog({ exec, onClose }: { exec: NodeExec; onClose: () => void }) {
-  const chunks = useMemo(() => execLog(exec.id), [exec.id]);
+  const source = useMemo(() => logOf(exec.id), [exec.id]);
   return (
     <Dialog open wide onClose={onClose} title={exec.terminal ? "Terminal output" : "Command output"}>
-      <LogView chunks={chunks} name={`${exec.id}.log`} label="Output" className="h-[60vh]" />
+      <LogView source={source} name={`${exec.id}.log`} label="Output" className="h-[60vh]" />
     </Dialog>
   );
 }

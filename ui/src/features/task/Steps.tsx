@@ -1,75 +1,149 @@
-import { useInfiniteQuery } from "@connectrpc/connect-query";
-import { useMemo, useState } from "react";
-import { byToken } from "@/api/pages";
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
+import { useNavigate } from "@tanstack/react-router";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { memo, useEffect, useMemo, useRef } from "react";
+import { byToken, useRest } from "@/api/pages";
+import { Badge } from "@/components/Badge";
+import { Code } from "@/components/Code";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
-import { Literal, LiteralBlock, Prose } from "@/components/Literal";
+import { Literal } from "@/components/Literal";
+import { Markdown } from "@/components/Markdown";
 import { argumentsOf } from "@/components/marks";
-import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { StepBadge } from "@/components/state";
 import { duration, millis } from "@/components/Time";
-import { LogView, stepLog } from "@/features/log/LogView";
+import { LogView } from "@/features/log/LogView";
+import { logOf } from "@/features/log/source";
 import type { Step } from "@/gen/deckhand/v1/step_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import { Arguments } from "./Arguments";
 import { Jobs } from "./Jobs";
+import { titleFor } from "./tools";
+
+const rowHeight = 34;
 
 // Steps lists a task's jobs and its tool calls, with the arguments, the result and the log
-// of each.
-export function Steps(props: { taskId: string }) {
-  const pages = useInfiniteQuery(TaskService.method.listSteps, { taskId: props.taskId, pageSize: 500, pageToken: "" }, byToken);
+// of the one that the address names, or else the newest. Of a long list a window is drawn.
+export function Steps(props: { taskId: string; step?: number; line?: number }) {
+  const pages = useInfiniteQuery(TaskService.method.listSteps, { taskId: props.taskId, pageSize: 500, pageToken: "", brief: true }, byToken);
+  useRest(pages);
+  const navigate = useNavigate();
   const { error, isPending, refetch } = pages;
-  const [chosen, setChosen] = useState<string>();
+  const steps = useMemo(() => pages.data?.pages.flatMap((page) => page.steps) ?? [], [pages.data]);
   if (isPending) return <Skeletons rows={6} />;
   if (error) return <Problem error={error} retry={() => void refetch()} />;
-  const steps = pages.data.pages.flatMap((page) => page.steps);
   if (steps.length === 0) return <Empty title="No steps yet">Every tool call is recorded here before it runs.</Empty>;
-  const step = steps.find((s) => s.id === chosen) ?? steps.at(-1)!;
+  const at = props.step === undefined ? steps.length - 1 : steps.findIndex((s) => s.number === props.step);
+  const step = steps[at];
+  const choose = (number: number) =>
+    void navigate({ to: "/tasks/$task", params: { task: props.taskId }, search: { tab: "steps", step: number }, replace: true });
   return (
     <>
-      <Jobs taskId={props.taskId} onLog={setChosen} />
-      <div className="grid gap-4 lg:grid-cols-[minmax(16rem,26rem)_minmax(0,1fr)]">
-        <div>
-          <ol aria-label="Steps" className="max-h-[70vh] overflow-y-auto rounded-md border bg-panel" tabIndex={0}>
-            {steps.map((s) => {
-              const from = millis(s.startedAt);
-              const to = millis(s.finishedAt);
-              return (
-                <li key={s.id} className="border-b last:border-0">
-                  <button
-                    type="button"
-                    aria-current={s.id === step.id ? "true" : undefined}
-                    onClick={() => setChosen(s.id)}
-                    className={cx("flex w-full items-center gap-2 px-3 py-1.5 text-left hover:bg-raised", s.id === step.id && "bg-raised")}
-                  >
-                    <span className="w-6 text-right text-dim">{s.number}</span>
-                    <Literal className="min-w-0 flex-1 truncate font-mono text-xs" text={s.tool} />
-                    {from && to && <span className="text-xs text-dim">{duration(to - from)}</span>}
-                    <StepBadge state={s.state} />
-                  </button>
-                </li>
-              );
-            })}
-          </ol>
-          <More pages={pages}>Later steps</More>
-        </div>
-        <StepDetail key={step.id} step={step} />
+      <Jobs taskId={props.taskId} onLog={(id) => choose(steps.find((s) => s.id === id)?.number ?? steps.length)} />
+      <div className="grid gap-4 lg:grid-cols-[minmax(18rem,30rem)_minmax(0,1fr)]">
+        <List steps={steps} at={at} choose={choose} />
+        {step ? (
+          <StepDetail key={step.id} taskId={props.taskId} step={step} line={props.line} />
+        ) : pages.hasNextPage ? (
+          <Skeletons rows={6} />
+        ) : (
+          <Empty title={`No step ${props.step}`}>The task has {steps.length} steps.</Empty>
+        )}
       </div>
     </>
   );
 }
 
-function StepDetail({ step }: { step: Step }) {
-  const chunks = useMemo(() => stepLog(step.id), [step.id]);
+function List(props: { steps: Step[]; at: number; choose: (number: number) => void }) {
+  const { steps, at, choose } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const virtual = useVirtualizer({ count: steps.length, getScrollElement: () => box.current, estimateSize: () => rowHeight, overscan: 10 });
+  // What the address names is in view, also when its page comes later.
+  useEffect(() => {
+    if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
+  }, [at, virtual]);
+  const move = (to: number) => {
+    const step = steps[Math.max(0, Math.min(steps.length - 1, to))];
+    if (step) choose(step.number);
+  };
+  return (
+    <div
+      ref={box}
+      tabIndex={0}
+      role="listbox"
+      aria-label="Steps"
+      aria-activedescendant={at >= 0 ? `step-${steps[at]!.number}` : undefined}
+      className="max-h-[70vh] overflow-y-auto rounded-md border bg-panel"
+      onKeyDown={(e) => {
+        const to = { ArrowDown: at + 1, ArrowUp: at - 1, j: at + 1, k: at - 1, Home: 0, End: steps.length - 1 }[e.key];
+        if (to === undefined || e.ctrlKey || e.metaKey || e.altKey) return;
+        e.preventDefault();
+        move(to);
+      }}
+    >
+      <div style={{ height: virtual.getTotalSize(), position: "relative" }}>
+        {virtual.getVirtualItems().map((item) => (
+          <div key={item.key} className="absolute inset-x-0" style={{ height: rowHeight, transform: `translateY(${item.start}px)` }}>
+            <StepRow step={steps[item.index]!} current={item.index === at} choose={choose} />
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+const StepRow = memo(function StepRow(props: { step: Step; current: boolean; choose: (number: number) => void }) {
+  const { step: s } = props;
+  const from = millis(s.startedAt);
+  const to = millis(s.finishedAt);
+  const title = titleFor(s.tool, argumentsOf(s.arguments));
+  return (
+    <div
+      role="option"
+      id={`step-${s.number}`}
+      aria-selected={props.current}
+      onClick={() => props.choose(s.number)}
+      className={cx("flex h-full cursor-pointer items-center gap-2 border-b px-3 hover:bg-raised", props.current && "bg-raised")}
+    >
+      <span className="w-8 shrink-0 text-right text-dim tabular-nums">{s.number}</span>
+      <span className="min-w-0 flex-1 truncate text-xs">
+        {s.tool !== "shell_exec" && (
+          <>
+            <Literal className="font-mono text-dim" text={s.tool} />{" "}
+          </>
+        )}
+        {title}
+      </span>
+      {from && to && <span className="shrink-0 text-xs text-dim">{duration(to - from)}</span>}
+      <Ended step={s} />
+    </div>
+  );
+});
+
+// Ended is how a step ended: a command that ran and failed did not succeed.
+function Ended({ step }: { step: Step }) {
+  const exit = step.outcome?.exit_code;
+  if (typeof exit === "number" && exit !== 0) return <Badge tone="bad">exit {exit}</Badge>;
+  return <StepBadge state={step.state} />;
+}
+
+function StepDetail(props: { taskId: string; step: Step; line?: number }) {
+  const { taskId, step: brief } = props;
+  const { data, error, isPending, refetch } = useQuery(TaskService.method.listSteps, { taskId, stepId: brief.id });
+  const source = useMemo(() => logOf(brief.id), [brief.id]);
+  const step = data?.steps[0];
+  if (isPending) return <Skeletons rows={6} />;
+  if (!step) return <Problem error={error ?? new Error("Step not found.")} retry={() => void refetch()} />;
+  const linkTo = (line: number) => `?tab=steps&step=${step.number}&line=${line}`;
   return (
     <section aria-label={`Step ${step.number}`} className="min-w-0 space-y-3">
       <h3 className="flex flex-wrap items-center gap-2 font-semibold">
-        {step.number} <Literal className="font-mono text-sm" text={step.tool} /> <Id value={step.id} />
+        {step.number} <Literal className="font-mono text-sm" text={step.tool} /> <Ended step={step} /> <Id value={step.id} />
       </h3>
-      {step.reasoning && <p className="text-dim"><Prose text={step.reasoning} /></p>}
+      {step.reasoning && <Markdown className="text-dim" text={step.reasoning} />}
       {step.decisionReason && <p className="text-xs text-dim">Decision: <Literal text={step.decisionReason} /></p>}
       <Arguments of={argumentsOf(step.arguments)} />
       {step.changedArguments && (
@@ -79,13 +153,13 @@ function StepDetail({ step }: { step: Step }) {
         </>
       )}
       {step.observation && (
-        <details>
+        <details open={!(step.logBytes > 0n)}>
           <summary>Result sent to the model</summary>
-          <LiteralBlock text={step.observation} label="Result sent to the model" />
+          <Code text={step.observation} label="Result sent to the model" path={typeof step.arguments?.path === "string" ? step.arguments.path : undefined} />
         </details>
       )}
       {(step.logBytes > 0n || step.outcome?.job_id || (step.startedAt && !step.finishedAt)) && (
-        <LogView chunks={chunks} name={`${step.id}.log`} label={`Output of step ${step.number}`} className="h-[45vh]" />
+        <LogView source={source} name={`${step.id}.log`} label={`Output of step ${step.number}`} className="h-[60vh]" line={props.line} linkTo={linkTo} />
       )}
     </section>
   );

@@ -10,16 +10,17 @@ import { count, dollars } from "@/components/money";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
-import { partlyDone } from "@/gen/facts";
 import { final, TaskBadge } from "@/components/state";
 import { duration, millis, Time, useNow } from "@/components/Time";
 import { Export } from "@/features/history/Export";
 import { Likely } from "@/features/history/Likely";
 import { Changes } from "@/features/workspace/Changes";
-import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
+import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { useTaskView } from "@/live/context";
 import { TaskControls, tasks } from "./actions";
 import { Composer } from "./Composer";
+import { Cost } from "./Cost";
+import { Outcome } from "./Outcome";
 import { PlanTree } from "./Plan";
 import { taskTabs, type TaskTab } from "./search";
 import { Steps } from "./Steps";
@@ -45,10 +46,10 @@ export function TaskPage() {
   return <Loaded task={data.task} />;
 }
 
-const labels: Record<TaskTab, string> = { thread: "Thread", steps: "Steps and logs", timeline: "Timeline", plan: "Plan", changes: "Changes", details: "Details" };
+const labels: Record<TaskTab, string> = { thread: "Thread", steps: "Steps and logs", timeline: "Timeline", plan: "Plan", changes: "Changes", cost: "Cost", details: "Details" };
 
 function Loaded({ task }: { task: Task }) {
-  const { tab = "thread" } = route.useSearch();
+  const { tab = "thread", step, line: logLine, file } = route.useSearch();
   const navigate = route.useNavigate();
   const view = useTaskView(task.id);
   const threads = useMemo(() => new Threads(), [task.id]);
@@ -69,7 +70,8 @@ function Loaded({ task }: { task: Task }) {
       actions={<TaskControls task={task} onRetried={(made) => void navigate({ to: "/tasks/$task", params: { task: made.id } })} />}
     >
       <div className="flex h-full min-h-0 flex-col">
-        <Summary task={task} phase={final(task.state) ? undefined : thread.phase} />
+        <Summary task={task} phase={final(task.state) ? undefined : thread.phase} limits={thread.limits} />
+        {(final(task.state) || task.state === TaskState.ESCALATED) && tab === "thread" && <Outcome task={task} thread={thread} />}
         <Tabs.Root
           value={tab}
           onValueChange={(v) => void navigate({ search: { tab: v === "thread" ? undefined : (v as TaskTab) }, replace: true })}
@@ -92,10 +94,11 @@ function Loaded({ task }: { task: Task }) {
               <Composer placeholder={`Message ${task.agentName} (delivered with its next turn)`} send={(text, key) => tasks.tellTask({ taskId: task.id, text, idempotencyKey: key })} />
             )}
           </Tabs.Content>
-          <Part value="steps"><Steps taskId={task.id} /></Part>
-          <Part value="timeline"><Timeline thread={thread} /></Part>
+          <Part value="steps"><Steps taskId={task.id} step={step} line={logLine} /></Part>
+          <Part value="timeline"><Timeline task={task} view={view} /></Part>
           <Part value="plan"><PlanTree plan={thread.plan} /></Part>
-          <Part value="changes"><Changes taskId={task.id} /></Part>
+          <Part value="changes"><Changes taskId={task.id} file={file} agentName={task.agentName} live={!final(task.state)} /></Part>
+          <Part value="cost"><Cost task={task} view={view} /></Part>
           <Part value="details"><Details task={task} /></Part>
         </Tabs.Root>
       </div>
@@ -112,13 +115,28 @@ function Part(props: { value: TaskTab; children: React.ReactNode }) {
 }
 
 // Summary shows a task's key figures on a line.
-function Summary({ task, phase }: { task: Task; phase: string | undefined }) {
+function Summary({ task, phase, limits }: { task: Task; phase: string | undefined; limits: Record<string, number> }) {
   const now = useNow();
   const from = millis(task.startedAt);
   const usage = task.usage;
   return (
     <div className="space-y-1 px-5 pb-3">
       <p className="flex flex-wrap items-center gap-x-4 gap-y-1 text-xs text-dim">
+        {task.parentId && (
+          <Link to="/tasks/$task" params={{ task: task.parentId }} search={{}} className="text-accent hover:underline">
+            ← parent task
+          </Link>
+        )}
+        {task.triggerId && task.triggerId !== "manual" && (
+          <Link to="/triggers/$trigger" params={{ trigger: task.triggerId }} className="text-accent hover:underline">
+            trigger
+          </Link>
+        )}
+        {task.originId && (
+          <Link to="/tasks/$task" params={{ task: task.originId }} search={{}} className="text-accent hover:underline">
+            {task.resumedAt > 0 ? `continues a task from iteration ${task.resumedAt}` : "retry of another task"}
+          </Link>
+        )}
         <Id value={task.id} />
         {task.agentName && (
           <Link to="/agents/$agent" params={{ agent: task.agentName }} search={{ task: task.id }} className="text-accent hover:underline">
@@ -126,10 +144,13 @@ function Summary({ task, phase }: { task: Task; phase: string | undefined }) {
           </Link>
         )}
         <span>{task.model}</span>
-        {phase && <span data-testid="phase">{phase.replaceAll("_", " ")}</span>}
-        <span>{task.iteration} iterations</span>
+        {phase && <span data-testid="phase">{phaseWords[phase] ?? phase.replaceAll("_", " ")}</span>}
+        <span>{limits.iterations ? `${task.iteration} of ${limits.iterations}` : task.iteration} iterations</span>
         {from && <span>{duration((millis(task.finishedAt) ?? Math.max(now, from)) - from)}</span>}
-        <span>{dollars(usage?.costMicros ?? 0)}</span>
+        <span>
+          {dollars(usage?.costMicros ?? 0)}
+          {limits.cost_usd ? ` of ${dollars(limits.cost_usd * 1e6)}` : ""}
+        </span>
         <span>{count((usage?.inputTokens ?? 0n) + (usage?.outputTokens ?? 0n))} tokens</span>
         <span>
           created <Time at={task.createdAt} /> by {task.createdBy}
@@ -140,14 +161,20 @@ function Summary({ task, phase }: { task: Task; phase: string | undefined }) {
       )}
       {task.agentId && !final(task.state) && <Likely taskId={task.id} />}
       {task.reason && !final(task.state) && <p className="text-warn"><Literal text={task.reason} /></p>}
-      {task.errorCode && (
-        <p className={task.errorCode === partlyDone ? "text-warn" : "text-bad"}>
-          <Id value={task.errorCode} whole /> <Literal text={task.errorMessage} />
-        </p>
-      )}
     </div>
   );
 }
+
+// What the agent does, by the phases of its loop.
+const phaseWords: Record<string, string> = {
+  analyze_context: "reading the conversation",
+  update_plan: "planning",
+  think: "thinking",
+  select_tool: "choosing a tool",
+  execute_action: "using a tool",
+  observe_result: "reading the result",
+  iterate: "starting the next turn",
+};
 
 function Details({ task }: { task: Task }) {
   const children = useQuery(TaskService.method.listTasks, { parentId: task.id, pageSize: 100 });

@@ -1,31 +1,18 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { ArrowDown, MessageSquare, Wrench } from "lucide-react";
-import { memo, useEffect, useMemo, useRef, useState } from "react";
-import { Badge, type Tone } from "@/components/Badge";
+import { ArrowDown, ChevronRight } from "lucide-react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
-import { Id } from "@/components/Id";
-import { Literal, Prose } from "@/components/Literal";
-import { count } from "@/components/money";
+import { Prose } from "@/components/Literal";
 import { Problem } from "@/components/Problem";
+import { useShortcut } from "@/components/shortcuts";
 import { Skeletons } from "@/components/Skeleton";
-import { duration, Time } from "@/components/Time";
-import { InboxInline } from "@/features/inbox/InboxInline";
 import { useLive } from "@/live/context";
 import type { TaskView } from "@/live/store";
-import type { Call, Entry, Thread } from "./thread";
-import { CallArguments, Output, titleOf } from "./tools";
-
-const callTones: Record<string, Tone> = {
-  succeeded: "good",
-  failed: "bad",
-  denied: "bad",
-  waiting: "warn",
-  unknown: "warn",
-  started: "accent",
-  granted: "info",
-};
+import { filters, shows, type Filter } from "./calls";
+import { Row } from "./ThreadRow";
+import type { Thread } from "./thread";
 
 // ThreadView shows a task's activity, newest at the end, and stays there until a
 // person scrolls up.
@@ -34,8 +21,10 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
   const { store } = useLive();
   const box = useRef<HTMLDivElement>(null);
   const [stuck, setStuck] = useState(true);
-  const entries = thread.entries;
-  const speaking = view.speaking;
+  const [filter, setFilter] = useState<Filter>("all");
+  const [at, setAt] = useState(-1);
+  const entries = useMemo(() => (filter === "all" ? thread.entries : thread.entries.filter((e) => shows(filter, e))), [thread.entries, filter]);
+  const speaking = filter === "all" ? view.speaking : undefined;
   const count = entries.length + (speaking ? 1 : 0);
   const virtual = useVirtualizer({
     count,
@@ -45,6 +34,21 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
     overscan: 8,
     anchorTo: "end",
   });
+  // step goes to the next call, or the one before.
+  const step = (by: 1 | -1) => {
+    const begin = at >= 0 && at < entries.length ? at : by < 0 ? entries.length : -1;
+    for (let i = begin + by; i >= 0 && i < entries.length; i += by) {
+      if (entries[i]!.kind !== "call") continue;
+      setStuck(false);
+      setAt(i);
+      virtual.scrollToIndex(i, { align: "center" });
+      return;
+    }
+  };
+  useShortcut("j", "Next step", "Task", () => step(1));
+  useShortcut("k", "Previous step", "Task", () => step(-1));
+  useShortcut("o", "Open or close the step", "Task", () => box.current?.querySelector<HTMLElement>("[data-at] button[aria-expanded]")?.click());
+  useEffect(() => setAt(-1), [filter]);
   const total = virtual.getTotalSize();
   useEffect(() => {
     const el = box.current;
@@ -52,9 +56,24 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
   }, [stuck, total, count, speaking?.text]);
   if (view.state === "loading") return <div className="p-4"><Skeletons rows={6} className="h-14 w-full" /></div>;
   if (view.state === "failed") return <div className="p-4"><Problem error={view.error} /></div>;
-  if (count === 0) return <Empty title="No activity yet">The agent's reasoning and actions appear here live.</Empty>;
+  if (thread.entries.length === 0 && !speaking) return <Empty title="No activity yet">The agent's reasoning and actions appear here live.</Empty>;
   return (
-    <div className="relative min-h-0 flex-1">
+    <div className="relative flex min-h-0 flex-1 flex-col">
+      <div role="group" aria-label="Show" className="flex flex-wrap gap-1 border-b px-4 py-1.5">
+        {filters.map((f) => (
+          <Button key={f} small look={f === filter ? "plain" : "quiet"} aria-pressed={f === filter} onClick={() => setFilter(f)}>
+            {f[0]!.toUpperCase() + f.slice(1)}
+          </Button>
+        ))}
+        <span className="flex-1" />
+        <Button small look="quiet" aria-label="Previous step" title="Previous step (k)" onClick={() => step(-1)}>
+          <ChevronRight aria-hidden className="size-3.5 -rotate-90" />
+        </Button>
+        <Button small look="quiet" aria-label="Next step" title="Next step (j)" onClick={() => step(1)}>
+          <ChevronRight aria-hidden className="size-3.5 rotate-90" />
+        </Button>
+      </div>
+      <div className="relative min-h-0 flex-1">
       <div
         ref={box}
         role="log"
@@ -79,6 +98,7 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
             </Button>
           </div>
         )}
+        {count === 0 && <p className="p-4 text-dim">None so far.</p>}
         <div style={{ height: total, position: "relative" }}>
           {virtual.getVirtualItems().map((item) => {
             const entry = entries[item.index];
@@ -87,7 +107,8 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
                 key={item.key}
                 data-index={item.index}
                 ref={virtual.measureElement}
-                className="absolute inset-x-0 px-4 py-1.5"
+                data-at={item.index === at || undefined}
+                className={cx("absolute inset-x-0 px-4 py-1", item.index === at && "border-l-2 border-accent")}
                 style={{ transform: `translateY(${item.start}px)` }}
               >
                 {entry ? (
@@ -108,97 +129,8 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
           <ArrowDown aria-hidden className="size-3.5" /> Jump to latest
         </Button>
       )}
+      </div>
     </div>
-  );
-}
-
-const Row = memo(function Row({ entry, taskId }: { entry: Entry; taskId: string }) {
-  switch (entry.kind) {
-    case "turn":
-      return (
-        <article className="space-y-1">
-          <header className="flex gap-2 text-xs text-dim">
-            <span>Turn {entry.turn}</span>
-            <span>{entry.model}</span>
-            {entry.tokens > 0 && <span>{count(entry.tokens)} tokens</span>}
-            <span className="flex-1" />
-            <Time at={entry.at} />
-          </header>
-          {entry.text && <p><Prose text={entry.text} /></p>}
-        </article>
-      );
-    case "call":
-      return <CallRow call={entry} taskId={taskId} />;
-    case "said":
-      return (
-        <article className="ml-10 flex gap-2 rounded-md border border-accent bg-panel p-2">
-          <MessageSquare aria-hidden className="mt-0.5 size-4 shrink-0 text-accent" />
-          <div className="min-w-0 flex-1">
-            <p><Prose text={entry.text} /></p>
-            <p className="text-xs text-dim">
-              {entry.by} · <Time at={entry.at} /> · {entry.delivered ? "delivered to the agent" : "will be delivered with the agent's next turn"}
-            </p>
-          </div>
-        </article>
-      );
-    case "note":
-      return (
-        <p
-          className={cx(
-            "flex gap-2 text-xs",
-            entry.tone === "good" ? "text-good" : entry.tone === "warn" ? "text-warn" : entry.tone === "bad" ? "text-bad" : "text-dim",
-          )}
-        >
-          <Prose className="min-w-0 flex-1" text={entry.text} />
-          <Time at={entry.at} />
-        </p>
-      );
-  }
-});
-
-function CallRow({ call, taskId }: { call: Call; taskId: string }) {
-  const title = useMemo(() => titleOf(call), [call]);
-  const took = call.startedAt && call.endedAt ? duration(call.endedAt - call.startedAt) : undefined;
-  const exit = call.outcome?.exit_code;
-  return (
-    <article className="space-y-1.5 rounded-md border bg-panel p-2.5" data-step={call.number} data-state={call.state}>
-      <header className="flex flex-wrap items-center gap-x-2 gap-y-1">
-        <Wrench aria-hidden className="size-3.5 shrink-0 text-dim" />
-        <span className="font-mono text-xs text-dim">
-          {call.number} <Literal text={call.tool} />
-        </span>
-        <span className="min-w-0 flex-1 break-words">{title}</span>
-        {exit !== undefined && exit !== 0 && <Badge tone="bad">exit {String(exit)}</Badge>}
-        {took && <span className="text-xs text-dim">{took}</span>}
-        <Badge tone={callTones[call.state] ?? "neutral"} dot live={call.state === "started"}>
-          {call.state}
-        </Badge>
-      </header>
-      {call.errorCode && (
-        <p className="text-xs text-bad">
-          <Id value={call.errorCode} whole /> <Literal text={String(call.outcome?.message ?? call.outcome?.error ?? "")} />
-        </p>
-      )}
-      {call.refused.map((r) => (
-        <p key={r} className="text-xs text-warn">
-          Blocked by egress rules: <Literal text={r} />
-        </p>
-      ))}
-      {call.files.length > 0 && (
-        <p className="text-xs break-words text-dim">
-          Changed{" "}
-          {call.files.map((f, i) => (
-            <span key={f} className="font-mono">
-              {i > 0 && ", "}
-              <Literal text={f} />
-            </span>
-          ))}
-        </p>
-      )}
-      {call.itemId && <InboxInline itemId={call.itemId} />}
-      <CallArguments call={call} taskId={taskId} />
-      <Output call={call} />
-    </article>
   );
 }
 

@@ -1,53 +1,125 @@
-import { Empty } from "@/components/Empty";
-import { Literal } from "@/components/Literal";
-import { duration } from "@/components/Time";
-import type { Thread } from "./thread";
+import { useNavigate } from "@tanstack/react-router";
+import { ZoomIn, ZoomOut } from "lucide-react";
+import { useEffect, useMemo, useState } from "react";
+import { Button } from "@/components/Button";
+import { cx } from "@/components/cx";
+import { line } from "@/components/marks";
+import { Skeletons } from "@/components/Skeleton";
+import { final } from "@/components/state";
+import { duration, millis, useNow } from "@/components/Time";
+import type { Task } from "@/gen/deckhand/v1/task_pb";
+import { useLive } from "@/live/context";
+import type { TaskView } from "@/live/store";
+import { rowsOf, thinned, waterfallOf, type LaneName } from "./waterfall";
 
-const phases = ["analyze_context", "update_plan", "think", "select_tool", "execute_action", "observe_result", "iterate"];
-const colours = ["bg-dim/50", "bg-info/60", "bg-info", "bg-accent/60", "bg-accent", "bg-good/70", "bg-dim"];
+const colours: Record<LaneName, string> = {
+  Queue: "bg-dim", "Waiting for a person": "bg-warn", Waiting: "bg-warn/60", Paused: "bg-dim/60", Model: "bg-info", Tools: "bg-accent", Retries: "bg-bad", "Agent loop": "bg-dim/40",
+};
 
-// Timeline shows the time that each iteration spent in each of the seven phases.
-export function Timeline(props: { thread: Thread }) {
-  const { iterations } = props.thread;
-  if (iterations.length === 0) return <Empty title="No finished iterations yet">Each bar shows how long every phase took.</Empty>;
-  const total = (p: Record<string, number>) => Object.values(p).reduce((a, b) => a + b, 0);
-  const longest = Math.max(...iterations.map((i) => total(i.phases)), 1);
+// How many bars beside each other can be told apart.
+const distinct = 400;
+
+// useWhole loads all of a task's events.
+export function useWhole(task: Task, view: TaskView) {
+  const { store } = useLive();
+  const { whole, loadingOlder, version, state } = view;
+  useEffect(() => {
+    if (state === "ready" && !whole && !loadingOlder) void store.older(task.id);
+  }, [store, task.id, state, whole, loadingOlder, version]);
+  return whole;
+}
+
+// Timeline shows on one axis what a task's time went to: waiting, the model, tools
+// beside each other, retries. A click on a call goes to its step.
+export function Timeline(props: { task: Task; view: TaskView }) {
+  const { task, view } = props;
+  const whole = useWhole(task, view);
+  const navigate = useNavigate();
+  const now = useNow();
+  const ended = final(task.state);
+  const created = millis(task.createdAt) ?? 0;
+  const end = ended ? (millis(task.finishedAt) ?? now) : now;
+  const { version } = view;
+  // The array of events is the same one, which grows.
+  const all = useMemo(() => waterfallOf(view.events, created, end), [view.events, version, created, end]);
+  const [zoom, setZoom] = useState({ from: 0, to: 1 });
+  if (!whole) return <Skeletons rows={6} />;
+  const span = Math.max(1, all.to - all.from);
+  const [from, to] = [all.from + zoom.from * span, all.from + zoom.to * span];
+  const width = Math.max(1, to - from);
+  const scale = (factor: number) => {
+    const [middle, half] = [(zoom.from + zoom.to) / 2, ((zoom.to - zoom.from) * factor) / 2];
+    const size = Math.min(1, 2 * half);
+    const begin = Math.max(0, Math.min(1 - size, middle - size / 2));
+    setZoom({ from: begin, to: begin + size });
+  };
+  const shift = (by: number) => {
+    const size = zoom.to - zoom.from;
+    const begin = Math.max(0, Math.min(1 - size, zoom.from + by * size));
+    setZoom({ from: begin, to: begin + size });
+  };
   return (
-    <div className="space-y-3">
-      <ul aria-label="Phases" className="flex flex-wrap gap-x-4 gap-y-1 text-xs text-dim">
-        {phases.map((p, i) => (
-          <li key={p} className="flex items-center gap-1.5">
-            <span aria-hidden className={`size-2.5 rounded-sm ${colours[i]}`} />
-            {p.replaceAll("_", " ")}
-          </li>
-        ))}
-      </ul>
-      <ol className="space-y-2">
-        {iterations.slice(-200).map((i) => (
-          <li key={`${i.iteration} ${i.at}`} className="grid grid-cols-[3rem_1fr_6rem] items-center gap-3">
-            <span className="text-right text-dim">{i.iteration}</span>
-            <div>
-              <div
-                className="flex h-3 overflow-hidden rounded"
-                style={{ width: `${Math.max((100 * total(i.phases)) / longest, 1)}%` }}
-                role="img"
-                aria-label={phases.map((p) => `${p.replaceAll("_", " ")} ${duration(i.phases[p] ?? 0)}`).join(", ")}
-              >
-                {phases.map((p, n) => (
-                  <span
-                    key={p}
-                    title={`${p.replaceAll("_", " ")}: ${duration(i.phases[p] ?? 0)}`}
-                    className={colours[n]}
-                    style={{ flexGrow: i.phases[p] ?? 0 }}
-                  />
+    <section aria-label="Timeline" className="space-y-3">
+      <div className="flex flex-wrap items-center gap-2">
+        <span className="flex-1 text-dim">
+          {duration(span)} from its creation{ended ? " to its end" : " so far"}
+        </span>
+        <Button small disabled={zoom.from <= 0} onClick={() => shift(-0.5)}>Earlier</Button>
+        <Button small disabled={zoom.to >= 1} onClick={() => shift(0.5)}>Later</Button>
+        <Button small aria-label="Zoom in" onClick={() => scale(0.5)}><ZoomIn aria-hidden className="size-3.5" /></Button>
+        <Button small aria-label="Zoom out" disabled={zoom.to - zoom.from >= 1} onClick={() => scale(2)}><ZoomOut aria-hidden className="size-3.5" /></Button>
+        <Button small disabled={zoom.to - zoom.from >= 1} onClick={() => setZoom({ from: 0, to: 1 })}>All</Button>
+      </div>
+      <div className="overflow-x-auto rounded-md border bg-panel">
+        <div className="min-w-[40rem]">
+          <div className="grid grid-cols-[12rem_minmax(0,1fr)] border-b text-xs text-dim">
+            <span className="px-3 py-1">Time since creation</span>
+            <span className="relative h-6" aria-hidden>
+              {[0, 0.25, 0.5, 0.75].map((at) => (
+                <span key={at} className="absolute border-l pl-1" style={{ left: `${at * 100}%` }}>
+                  {duration(from - all.from + at * width)}
+                </span>
+              ))}
+            </span>
+          </div>
+          {all.lanes.map((lane) => (
+            <div key={lane.name} role="group" aria-label={`${lane.name}: ${duration(lane.ms)}`} className="grid grid-cols-[12rem_minmax(0,1fr)] border-b last:border-0">
+              <div className="px-3 py-1.5">
+                {lane.name}
+                <span className="block text-xs text-dim" data-ms={Math.round(lane.ms)}>
+                  {duration(lane.ms)} · {Math.round((100 * lane.ms) / span)} %
+                </span>
+              </div>
+              <div className="relative py-1.5" style={{ minHeight: "2.5rem" }}>
+                {rowsOf(lane.bars).slice(0, 12).map((row, r) => (
+                  <div key={r} className="relative h-4">
+                    {thinned(row.filter((b) => b.to > from && b.from < to), width / distinct).map((bar, i) => {
+                      const left = Math.max(0, (bar.from - from) / width);
+                      const right = Math.min(1, (bar.to - from) / width);
+                      const style = { left: `${left * 100}%`, width: `max(2px, ${(right - left) * 100}%)` };
+                      const label = line(`${bar.label} · ${duration(bar.to - bar.from)}`);
+                      const look = cx("absolute top-0.5 h-3 rounded-sm", bar.bad ? "bg-bad" : colours[lane.name]);
+                      return bar.step ? (
+                        <button
+                          key={i}
+                          type="button"
+                          title={label}
+                          aria-label={label}
+                          className={look}
+                          style={style}
+                          onClick={() => void navigate({ to: "/tasks/$task", params: { task: task.id }, search: { tab: "steps", step: bar.step } })}
+                        />
+                      ) : (
+                        <span key={i} role="img" title={label} aria-label={label} className={look} style={style} />
+                      );
+                    })}
+                  </div>
                 ))}
               </div>
-              {i.happened && <p className="text-xs break-words text-dim"><Literal text={i.happened} /></p>}
             </div>
-            <span className="text-right text-xs text-dim">{duration(total(i.phases))}</span>
-          </li>
-        ))}
-      </ol>
-    </div>
+          ))}
+        </div>
+      </div>
+    </section>
   );
 }

@@ -1,6 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { shellRoute } from "@/app/root";
-import { parseTaskSearch, taskTabs, type TaskTab } from "./search";
+import { parseDetailSearch, parseTaskSearch } from "./search";
 
 const list = createRoute({
   path: "/tasks",
@@ -12,7 +12,7 @@ const list = createRoute({
 const detail = createRoute({
   path: "/tasks/$task",
   getParentRoute: () => shellRoute,
-  validateSearch: (search): { tab?: TaskTab } => ({ tab: taskTabs.find((t) => t === search.tab) }),
+  validateSearch: parseDetailSearch,
   component: lazyRouteComponent(() => import("./TaskPage"), "TaskPage"),
 });
 

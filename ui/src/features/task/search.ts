@@ -49,5 +49,28 @@ export function midnight(day: string, later = 0): Date {
 }
 
 // taskTabs are the parts of a task's page, the first one by default.
-export const taskTabs = ["thread", "steps", "timeline", "plan", "changes", "details"] as const;
+export const taskTabs = ["thread", "steps", "timeline", "plan", "changes", "cost", "details"] as const;
 export type TaskTab = (typeof taskTabs)[number];
+
+// DetailSearch is what the address of a task's page says.
+export type DetailSearch = {
+  tab?: TaskTab;
+  // The number of a step, and a line of its output.
+  step?: number;
+  line?: number;
+  // A file that the task changed.
+  file?: string;
+};
+
+const from1 = (v: unknown) => (typeof v === "number" && Number.isSafeInteger(v) && v > 0 ? v : undefined);
+
+// parseDetailSearch reads an address; what it does not know is left out.
+export function parseDetailSearch(search: Record<string, unknown>): DetailSearch {
+  const file = typeof search.file === "number" ? String(search.file) : search.file;
+  return {
+    tab: taskTabs.find((t) => t === search.tab),
+    step: from1(search.step),
+    line: from1(search.line),
+    file: typeof file === "string" && file !== "" ? file.slice(0, 4096) : undefined,
+  };
+}

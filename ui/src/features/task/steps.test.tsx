@@ -4,33 +4,70 @@ import { screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it, vi } from "vitest";
 import { shellRoute } from "@/app/root";
-import { StepSchema } from "@/gen/deckhand/v1/step_pb";
+import { StepSchema, StepState } from "@/gen/deckhand/v1/step_pb";
 import { JobSchema, JobState, TaskService } from "@/gen/deckhand/v1/task_pb";
 import { showPage } from "@/test/page";
+import { parseDetailSearch } from "./search";
 import { Steps } from "./Steps";
 import { StepArguments } from "./tools";
 
+// What jsdom has not: elements with a size, of which a list draws a window.
+Object.defineProperty(Element.prototype, "clientHeight", { configurable: true, value: 600 });
+Object.defineProperty(Element.prototype, "clientWidth", { configurable: true, value: 400 });
+HTMLElement.prototype.scrollTo = function (this: HTMLElement, to?: ScrollToOptions | number) {
+  if (typeof to === "object") this.scrollTop = to.top ?? 0;
+  queueMicrotask(() => this.dispatchEvent(new Event("scroll")));
+};
+
 const step = (number: number) => create(StepSchema, { id: `step_${number}`, number, tool: `tool_${number}`, arguments: { path: `file ${number}` } });
 
-const steps = createRoute({ getParentRoute: () => shellRoute, path: "/steps", component: () => <Steps taskId="task_1" /> });
+const steps = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/tasks/$task",
+  validateSearch: parseDetailSearch,
+  component: function Page() {
+    const { step: number, line } = steps.useSearch();
+    return <Steps taskId="task_1" step={number} line={line} />;
+  },
+});
 const one = createRoute({ getParentRoute: () => shellRoute, path: "/one", component: () => <StepArguments taskId="task_1" stepId="step_4711" /> });
 
-it("shows a task's steps page by page", async () => {
-  showPage("/steps", [steps], (r) =>
+it("draws a window of 5,000 steps, with what each is about, and reaches the last one", async () => {
+  const asked = vi.fn();
+  showPage("/tasks/task_1?tab=steps&step=12", [steps], (r) =>
     r.service(TaskService, {
-      listSteps: (req) => (req.pageToken ? { steps: [step(3)] } : { steps: [step(1), step(2)], nextPageToken: "2" }),
+      listJobs: () => ({ jobs: [] }),
+      listSteps: (req) => {
+        asked(req.stepId, req.brief);
+        if (req.stepId) return { steps: [step(Number(req.stepId.slice(5)))] };
+        const first = Number(req.pageToken || "1");
+        return { steps: Array.from({ length: 500 }, (_, i) => step(first + i)), nextPageToken: first + 500 <= 5_000 ? String(first + 500) : "" };
+      },
     }),
   );
-  expect(await screen.findAllByText("tool_2")).toHaveLength(2); // in the list, and chosen
-  expect(screen.queryByText("tool_3")).toBeNull();
-  await userEvent.click(screen.getByRole("button", { name: "Later steps" }));
-  expect(await screen.findAllByText("tool_3")).toHaveLength(2);
-  expect(screen.queryByRole("button", { name: "Later steps" })).toBeNull();
+  const list = await screen.findByRole("listbox", { name: "Steps" });
+  expect((await screen.findByRole("option", { selected: true })).textContent).toContain("12tool_12 file 12");
+  await vi.waitFor(() => expect(asked.mock.calls.filter(([id, brief]) => !id && brief)).toHaveLength(10));
+  list.focus();
+  await userEvent.keyboard("{End}");
+  await vi.waitFor(() => expect(list.getAttribute("aria-activedescendant")).toBe("step-5000"));
+  expect(await screen.findByRole("region", { name: "Step 5000" })).toBeTruthy();
+  expect(document.querySelectorAll("[role=option]").length).toBeLessThan(400);
+  await userEvent.keyboard("k");
+  expect(await screen.findByRole("region", { name: "Step 4999" })).toBeTruthy();
+  expect(asked).not.toHaveBeenCalledWith("step_1", expect.anything());
+});
+
+it("shows a command that failed as such", async () => {
+  const broken = create(StepSchema, { id: "step_1", number: 1, tool: "shell_exec", state: StepState.SUCCEEDED, arguments: { command: "go test ./..." }, outcome: { exit_code: 1 } });
+  showPage("/tasks/task_1?tab=steps", [steps], (r) => r.service(TaskService, { listJobs: () => ({ jobs: [] }), listSteps: () => ({ steps: [broken] }) }));
+  const row = await screen.findByRole("option");
+  expect(row.textContent).toBe("1$ go test ./...exit 1");
 });
 
 it("lists the commands in the background, with what they use, and kills one", async () => {
   const killed = vi.fn();
-  showPage("/steps", [steps], (r) =>
+  showPage("/tasks/task_1?tab=steps", [steps], (r) =>
     r.service(TaskService, {
       listSteps: () => ({ steps: [step(1), step(2)] }),
       listJobs: () => ({

@@ -25,7 +25,11 @@ export type Call = {
   // Files that the call changed.
   files: string[];
   refused: string[];
+  // The tasks that it gave to other agents.
+  subtasks: Subtask[];
 };
+
+export type Subtask = { id: string; agent: string; goal: string; state?: string; costMicros?: number };
 
 export type Turn = {
   kind: "turn";
@@ -39,10 +43,10 @@ export type Turn = {
 };
 
 // Said is a person's message to the agent.
-export type Said = { kind: "said"; key: string; text: string; by: string; at: number; delivered: boolean; id: string };
+export type Said = { kind: "said"; key: string; text: string; by: string; at: number; delivered: boolean; lost: boolean; id: string };
 
 // Note is any other event that is shown as a line.
-export type Note = { kind: "note"; key: string; at: number; text: string; tone: "plain" | "good" | "warn" | "bad" };
+export type Note = { kind: "note"; key: string; at: number; text: string; tone: "plain" | "good" | "warn" | "bad"; markdown?: boolean };
 
 export type Entry = Call | Turn | Said | Note;
 
@@ -61,6 +65,10 @@ export type Thread = {
   phases: Record<string, number>;
   // What an iteration took, by its number.
   iterations: { iteration: number; at: number; phases: Record<string, number>; next: string; happened: string }[];
+  // The task has ended.
+  ended: boolean;
+  // What the run may use, as it began.
+  limits: Record<string, number>;
 };
 
 const text = (v: unknown): string => (typeof v === "string" ? v : v === undefined || v === null ? "" : String(v));
@@ -78,6 +86,7 @@ export class Threads {
   private said = new Map<string, number>();
   // The note about requests with a credential that was added last.
   private used = { key: "", credential: "", requests: 0, problems: 0, hosts: [] as string[] };
+  private states = ""; // the key of the note about the states that was added last
   private pull = ""; // the key of the note about the pull of the jail's image
 
   // of returns the thread of events. When events were only added, it extends the
@@ -89,7 +98,7 @@ export class Threads {
       this.thread = empty();
       this.calls.clear();
       this.said.clear();
-      this.pull = "";
+      this.pull = this.states = "";
       this.used = { ...this.used, key: "" };
     }
     if (events.length > this.done) {
@@ -155,11 +164,39 @@ export class Threads {
         logBytes: 0,
         files: [],
         refused: [],
+        subtasks: [],
       }),
       ...part,
     };
     if (at === undefined) this.calls.set(stepId, this.push(call));
     else this.thread.entries[at] = call;
+  }
+
+  // moved shows changes of the task's state. Those that nobody needs to look into,
+  // one after another, are one note.
+  private moved(e: LiveEvent) {
+    const p = e.payload;
+    const kind = tone(text(p.to));
+    const last = this.thread.entries.length - 1;
+    const before = this.thread.entries[last];
+    if (kind === "plain" && before?.kind === "note" && before.key === this.states) {
+      this.thread.entries[last] = { ...before, text: `${before.text} → ${words(p.to)}`, at: e.time };
+      return;
+    }
+    this.note(e, `${words(p.from)} → ${words(p.to)}${p.reason && kind !== "plain" ? `: ${text(p.reason)}` : ""}`, kind);
+    if (kind === "plain") this.states = `e${e.seq}`;
+  }
+
+  // end closes what a task that has ended leaves open: its processes are gone, and
+  // nobody is given its messages.
+  private end() {
+    this.thread.ended = true;
+    this.thread.entries.forEach((entry, i) => {
+      if (entry.kind === "said" && !entry.delivered) this.thread.entries[i] = { ...entry, lost: true };
+      if (entry.kind !== "call") return;
+      const left = { started: "stopped", granted: "not run", waiting: "not run", proposed: "not run" }[entry.state];
+      if (left) this.thread.entries[i] = { ...entry, state: left, itemId: undefined };
+    });
   }
 
   private take(e: LiveEvent) {
@@ -228,7 +265,7 @@ export class Threads {
       case "message_received":
         this.said.set(
           text(p.message_id),
-          this.push({ kind: "said", key: `e${e.seq}`, id: text(p.message_id), text: text(p.text), by: text(p.by), at: e.time, delivered: false }),
+          this.push({ kind: "said", key: `e${e.seq}`, id: text(p.message_id), text: text(p.text), by: text(p.by), at: e.time, delivered: false, lost: false }),
         );
         break;
       case "message_delivered":
@@ -274,8 +311,30 @@ export class Threads {
       case "state_changed":
         if (p.to === "running") t.phase = t.phase ?? "";
         else t.phase = undefined;
-        this.note(e, `${words(p.from)} → ${words(p.to)}${p.reason ? `: ${text(p.reason)}` : ""}`, tone(text(p.to)));
+        this.moved(e);
+        if (["succeeded", "failed", "timed out", "cancelled"].includes(words(p.to))) this.end();
         break;
+      case "execution_started":
+      case "execution_resumed":
+        t.limits = Object.fromEntries(Object.entries(object(p.limits)).map(([name, v]) => [name, number(v)]));
+        break;
+      case "agent.subtask.created":
+      case "agent.handed_over": {
+        const known = this.calls.get(text(p.step_id));
+        const before = known === undefined ? [] : (t.entries[known] as Call).subtasks;
+        this.call(e, { subtasks: [...before, { id: text(p.task_id), agent: text(p.agent), goal: text(p.goal) }] });
+        break;
+      }
+      case "agent.subtask.ended": {
+        const known = this.calls.get(text(p.step_id));
+        if (known === undefined) break;
+        this.call(e, {
+          subtasks: (t.entries[known] as Call).subtasks.map((s) =>
+            s.id === text(p.task_id) ? { ...s, state: words(p.state), costMicros: number(p.cost_micros) } : s,
+          ),
+        });
+        break;
+      }
       case "pause_requested":
         this.note(e, p.on_next_tool ? `${text(p.by)} asked to pause before the next tool call` : `${text(p.by)} cancelled the pause`, "warn");
         break;
@@ -289,7 +348,7 @@ export class Threads {
         this.note(e, `Limit reached: ${words(p.kind)} ${text(p.limit)}`, "bad");
         break;
       case "execution_completed":
-        this.note(e, text(p.summary) || "Done", "good");
+        this.push({ kind: "note", key: `e${e.seq}`, at: e.time, text: text(p.summary) || "Done", tone: "good", markdown: true });
         break;
       case "execution_failed":
       case "execution_paused":
@@ -330,7 +389,7 @@ export class Threads {
 }
 
 function empty(): Thread {
-  return { entries: [], iteration: 0, progress: 0, phases: {}, iterations: [] };
+  return { entries: [], iteration: 0, progress: 0, phases: {}, iterations: [], ended: false, limits: {} };
 }
 
 const files = (n: number) => (n === 1 ? "1 file" : `${n} files`);

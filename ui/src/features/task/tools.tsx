@@ -2,12 +2,13 @@ import { useQuery } from "@connectrpc/connect-query";
 import { useMemo, useState, type ReactNode } from "react";
 import { safeLink } from "@/components/link";
 import { Literal } from "@/components/Literal";
-import { argumentsOf, type ActObject } from "@/components/marks";
+import { argumentsOf, type ActObject, type ActValue } from "@/components/marks";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { useProgress } from "@/components/reading";
 import { Skeletons } from "@/components/Skeleton";
-import { LogView, stepLog } from "@/features/log/LogView";
+import { LogView } from "@/features/log/LogView";
+import { logOf } from "@/features/log/source";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import { actText, Arguments } from "./Arguments";
 import type { Call } from "./thread";
@@ -43,6 +44,14 @@ const command: Title = (args) => {
     </code>
   );
 };
+
+// given says to whom work goes, and what for.
+const given = (to: ActValue, goal: ActValue) => (
+  <>
+    {actText(to) && <>to {mono(actText(to)!)}: </>}
+    <Literal text={(actText(goal) ?? "").slice(0, longest)} />
+  </>
+);
 
 export const titles: Record<string, Title> = {
   shell_exec: command,
@@ -83,14 +92,24 @@ export const titles: Record<string, Title> = {
   ),
   pull_request_comment: (args) => mono(`${actText(args.repository) ?? ""} #${typeof args.number === "number" ? args.number : ""}`),
   request_input: (args) => <Literal text={actText(args.question) ?? ""} />,
+  delegate: (args) => given(args.agent, args.goal),
+  create_subtask: (args) => given(undefined, args.goal),
+  handoff_to_agent: (args) => given(args.target_agent, args.summary_for_target),
   complete_task: () => "Done",
   update_plan: () => "Plan",
   manage_scratchpad: (args) => (args.append === undefined ? "Read the scratchpad" : "Add to the scratchpad"),
 };
 
 // titleOf returns the title of a call, shown beside its tool's name.
-export function titleOf(call: Call): ReactNode {
-  return titles[call.tool]?.(call.args) ?? "";
+export const titleOf = (call: Call): ReactNode => titleFor(call.tool, call.args);
+
+// titleFor returns what a call of a tool with some arguments is about. For a tool
+// that is not known it is the first text among them.
+export function titleFor(tool: string, args: ActObject): ReactNode {
+  const known = titles[tool];
+  if (known) return known(args);
+  const text = Object.values(args).map(actText).find((t) => t !== undefined && t !== "");
+  return text === undefined ? "" : mono(text.split("\n", 1)[0]!.slice(0, longest));
 }
 
 // Events have the beginnings of long arguments only.
@@ -128,14 +147,14 @@ export function StepArguments(props: { taskId: string; stepId: string }) {
 export function Output(props: { call: Call }) {
   const { call } = props;
   const [open, setOpen] = useState(call.state === "started");
-  const chunks = useMemo(() => stepLog(call.stepId), [call.stepId]);
+  const source = useMemo(() => logOf(call.stepId), [call.stepId]);
   if (call.tool !== "shell_exec" || (!call.startedAt && call.logBytes === 0)) return null;
   return (
     <div className="space-y-1">
       <button type="button" aria-expanded={open} className="min-h-6 text-xs text-accent hover:underline" onClick={() => setOpen(!open)}>
         {open ? "Hide output" : `Show output${call.logBytes > 0 ? ` (${bytes(call.logBytes)})` : ""}`}
       </button>
-      {open && <LogView chunks={chunks} name={`${call.stepId}.log`} label={`Output of step ${call.number}`} className="h-56" />}
+      {open && <LogView source={source} name={`${call.stepId}.log`} label={`Output of step ${call.number}`} className="h-56" />}
     </div>
   );
 }

@@ -7,13 +7,12 @@ import { toast } from "sonner";
 import { byToken } from "@/api/pages";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
-import { Badge, type Tone } from "@/components/Badge";
+import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Diff } from "@/components/Diff";
 import { Dialog } from "@/components/Dialog";
 import { Empty } from "@/components/Empty";
 import { Field, Select } from "@/components/Field";
-import { Id } from "@/components/Id";
 import { Literal } from "@/components/Literal";
 import { line } from "@/components/marks";
 import { More } from "@/components/More";
@@ -22,26 +21,23 @@ import { Skeletons } from "@/components/Skeleton";
 import { absolute, duration, millis, Time, useNow } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { ChangeKind, OnConflict, WorkspaceService, type FileChange } from "@/gen/deckhand/v1/workspace_pb";
+import { ByFile, Patch } from "./ByFile";
+import { kinds } from "./kinds";
 import { madeBy } from "./madeby";
 
 const workspaces = createClient(WorkspaceService, transport);
 
-const kinds: Record<ChangeKind, [string, Tone]> = {
-  [ChangeKind.UNSPECIFIED]: ["changed", "neutral"],
-  [ChangeKind.ADDED]: ["added", "good"],
-  [ChangeKind.MODIFIED]: ["modified", "info"],
-  [ChangeKind.DELETED]: ["deleted", "bad"],
-  [ChangeKind.METADATA]: ["attributes", "neutral"],
-};
+type UndoRequest = { stepIds: string[]; paths: string[] };
 
-// Changes shows the file changes of each step of a task, with their diffs, and undoes
-// them within the undo window.
-export function Changes(props: { taskId: string }) {
+// Changes shows what a task changed, file by file or step by step, with the diffs, and
+// undoes it within the undo window: all, a step, or a file.
+export function Changes(props: { taskId: string; file?: string; agentName?: string; live?: boolean }) {
   const session = useSession();
   const pages = useInfiniteQuery(WorkspaceService.method.listChanges, { taskId: props.taskId, pageSize: 100, pageToken: "" }, byToken);
   const { error, isPending, refetch } = pages;
   const [shown, setShown] = useState<string | undefined>();
-  const [undo, setUndo] = useState<string[] | undefined>();
+  const [undo, setUndo] = useState<UndoRequest>();
+  const [bySteps, setBySteps] = useState(false);
   const now = useNow();
   if (isPending) return <Skeletons rows={4} />;
   if (error) return <Problem error={error} retry={() => void refetch()} />;
@@ -59,13 +55,30 @@ export function Changes(props: { taskId: string }) {
           {left === undefined ? "Can be undone" : over ? `The undo window ended at ${absolute(until ?? 0)}. Restore from a checkpoint instead.` : `Can be undone for ${duration(left)} more`}
         </span>
         <span className="flex-1" />
+        <div role="group" aria-label="Group changes" className="flex gap-1">
+          <Button small look={bySteps ? "quiet" : "plain"} aria-pressed={!bySteps} onClick={() => setBySteps(false)}>
+            By file
+          </Button>
+          <Button small look={bySteps ? "plain" : "quiet"} aria-pressed={bySteps} onClick={() => setBySteps(true)}>
+            By step
+          </Button>
+        </div>
+        <Patch taskId={props.taskId} />
         {may(session, "basic") && (
-          <Button disabled={over} onClick={() => setUndo([])}>
+          <Button disabled={over} onClick={() => setUndo({ stepIds: [], paths: [] })}>
             <Undo2 aria-hidden className="size-4" /> Undo all
           </Button>
         )}
       </div>
-      <ul className="space-y-2">
+      {!bySteps && (
+        <ByFile
+          taskId={props.taskId}
+          open={props.file}
+          undo={may(session, "basic") && !over ? (path) => setUndo({ stepIds: [], paths: [path] }) : undefined}
+          comment={may(session, "basic") && props.live ? props.agentName : undefined}
+        />
+      )}
+      {bySteps && <ul className="space-y-2">
         {steps.map((s) => (
           <li key={madeBy(s)} className="rounded-md border bg-panel">
             <div className="flex flex-wrap items-center gap-2 p-2">
@@ -83,7 +96,7 @@ export function Changes(props: { taskId: string }) {
                 </Badge>
               ) : (
                 may(session, "basic") && (
-                  <Button small disabled={over} aria-label={s.jobId ? `Undo the job of step ${s.number}` : `Undo step ${s.number}`} onClick={() => setUndo([madeBy(s)])}>
+                  <Button small disabled={over} aria-label={s.jobId ? `Undo the job of step ${s.number}` : `Undo step ${s.number}`} onClick={() => setUndo({ stepIds: [madeBy(s)], paths: [] })}>
                     <Undo2 aria-hidden className="size-3.5" /> Undo
                   </Button>
                 )
@@ -97,9 +110,9 @@ export function Changes(props: { taskId: string }) {
             )}
           </li>
         ))}
-      </ul>
-      <More pages={pages}>Later steps</More>
-      {undo && <Undo taskId={props.taskId} stepIds={undo} onClose={() => setUndo(undefined)} />}
+      </ul>}
+      {bySteps && <More pages={pages}>Later steps</More>}
+      {undo && <Undo taskId={props.taskId} {...undo} onClose={() => setUndo(undefined)} />}
     </div>
   );
 }
@@ -147,12 +160,12 @@ function StepDiff(props: { taskId: string; stepId: string }) {
 }
 
 // Undo shows a preview of what would be restored, and restores it.
-function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void }) {
+function Undo(props: { taskId: string; stepIds: string[]; paths: string[]; onClose: () => void }) {
   const queries = useQueryClient();
   const [onConflict, setOnConflict] = useState(OnConflict.REFUSE);
   const [busy, setBusy] = useState(false);
   const [failed, setFailed] = useState<unknown>();
-  const request = { taskId: props.taskId, stepIds: props.stepIds, onConflict };
+  const request = { taskId: props.taskId, stepIds: props.stepIds, paths: props.paths, onConflict };
   const { data, error, isPending } = usePlainQuery({
     queryKey: ["undo", request],
     queryFn: () => workspaces.undoChanges({ ...request, preview: true }),
@@ -178,7 +191,7 @@ function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void })
       open
       wide
       onClose={props.onClose}
-      title={props.stepIds.length === 0 ? "Undo all changes of this task" : props.stepIds[0]!.startsWith("job_") ? "Undo the changes of this job" : "Undo the changes of this step"}
+      title={props.paths.length > 0 ? line(`Undo the changes of ${props.paths[0]}`) : props.stepIds.length === 0 ? "Undo all changes of this task" : props.stepIds[0]!.startsWith("job_") ? "Undo the changes of this job" : "Undo the changes of this step"}
       footer={
         <>
           <Button onClick={props.onClose}>Cancel</Button>
@@ -228,9 +241,6 @@ function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void })
               </ul>
             </details>
           )}
-          <p className="text-xs text-dim">
-            State <Id value={String(data.state)} whole />
-          </p>
         </>
       )}
       {failed !== undefined && <Problem error={failed} />}

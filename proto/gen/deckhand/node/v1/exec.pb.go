@@ -2011,7 +2011,10 @@ type SearchLogRequest struct {
 	// Number of lines to return before and after that of a match.
 	ContextLines int32 `protobuf:"varint,8,opt,name=context_lines,json=contextLines,proto3" json:"context_lines,omitempty"`
 	// The user that searches: searches of one caller run one at a time.
-	Caller        string `protobuf:"bytes,9,opt,name=caller,proto3" json:"caller,omitempty"`
+	Caller string `protobuf:"bytes,9,opt,name=caller,proto3" json:"caller,omitempty"`
+	// Return the last matches of the range instead of the first, in order. To
+	// continue, set end to next_offset.
+	Backwards     bool `protobuf:"varint,10,opt,name=backwards,proto3" json:"backwards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2107,6 +2110,13 @@ func (x *SearchLogRequest) GetCaller() string {
 		return x.Caller
 	}
 	return ""
+}
+
+func (x *SearchLogRequest) GetBackwards() bool {
+	if x != nil {
+		return x.Backwards
+	}
+	return false
 }
 
 type SearchLogResponse struct {
@@ -2257,6 +2267,277 @@ func (x *LogMatch) GetExcerptOffset() int64 {
 	return 0
 }
 
+// LogMark is where a row of a log begins. A row is a line, or a part of at most
+// row_bytes bytes of a longer one, without its line feed.
+type LogMark struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Offset int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Rows and line feeds between the offset that was requested and this one.
+	Rows  int64 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	Lines int64 `protobuf:"varint,3,opt,name=lines,proto3" json:"lines,omitempty"`
+	// The row is not the first of its line.
+	Continued     bool `protobuf:"varint,4,opt,name=continued,proto3" json:"continued,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogMark) Reset() {
+	*x = LogMark{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogMark) ProtoMessage() {}
+
+func (x *LogMark) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogMark.ProtoReflect.Descriptor instead.
+func (*LogMark) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *LogMark) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *LogMark) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *LogMark) GetLines() int64 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *LogMark) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
+}
+
+type IndexLogRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// Where to begin: 0, or the next_offset of an earlier response.
+	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The longest row; 0 for 2000.
+	RowBytes int32 `protobuf:"varint,4,opt,name=row_bytes,json=rowBytes,proto3" json:"row_bytes,omitempty"`
+	// How far marks are apart at least, in bytes; 0 for 64 KiB, or more if the log
+	// is long.
+	Stride int64 `protobuf:"varint,5,opt,name=stride,proto3" json:"stride,omitempty"`
+	// If the log is not longer than seen, wait so long for more of it, at most a
+	// minute, or for the end of the command.
+	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
+	// The end of the log in an earlier response.
+	Seen          int64 `protobuf:"varint,7,opt,name=seen,proto3" json:"seen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IndexLogRequest) Reset() {
+	*x = IndexLogRequest{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IndexLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IndexLogRequest) ProtoMessage() {}
+
+func (x *IndexLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IndexLogRequest.ProtoReflect.Descriptor instead.
+func (*IndexLogRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *IndexLogRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *IndexLogRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *IndexLogRequest) GetRowBytes() int32 {
+	if x != nil {
+		return x.RowBytes
+	}
+	return 0
+}
+
+func (x *IndexLogRequest) GetStride() int64 {
+	if x != nil {
+		return x.Stride
+	}
+	return 0
+}
+
+func (x *IndexLogRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *IndexLogRequest) GetSeen() int64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
+// IndexLogResponse counts what is there from the requested offset up to
+// next_offset.
+type IndexLogResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Marks []*LogMark             `protobuf:"bytes,1,rep,name=marks,proto3" json:"marks,omitempty"`
+	// Where the last row begins that was looked at and has not ended; the end of the
+	// log if all have.
+	NextOffset int64 `protobuf:"varint,2,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
+	// Rows and line feeds before next_offset.
+	Rows  int64 `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
+	Lines int64 `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"`
+	// The row at next_offset is not the first of its line.
+	Continued bool `protobuf:"varint,5,opt,name=continued,proto3" json:"continued,omitempty"`
+	// The end of the log, and whether all up to there was counted.
+	End      int64 `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
+	Complete bool  `protobuf:"varint,7,opt,name=complete,proto3" json:"complete,omitempty"`
+	// Nothing more will be written.
+	Ended         bool `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IndexLogResponse) Reset() {
+	*x = IndexLogResponse{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IndexLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IndexLogResponse) ProtoMessage() {}
+
+func (x *IndexLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IndexLogResponse.ProtoReflect.Descriptor instead.
+func (*IndexLogResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *IndexLogResponse) GetMarks() []*LogMark {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
+func (x *IndexLogResponse) GetNextOffset() int64 {
+	if x != nil {
+		return x.NextOffset
+	}
+	return 0
+}
+
+func (x *IndexLogResponse) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *IndexLogResponse) GetLines() int64 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *IndexLogResponse) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
+}
+
+func (x *IndexLogResponse) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *IndexLogResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *IndexLogResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 var File_deckhand_node_v1_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_exec_proto_rawDesc = "" +
@@ -2391,7 +2672,7 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x06LogGap\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x03R\x02to\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.deckhand.node.v1.GapReasonR\x06reason\"\xce\x02\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.deckhand.node.v1.GapReasonR\x06reason\"\xec\x02\n" +
 	"\x10SearchLogRequest\x12 \n" +
 	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12$\n" +
 	"\apattern\x18\x02 \x01(\tB\n" +
@@ -2405,7 +2686,9 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\n" +
 	"maxMatches\x12.\n" +
 	"\rcontext_lines\x18\b \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x14(\x00R\fcontextLines\x12 \n" +
-	"\x06caller\x18\t \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06caller\"\x86\x01\n" +
+	"\x06caller\x18\t \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06caller\x12\x1c\n" +
+	"\tbackwards\x18\n" +
+	" \x01(\bR\tbackwards\"\x86\x01\n" +
 	"\x11SearchLogResponse\x124\n" +
 	"\amatches\x18\x01 \x03(\v2\x1a.deckhand.node.v1.LogMatchR\amatches\x12\x1f\n" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
@@ -2417,7 +2700,29 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x06stream\x18\x03 \x01(\x0e2\x1b.deckhand.node.v1.LogStreamR\x06stream\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\aexcerpt\x18\x05 \x01(\fR\aexcerpt\x12%\n" +
-	"\x0eexcerpt_offset\x18\x06 \x01(\x03R\rexcerptOffset*m\n" +
+	"\x0eexcerpt_offset\x18\x06 \x01(\x03R\rexcerptOffset\"i\n" +
+	"\aLogMark\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x14\n" +
+	"\x05lines\x18\x03 \x01(\x03R\x05lines\x12\x1c\n" +
+	"\tcontinued\x18\x04 \x01(\bR\tcontinued\"\xf9\x01\n" +
+	"\x0fIndexLogRequest\x12 \n" +
+	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12\x1f\n" +
+	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12(\n" +
+	"\trow_bytes\x18\x04 \x01(\x05B\v\xbaH\b\x1a\x06\x18\x80\x80\x04(\x00R\browBytes\x12\x1f\n" +
+	"\x06stride\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06stride\x12;\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\x12\x1b\n" +
+	"\x04seen\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04seen\"\xf0\x01\n" +
+	"\x10IndexLogResponse\x12/\n" +
+	"\x05marks\x18\x01 \x03(\v2\x19.deckhand.node.v1.LogMarkR\x05marks\x12\x1f\n" +
+	"\vnext_offset\x18\x02 \x01(\x03R\n" +
+	"nextOffset\x12\x12\n" +
+	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12\x14\n" +
+	"\x05lines\x18\x04 \x01(\x03R\x05lines\x12\x1c\n" +
+	"\tcontinued\x18\x05 \x01(\bR\tcontinued\x12\x10\n" +
+	"\x03end\x18\x06 \x01(\x03R\x03end\x12\x1a\n" +
+	"\bcomplete\x18\a \x01(\bR\bcomplete\x12\x14\n" +
+	"\x05ended\x18\b \x01(\bR\x05ended*m\n" +
 	"\tExecState\x12\x1a\n" +
 	"\x16EXEC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STATE_PENDING\x10\x01\x12\x16\n" +
@@ -2444,7 +2749,7 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n" +
 	"\x11LOG_STREAM_STDERR\x10\x02\x12\x12\n" +
-	"\x0eLOG_STREAM_PTY\x10\x032\xe2\x06\n" +
+	"\x0eLOG_STREAM_PTY\x10\x032\xb5\a\n" +
 	"\vExecService\x12T\n" +
 	"\tStartExec\x12\".deckhand.node.v1.StartExecRequest\x1a#.deckhand.node.v1.StartExecResponse\x12N\n" +
 	"\aGetExec\x12 .deckhand.node.v1.GetExecRequest\x1a!.deckhand.node.v1.GetExecResponse\x12Q\n" +
@@ -2458,7 +2763,8 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
 	"ResizeExec\x12#.deckhand.node.v1.ResizeExecRequest\x1a$.deckhand.node.v1.ResizeExecResponse\x12P\n" +
 	"\aReadLog\x12 .deckhand.node.v1.ReadLogRequest\x1a!.deckhand.node.v1.ReadLogResponse0\x01\x12T\n" +
-	"\tSearchLog\x12\".deckhand.node.v1.SearchLogRequest\x1a#.deckhand.node.v1.SearchLogResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\tSearchLog\x12\".deckhand.node.v1.SearchLogRequest\x1a#.deckhand.node.v1.SearchLogResponse\x12Q\n" +
+	"\bIndexLog\x12!.deckhand.node.v1.IndexLogRequest\x1a\".deckhand.node.v1.IndexLogResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_exec_proto_rawDescOnce sync.Once
@@ -2473,7 +2779,7 @@ func file_deckhand_node_v1_exec_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_deckhand_node_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_deckhand_node_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_deckhand_node_v1_exec_proto_goTypes = []any{
 	(ExecState)(0),                // 0: deckhand.node.v1.ExecState
 	(EndReason)(0),                // 1: deckhand.node.v1.EndReason
@@ -2507,75 +2813,82 @@ var file_deckhand_node_v1_exec_proto_goTypes = []any{
 	(*SearchLogRequest)(nil),      // 29: deckhand.node.v1.SearchLogRequest
 	(*SearchLogResponse)(nil),     // 30: deckhand.node.v1.SearchLogResponse
 	(*LogMatch)(nil),              // 31: deckhand.node.v1.LogMatch
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*WorkspaceChange)(nil),       // 34: deckhand.node.v1.WorkspaceChange
-	(*EgressUse)(nil),             // 35: deckhand.node.v1.EgressUse
+	(*LogMark)(nil),               // 32: deckhand.node.v1.LogMark
+	(*IndexLogRequest)(nil),       // 33: deckhand.node.v1.IndexLogRequest
+	(*IndexLogResponse)(nil),      // 34: deckhand.node.v1.IndexLogResponse
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*WorkspaceChange)(nil),       // 37: deckhand.node.v1.WorkspaceChange
+	(*EgressUse)(nil),             // 38: deckhand.node.v1.EgressUse
 }
 var file_deckhand_node_v1_exec_proto_depIdxs = []int32{
-	32, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	35, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	7,  // 1: deckhand.node.v1.ExecSpec.pty:type_name -> deckhand.node.v1.Pty
-	32, // 2: deckhand.node.v1.ExecSpec.offline_grace:type_name -> google.protobuf.Duration
+	35, // 2: deckhand.node.v1.ExecSpec.offline_grace:type_name -> google.protobuf.Duration
 	6,  // 3: deckhand.node.v1.ExecSpec.host_lock:type_name -> deckhand.node.v1.HostLock
-	32, // 4: deckhand.node.v1.ExecSpec.background_after:type_name -> google.protobuf.Duration
+	35, // 4: deckhand.node.v1.ExecSpec.background_after:type_name -> google.protobuf.Duration
 	5,  // 5: deckhand.node.v1.ExecSpec.shell:type_name -> deckhand.node.v1.Shell
 	0,  // 6: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
 	1,  // 7: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
-	33, // 8: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
-	33, // 9: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	33, // 10: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	33, // 11: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
-	34, // 12: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	35, // 13: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
-	33, // 14: deckhand.node.v1.Exec.job_since:type_name -> google.protobuf.Timestamp
-	34, // 15: deckhand.node.v1.Exec.job_workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	36, // 8: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
+	36, // 9: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	36, // 10: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	36, // 11: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
+	37, // 12: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	38, // 13: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
+	36, // 14: deckhand.node.v1.Exec.job_since:type_name -> google.protobuf.Timestamp
+	37, // 15: deckhand.node.v1.Exec.job_workspace:type_name -> deckhand.node.v1.WorkspaceChange
 	9,  // 16: deckhand.node.v1.Exec.usage:type_name -> deckhand.node.v1.ExecUsage
-	32, // 17: deckhand.node.v1.ExecUsage.cpu_time:type_name -> google.protobuf.Duration
+	35, // 17: deckhand.node.v1.ExecUsage.cpu_time:type_name -> google.protobuf.Duration
 	4,  // 18: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
-	32, // 19: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
+	35, // 19: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
 	8,  // 20: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
 	8,  // 21: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	32, // 22: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	35, // 22: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
 	8,  // 23: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
 	8,  // 24: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
 	8,  // 25: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	32, // 26: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
+	35, // 26: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
 	7,  // 27: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
-	33, // 28: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	33, // 29: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
+	36, // 28: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	36, // 29: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
 	3,  // 30: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
-	33, // 31: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	36, // 31: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
 	28, // 32: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
 	7,  // 33: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
 	2,  // 34: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
 	31, // 35: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
 	3,  // 36: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
-	33, // 37: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
-	10, // 38: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
-	12, // 39: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
-	14, // 40: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
-	16, // 41: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
-	18, // 42: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
-	20, // 43: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
-	22, // 44: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
-	24, // 45: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
-	26, // 46: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
-	29, // 47: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
-	11, // 48: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
-	13, // 49: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
-	15, // 50: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
-	17, // 51: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
-	19, // 52: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
-	21, // 53: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
-	23, // 54: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
-	25, // 55: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
-	27, // 56: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
-	30, // 57: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
-	48, // [48:58] is the sub-list for method output_type
-	38, // [38:48] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	36, // 37: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
+	35, // 38: deckhand.node.v1.IndexLogRequest.wait:type_name -> google.protobuf.Duration
+	32, // 39: deckhand.node.v1.IndexLogResponse.marks:type_name -> deckhand.node.v1.LogMark
+	10, // 40: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
+	12, // 41: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
+	14, // 42: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
+	16, // 43: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
+	18, // 44: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
+	20, // 45: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
+	22, // 46: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
+	24, // 47: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
+	26, // 48: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
+	29, // 49: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
+	33, // 50: deckhand.node.v1.ExecService.IndexLog:input_type -> deckhand.node.v1.IndexLogRequest
+	11, // 51: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
+	13, // 52: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
+	15, // 53: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
+	17, // 54: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
+	19, // 55: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
+	21, // 56: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
+	23, // 57: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
+	25, // 58: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
+	27, // 59: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
+	30, // 60: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
+	34, // 61: deckhand.node.v1.ExecService.IndexLog:output_type -> deckhand.node.v1.IndexLogResponse
+	51, // [51:62] is the sub-list for method output_type
+	40, // [40:51] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_exec_proto_init() }
@@ -2591,7 +2904,7 @@ func file_deckhand_node_v1_exec_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_exec_proto_rawDesc), len(file_deckhand_node_v1_exec_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   28,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

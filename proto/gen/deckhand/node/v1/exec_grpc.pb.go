@@ -29,6 +29,7 @@ const (
 	ExecService_ResizeExec_FullMethodName = "/deckhand.node.v1.ExecService/ResizeExec"
 	ExecService_ReadLog_FullMethodName    = "/deckhand.node.v1.ExecService/ReadLog"
 	ExecService_SearchLog_FullMethodName  = "/deckhand.node.v1.ExecService/SearchLog"
+	ExecService_IndexLog_FullMethodName   = "/deckhand.node.v1.ExecService/IndexLog"
 )
 
 // ExecServiceClient is the client API for ExecService service.
@@ -65,6 +66,9 @@ type ExecServiceClient interface {
 	// SearchLog finds a text or an expression in the exec's output, as ReadLog
 	// returns it, without transferring the log.
 	SearchLog(ctx context.Context, in *SearchLogRequest, opts ...grpc.CallOption) (*SearchLogResponse, error)
+	// IndexLog counts the rows and lines of the exec's output without transferring
+	// it, so that any part of a long log can be shown and named.
+	IndexLog(ctx context.Context, in *IndexLogRequest, opts ...grpc.CallOption) (*IndexLogResponse, error)
 }
 
 type execServiceClient struct {
@@ -184,6 +188,16 @@ func (c *execServiceClient) SearchLog(ctx context.Context, in *SearchLogRequest,
 	return out, nil
 }
 
+func (c *execServiceClient) IndexLog(ctx context.Context, in *IndexLogRequest, opts ...grpc.CallOption) (*IndexLogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(IndexLogResponse)
+	err := c.cc.Invoke(ctx, ExecService_IndexLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ExecServiceServer is the server API for ExecService service.
 // All implementations must embed UnimplementedExecServiceServer
 // for forward compatibility.
@@ -218,6 +232,9 @@ type ExecServiceServer interface {
 	// SearchLog finds a text or an expression in the exec's output, as ReadLog
 	// returns it, without transferring the log.
 	SearchLog(context.Context, *SearchLogRequest) (*SearchLogResponse, error)
+	// IndexLog counts the rows and lines of the exec's output without transferring
+	// it, so that any part of a long log can be shown and named.
+	IndexLog(context.Context, *IndexLogRequest) (*IndexLogResponse, error)
 	mustEmbedUnimplementedExecServiceServer()
 }
 
@@ -257,6 +274,9 @@ func (UnimplementedExecServiceServer) ReadLog(*ReadLogRequest, grpc.ServerStream
 }
 func (UnimplementedExecServiceServer) SearchLog(context.Context, *SearchLogRequest) (*SearchLogResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SearchLog not implemented")
+}
+func (UnimplementedExecServiceServer) IndexLog(context.Context, *IndexLogRequest) (*IndexLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method IndexLog not implemented")
 }
 func (UnimplementedExecServiceServer) mustEmbedUnimplementedExecServiceServer() {}
 func (UnimplementedExecServiceServer) testEmbeddedByValue()                     {}
@@ -452,6 +472,24 @@ func _ExecService_SearchLog_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExecService_IndexLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(IndexLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecServiceServer).IndexLog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecService_IndexLog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecServiceServer).IndexLog(ctx, req.(*IndexLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ExecService_ServiceDesc is the grpc.ServiceDesc for ExecService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -494,6 +532,10 @@ var ExecService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SearchLog",
 			Handler:    _ExecService_SearchLog_Handler,
+		},
+		{
+			MethodName: "IndexLog",
+			Handler:    _ExecService_IndexLog_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

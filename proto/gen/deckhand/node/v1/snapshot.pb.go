@@ -1127,7 +1127,9 @@ type UndoChangesRequest struct {
 	ExpectSnapshot int64 `protobuf:"varint,6,opt,name=expect_snapshot,json=expectSnapshot,proto3" json:"expect_snapshot,omitempty"`
 	// If set, the record that the range refers to: refused with NOT_FOUND if the
 	// workspace has another one.
-	ExpectRecord  string `protobuf:"bytes,7,opt,name=expect_record,json=expectRecord,proto3" json:"expect_record,omitempty"`
+	ExpectRecord string `protobuf:"bytes,7,opt,name=expect_record,json=expectRecord,proto3" json:"expect_record,omitempty"`
+	// Only these paths and what is below them; none for all.
+	Paths         [][]byte `protobuf:"bytes,8,rep,name=paths,proto3" json:"paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1209,6 +1211,13 @@ func (x *UndoChangesRequest) GetExpectRecord() string {
 		return x.ExpectRecord
 	}
 	return ""
+}
+
+func (x *UndoChangesRequest) GetPaths() [][]byte {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
 }
 
 type UndoChangesResponse struct {
@@ -1598,7 +1607,7 @@ const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x12\x1f\n" +
 	"\vadded_lines\x18\x04 \x01(\x05R\n" +
 	"addedLines\x12#\n" +
-	"\rdeleted_lines\x18\x05 \x01(\x05R\fdeletedLines\"\xc6\x02\n" +
+	"\rdeleted_lines\x18\x05 \x01(\x05R\fdeletedLines\"\xdc\x02\n" +
 	"\x12UndoChangesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12!\n" +
 	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12;\n" +
@@ -1607,7 +1616,8 @@ const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
 	"onConflict\x12\x18\n" +
 	"\apreview\x18\x05 \x01(\bR\apreview\x120\n" +
 	"\x0fexpect_snapshot\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eexpectSnapshot\x12#\n" +
-	"\rexpect_record\x18\a \x01(\tR\fexpectRecord\"\xf4\x02\n" +
+	"\rexpect_record\x18\a \x01(\tR\fexpectRecord\x12\x14\n" +
+	"\x05paths\x18\b \x03(\fR\x05paths\"\xf4\x02\n" +
 	"\x13UndoChangesResponse\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\bR\aapplied\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\x03R\bsnapshot\x126\n" +

@@ -51,6 +51,9 @@ const (
 	// NodeExecServiceSearchNodeLogProcedure is the fully-qualified name of the NodeExecService's
 	// SearchNodeLog RPC.
 	NodeExecServiceSearchNodeLogProcedure = "/deckhand.v1.NodeExecService/SearchNodeLog"
+	// NodeExecServiceIndexNodeLogProcedure is the fully-qualified name of the NodeExecService's
+	// IndexNodeLog RPC.
+	NodeExecServiceIndexNodeLogProcedure = "/deckhand.v1.NodeExecService/IndexNodeLog"
 )
 
 // NodeExecServiceClient is a client for the deckhand.v1.NodeExecService service.
@@ -71,6 +74,10 @@ type NodeExecServiceClient interface {
 	// SearchNodeLog finds a text or an expression in what a command or a step
 	// wrote, without the log leaving the node.
 	SearchNodeLog(context.Context, *connect.Request[v1.SearchNodeLogRequest]) (*connect.Response[v1.SearchNodeLogResponse], error)
+	// IndexNodeLog counts the rows and lines of what a command or a step wrote,
+	// without the log leaving the node, so that any part of a long log can be shown
+	// and named.
+	IndexNodeLog(context.Context, *connect.Request[v1.IndexNodeLogRequest]) (*connect.Response[v1.IndexNodeLogResponse], error)
 }
 
 // NewNodeExecServiceClient constructs a client for the deckhand.v1.NodeExecService service. By
@@ -120,6 +127,12 @@ func NewNodeExecServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(nodeExecServiceMethods.ByName("SearchNodeLog")),
 			connect.WithClientOptions(opts...),
 		),
+		indexNodeLog: connect.NewClient[v1.IndexNodeLogRequest, v1.IndexNodeLogResponse](
+			httpClient,
+			baseURL+NodeExecServiceIndexNodeLogProcedure,
+			connect.WithSchema(nodeExecServiceMethods.ByName("IndexNodeLog")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -131,6 +144,7 @@ type nodeExecServiceClient struct {
 	killNodeExec  *connect.Client[v1.KillNodeExecRequest, v1.KillNodeExecResponse]
 	readNodeLog   *connect.Client[v1.ReadNodeLogRequest, v1.ReadNodeLogResponse]
 	searchNodeLog *connect.Client[v1.SearchNodeLogRequest, v1.SearchNodeLogResponse]
+	indexNodeLog  *connect.Client[v1.IndexNodeLogRequest, v1.IndexNodeLogResponse]
 }
 
 // StartNodeExec calls deckhand.v1.NodeExecService.StartNodeExec.
@@ -163,6 +177,11 @@ func (c *nodeExecServiceClient) SearchNodeLog(ctx context.Context, req *connect.
 	return c.searchNodeLog.CallUnary(ctx, req)
 }
 
+// IndexNodeLog calls deckhand.v1.NodeExecService.IndexNodeLog.
+func (c *nodeExecServiceClient) IndexNodeLog(ctx context.Context, req *connect.Request[v1.IndexNodeLogRequest]) (*connect.Response[v1.IndexNodeLogResponse], error) {
+	return c.indexNodeLog.CallUnary(ctx, req)
+}
+
 // NodeExecServiceHandler is an implementation of the deckhand.v1.NodeExecService service.
 type NodeExecServiceHandler interface {
 	// StartNodeExec stores the command and starts it. It continues independently
@@ -181,6 +200,10 @@ type NodeExecServiceHandler interface {
 	// SearchNodeLog finds a text or an expression in what a command or a step
 	// wrote, without the log leaving the node.
 	SearchNodeLog(context.Context, *connect.Request[v1.SearchNodeLogRequest]) (*connect.Response[v1.SearchNodeLogResponse], error)
+	// IndexNodeLog counts the rows and lines of what a command or a step wrote,
+	// without the log leaving the node, so that any part of a long log can be shown
+	// and named.
+	IndexNodeLog(context.Context, *connect.Request[v1.IndexNodeLogRequest]) (*connect.Response[v1.IndexNodeLogResponse], error)
 }
 
 // NewNodeExecServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -226,6 +249,12 @@ func NewNodeExecServiceHandler(svc NodeExecServiceHandler, opts ...connect.Handl
 		connect.WithSchema(nodeExecServiceMethods.ByName("SearchNodeLog")),
 		connect.WithHandlerOptions(opts...),
 	)
+	nodeExecServiceIndexNodeLogHandler := connect.NewUnaryHandler(
+		NodeExecServiceIndexNodeLogProcedure,
+		svc.IndexNodeLog,
+		connect.WithSchema(nodeExecServiceMethods.ByName("IndexNodeLog")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.NodeExecService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NodeExecServiceStartNodeExecProcedure:
@@ -240,6 +269,8 @@ func NewNodeExecServiceHandler(svc NodeExecServiceHandler, opts ...connect.Handl
 			nodeExecServiceReadNodeLogHandler.ServeHTTP(w, r)
 		case NodeExecServiceSearchNodeLogProcedure:
 			nodeExecServiceSearchNodeLogHandler.ServeHTTP(w, r)
+		case NodeExecServiceIndexNodeLogProcedure:
+			nodeExecServiceIndexNodeLogHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -271,4 +302,8 @@ func (UnimplementedNodeExecServiceHandler) ReadNodeLog(context.Context, *connect
 
 func (UnimplementedNodeExecServiceHandler) SearchNodeLog(context.Context, *connect.Request[v1.SearchNodeLogRequest]) (*connect.Response[v1.SearchNodeLogResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeExecService.SearchNodeLog is not implemented"))
+}
+
+func (UnimplementedNodeExecServiceHandler) IndexNodeLog(context.Context, *connect.Request[v1.IndexNodeLogRequest]) (*connect.Response[v1.IndexNodeLogResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeExecService.IndexNodeLog is not implemented"))
 }

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/node_exec.proto.
  */
 export const file_deckhand_v1_node_exec: GenFile = /*@__PURE__*/
-  fileDesc("ChtkZWNraGFuZC92MS9ub2RlX2V4ZWMucHJvdG8SC2RlY2toYW5kLnYxItgECghOb2RlRXhlYxIKCgJpZBgBIAEoCRIPCgdub2RlX2lkGAIgASgJEhEKCW5vZGVfbmFtZRgDIAEoCRIrCgZ0YXJnZXQYBCABKA4yGy5kZWNraGFuZC52MS5Ob2RlRXhlY1RhcmdldBIQCghhZ2VudF9pZBgFIAEoCRIPCgdqYWlsX2lkGAYgASgJEgwKBGFyZ3YYByADKAkSCwoDZGlyGAggASgJEhAKCHRlcm1pbmFsGAkgASgIEikKBXN0YXRlGAogASgOMhouZGVja2hhbmQudjEuTm9kZUV4ZWNTdGF0ZRISCgplbmRfcmVhc29uGAsgASgJEhEKCWV4aXRfY29kZRgMIAEoBRIOCgZzaWduYWwYDSABKAUSEQoJa2lsbGVkX2J5GA4gASgJEg0KBWVycm9yGA8gASgJEhEKCWxvZ19ieXRlcxgQIAEoAxISCgpjcmVhdGVkX2J5GBEgASgJEi4KCmNyZWF0ZWRfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0ZWRfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GBQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxtZW1iZXJzX2xlZnQYFSABKAUSDQoFZmlsZXMYFiABKAUSLQoJdW5kb25lX2F0GBcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd1bmRvX2lkGBggASgJItsBChRTdGFydE5vZGVFeGVjUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhIKCGFnZW50X2lkGAIgASgJSAASDgoEaG9zdBgDIAEoCEgAEhEKB3Rhc2tfaWQYCiABKAlIABIMCgRhcmd2GAQgAygJEgsKA2VudhgFIAMoCRILCgNkaXIYBiABKAkSKgoHdGltZW91dBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVzdGRpbhgIIAEoDBIOCgZyZWFzb24YCSABKAlCCAoGdGFyZ2V0IjwKFVN0YXJ0Tm9kZUV4ZWNSZXNwb25zZRIjCgRleGVjGAEgASgLMhUuZGVja2hhbmQudjEuTm9kZUV4ZWMiTgoSR2V0Tm9kZUV4ZWNSZXF1ZXN0Eg8KB2V4ZWNfaWQYASABKAkSJwoEd2FpdBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI6ChNHZXROb2RlRXhlY1Jlc3BvbnNlEiMKBGV4ZWMYASABKAsyFS5kZWNraGFuZC52MS5Ob2RlRXhlYyJhChRMaXN0Tm9kZUV4ZWNzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhEKCWxpdmVfb25seRgCIAEoCBIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJWChVMaXN0Tm9kZUV4ZWNzUmVzcG9uc2USJAoFZXhlY3MYASADKAsyFS5kZWNraGFuZC52MS5Ob2RlRXhlYxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJgoTS2lsbE5vZGVFeGVjUmVxdWVzdBIPCgdleGVjX2lkGAEgASgJIjsKFEtpbGxOb2RlRXhlY1Jlc3BvbnNlEiMKBGV4ZWMYASABKAsyFS5kZWNraGFuZC52MS5Ob2RlRXhlYyKVAQoSUmVhZE5vZGVMb2dSZXF1ZXN0Eg8KB2V4ZWNfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDEg4KBmZvbGxvdxgDIAEoCBIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKdGFpbF9saW5lcxgFIAEoAxIPCgdub2RlX2lkGAYgASgJIrwBChNSZWFkTm9kZUxvZ1Jlc3BvbnNlEg4KBm9mZnNldBgBIAEoAxIOCgZzdHJlYW0YAiABKAkSDAoEZGF0YRgDIAEoDBIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZnYXBfdG8YBSABKAMSEgoKZ2FwX3JlYXNvbhgGIAEoCRIpCgZyZXNpemUYByABKAsyGS5kZWNraGFuZC52MS5UZXJtaW5hbFNpemUiKgoMVGVybWluYWxTaXplEgwKBHJvd3MYASABKA0SDAoEY29scxgCIAEoDSKqAQoUU2VhcmNoTm9kZUxvZ1JlcXVlc3QSDwoHZXhlY19pZBgBIAEoCRIPCgdub2RlX2lkGAIgASgJEg8KB3BhdHRlcm4YAyABKAkSDgoGcmVnZXhwGAQgASgIEhMKC2lnbm9yZV9jYXNlGAUgASgIEg4KBm9mZnNldBgGIAEoAxITCgttYXhfbWF0Y2hlcxgHIAEoBRIVCg1jb250ZXh0X2xpbmVzGAggASgFImoKFVNlYXJjaE5vZGVMb2dSZXNwb25zZRIqCgdtYXRjaGVzGAEgAygLMhkuZGVja2hhbmQudjEuTm9kZUxvZ01hdGNoEhMKC25leHRfb2Zmc2V0GAIgASgDEhAKCGNvbXBsZXRlGAMgASgIIpEBCgxOb2RlTG9nTWF0Y2gSDgoGb2Zmc2V0GAEgASgDEg4KBmxlbmd0aBgCIAEoAxIOCgZzdHJlYW0YAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHZXhjZXJwdBgFIAEoDBIWCg5leGNlcnB0X29mZnNldBgGIAEoAypoCg5Ob2RlRXhlY1RhcmdldBIgChxOT0RFX0VYRUNfVEFSR0VUX1VOU1BFQ0lGSUVEEAASGQoVTk9ERV9FWEVDX1RBUkdFVF9KQUlMEAESGQoVTk9ERV9FWEVDX1RBUkdFVF9IT1NUEAIqhQEKDU5vZGVFeGVjU3RhdGUSHwobTk9ERV9FWEVDX1NUQVRFX1VOU1BFQ0lGSUVEEAASGwoXTk9ERV9FWEVDX1NUQVRFX1BFTkRJTkcQARIbChdOT0RFX0VYRUNfU1RBVEVfUlVOTklORxACEhkKFU5PREVfRVhFQ19TVEFURV9FTkRFRBADMpQECg9Ob2RlRXhlY1NlcnZpY2USVgoNU3RhcnROb2RlRXhlYxIhLmRlY2toYW5kLnYxLlN0YXJ0Tm9kZUV4ZWNSZXF1ZXN0GiIuZGVja2hhbmQudjEuU3RhcnROb2RlRXhlY1Jlc3BvbnNlElAKC0dldE5vZGVFeGVjEh8uZGVja2hhbmQudjEuR2V0Tm9kZUV4ZWNSZXF1ZXN0GiAuZGVja2hhbmQudjEuR2V0Tm9kZUV4ZWNSZXNwb25zZRJWCg1MaXN0Tm9kZUV4ZWNzEiEuZGVja2hhbmQudjEuTGlzdE5vZGVFeGVjc1JlcXVlc3QaIi5kZWNraGFuZC52MS5MaXN0Tm9kZUV4ZWNzUmVzcG9uc2USUwoMS2lsbE5vZGVFeGVjEiAuZGVja2hhbmQudjEuS2lsbE5vZGVFeGVjUmVxdWVzdBohLmRlY2toYW5kLnYxLktpbGxOb2RlRXhlY1Jlc3BvbnNlElIKC1JlYWROb2RlTG9nEh8uZGVja2hhbmQudjEuUmVhZE5vZGVMb2dSZXF1ZXN0GiAuZGVja2hhbmQudjEuUmVhZE5vZGVMb2dSZXNwb25zZTABElYKDVNlYXJjaE5vZGVMb2cSIS5kZWNraGFuZC52MS5TZWFyY2hOb2RlTG9nUmVxdWVzdBoiLmRlY2toYW5kLnYxLlNlYXJjaE5vZGVMb2dSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChtkZWNraGFuZC92MS9ub2RlX2V4ZWMucHJvdG8SC2RlY2toYW5kLnYxItgECghOb2RlRXhlYxIKCgJpZBgBIAEoCRIPCgdub2RlX2lkGAIgASgJEhEKCW5vZGVfbmFtZRgDIAEoCRIrCgZ0YXJnZXQYBCABKA4yGy5kZWNraGFuZC52MS5Ob2RlRXhlY1RhcmdldBIQCghhZ2VudF9pZBgFIAEoCRIPCgdqYWlsX2lkGAYgASgJEgwKBGFyZ3YYByADKAkSCwoDZGlyGAggASgJEhAKCHRlcm1pbmFsGAkgASgIEikKBXN0YXRlGAogASgOMhouZGVja2hhbmQudjEuTm9kZUV4ZWNTdGF0ZRISCgplbmRfcmVhc29uGAsgASgJEhEKCWV4aXRfY29kZRgMIAEoBRIOCgZzaWduYWwYDSABKAUSEQoJa2lsbGVkX2J5GA4gASgJEg0KBWVycm9yGA8gASgJEhEKCWxvZ19ieXRlcxgQIAEoAxISCgpjcmVhdGVkX2J5GBEgASgJEi4KCmNyZWF0ZWRfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0ZWRfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GBQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxtZW1iZXJzX2xlZnQYFSABKAUSDQoFZmlsZXMYFiABKAUSLQoJdW5kb25lX2F0GBcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd1bmRvX2lkGBggASgJItsBChRTdGFydE5vZGVFeGVjUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhIKCGFnZW50X2lkGAIgASgJSAASDgoEaG9zdBgDIAEoCEgAEhEKB3Rhc2tfaWQYCiABKAlIABIMCgRhcmd2GAQgAygJEgsKA2VudhgFIAMoCRILCgNkaXIYBiABKAkSKgoHdGltZW91dBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVzdGRpbhgIIAEoDBIOCgZyZWFzb24YCSABKAlCCAoGdGFyZ2V0IjwKFVN0YXJ0Tm9kZUV4ZWNSZXNwb25zZRIjCgRleGVjGAEgASgLMhUuZGVja2hhbmQudjEuTm9kZUV4ZWMiTgoSR2V0Tm9kZUV4ZWNSZXF1ZXN0Eg8KB2V4ZWNfaWQYASABKAkSJwoEd2FpdBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI6ChNHZXROb2RlRXhlY1Jlc3BvbnNlEiMKBGV4ZWMYASABKAsyFS5kZWNraGFuZC52MS5Ob2RlRXhlYyJhChRMaXN0Tm9kZUV4ZWNzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhEKCWxpdmVfb25seRgCIAEoCBIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJWChVMaXN0Tm9kZUV4ZWNzUmVzcG9uc2USJAoFZXhlY3MYASADKAsyFS5kZWNraGFuZC52MS5Ob2RlRXhlYxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJgoTS2lsbE5vZGVFeGVjUmVxdWVzdBIPCgdleGVjX2lkGAEgASgJIjsKFEtpbGxOb2RlRXhlY1Jlc3BvbnNlEiMKBGV4ZWMYASABKAsyFS5kZWNraGFuZC52MS5Ob2RlRXhlYyK4AQoSUmVhZE5vZGVMb2dSZXF1ZXN0Eg8KB2V4ZWNfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDEg4KBmZvbGxvdxgDIAEoCBIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKdGFpbF9saW5lcxgFIAEoAxIPCgdub2RlX2lkGAYgASgJEg0KBWxpbWl0GAcgASgDEhIKCnRhaWxfYnl0ZXMYCCABKAMivAEKE1JlYWROb2RlTG9nUmVzcG9uc2USDgoGb2Zmc2V0GAEgASgDEg4KBnN0cmVhbRgCIAEoCRIMCgRkYXRhGAMgASgMEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmdhcF90bxgFIAEoAxISCgpnYXBfcmVhc29uGAYgASgJEikKBnJlc2l6ZRgHIAEoCzIZLmRlY2toYW5kLnYxLlRlcm1pbmFsU2l6ZSIqCgxUZXJtaW5hbFNpemUSDAoEcm93cxgBIAEoDRIMCgRjb2xzGAIgASgNIsoBChRTZWFyY2hOb2RlTG9nUmVxdWVzdBIPCgdleGVjX2lkGAEgASgJEg8KB25vZGVfaWQYAiABKAkSDwoHcGF0dGVybhgDIAEoCRIOCgZyZWdleHAYBCABKAgSEwoLaWdub3JlX2Nhc2UYBSABKAgSDgoGb2Zmc2V0GAYgASgDEhMKC21heF9tYXRjaGVzGAcgASgFEhUKDWNvbnRleHRfbGluZXMYCCABKAUSCwoDZW5kGAkgASgDEhEKCWJhY2t3YXJkcxgKIAEoCCJqChVTZWFyY2hOb2RlTG9nUmVzcG9uc2USKgoHbWF0Y2hlcxgBIAMoCzIZLmRlY2toYW5kLnYxLk5vZGVMb2dNYXRjaBITCgtuZXh0X29mZnNldBgCIAEoAxIQCghjb21wbGV0ZRgDIAEoCCKRAQoMTm9kZUxvZ01hdGNoEg4KBm9mZnNldBgBIAEoAxIOCgZsZW5ndGgYAiABKAMSDgoGc3RyZWFtGAMgASgJEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2V4Y2VycHQYBSABKAwSFgoOZXhjZXJwdF9vZmZzZXQYBiABKAMiTQoLTm9kZUxvZ01hcmsSDgoGb2Zmc2V0GAEgASgDEgwKBHJvd3MYAiABKAMSDQoFbGluZXMYAyABKAMSEQoJY29udGludWVkGAQgASgIIqEBChNJbmRleE5vZGVMb2dSZXF1ZXN0Eg8KB2V4ZWNfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIOCgZvZmZzZXQYAyABKAMSEQoJcm93X2J5dGVzGAQgASgFEg4KBnN0cmlkZRgFIAEoAxInCgR3YWl0GAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEgwKBHNlZW4YByABKAMisgEKFEluZGV4Tm9kZUxvZ1Jlc3BvbnNlEicKBW1hcmtzGAEgAygLMhguZGVja2hhbmQudjEuTm9kZUxvZ01hcmsSEwoLbmV4dF9vZmZzZXQYAiABKAMSDAoEcm93cxgDIAEoAxINCgVsaW5lcxgEIAEoAxIRCgljb250aW51ZWQYBSABKAgSCwoDZW5kGAYgASgDEhAKCGNvbXBsZXRlGAcgASgIEg0KBWVuZGVkGAggASgIKmgKDk5vZGVFeGVjVGFyZ2V0EiAKHE5PREVfRVhFQ19UQVJHRVRfVU5TUEVDSUZJRUQQABIZChVOT0RFX0VYRUNfVEFSR0VUX0pBSUwQARIZChVOT0RFX0VYRUNfVEFSR0VUX0hPU1QQAiqFAQoNTm9kZUV4ZWNTdGF0ZRIfChtOT0RFX0VYRUNfU1RBVEVfVU5TUEVDSUZJRUQQABIbChdOT0RFX0VYRUNfU1RBVEVfUEVORElORxABEhsKF05PREVfRVhFQ19TVEFURV9SVU5OSU5HEAISGQoVTk9ERV9FWEVDX1NUQVRFX0VOREVEEAMy6QQKD05vZGVFeGVjU2VydmljZRJWCg1TdGFydE5vZGVFeGVjEiEuZGVja2hhbmQudjEuU3RhcnROb2RlRXhlY1JlcXVlc3QaIi5kZWNraGFuZC52MS5TdGFydE5vZGVFeGVjUmVzcG9uc2USUAoLR2V0Tm9kZUV4ZWMSHy5kZWNraGFuZC52MS5HZXROb2RlRXhlY1JlcXVlc3QaIC5kZWNraGFuZC52MS5HZXROb2RlRXhlY1Jlc3BvbnNlElYKDUxpc3ROb2RlRXhlY3MSIS5kZWNraGFuZC52MS5MaXN0Tm9kZUV4ZWNzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkxpc3ROb2RlRXhlY3NSZXNwb25zZRJTCgxLaWxsTm9kZUV4ZWMSIC5kZWNraGFuZC52MS5LaWxsTm9kZUV4ZWNSZXF1ZXN0GiEuZGVja2hhbmQudjEuS2lsbE5vZGVFeGVjUmVzcG9uc2USUgoLUmVhZE5vZGVMb2cSHy5kZWNraGFuZC52MS5SZWFkTm9kZUxvZ1JlcXVlc3QaIC5kZWNraGFuZC52MS5SZWFkTm9kZUxvZ1Jlc3BvbnNlMAESVgoNU2VhcmNoTm9kZUxvZxIhLmRlY2toYW5kLnYxLlNlYXJjaE5vZGVMb2dSZXF1ZXN0GiIuZGVja2hhbmQudjEuU2VhcmNoTm9kZUxvZ1Jlc3BvbnNlElMKDEluZGV4Tm9kZUxvZxIgLmRlY2toYW5kLnYxLkluZGV4Tm9kZUxvZ1JlcXVlc3QaIS5kZWNraGFuZC52MS5JbmRleE5vZGVMb2dSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * NodeExec is a person's command, or terminal, and what became of it.
@@ -411,8 +411,8 @@ export const KillNodeExecResponseSchema: GenMessage<KillNodeExecResponse> = /*@_
   messageDesc(file_deckhand_v1_node_exec, 8);
 
 /**
- * ReadNodeLogRequest names where to begin by one of offset, since and
- * tail_lines.
+ * ReadNodeLogRequest names where to begin by one of offset, since, tail_lines and
+ * tail_bytes.
  *
  * @generated from message deckhand.v1.ReadNodeLogRequest
  */
@@ -458,6 +458,20 @@ export type ReadNodeLogRequest = Message<"deckhand.v1.ReadNodeLogRequest"> & {
    * @generated from field: string node_id = 6;
    */
   nodeId: string;
+
+  /**
+   * At most this many bytes; 0 for no limit.
+   *
+   * @generated from field: int64 limit = 7;
+   */
+  limit: bigint;
+
+  /**
+   * Begin with the last so many bytes.
+   *
+   * @generated from field: int64 tail_bytes = 8;
+   */
+  tailBytes: bigint;
 };
 
 /**
@@ -605,6 +619,21 @@ export type SearchNodeLogRequest = Message<"deckhand.v1.SearchNodeLogRequest"> &
    * @generated from field: int32 context_lines = 8;
    */
   contextLines: number;
+
+  /**
+   * Where to end; 0 for the end of the log.
+   *
+   * @generated from field: int64 end = 9;
+   */
+  end: bigint;
+
+  /**
+   * Return the last matches before end instead of the first ones, in order. To
+   * continue, set end to next_offset.
+   *
+   * @generated from field: bool backwards = 10;
+   */
+  backwards: boolean;
 };
 
 /**
@@ -690,6 +719,172 @@ export type NodeLogMatch = Message<"deckhand.v1.NodeLogMatch"> & {
  */
 export const NodeLogMatchSchema: GenMessage<NodeLogMatch> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_node_exec, 14);
+
+/**
+ * NodeLogMark is where a row of a log begins. A row is a line, or a part of at most
+ * row_bytes bytes of a longer one, without its line feed.
+ *
+ * @generated from message deckhand.v1.NodeLogMark
+ */
+export type NodeLogMark = Message<"deckhand.v1.NodeLogMark"> & {
+  /**
+   * @generated from field: int64 offset = 1;
+   */
+  offset: bigint;
+
+  /**
+   * Rows and line feeds between the offset that was requested and this one.
+   *
+   * @generated from field: int64 rows = 2;
+   */
+  rows: bigint;
+
+  /**
+   * @generated from field: int64 lines = 3;
+   */
+  lines: bigint;
+
+  /**
+   * The row is not the first of its line.
+   *
+   * @generated from field: bool continued = 4;
+   */
+  continued: boolean;
+};
+
+/**
+ * Describes the message deckhand.v1.NodeLogMark.
+ * Use `create(NodeLogMarkSchema)` to create a new message.
+ */
+export const NodeLogMarkSchema: GenMessage<NodeLogMark> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node_exec, 15);
+
+/**
+ * @generated from message deckhand.v1.IndexNodeLogRequest
+ */
+export type IndexNodeLogRequest = Message<"deckhand.v1.IndexNodeLogRequest"> & {
+  /**
+   * As in ReadNodeLogRequest.
+   *
+   * @generated from field: string exec_id = 1;
+   */
+  execId: string;
+
+  /**
+   * @generated from field: string node_id = 2;
+   */
+  nodeId: string;
+
+  /**
+   * Where to begin: 0, or the next_offset of an earlier response.
+   *
+   * @generated from field: int64 offset = 3;
+   */
+  offset: bigint;
+
+  /**
+   * The longest row; 0 for 2000.
+   *
+   * @generated from field: int32 row_bytes = 4;
+   */
+  rowBytes: number;
+
+  /**
+   * How far marks are apart at least, in bytes; 0 for 64 KiB, or more if the log
+   * is long.
+   *
+   * @generated from field: int64 stride = 5;
+   */
+  stride: bigint;
+
+  /**
+   * If the log is not longer than seen, wait so long for more of it, at most a
+   * minute, or for the end of the command.
+   *
+   * @generated from field: google.protobuf.Duration wait = 6;
+   */
+  wait?: Duration | undefined;
+
+  /**
+   * The end of the log in an earlier response.
+   *
+   * @generated from field: int64 seen = 7;
+   */
+  seen: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.IndexNodeLogRequest.
+ * Use `create(IndexNodeLogRequestSchema)` to create a new message.
+ */
+export const IndexNodeLogRequestSchema: GenMessage<IndexNodeLogRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node_exec, 16);
+
+/**
+ * IndexNodeLogResponse counts what is there from the requested offset up to
+ * next_offset.
+ *
+ * @generated from message deckhand.v1.IndexNodeLogResponse
+ */
+export type IndexNodeLogResponse = Message<"deckhand.v1.IndexNodeLogResponse"> & {
+  /**
+   * @generated from field: repeated deckhand.v1.NodeLogMark marks = 1;
+   */
+  marks: NodeLogMark[];
+
+  /**
+   * Where the last row begins that was looked at and has not ended; the end of the
+   * log if all have.
+   *
+   * @generated from field: int64 next_offset = 2;
+   */
+  nextOffset: bigint;
+
+  /**
+   * Rows and line feeds before next_offset.
+   *
+   * @generated from field: int64 rows = 3;
+   */
+  rows: bigint;
+
+  /**
+   * @generated from field: int64 lines = 4;
+   */
+  lines: bigint;
+
+  /**
+   * The row at next_offset is not the first of its line.
+   *
+   * @generated from field: bool continued = 5;
+   */
+  continued: boolean;
+
+  /**
+   * The end of the log, and whether all up to there was counted.
+   *
+   * @generated from field: int64 end = 6;
+   */
+  end: bigint;
+
+  /**
+   * @generated from field: bool complete = 7;
+   */
+  complete: boolean;
+
+  /**
+   * Nothing more will be written.
+   *
+   * @generated from field: bool ended = 8;
+   */
+  ended: boolean;
+};
+
+/**
+ * Describes the message deckhand.v1.IndexNodeLogResponse.
+ * Use `create(IndexNodeLogResponseSchema)` to create a new message.
+ */
+export const IndexNodeLogResponseSchema: GenMessage<IndexNodeLogResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node_exec, 17);
 
 /**
  * NodeExecTarget is where a person's command runs.
@@ -829,6 +1024,18 @@ export const NodeExecService: GenService<{
     methodKind: "unary";
     input: typeof SearchNodeLogRequestSchema;
     output: typeof SearchNodeLogResponseSchema;
+  },
+  /**
+   * IndexNodeLog counts the rows and lines of what a command or a step wrote,
+   * without the log leaving the node, so that any part of a long log can be shown
+   * and named.
+   *
+   * @generated from rpc deckhand.v1.NodeExecService.IndexNodeLog
+   */
+  indexNodeLog: {
+    methodKind: "unary";
+    input: typeof IndexNodeLogRequestSchema;
+    output: typeof IndexNodeLogResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_node_exec, 0);
