@@ -4,6 +4,7 @@ import { agentRoutes } from "@/features/agent/route";
 import { auditRoutes } from "@/features/audit/route";
 import { budgetRoutes } from "@/features/budget/route";
 import { credentialRoutes } from "@/features/credential/route";
+import { compareRoutes } from "@/features/compare/route";
 import { destinationRoutes } from "@/features/destination/route";
 import { chatRoutes } from "@/features/chat/route";
 import { fleetRoutes } from "@/features/fleet/route";
@@ -13,6 +14,7 @@ import { inboxRoutes } from "@/features/inbox/route";
 import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
 import { providerRoutes } from "@/features/provider/route";
+import { replayRoutes } from "@/features/replay/route";
 import { settingRoutes } from "@/features/setting/route";
 import { taskRoutes } from "@/features/task/route";
 import { triggerRoutes } from "@/features/trigger/route";
@@ -36,6 +38,7 @@ export const routeTree = rootRoute.addChildren([
     ...auditRoutes,
     ...budgetRoutes,
     ...credentialRoutes,
+    ...compareRoutes,
     ...destinationRoutes,
     ...chatRoutes,
     ...fleetRoutes,
@@ -45,6 +48,7 @@ export const routeTree = rootRoute.addChildren([
     ...nodeRoutes,
     ...personaRoutes,
     ...providerRoutes,
+    ...replayRoutes,
     ...settingRoutes,
     ...taskRoutes,
     ...triggerRoutes,

@@ -15,6 +15,7 @@ import { final, TaskBadge } from "@/components/state";
 import { duration, millis, Time, useNow } from "@/components/Time";
 import { Export } from "@/features/history/Export";
 import { Likely } from "@/features/history/Likely";
+import { RunLinks } from "@/features/replay/RunLinks";
 import { Changes } from "@/features/workspace/Changes";
 import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
 import { useTaskView } from "@/live/context";
@@ -134,6 +135,7 @@ function Summary({ task, phase }: { task: Task; phase: string | undefined }) {
         <span>
           created <Time at={task.createdAt} /> by {task.createdBy}
         </span>
+        <RunLinks task={task} />
       </p>
       {task.progress > 0 && !final(task.state) && (
         <progress className="h-1.5 w-full max-w-md accent-accent" value={task.progress} max={1} aria-label="Progress" />
