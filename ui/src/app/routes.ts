@@ -8,6 +8,7 @@ import { compareRoutes } from "@/features/compare/route";
 import { destinationRoutes } from "@/features/destination/route";
 import { chatRoutes } from "@/features/chat/route";
 import { fleetRoutes } from "@/features/fleet/route";
+import { graphRoutes } from "@/features/graph/route";
 import { historyRoutes } from "@/features/history/route";
 import { imageRoutes } from "@/features/image/route";
 import { inboxRoutes } from "@/features/inbox/route";
@@ -42,6 +43,7 @@ export const routeTree = rootRoute.addChildren([
     ...destinationRoutes,
     ...chatRoutes,
     ...fleetRoutes,
+    ...graphRoutes,
     ...historyRoutes,
     ...imageRoutes,
     ...inboxRoutes,

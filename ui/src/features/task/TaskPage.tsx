@@ -15,6 +15,7 @@ import { final, TaskBadge } from "@/components/state";
 import { duration, millis, Time, useNow } from "@/components/Time";
 import { Export } from "@/features/history/Export";
 import { Likely } from "@/features/history/Likely";
+import { Family } from "@/features/graph/Family";
 import { RunLinks } from "@/features/replay/RunLinks";
 import { Changes } from "@/features/workspace/Changes";
 import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
@@ -195,6 +196,7 @@ function Details({ task }: { task: Task }) {
         <h2 className="font-semibold">Export</h2>
         <Export taskId={task.id} />
       </section>
+      <Family taskId={task.id} />
       {children.data && children.data.tasks.length > 0 && (
         <section className="space-y-2">
           <h2 className="font-semibold">Subtasks</h2>
