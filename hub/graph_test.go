@@ -40,6 +40,24 @@ func TestTheGraphOfAgents(t *testing.T) {
 	require.NotNil(t, waits.GetLastAt())
 
 	child := r.below(task.GetId())[0]
+	// Tokens are recent for five minutes.
+	for _, ago := range []string{"1 minute", "6 minutes"} {
+		r.sql(`INSERT INTO model_calls (id, org_id, task_id, attempt, user_name, provider, model, basis, reserved_micros, input_tokens, scopes, objects, periods, started_at, lost_at, settled_at)
+			SELECT $1 || id, org_id, id, 1, created_by, 'p', 'm', 'reported', 0, 70, '{}', '{}', '{}', now() - $1::interval, now(), now() FROM tasks WHERE id = $2 RETURNING id`, ago, child.GetId())
+	}
+	require.EqualValues(t, 70, graph()["boss delegate hand"].GetRecentTokens())
+
+	// Of one lineage are the task and its subtask, whichever is named.
+	other := r.submit("boss")
+	for _, of := range []string{task.GetId(), child.GetId()} {
+		res, err := r.user.Tasks.ListTasks(t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{LineageOf: of}))
+		require.NoError(t, err)
+		require.Len(t, res.Msg.GetTasks(), 2)
+		for _, one := range res.Msg.GetTasks() {
+			require.NotEqual(t, other.GetId(), one.GetId())
+		}
+	}
+	r.cancel(other.GetId())
 	r.finish(r.begin(child.GetId(), 1))
 	r.applyAll(map[string]string{"boss": colleague("boss", "", "")})
 	after := graph()

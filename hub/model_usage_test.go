@@ -7,9 +7,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/config"
@@ -132,10 +134,59 @@ func TestAReportAddsUpWhatModelsCost(t *testing.T) {
 	}
 	msg, _ := report(r.user, "day")
 	require.EqualValues(t, 4*each, msg.GetForecast().GetSpentMicros())
-	require.Greater(t, msg.GetForecast().GetMonthMicros(), msg.GetForecast().GetSpentMicros()-1)
+	require.Zero(t, msg.GetForecast().GetMonthMicros(), "a forecast takes three days")
 	require.EqualValues(t, 500_000_000, msg.GetForecast().GetLimitMicros())
 	_, rows := report(ann, "user")
 	require.Equal(t, map[string]int64{"ann": each}, rows)
+
+	// Split, the parts of an hour add up to it.
+	for _, split := range []string{"agent", "user", "model"} {
+		res, err := r.user.Budgets.GetUsageReport(t.Context(), connect.NewRequest(&deckhandv1.GetUsageReportRequest{By: "hour", Split: split}))
+		require.NoError(t, err)
+		parts := map[string]int64{}
+		for _, row := range res.Msg.GetRows() {
+			_, err := time.Parse("2006-01-02T15", row.GetKey())
+			require.NoError(t, err)
+			parts[row.GetPart()] += row.GetUsage().GetCostMicros()
+		}
+		_, whole := report(r.user, split)
+		require.Equal(t, whole, parts, split)
+	}
+	require.True(t, msg.GetForecast().GetEarly())
+	for field, req := range map[string]*deckhandv1.GetUsageReportRequest{
+		"split": {By: "task", Split: "agent"},
+		"since": {By: "hour", Split: "agent", Since: timestamppb.New(time.Now().AddDate(0, 0, -40))},
+	} {
+		_, err := r.user.Budgets.GetUsageReport(t.Context(), connect.NewRequest(req))
+		require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "%s: %v", field, err)
+		require.ErrorContains(t, err, field)
+	}
+
+	// What an agent did last, and spent today, is of the caller's tasks where the caller
+	// is no administrator.
+	for _, c := range []struct {
+		client *sdk.Client
+		last   string
+		spent  int64
+	}{{r.user, hers.GetId(), 4 * each}, {ann, hers.GetId(), each}, {r.as("bob", "viewer"), "", 0}} {
+		res, err := c.client.Agents.ListAgentSummaries(t.Context(), connect.NewRequest(&deckhandv1.ListAgentSummariesRequest{}))
+		require.NoError(t, err)
+		require.Len(t, res.Msg.GetAgents(), 2)
+		one := res.Msg.GetAgents()[0]
+		require.Equal(t, "claude", one.GetName())
+		require.Equal(t, c.last, one.GetLastTaskId())
+		require.Equal(t, c.last != "", one.GetLastState() == deckhandv1.TaskState_TASK_STATE_SUCCEEDED)
+		require.Len(t, one.GetDayCostMicros(), 7)
+		require.Equal(t, c.spent, one.GetDayCostMicros()[6])
+		require.Zero(t, one.GetQueued())
+		require.Empty(t, res.Msg.GetAgents()[1].GetLastTaskId(), "walker never ran")
+	}
+	first, err := r.user.Agents.ListAgentSummaries(t.Context(), connect.NewRequest(&deckhandv1.ListAgentSummariesRequest{PageSize: 1}))
+	require.NoError(t, err)
+	rest, err := r.user.Agents.ListAgentSummaries(t.Context(), connect.NewRequest(&deckhandv1.ListAgentSummariesRequest{PageSize: 1, PageToken: first.Msg.GetNextPageToken()}))
+	require.NoError(t, err)
+	require.Equal(t, "walker", rest.Msg.GetAgents()[0].GetName())
+	require.Empty(t, rest.Msg.GetNextPageToken())
 	_, err = r.user.Budgets.GetUsageReport(t.Context(), connect.NewRequest(&deckhandv1.GetUsageReportRequest{By: "weather"}))
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "%v", err)
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
@@ -40,7 +42,48 @@ func (h *Agents) GetAgentGraph(ctx context.Context, _ *connect.Request[deckhandv
 	for _, e := range edges {
 		res.Edges = append(res.Edges, &deckhandv1.AgentEdge{
 			From: e.From, To: e.To, Kind: string(e.Kind), Permitted: e.Permitted, Tasks: e.Tasks, Live: e.Live, Waiting: e.Waiting,
-			Tokens: e.Tokens, CostMicros: e.CostMicros, LastAt: timestamp(e.LastAt),
+			Tokens: e.Tokens, RecentTokens: e.RecentTokens, CostMicros: e.CostMicros, LastAt: timestamp(e.LastAt),
+		})
+	}
+	starts, err := h.given.Triggers(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range starts {
+		edge := &deckhandv1.TriggerEdge{
+			TriggerId: row.TriggerID, TriggerName: row.TriggerName, Kind: row.Kind, Agent: row.AgentName, State: row.State, Tasks: row.Tasks,
+			Live: row.Live, Tokens: row.Tokens, RecentTokens: row.RecentTokens, CostMicros: row.CostMicros,
+		}
+		if row.Tasks > 0 {
+			edge.LastAt = timestamppb.New(row.LastAt)
+		}
+		res.Triggers = append(res.Triggers, edge)
+	}
+	return connect.NewResponse(res), nil
+}
+
+// ListAgentSummaries returns what agents did last and spent this week.
+func (h *Agents) ListAgentSummaries(ctx context.Context, req *connect.Request[deckhandv1.ListAgentSummariesRequest]) (*connect.Response[deckhandv1.ListAgentSummariesResponse], error) {
+	id := auth.From(ctx)
+	after, _, err := store.ParseNameToken(req.Msg.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	user := ""
+	if id.Role != adminRole {
+		user = id.UserName
+	}
+	size := cmp.Or(req.Msg.GetPageSize(), listPage)
+	rows, err := h.agents.Summaries(ctx, id.OrgID, user, after, size+1)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListAgentSummariesResponse{}
+	rows, res.NextPageToken = store.Page(rows, size, func(last agent.Summary) string { return store.NameToken(last.Name, last.ID) })
+	for _, row := range rows {
+		res.Agents = append(res.Agents, &deckhandv1.AgentSummary{
+			AgentId: row.ID, Name: row.Name, LastTaskId: row.LastID, LastState: lastState(row.LastState), LastFinishedAt: timestamp(row.LastFinishedAt),
+			LastCostMicros: row.LastCostMicros, LastErrorCode: row.LastErrorCode, Queued: row.Queued, DayCostMicros: row.DayCosts,
 		})
 	}
 	return connect.NewResponse(res), nil
@@ -219,4 +262,12 @@ func (h *Agents) ListAgents(ctx context.Context, req *connect.Request[deckhandv1
 		res.Agents = append(res.Agents, agentMessage(db.GetAgentRow(row)))
 	}
 	return connect.NewResponse(res), nil
+}
+
+// lastState is the state of a task; unspecified for none.
+func lastState(word string) deckhandv1.TaskState {
+	if word == "" {
+		return deckhandv1.TaskState_TASK_STATE_UNSPECIFIED
+	}
+	return taskState(word)
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -10,10 +11,12 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -28,6 +31,9 @@ type Files struct {
 	Redact *redact.Redactor
 	// Recorder stores who uploaded what.
 	Recorder *event.Recorder
+	Steps    *step.Steps
+	// Changes finds what the workspace of a task was like after a step.
+	Changes *workspace.Workspaces
 	// Artifacts copies files from one workspace into another.
 	Artifacts *artifact.Artifacts
 	// Node returns the live link to a node.
@@ -107,23 +113,27 @@ func (h *Files) ReadFile(ctx context.Context, req *connect.Request[deckhandv1.Re
 	if err != nil {
 		return nil, err
 	}
-	limit := req.Msg.GetLimit()
-	if limit == 0 {
-		limit = readBytes
+	if req.Msg.GetStepId() != "" {
+		return h.readAfter(ctx, req.Msg)
 	}
-	lead := min(req.Msg.GetOffset(), redact.MaskReach)
-	limit = min(limit, mostRead-2*redact.MaskReach)
-	res, err := node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{
-		JailId: jailID, Path: req.Msg.GetPath(), Offset: req.Msg.GetOffset() - lead, Limit: lead + limit + redact.MaskReach,
-	})
+	from, most, cut := h.window(ctx, req.Msg)
+	res, err := node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{JailId: jailID, Path: req.Msg.GetPath(), Offset: from, Limit: most})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", req.Msg.GetPath(), fault.FromGRPC(err))
 	}
-	content := res.GetContent()
-	maskOf(ctx, h.Redact).Mask(content)
-	content = content[min(lead, int64(len(content))):]
-	content = content[:min(limit, int64(len(content)))]
-	return connect.NewResponse(&deckhandv1.ReadFileResponse{Content: content, Size: res.GetSize(), Digest: res.GetDigest()}), nil
+	return connect.NewResponse(&deckhandv1.ReadFileResponse{Content: cut(res.GetContent()), Size: res.GetSize(), Digest: res.GetDigest()}), nil
+}
+
+// window returns which range of a file is to be read for a request, and what makes the
+// requested range of it, with secrets masked.
+func (h *Files) window(ctx context.Context, req *deckhandv1.ReadFileRequest) (from, most int64, cut func([]byte) []byte) {
+	limit := min(cmp.Or(req.GetLimit(), readBytes), mostRead-2*redact.MaskReach)
+	lead := min(req.GetOffset(), redact.MaskReach)
+	return req.GetOffset() - lead, lead + limit + redact.MaskReach, func(content []byte) []byte {
+		maskOf(ctx, h.Redact).Mask(content)
+		content = content[min(lead, int64(len(content))):]
+		return content[:min(limit, int64(len(content)))]
+	}
 }
 
 const maxListed = 10_000
@@ -133,6 +143,9 @@ func (h *Files) ListFiles(ctx context.Context, req *connect.Request[deckhandv1.L
 	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {
 		return nil, err
+	}
+	if req.Msg.GetStepId() != "" {
+		return h.listAfter(ctx, req.Msg)
 	}
 	res, err := node.Files().ListFiles(ctx, &nodev1.ListFilesRequest{
 		JailId: jailID, Path: req.Msg.GetPath(), Recursive: req.Msg.GetRecursive(), Limit: maxListed,

@@ -288,6 +288,10 @@ func (h *Providers) GetUsageReport(ctx context.Context, req *connect.Request[dec
 	if !asked.Since.Before(asked.Until) {
 		return nil, fault.New(fault.Invalid, "since is not before until").WithFix("ask for a time that has begun")
 	}
+	asked.Split = req.Msg.GetSplit()
+	if err := splits(asked); err != nil {
+		return nil, err
+	}
 	if id.Role != "admin" {
 		asked.User = id.UserName
 	}
@@ -297,7 +301,7 @@ func (h *Providers) GetUsageReport(ctx context.Context, req *connect.Request[dec
 	}
 	row := func(r db.UsageReportRow) *deckhandv1.UsageRow {
 		return &deckhandv1.UsageRow{
-			Key: r.Key, Calls: r.Calls, Tasks: r.Tasks, Estimated: r.Estimated, Usage: &deckhandv1.Usage{
+			Key: r.Key, Part: r.Part, Calls: r.Calls, Tasks: r.Tasks, Estimated: r.Estimated, Usage: &deckhandv1.Usage{
 				InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CacheReadTokens: r.CacheReadTokens,
 				CacheWriteTokens: r.CacheWriteTokens, CostMicros: r.CostMicros,
 			},
@@ -306,7 +310,7 @@ func (h *Providers) GetUsageReport(ctx context.Context, req *connect.Request[dec
 	f := report.Forecast
 	res := &deckhandv1.GetUsageReportResponse{
 		Total: row(report.Total), Since: timestamppb.New(asked.Since), Until: timestamppb.New(asked.Until),
-		Forecast: &deckhandv1.UsageForecast{Month: f.Month, SpentMicros: f.Spent, DailyMicros: f.Daily, MonthMicros: f.AtEnd},
+		Forecast: &deckhandv1.UsageForecast{Month: f.Month, SpentMicros: f.Spent, DailyMicros: f.Daily, MonthMicros: f.AtEnd, Days: int32(f.Days), Early: f.Early},
 	}
 	if f.Limit >= 0 {
 		res.Forecast.LimitMicros = &f.Limit
@@ -318,4 +322,22 @@ func (h *Providers) GetUsageReport(ctx context.Context, req *connect.Request[dec
 		res.Rows = append(res.Rows, row(r))
 	}
 	return connect.NewResponse(res), nil
+}
+
+// splitDays is how many days a report by hours or days covers at most, so that its chart
+// can be drawn.
+var splitDays = map[string]int{"hour": 31, "day": 366}
+
+// splits reports why a usage report cannot be split as was asked; nil if it can.
+func splits(a budget.Asked) error {
+	if a.Split == "" {
+		return nil
+	}
+	if a.By != "month" && splitDays[a.By] == 0 {
+		return fault.New(fault.Invalid, "split is for reports by hour, day or month, and by is %q", a.By).WithFix("leave split out, or report by day")
+	}
+	if days := splitDays[a.By]; days > 0 && a.Until.Sub(a.Since) > time.Duration(days)*24*time.Hour {
+		return fault.New(fault.Invalid, "since is more than %d days before until", days).WithFix("ask for a shorter time, or report by month")
+	}
+	return nil
 }

@@ -205,6 +205,17 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 		}
 		filter.ParentID = id
 	}
+	if ref := req.Msg.GetLineageOf(); ref != "" {
+		id, err := h.Tasks.Find(ctx, viewer(ctx), ref)
+		if err != nil {
+			return nil, err
+		}
+		of, err := h.Tasks.Get(ctx, org, id)
+		if err != nil {
+			return nil, err
+		}
+		filter.LineageID = of.Task.LineageID
+	}
 	for i, st := range req.Msg.GetStates() {
 		word, ok := taskStates[st]
 		if !ok {

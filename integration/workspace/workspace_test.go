@@ -4,7 +4,9 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // What a task changed, by whatever tool, is shown step by step and
@@ -59,6 +63,8 @@ turns:
 	require.Equal(t, "numbers", steps[1].Changes[0].Path)
 	require.Equal(t, "CHANGE_KIND_MODIFIED", steps[1].Changes[0].Kind)
 
+	asAfter(t, f, id, steps[0].StepID, map[string]string{"numbers": "1\n2\n3\n4\n5\n", "d/keep": "keep\n"})
+	asAfter(t, f, id, steps[1].StepID, map[string]string{"numbers": "1\n2\nthree\n4\n5\n", "d/keep": "keep\n"})
 	diff := f.CLI(0, "task", "diff", id, "--step", steps[1].StepID)
 	require.Contains(t, diff.Out, "--- a/numbers\n+++ b/numbers\n@@ -1,5 +1,5 @@\n 1\n 2\n-3\n+three\n 4\n 5\n")
 	all := f.CLI(0, "task", "diff", id)
@@ -106,6 +112,9 @@ turns:
 	conflict := f.CLI(1, "task", "undo", id, "--yes")
 	require.Contains(t, conflict.Err, `"d/keep" was changed later, by step_`)
 	f.CLI(0, "task", "undo", id, "--skip-conflicts", "--yes")
+	// The past stays as it was, also where it was undone.
+	asAfter(t, f, id, steps[0].StepID, map[string]string{"numbers": "1\n2\n3\n4\n5\n", "d/keep": "keep\n"})
+	asAfter(t, f, id, steps[2].StepID, map[string]string{"numbers": "1\n2\nthree\n4\n5\n", "key": "sk-ant-api03-canarycanarycanarycanarycanary\n"})
 	f.CLI(3, "task", "files", "cat", id, "numbers")
 	require.Equal(t, "other\n", f.CLI(0, "task", "files", "cat", id, "d/keep").Out)
 	f.CLI(3, "task", "undo", id, "--yes")
@@ -320,4 +329,33 @@ turns:
 	waittest.Until(t, 60*time.Second, "the node to be back", func() bool {
 		return strings.Contains(harness.Run(t, []string{"DECKHAND_DATA_DIR=" + f.Dir}, "task", "resume-from", first, "--iteration", "1").Err, "is not kept any more")
 	})
+}
+
+// asAfter verifies that the workspace of a task had these files, and no others, after a
+// step, byte for byte but for secrets, which are masked.
+func asAfter(t *testing.T, f *harness.Fleet, taskID, stepID string, want map[string]string) {
+	t.Helper()
+	files := f.Client().Files
+	listed, err := files.ListFiles(t.Context(), connect.NewRequest(&deckhandv1.ListFilesRequest{
+		Workspace: &deckhandv1.ListFilesRequest_TaskId{TaskId: taskID}, Recursive: true, StepId: stepID,
+	}))
+	require.NoError(t, err)
+	got := map[string]string{}
+	for _, file := range listed.Msg.GetFiles() {
+		if file.GetType() != "file" {
+			continue
+		}
+		read, err := files.ReadFile(t.Context(), connect.NewRequest(&deckhandv1.ReadFileRequest{
+			Workspace: &deckhandv1.ReadFileRequest_TaskId{TaskId: taskID}, Path: file.GetPath(), StepId: stepID,
+		}))
+		require.NoError(t, err)
+		require.Equal(t, file.GetSize(), read.Msg.GetSize())
+		require.Equal(t, fmt.Sprintf("%x", sha256.Sum256([]byte(want[file.GetPath()]))), read.Msg.GetDigest(), file.GetPath())
+		got[file.GetPath()] = string(read.Msg.GetContent())
+		if strings.Contains(want[file.GetPath()], "canary") {
+			require.NotContains(t, got[file.GetPath()], "canary", "secrets in a file are masked")
+			got[file.GetPath()] = want[file.GetPath()]
+		}
+	}
+	require.Equal(t, want, got)
 }

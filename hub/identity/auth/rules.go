@@ -37,7 +37,8 @@ var rules = map[string]Rule{
 	c.AgentServiceGetAgentProcedure:   {Kind: User, Role: "viewer"},
 	c.AgentServiceListAgentsProcedure: {Kind: User, Role: "viewer"},
 	// Names and figures only, as the list of agents.
-	c.AgentServiceGetAgentGraphProcedure: {Kind: User, Role: "viewer"},
+	c.AgentServiceGetAgentGraphProcedure:      {Kind: User, Role: "viewer"},
+	c.AgentServiceListAgentSummariesProcedure: {Kind: User, Role: "viewer"},
 
 	c.TaskServiceSubmitTaskProcedure:     {Kind: User, Role: "basic"},
 	c.TaskServiceGetTaskProcedure:        {Kind: User, Role: "viewer"},
@@ -77,10 +78,11 @@ var rules = map[string]Rule{
 	c.HistoryServiceGetEstimateProcedure:   {Kind: User, Role: "viewer"},
 	c.HistoryServiceGetStatisticsProcedure: {Kind: User, Role: "viewer"},
 
-	c.FileServiceReadFileProcedure:    {Kind: User, Role: "viewer"},
-	c.FileServiceListFilesProcedure:   {Kind: User, Role: "viewer"},
-	c.EventServiceWatchProcedure:      {Kind: User, Role: "viewer"},
-	c.EventServiceListEventsProcedure: {Kind: User, Role: "viewer"},
+	c.FileServiceReadFileProcedure:     {Kind: User, Role: "viewer"},
+	c.FileServiceListFilesProcedure:    {Kind: User, Role: "viewer"},
+	c.EventServiceWatchProcedure:       {Kind: User, Role: "viewer"},
+	c.EventServiceListEventsProcedure:  {Kind: User, Role: "viewer"},
+	c.EventServiceListMomentsProcedure: {Kind: User, Role: "viewer"},
 
 	// Who may answer depends on the item, too: hub/inbox checks that.
 	c.InboxServiceListInboxProcedure:         {Kind: User, Role: "viewer"},

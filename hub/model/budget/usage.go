@@ -19,21 +19,30 @@ type Report struct {
 // Asked selects what a report covers.
 type Asked struct {
 	OrgID string
-	// By is agent, user, model, task, day or month.
-	By           string
+	// By is agent, user, model, task, hour, day or month.
+	By string
+	// Split is agent, user or model; empty for one row for each value of By.
+	Split        string
 	Since, Until time.Time
 	// User is whose tasks' only; empty for everybody's.
 	User string
 }
 
 // maxRows bounds a report.
-const maxRows = 1000
+const (
+	maxRows = 1000
+	// maxParts bounds one whose rows are split.
+	maxParts = 20_000
+)
 
 // Report adds up what calls cost.
 func (l *Ledger) Report(ctx context.Context, a Asked) (Report, error) {
 	var out Report
-	sum := func(by string, since, until time.Time, user string) ([]db.UsageReportRow, error) {
-		params := db.UsageReportParams{By: by, OrgID: a.OrgID, Since: since, Until: until, MaxRows: maxRows}
+	sum := func(by, split string, since, until time.Time, user string) ([]db.UsageReportRow, error) {
+		params := db.UsageReportParams{By: by, Split: split, OrgID: a.OrgID, Since: since, Until: until, MaxRows: maxRows}
+		if split != "" {
+			params.MaxRows = maxParts
+		}
 		if user != "" {
 			params.UserName = &user
 		}
@@ -44,10 +53,10 @@ func (l *Ledger) Report(ctx context.Context, a Asked) (Report, error) {
 		return rows, nil
 	}
 	var err error
-	if out.Rows, err = sum(a.By, a.Since, a.Until, a.User); err != nil {
+	if out.Rows, err = sum(a.By, a.Split, a.Since, a.Until, a.User); err != nil {
 		return out, err
 	}
-	total, err := sum("", a.Since, a.Until, a.User)
+	total, err := sum("", "", a.Since, a.Until, a.User)
 	if err != nil {
 		return out, err
 	}
@@ -55,7 +64,7 @@ func (l *Ledger) Report(ctx context.Context, a Asked) (Report, error) {
 		out.Total = total[0]
 	}
 	now := l.cfg.Now().UTC()
-	days, err := sum("day", forecastFrom(now), now, a.User)
+	days, err := sum("day", "", forecastFrom(now), now, a.User)
 	if err != nil {
 		return out, err
 	}
@@ -85,7 +94,15 @@ type Forecast struct {
 	Limit int64
 	// Reached is when the limit is; zero for not in this month.
 	Reached time.Time
+	// Days is how many whole days it was made from. With Early they are too few to tell:
+	// Daily and AtEnd are not set, and Reached only if it is already.
+	Days  int
+	Early bool
 }
+
+// fewDays is how many whole days a forecast needs: one day with few calls, or many, says
+// nothing about a month.
+const fewDays = 3
 
 // lookBack is how many days a forecast is made from.
 const lookBack = 7
@@ -100,7 +117,7 @@ func forecastFrom(now time.Time) time.Time {
 }
 
 // forecast extrapolates the mean of the last whole days since calls began, of seven at
-// most; without a whole day, the cost of this day so far.
+// most.
 func forecast(now time.Time, perDay map[string]int64, limit int64) Forecast {
 	now = now.UTC()
 	out := Forecast{Month: Month.Of(now), Limit: limit}
@@ -110,20 +127,21 @@ func forecast(now time.Time, perDay map[string]int64, limit int64) Forecast {
 		}
 	}
 	today := now.Truncate(24 * time.Hour)
-	mean, whole := 0.0, 0
+	mean := 0.0
 	for back := 1; back <= lookBack; back++ {
 		cost := perDay[Day.Of(today.AddDate(0, 0, -back))]
 		mean += float64(cost)
 		if cost > 0 {
-			whole = back // since calls began
+			out.Days = back // since calls began
 		}
 	}
-	soFar := float64(perDay[Day.Of(now)])
-	if whole > 0 {
-		mean /= float64(whole)
-	} else {
-		mean = soFar / max(now.Sub(today).Hours()/24, 1.0/24)
+	if out.Early = out.Days < fewDays; out.Early {
+		if limit >= 0 && out.Spent >= limit {
+			out.Reached = now
+		}
+		return out
 	}
+	mean /= float64(out.Days)
 	end := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
 	left := end.Sub(now).Hours() / 24
 	out.Daily, out.AtEnd = int64(mean), out.Spent+int64(mean*left)

@@ -23,9 +23,14 @@ type Edge struct {
 	Tasks, Live, Waiting int64
 	// Tokens and CostMicros are what they used themselves.
 	Tokens, CostMicros int64
+	// RecentTokens is what calls of models used in the time that Recent says.
+	RecentTokens int64
 	// LastAt is when the last was given; nil for never.
 	LastAt *time.Time
 }
+
+// Recent is how far back recent tokens go.
+const Recent = 5 * time.Minute
 
 // EdgeKind is how work is given.
 type EdgeKind string
@@ -81,14 +86,14 @@ func (s *Service) Graph(ctx context.Context, orgID string) ([]Edge, error) {
 			break
 		}
 	}
-	given, err := s.cfg.Store.AgentEdges(ctx, orgID)
+	given, err := s.cfg.Store.AgentEdges(ctx, db.AgentEdgesParams{OrgID: orgID, Since: time.Now().Add(-Recent)})
 	if err != nil {
 		return nil, fmt.Errorf("see who gave work to whom: %w", err)
 	}
 	for _, row := range given {
 		e := at(row.FromName, row.ToName, kindOf(row))
 		e.Tasks, e.Live, e.Waiting = row.Tasks, row.Live, row.Waiting
-		e.Tokens, e.CostMicros, e.LastAt = row.Tokens, row.CostMicros, &row.LastAt
+		e.Tokens, e.RecentTokens, e.CostMicros, e.LastAt = row.Tokens, row.RecentTokens, row.CostMicros, &row.LastAt
 	}
 	out := make([]Edge, 0, len(edges))
 	for _, e := range edges {
@@ -108,4 +113,17 @@ func kindOf(row db.AgentEdgesRow) EdgeKind {
 		return Splits
 	}
 	return Delegates
+}
+
+// maxTriggers bounds a graph.
+const maxTriggers = 1000
+
+// Triggers returns an organisation's triggers with what the tasks that they started
+// used, by name.
+func (s *Service) Triggers(ctx context.Context, orgID string) ([]db.TriggerEdgesRow, error) {
+	rows, err := s.cfg.Store.TriggerEdges(ctx, db.TriggerEdgesParams{OrgID: orgID, Since: time.Now().Add(-Recent), MaxRows: maxTriggers})
+	if err != nil {
+		return nil, fmt.Errorf("see what triggers started: %w", err)
+	}
+	return rows, nil
 }

@@ -410,8 +410,10 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetTaskRow, err
 
 // Filter picks tasks for List.
 type Filter struct {
-	AgentID   string
-	ParentID  string
+	AgentID  string
+	ParentID string
+	// LineageID picks the tasks of one lineage.
+	LineageID string
 	States    []State
 	PageSize  int32
 	PageToken string
@@ -431,6 +433,9 @@ func (s *Service) List(ctx context.Context, v Viewer, f Filter) ([]db.ListTasksR
 	}
 	if f.ParentID != "" {
 		params.ParentID = &f.ParentID
+	}
+	if f.LineageID != "" {
+		params.LineageID = &f.LineageID
 	}
 	params.Chat = f.Chat
 	for _, st := range f.States {

@@ -96,6 +96,34 @@ func (w *Workspaces) find(ctx context.Context, t db.Task, iteration int32) (*Res
 	}
 }
 
+// Place is a state of a workspace, on the node that keeps it.
+type Place struct {
+	NodeID, JailID string
+	Record         string
+	State          int64
+}
+
+// After returns the state in which a step left the workspace of its task; nil if no step of
+// the task recorded one. A step before the first that changed something left it as that
+// one found it.
+func (w *Workspaces) After(ctx context.Context, t db.Task, number int32) (*Place, error) {
+	at, err := w.cfg.Store.WorkspaceAfterStep(ctx, db.WorkspaceAfterStepParams{OrgID: t.OrgID, TaskID: t.ID, Number: number})
+	if err == nil {
+		return &Place{NodeID: at.NodeID, JailID: at.JailID, Record: at.Record, State: at.State}, nil
+	}
+	if !store.IsNotFound(err) {
+		return nil, fmt.Errorf("find the workspace of %s after step %d: %w", t.ID, number, err)
+	}
+	before, err := w.cfg.Store.WorkspaceBeforeStep(ctx, db.WorkspaceBeforeStepParams{OrgID: t.OrgID, TaskID: t.ID, Number: number})
+	switch {
+	case err == nil:
+		return &Place{NodeID: before.NodeID, JailID: before.JailID, Record: before.Record, State: before.State}, nil
+	case store.IsNotFound(err):
+		return nil, nil //nolint:nilnil // documented: nothing was recorded
+	}
+	return nil, fmt.Errorf("find the workspace of %s after step %d: %w", t.ID, number, err)
+}
+
 // see asks the node what giving a workspace back would change now, or has changed, if that
 // was done under the operation's id.
 func (w *Workspaces) see(ctx context.Context, r *Restore, node machine.Link, operationID string) error {

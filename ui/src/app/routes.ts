@@ -4,15 +4,18 @@ import { agentRoutes } from "@/features/agent/route";
 import { auditRoutes } from "@/features/audit/route";
 import { budgetRoutes } from "@/features/budget/route";
 import { credentialRoutes } from "@/features/credential/route";
+import { compareRoutes } from "@/features/compare/route";
 import { destinationRoutes } from "@/features/destination/route";
 import { chatRoutes } from "@/features/chat/route";
 import { fleetRoutes } from "@/features/fleet/route";
+import { graphRoutes } from "@/features/graph/route";
 import { historyRoutes } from "@/features/history/route";
 import { imageRoutes } from "@/features/image/route";
 import { inboxRoutes } from "@/features/inbox/route";
 import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
 import { providerRoutes } from "@/features/provider/route";
+import { replayRoutes } from "@/features/replay/route";
 import { settingRoutes } from "@/features/setting/route";
 import { taskRoutes } from "@/features/task/route";
 import { triggerRoutes } from "@/features/trigger/route";
@@ -36,15 +39,18 @@ export const routeTree = rootRoute.addChildren([
     ...auditRoutes,
     ...budgetRoutes,
     ...credentialRoutes,
+    ...compareRoutes,
     ...destinationRoutes,
     ...chatRoutes,
     ...fleetRoutes,
+    ...graphRoutes,
     ...historyRoutes,
     ...imageRoutes,
     ...inboxRoutes,
     ...nodeRoutes,
     ...personaRoutes,
     ...providerRoutes,
+    ...replayRoutes,
     ...settingRoutes,
     ...taskRoutes,
     ...triggerRoutes,

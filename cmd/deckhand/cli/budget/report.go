@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"fmt"
 	"strconv"
 
 	"connectrpc.com/connect"
@@ -15,7 +16,7 @@ func reportCommand(e *env.Env) *cobra.Command {
 	var since, until string
 	request := &deckhandv1.GetUsageReportRequest{}
 	cmd := &cobra.Command{
-		Use: "report", Short: "Show what models cost, by agent, user, model, task, day or month, and what the month will cost",
+		Use: "report", Short: "Show what models cost, by agent, user, model, task, hour, day or month, and what the month will cost",
 		Long: `Adds up what calls of models cost: this month, or in another time. What the month
 is going to cost goes on from the last seven days. Who is no administrator sees
 their own tasks only. Days and months are those of UTC.`,
@@ -38,17 +39,27 @@ deckhand budget report --by day --since 2026-01-01 -o json`,
 				return err
 			}
 			f := res.Msg.GetForecast()
-			e.Notef("%s: %s so far, %s a day, about %s at its end", f.GetMonth(), output.USD(f.GetSpentMicros()), output.USD(f.GetDailyMicros()), output.USD(f.GetMonthMicros()))
+			e.Notef("%s", outlook(f))
 			if at := f.GetReachedAt(); at != nil {
-				e.Notef("the month's budget of %s is reached %s", output.USD(f.GetLimitMicros()), output.Moment(at))
+				e.Notef("The month's budget of %s is reached %s.", output.USD(f.GetLimitMicros()), output.Moment(at))
 			}
 			return output.List(e.Printer(), usageRowNoun(request.GetBy()), append(res.Msg.GetRows(), total(res.Msg)...))
 		},
 	}
-	cmd.Flags().StringVar(&request.By, "by", "agent", "agent, user, model, task, day or month")
+	cmd.Flags().StringVar(&request.By, "by", "agent", "agent, user, model, task, hour, day or month")
 	cmd.Flags().StringVar(&since, "since", "", "from this day on, in UTC; the month's first by default")
 	cmd.Flags().StringVar(&until, "until", "", "up to the beginning of this day, in UTC; now by default")
 	return cmd
+}
+
+// outlook says what the month has cost, and what it is likely to.
+func outlook(f *deckhandv1.UsageForecast) string {
+	spent := fmt.Sprintf("%s: %s so far. ", f.GetMonth(), output.USD(f.GetSpentMicros()))
+	if f.GetEarly() {
+		return spent + "Too early to tell what the month will cost: that takes three days of use."
+	}
+	return spent + fmt.Sprintf("Forecast: %s by the end of the month, at %s a day (mean of the last %d days).",
+		output.USD(f.GetMonthMicros()), output.USD(f.GetDailyMicros()), f.GetDays())
 }
 
 // total is the last row, where there are several.

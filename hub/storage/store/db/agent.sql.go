@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 )
 
 const agentByName = `-- name: AgentByName :one
@@ -38,6 +39,53 @@ func (q *Queries) AgentByName(ctx context.Context, arg AgentByNameParams) (Agent
 		&i.SuspendedBy,
 	)
 	return i, err
+}
+
+const agentDayCosts = `-- name: AgentDayCosts :many
+SELECT t.agent_id, to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')::text AS day, sum(c.cost_micros)::bigint AS cost_micros
+FROM model_calls c JOIN tasks t ON t.id = c.task_id
+WHERE c.org_id = $1 AND c.started_at >= $2 AND c.basis <> 'reserved' AND t.agent_id = ANY ($3::text[])
+  AND ($4::text IS NULL OR c.user_name = $4)
+GROUP BY 1, 2
+`
+
+type AgentDayCostsParams struct {
+	OrgID    string
+	Since    time.Time
+	AgentIds []string
+	UserName *string
+}
+
+type AgentDayCostsRow struct {
+	AgentID    string
+	Day        string
+	CostMicros int64
+}
+
+// What agents' calls of models cost on each day in UTC since a time.
+func (q *Queries) AgentDayCosts(ctx context.Context, arg AgentDayCostsParams) ([]AgentDayCostsRow, error) {
+	rows, err := q.db.Query(ctx, agentDayCosts,
+		arg.OrgID,
+		arg.Since,
+		arg.AgentIds,
+		arg.UserName,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AgentDayCostsRow{}
+	for rows.Next() {
+		var i AgentDayCostsRow
+		if err := rows.Scan(&i.AgentID, &i.Day, &i.CostMicros); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const agentDescriptions = `-- name: AgentDescriptions :many
@@ -92,6 +140,75 @@ func (q *Queries) AgentNames(ctx context.Context, orgID string) ([]string, error
 			return nil, err
 		}
 		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const agentSummaries = `-- name: AgentSummaries :many
+SELECT a.id, a.name, coalesce(l.id, '')::text AS last_id, coalesce(l.state, '')::text AS last_state, l.finished_at AS last_finished_at,
+       coalesce(l.cost_micros, 0)::bigint AS last_cost_micros, coalesce(l.error_code, '')::text AS last_error_code,
+       (SELECT count(*) FROM tasks q WHERE q.org_id = a.org_id AND q.agent_id = a.id AND q.finished_at IS NULL AND q.state = 'queued'
+          AND ($1::text IS NULL OR q.created_by = $1))::int AS queued
+FROM agents a
+LEFT JOIN LATERAL (
+    SELECT t.id, t.state, t.finished_at, t.cost_micros, t.error_code FROM tasks t
+    WHERE t.org_id = a.org_id AND t.agent_id = a.id AND t.finished_at IS NOT NULL AND NOT t.override ? 'chat'
+      AND ($1::text IS NULL OR t.created_by = $1)
+    ORDER BY t.created_at DESC, t.id DESC LIMIT 1) l ON true
+WHERE a.org_id = $2 AND a.name > $3
+ORDER BY a.name LIMIT $4
+`
+
+type AgentSummariesParams struct {
+	UserName  *string
+	OrgID     string
+	AfterName string
+	MaxRows   int32
+}
+
+type AgentSummariesRow struct {
+	ID             string
+	Name           string
+	LastID         string
+	LastState      string
+	LastFinishedAt *time.Time
+	LastCostMicros int64
+	LastErrorCode  string
+	Queued         int32
+}
+
+// What agents did last and what waits for them, after a name. With user_name only of
+// the tasks of that user.
+func (q *Queries) AgentSummaries(ctx context.Context, arg AgentSummariesParams) ([]AgentSummariesRow, error) {
+	rows, err := q.db.Query(ctx, agentSummaries,
+		arg.UserName,
+		arg.OrgID,
+		arg.AfterName,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AgentSummariesRow{}
+	for rows.Next() {
+		var i AgentSummariesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.LastID,
+			&i.LastState,
+			&i.LastFinishedAt,
+			&i.LastCostMicros,
+			&i.LastErrorCode,
+			&i.Queued,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

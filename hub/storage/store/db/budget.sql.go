@@ -566,21 +566,24 @@ func (q *Queries) UncountedTasks(ctx context.Context, maxRows int32) ([]Uncounte
 
 const usageReport = `-- name: UsageReport :many
 SELECT (CASE $1::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
+            WHEN 'hour' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24')
             WHEN 'day' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
             WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN c.task_id ELSE '' END)::text AS key,
+       (CASE $2::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model ELSE '' END)::text AS part,
        count(*)::bigint AS calls, count(DISTINCT c.task_id)::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('estimated', 'lost'))::bigint AS estimated,
        sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
        sum(c.cache_read_tokens)::bigint AS cache_read_tokens, sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
        sum(c.cost_micros)::bigint AS cost_micros
 FROM model_calls c JOIN tasks t ON t.id = c.task_id JOIN agents a ON a.id = t.agent_id
-WHERE c.org_id = $2 AND c.started_at >= $3 AND c.started_at < $4 AND c.basis <> 'reserved'
-  AND ($5::text IS NULL OR c.user_name = $5)
-GROUP BY key
-ORDER BY CASE WHEN $1 IN ('day', 'month') THEN 0 ELSE sum(c.cost_micros) END DESC, key DESC LIMIT $6
+WHERE c.org_id = $3 AND c.started_at >= $4 AND c.started_at < $5 AND c.basis <> 'reserved'
+  AND ($6::text IS NULL OR c.user_name = $6)
+GROUP BY key, part
+ORDER BY CASE WHEN $1 IN ('hour', 'day', 'month') THEN 0 ELSE sum(c.cost_micros) END DESC, key DESC, sum(c.cost_micros) DESC, part LIMIT $7
 `
 
 type UsageReportParams struct {
 	By       string
+	Split    string
 	OrgID    string
 	Since    time.Time
 	Until    time.Time
@@ -590,6 +593,7 @@ type UsageReportParams struct {
 
 type UsageReportRow struct {
 	Key              string
+	Part             string
 	Calls            int64
 	Tasks            int64
 	Estimated        int64
@@ -604,6 +608,7 @@ type UsageReportRow struct {
 func (q *Queries) UsageReport(ctx context.Context, arg UsageReportParams) ([]UsageReportRow, error) {
 	rows, err := q.db.Query(ctx, usageReport,
 		arg.By,
+		arg.Split,
 		arg.OrgID,
 		arg.Since,
 		arg.Until,
@@ -619,6 +624,7 @@ func (q *Queries) UsageReport(ctx context.Context, arg UsageReportParams) ([]Usa
 		var i UsageReportRow
 		if err := rows.Scan(
 			&i.Key,
+			&i.Part,
 			&i.Calls,
 			&i.Tasks,
 			&i.Estimated,

@@ -536,6 +536,96 @@ func (q *Queries) TaskEventsFrom(ctx context.Context, arg TaskEventsFromParams) 
 	return items, nil
 }
 
+const taskMoments = `-- name: TaskMoments :many
+SELECT seq, time, type, coalesce(payload ->> 'step_id', '')::text AS step_id, coalesce((payload ->> 'number')::int, 0)::int AS number,
+       coalesce(payload ->> 'tool', '')::text AS tool, coalesce((payload ->> 'turn')::int, (payload ->> 'iteration')::int, 0)::int AS turn,
+       coalesce(payload ->> 'state', payload ->> 'to', '')::text AS state, coalesce((payload -> 'workspace' ->> 'files')::int, 0)::int AS files,
+       left(coalesce(payload -> 'arguments' ->> 'command', payload -> 'arguments' ->> 'path', payload -> 'arguments' ->> 'from',
+                     payload -> 'arguments' ->> 'url', payload -> 'arguments' ->> 'query', payload -> 'arguments' ->> 'pattern',
+                     payload -> 'arguments' ->> 'goal', payload -> 'arguments' ->> 'question', payload -> 'arguments' ->> 'summary',
+                     payload ->> 'question', payload ->> 'text', payload ->> 'goal', payload ->> 'command', payload ->> 'answer',
+                     payload ->> 'message', payload ->> 'summary', payload ->> 'reason', payload ->> 'kind', ''), $1::int)::text AS title,
+       coalesce((payload -> 'usage' ->> 'input_tokens')::bigint, 0)::bigint AS input_tokens,
+       coalesce((payload -> 'usage' ->> 'output_tokens')::bigint, 0)::bigint AS output_tokens,
+       coalesce((payload -> 'usage' ->> 'cache_read_tokens')::bigint, 0)::bigint AS cache_read_tokens,
+       coalesce((payload -> 'usage' ->> 'cache_write_tokens')::bigint, 0)::bigint AS cache_write_tokens,
+       coalesce((payload -> 'usage' ->> 'cost_micros')::bigint, 0)::bigint AS cost_micros
+FROM events
+WHERE task_id = $2 AND (org_id = $3) IS TRUE AND seq > $4 AND type = ANY ($5::text[])
+ORDER BY seq LIMIT $6
+`
+
+type TaskMomentsParams struct {
+	TitleLength int32
+	TaskID      string
+	OrgID       string
+	AfterSeq    int64
+	Types       []string
+	MaxRows     int32
+}
+
+type TaskMomentsRow struct {
+	Seq              int64
+	Time             time.Time
+	Type             string
+	StepID           string
+	Number           int32
+	Tool             string
+	Turn             int32
+	State            string
+	Files            int32
+	Title            string
+	InputTokens      int64
+	OutputTokens     int64
+	CacheReadTokens  int64
+	CacheWriteTokens int64
+	CostMicros       int64
+}
+
+// What the index of a history has of a task's events of some types, after a number.
+func (q *Queries) TaskMoments(ctx context.Context, arg TaskMomentsParams) ([]TaskMomentsRow, error) {
+	rows, err := q.db.Query(ctx, taskMoments,
+		arg.TitleLength,
+		arg.TaskID,
+		arg.OrgID,
+		arg.AfterSeq,
+		arg.Types,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TaskMomentsRow{}
+	for rows.Next() {
+		var i TaskMomentsRow
+		if err := rows.Scan(
+			&i.Seq,
+			&i.Time,
+			&i.Type,
+			&i.StepID,
+			&i.Number,
+			&i.Tool,
+			&i.Turn,
+			&i.State,
+			&i.Files,
+			&i.Title,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.CacheReadTokens,
+			&i.CacheWriteTokens,
+			&i.CostMicros,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const watchEnded = `-- name: WatchEnded :one
 SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = ANY ($1::text[]) AND (t.org_id = $2) IS TRUE AND t.finished_at IS NULL)
     AND NOT EXISTS (SELECT 1 FROM events e WHERE e.org_id = $2 AND e.task_id = ANY ($1::text[])

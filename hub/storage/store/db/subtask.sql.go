@@ -15,8 +15,11 @@ SELECT giver.name AS from_name, taker.name AS to_name, CAST(c.handed_from IS NOT
        count(*) AS tasks, count(*) FILTER (WHERE c.finished_at IS NULL) AS live,
        count(*) FILTER (WHERE c.finished_at IS NULL AND c.handed_from IS NULL AND g.state = 'waiting') AS waiting,
        CAST(sum(c.input_tokens + c.output_tokens + c.cache_read_tokens + c.cache_write_tokens) AS bigint) AS tokens,
-       CAST(sum(c.cost_micros) AS bigint) AS cost_micros, CAST(max(c.created_at) AS timestamptz) AS last_at
+       CAST(sum(c.cost_micros) AS bigint) AS cost_micros, CAST(max(c.created_at) AS timestamptz) AS last_at,
+       CAST(sum(coalesce(r.tokens, 0)) AS bigint) AS recent_tokens
 FROM tasks c
+LEFT JOIN (SELECT m.task_id, sum(m.input_tokens + m.output_tokens + m.cache_read_tokens + m.cache_write_tokens) AS tokens
+           FROM model_calls m WHERE m.org_id = $1 AND m.started_at >= $2 AND m.basis <> 'reserved' GROUP BY 1) r ON r.task_id = c.id
 JOIN tasks g ON g.id = coalesce(c.handed_from, c.parent_id)
 JOIN agents giver ON giver.id = g.agent_id
 JOIN agents taker ON taker.id = c.agent_id
@@ -24,22 +27,28 @@ WHERE c.org_id = $1 AND g.org_id = $1 AND (c.handed_from IS NOT NULL OR c.parent
 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 `
 
+type AgentEdgesParams struct {
+	OrgID string
+	Since time.Time
+}
+
 type AgentEdgesRow struct {
-	FromName   string
-	ToName     string
-	Handed     bool
-	Tasks      int64
-	Live       int64
-	Waiting    int64
-	Tokens     int64
-	CostMicros int64
-	LastAt     time.Time
+	FromName     string
+	ToName       string
+	Handed       bool
+	Tasks        int64
+	Live         int64
+	Waiting      int64
+	Tokens       int64
+	CostMicros   int64
+	LastAt       time.Time
+	RecentTokens int64
 }
 
 // Which agents gave work to which: subtasks by their parents, and handoffs by
 // their sources.
-func (q *Queries) AgentEdges(ctx context.Context, orgID string) ([]AgentEdgesRow, error) {
-	rows, err := q.db.Query(ctx, agentEdges, orgID)
+func (q *Queries) AgentEdges(ctx context.Context, arg AgentEdgesParams) ([]AgentEdgesRow, error) {
+	rows, err := q.db.Query(ctx, agentEdges, arg.OrgID, arg.Since)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +66,7 @@ func (q *Queries) AgentEdges(ctx context.Context, orgID string) ([]AgentEdgesRow
 			&i.Tokens,
 			&i.CostMicros,
 			&i.LastAt,
+			&i.RecentTokens,
 		); err != nil {
 			return nil, err
 		}
@@ -592,6 +602,73 @@ func (q *Queries) TaskChain(ctx context.Context, arg TaskChainParams) ([]TaskCha
 			&i.AgentVersion,
 			&i.AgentName,
 			&i.Link,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const triggerEdges = `-- name: TriggerEdges :many
+SELECT t.id AS trigger_id, t.name AS trigger_name, t.kind, t.state, a.name AS agent_name, count(c.id) AS tasks,
+       count(c.id) FILTER (WHERE c.finished_at IS NULL) AS live,
+       CAST(coalesce(sum(c.input_tokens + c.output_tokens + c.cache_read_tokens + c.cache_write_tokens), 0) AS bigint) AS tokens,
+       CAST(coalesce(sum(r.tokens), 0) AS bigint) AS recent_tokens, CAST(coalesce(sum(c.cost_micros), 0) AS bigint) AS cost_micros,
+       coalesce(max(c.created_at), 'epoch')::timestamptz AS last_at
+FROM triggers t JOIN agents a ON a.id = t.agent_id
+LEFT JOIN tasks c ON c.org_id = t.org_id AND c.trigger_id = t.id
+LEFT JOIN (SELECT m.task_id, sum(m.input_tokens + m.output_tokens + m.cache_read_tokens + m.cache_write_tokens) AS tokens
+           FROM model_calls m WHERE m.org_id = $1 AND m.started_at >= $2 AND m.basis <> 'reserved' GROUP BY 1) r ON r.task_id = c.id
+WHERE t.org_id = $1
+GROUP BY t.id, t.name, t.kind, t.state, a.name ORDER BY t.name, t.id LIMIT $3
+`
+
+type TriggerEdgesParams struct {
+	OrgID   string
+	Since   time.Time
+	MaxRows int32
+}
+
+type TriggerEdgesRow struct {
+	TriggerID    string
+	TriggerName  string
+	Kind         string
+	State        string
+	AgentName    string
+	Tasks        int64
+	Live         int64
+	Tokens       int64
+	RecentTokens int64
+	CostMicros   int64
+	LastAt       time.Time
+}
+
+// Triggers with their agents, and what the tasks that they started used.
+func (q *Queries) TriggerEdges(ctx context.Context, arg TriggerEdgesParams) ([]TriggerEdgesRow, error) {
+	rows, err := q.db.Query(ctx, triggerEdges, arg.OrgID, arg.Since, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TriggerEdgesRow{}
+	for rows.Next() {
+		var i TriggerEdgesRow
+		if err := rows.Scan(
+			&i.TriggerID,
+			&i.TriggerName,
+			&i.Kind,
+			&i.State,
+			&i.AgentName,
+			&i.Tasks,
+			&i.Live,
+			&i.Tokens,
+			&i.RecentTokens,
+			&i.CostMicros,
+			&i.LastAt,
 		); err != nil {
 			return nil, err
 		}

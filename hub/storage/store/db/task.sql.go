@@ -885,16 +885,17 @@ WHERE t.org_id = $1
   AND ($2::text IS NULL OR t.agent_id = $2)
   AND ($3::text[] IS NULL OR t.state = ANY ($3::text[]))
   AND ($4::text IS NULL OR t.parent_id = $4)
-  AND ($5::text[] IS NULL OR NOT EXISTS (
-       SELECT 1 FROM unnest($5::text[]) AS w(word)
+  AND ($5::text IS NULL OR t.lineage_id = $5)
+  AND ($6::text[] IS NULL OR NOT EXISTS (
+       SELECT 1 FROM unnest($6::text[]) AS w(word)
        WHERE strpos(lower(concat_ws(' ', t.title, t.goal, t.summary)), w.word) = 0))
-  AND ($6::timestamptz IS NULL OR t.created_at >= $6::timestamptz)
-  AND ($7::timestamptz IS NULL OR t.created_at < $7::timestamptz)
-  AND (NOT $8::bool OR t.override ? 'chat')
-  AND ($9::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, $10::text))
-  AND ($11::timestamptz IS NULL
-       OR (t.created_at, t.id) < ($11::timestamptz, $12::text))
-ORDER BY t.created_at DESC, t.id DESC LIMIT $13
+  AND ($7::timestamptz IS NULL OR t.created_at >= $7::timestamptz)
+  AND ($8::timestamptz IS NULL OR t.created_at < $8::timestamptz)
+  AND (NOT $9::bool OR t.override ? 'chat')
+  AND ($10::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, $11::text))
+  AND ($12::timestamptz IS NULL
+       OR (t.created_at, t.id) < ($12::timestamptz, $13::text))
+ORDER BY t.created_at DESC, t.id DESC LIMIT $14
 `
 
 type ListTasksParams struct {
@@ -902,6 +903,7 @@ type ListTasksParams struct {
 	AgentID       *string
 	States        []string
 	ParentID      *string
+	LineageID     *string
 	Words         []string
 	CreatedFrom   *time.Time
 	CreatedBefore *time.Time
@@ -928,6 +930,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 		arg.AgentID,
 		arg.States,
 		arg.ParentID,
+		arg.LineageID,
 		arg.Words,
 		arg.CreatedFrom,
 		arg.CreatedBefore,

@@ -624,6 +624,38 @@ func (q *Queries) StepsThatUsed(ctx context.Context, arg StepsThatUsedParams) ([
 	return items, nil
 }
 
+const workspaceAfterStep = `-- name: WorkspaceAfterStep :one
+SELECT node_id::text AS node_id, jail_id, workspace_record AS record, workspace_state::bigint AS state FROM steps
+WHERE org_id = $1 AND task_id = $2 AND number <= $3 AND workspace_state IS NOT NULL AND node_id IS NOT NULL
+ORDER BY number DESC LIMIT 1
+`
+
+type WorkspaceAfterStepParams struct {
+	OrgID  string
+	TaskID string
+	Number int32
+}
+
+type WorkspaceAfterStepRow struct {
+	NodeID string
+	JailID string
+	Record string
+	State  int64
+}
+
+// The state in which the last of a task's steps up to a number left the workspace.
+func (q *Queries) WorkspaceAfterStep(ctx context.Context, arg WorkspaceAfterStepParams) (WorkspaceAfterStepRow, error) {
+	row := q.db.QueryRow(ctx, workspaceAfterStep, arg.OrgID, arg.TaskID, arg.Number)
+	var i WorkspaceAfterStepRow
+	err := row.Scan(
+		&i.NodeID,
+		&i.JailID,
+		&i.Record,
+		&i.State,
+	)
+	return i, err
+}
+
 const workspaceAt = `-- name: WorkspaceAt :one
 SELECT node_id::text AS node_id, jail_id, workspace_record AS record, workspace_state::bigint AS state FROM steps
 WHERE org_id = $1 AND task_id = $2 AND turn <= $3 AND workspace_state IS NOT NULL AND node_id IS NOT NULL
@@ -682,6 +714,40 @@ type WorkspaceBeforeRow struct {
 func (q *Queries) WorkspaceBefore(ctx context.Context, arg WorkspaceBeforeParams) (WorkspaceBeforeRow, error) {
 	row := q.db.QueryRow(ctx, workspaceBefore, arg.OrgID, arg.TaskID, arg.Turn)
 	var i WorkspaceBeforeRow
+	err := row.Scan(
+		&i.NodeID,
+		&i.JailID,
+		&i.Record,
+		&i.State,
+	)
+	return i, err
+}
+
+const workspaceBeforeStep = `-- name: WorkspaceBeforeStep :one
+SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS state
+FROM steps s JOIN step_changes c ON c.step_id = s.id AND c.job_id = ''
+WHERE s.org_id = $1 AND s.task_id = $2 AND s.number > $3 AND s.workspace_state IS NOT NULL
+ORDER BY s.number LIMIT 1
+`
+
+type WorkspaceBeforeStepParams struct {
+	OrgID  string
+	TaskID string
+	Number int32
+}
+
+type WorkspaceBeforeStepRow struct {
+	NodeID string
+	JailID string
+	Record string
+	State  int64
+}
+
+// The state in which the first of a task's steps after a number that changed
+// something found the workspace.
+func (q *Queries) WorkspaceBeforeStep(ctx context.Context, arg WorkspaceBeforeStepParams) (WorkspaceBeforeStepRow, error) {
+	row := q.db.QueryRow(ctx, workspaceBeforeStep, arg.OrgID, arg.TaskID, arg.Number)
+	var i WorkspaceBeforeStepRow
 	err := row.Scan(
 		&i.NodeID,
 		&i.JailID,

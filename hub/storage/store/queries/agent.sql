@@ -67,3 +67,27 @@ WHERE a.org_id = @org_id AND a.name = ANY (@names::text[]) ORDER BY a.name;
 
 -- name: AgentByName :one
 SELECT * FROM agents WHERE org_id = @org_id AND name = @name;
+
+-- name: AgentSummaries :many
+-- What agents did last and what waits for them, after a name. With user_name only of
+-- the tasks of that user.
+SELECT a.id, a.name, coalesce(l.id, '')::text AS last_id, coalesce(l.state, '')::text AS last_state, l.finished_at AS last_finished_at,
+       coalesce(l.cost_micros, 0)::bigint AS last_cost_micros, coalesce(l.error_code, '')::text AS last_error_code,
+       (SELECT count(*) FROM tasks q WHERE q.org_id = a.org_id AND q.agent_id = a.id AND q.finished_at IS NULL AND q.state = 'queued'
+          AND (sqlc.narg(user_name)::text IS NULL OR q.created_by = sqlc.narg(user_name)))::int AS queued
+FROM agents a
+LEFT JOIN LATERAL (
+    SELECT t.id, t.state, t.finished_at, t.cost_micros, t.error_code FROM tasks t
+    WHERE t.org_id = a.org_id AND t.agent_id = a.id AND t.finished_at IS NOT NULL AND NOT t.override ? 'chat'
+      AND (sqlc.narg(user_name)::text IS NULL OR t.created_by = sqlc.narg(user_name))
+    ORDER BY t.created_at DESC, t.id DESC LIMIT 1) l ON true
+WHERE a.org_id = @org_id AND a.name > @after_name
+ORDER BY a.name LIMIT @max_rows;
+
+-- name: AgentDayCosts :many
+-- What agents' calls of models cost on each day in UTC since a time.
+SELECT t.agent_id, to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')::text AS day, sum(c.cost_micros)::bigint AS cost_micros
+FROM model_calls c JOIN tasks t ON t.id = c.task_id
+WHERE c.org_id = @org_id AND c.started_at >= @since AND c.basis <> 'reserved' AND t.agent_id = ANY (@agent_ids::text[])
+  AND (sqlc.narg(user_name)::text IS NULL OR c.user_name = sqlc.narg(user_name))
+GROUP BY 1, 2;

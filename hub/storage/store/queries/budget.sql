@@ -97,8 +97,10 @@ SELECT * FROM budget_accounts WHERE org_id = @org_id AND scope = @scope AND obje
 -- name: UsageReport :many
 -- The cost of calls in a period, grouped by one dimension.
 SELECT (CASE @by::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
+            WHEN 'hour' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24')
             WHEN 'day' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
             WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN c.task_id ELSE '' END)::text AS key,
+       (CASE @split::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model ELSE '' END)::text AS part,
        count(*)::bigint AS calls, count(DISTINCT c.task_id)::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('estimated', 'lost'))::bigint AS estimated,
        sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
        sum(c.cache_read_tokens)::bigint AS cache_read_tokens, sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
@@ -106,5 +108,5 @@ SELECT (CASE @by::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHE
 FROM model_calls c JOIN tasks t ON t.id = c.task_id JOIN agents a ON a.id = t.agent_id
 WHERE c.org_id = @org_id AND c.started_at >= @since AND c.started_at < @until AND c.basis <> 'reserved'
   AND (sqlc.narg(user_name)::text IS NULL OR c.user_name = sqlc.narg(user_name))
-GROUP BY key
-ORDER BY CASE WHEN @by IN ('day', 'month') THEN 0 ELSE sum(c.cost_micros) END DESC, key DESC LIMIT @max_rows;
+GROUP BY key, part
+ORDER BY CASE WHEN @by IN ('hour', 'day', 'month') THEN 0 ELSE sum(c.cost_micros) END DESC, key DESC, sum(c.cost_micros) DESC, part LIMIT @max_rows;

@@ -117,3 +117,22 @@ SELECT task_id, pruned_at FROM pruned_events
 WHERE org_id = @org_id AND (cardinality(@task_ids::text[]) = 0 OR task_id = ANY (@task_ids::text[]))
   AND (last_xid, last_id) > (CAST(@after_xid::text AS xid8), @after_id::bigint)
 ORDER BY last_xid DESC, last_id DESC LIMIT 1;
+
+-- name: TaskMoments :many
+-- What the index of a history has of a task's events of some types, after a number.
+SELECT seq, time, type, coalesce(payload ->> 'step_id', '')::text AS step_id, coalesce((payload ->> 'number')::int, 0)::int AS number,
+       coalesce(payload ->> 'tool', '')::text AS tool, coalesce((payload ->> 'turn')::int, (payload ->> 'iteration')::int, 0)::int AS turn,
+       coalesce(payload ->> 'state', payload ->> 'to', '')::text AS state, coalesce((payload -> 'workspace' ->> 'files')::int, 0)::int AS files,
+       left(coalesce(payload -> 'arguments' ->> 'command', payload -> 'arguments' ->> 'path', payload -> 'arguments' ->> 'from',
+                     payload -> 'arguments' ->> 'url', payload -> 'arguments' ->> 'query', payload -> 'arguments' ->> 'pattern',
+                     payload -> 'arguments' ->> 'goal', payload -> 'arguments' ->> 'question', payload -> 'arguments' ->> 'summary',
+                     payload ->> 'question', payload ->> 'text', payload ->> 'goal', payload ->> 'command', payload ->> 'answer',
+                     payload ->> 'message', payload ->> 'summary', payload ->> 'reason', payload ->> 'kind', ''), @title_length::int)::text AS title,
+       coalesce((payload -> 'usage' ->> 'input_tokens')::bigint, 0)::bigint AS input_tokens,
+       coalesce((payload -> 'usage' ->> 'output_tokens')::bigint, 0)::bigint AS output_tokens,
+       coalesce((payload -> 'usage' ->> 'cache_read_tokens')::bigint, 0)::bigint AS cache_read_tokens,
+       coalesce((payload -> 'usage' ->> 'cache_write_tokens')::bigint, 0)::bigint AS cache_write_tokens,
+       coalesce((payload -> 'usage' ->> 'cost_micros')::bigint, 0)::bigint AS cost_micros
+FROM events
+WHERE task_id = @task_id AND (org_id = @org_id) IS TRUE AND seq > @after_seq AND type = ANY (@types::text[])
+ORDER BY seq LIMIT @max_rows;

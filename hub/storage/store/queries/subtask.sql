@@ -104,10 +104,27 @@ SELECT giver.name AS from_name, taker.name AS to_name, CAST(c.handed_from IS NOT
        count(*) AS tasks, count(*) FILTER (WHERE c.finished_at IS NULL) AS live,
        count(*) FILTER (WHERE c.finished_at IS NULL AND c.handed_from IS NULL AND g.state = 'waiting') AS waiting,
        CAST(sum(c.input_tokens + c.output_tokens + c.cache_read_tokens + c.cache_write_tokens) AS bigint) AS tokens,
-       CAST(sum(c.cost_micros) AS bigint) AS cost_micros, CAST(max(c.created_at) AS timestamptz) AS last_at
+       CAST(sum(c.cost_micros) AS bigint) AS cost_micros, CAST(max(c.created_at) AS timestamptz) AS last_at,
+       CAST(sum(coalesce(r.tokens, 0)) AS bigint) AS recent_tokens
 FROM tasks c
+LEFT JOIN (SELECT m.task_id, sum(m.input_tokens + m.output_tokens + m.cache_read_tokens + m.cache_write_tokens) AS tokens
+           FROM model_calls m WHERE m.org_id = @org_id AND m.started_at >= @since AND m.basis <> 'reserved' GROUP BY 1) r ON r.task_id = c.id
 JOIN tasks g ON g.id = coalesce(c.handed_from, c.parent_id)
 JOIN agents giver ON giver.id = g.agent_id
 JOIN agents taker ON taker.id = c.agent_id
 WHERE c.org_id = @org_id AND g.org_id = @org_id AND (c.handed_from IS NOT NULL OR c.parent_id IS NOT NULL)
 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
+
+-- name: TriggerEdges :many
+-- Triggers with their agents, and what the tasks that they started used.
+SELECT t.id AS trigger_id, t.name AS trigger_name, t.kind, t.state, a.name AS agent_name, count(c.id) AS tasks,
+       count(c.id) FILTER (WHERE c.finished_at IS NULL) AS live,
+       CAST(coalesce(sum(c.input_tokens + c.output_tokens + c.cache_read_tokens + c.cache_write_tokens), 0) AS bigint) AS tokens,
+       CAST(coalesce(sum(r.tokens), 0) AS bigint) AS recent_tokens, CAST(coalesce(sum(c.cost_micros), 0) AS bigint) AS cost_micros,
+       coalesce(max(c.created_at), 'epoch')::timestamptz AS last_at
+FROM triggers t JOIN agents a ON a.id = t.agent_id
+LEFT JOIN tasks c ON c.org_id = t.org_id AND c.trigger_id = t.id
+LEFT JOIN (SELECT m.task_id, sum(m.input_tokens + m.output_tokens + m.cache_read_tokens + m.cache_write_tokens) AS tokens
+           FROM model_calls m WHERE m.org_id = @org_id AND m.started_at >= @since AND m.basis <> 'reserved' GROUP BY 1) r ON r.task_id = c.id
+WHERE t.org_id = @org_id
+GROUP BY t.id, t.name, t.kind, t.state, a.name ORDER BY t.name, t.id LIMIT @max_rows;

@@ -65,6 +65,7 @@ WHERE t.org_id = @org_id
   AND (sqlc.narg(agent_id)::text IS NULL OR t.agent_id = sqlc.narg(agent_id))
   AND (sqlc.narg(states)::text[] IS NULL OR t.state = ANY (sqlc.narg(states)::text[]))
   AND (sqlc.narg(parent_id)::text IS NULL OR t.parent_id = sqlc.narg(parent_id))
+  AND (sqlc.narg(lineage_id)::text IS NULL OR t.lineage_id = sqlc.narg(lineage_id))
   AND (sqlc.narg(words)::text[] IS NULL OR NOT EXISTS (
        SELECT 1 FROM unnest(sqlc.narg(words)::text[]) AS w(word)
        WHERE strpos(lower(concat_ws(' ', t.title, t.goal, t.summary)), w.word) = 0))

@@ -85,3 +85,17 @@ SELECT * FROM undos WHERE org_id = @org_id AND exec_id = @exec_id AND state = 'p
 
 -- name: MarkExecUndone :exec
 UPDATE node_execs SET undone_at = clock_timestamp(), undo_id = @undo_id WHERE org_id = @org_id AND id = @id;
+
+-- name: WorkspaceAfterStep :one
+-- The state in which the last of a task's steps up to a number left the workspace.
+SELECT node_id::text AS node_id, jail_id, workspace_record AS record, workspace_state::bigint AS state FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND number <= @number AND workspace_state IS NOT NULL AND node_id IS NOT NULL
+ORDER BY number DESC LIMIT 1;
+
+-- name: WorkspaceBeforeStep :one
+-- The state in which the first of a task's steps after a number that changed
+-- something found the workspace.
+SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS state
+FROM steps s JOIN step_changes c ON c.step_id = s.id AND c.job_id = ''
+WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.number > @number AND s.workspace_state IS NOT NULL
+ORDER BY s.number LIMIT 1;

@@ -91,6 +91,226 @@ func (AgentStatus) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{0}
 }
 
+type ListAgentSummariesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAgentSummariesRequest) Reset() {
+	*x = ListAgentSummariesRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAgentSummariesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAgentSummariesRequest) ProtoMessage() {}
+
+func (x *ListAgentSummariesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAgentSummariesRequest.ProtoReflect.Descriptor instead.
+func (*ListAgentSummariesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ListAgentSummariesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAgentSummariesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListAgentSummariesResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Agents []*AgentSummary        `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAgentSummariesResponse) Reset() {
+	*x = ListAgentSummariesResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAgentSummariesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAgentSummariesResponse) ProtoMessage() {}
+
+func (x *ListAgentSummariesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAgentSummariesResponse.ProtoReflect.Descriptor instead.
+func (*ListAgentSummariesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListAgentSummariesResponse) GetAgents() []*AgentSummary {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+func (x *ListAgentSummariesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// AgentSummary is an agent's recent past.
+type AgentSummary struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	AgentId string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	Name    string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The task that ended last; empty for none.
+	LastTaskId     string                 `protobuf:"bytes,3,opt,name=last_task_id,json=lastTaskId,proto3" json:"last_task_id,omitempty"`
+	LastState      TaskState              `protobuf:"varint,4,opt,name=last_state,json=lastState,proto3,enum=deckhand.v1.TaskState" json:"last_state,omitempty"`
+	LastFinishedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_finished_at,json=lastFinishedAt,proto3" json:"last_finished_at,omitempty"`
+	LastCostMicros int64                  `protobuf:"varint,6,opt,name=last_cost_micros,json=lastCostMicros,proto3" json:"last_cost_micros,omitempty"`
+	LastErrorCode  string                 `protobuf:"bytes,7,opt,name=last_error_code,json=lastErrorCode,proto3" json:"last_error_code,omitempty"`
+	// Tasks that are queued.
+	Queued int32 `protobuf:"varint,8,opt,name=queued,proto3" json:"queued,omitempty"`
+	// What its calls of models cost in each of the last seven days in UTC, today
+	// last.
+	DayCostMicros []int64 `protobuf:"varint,9,rep,packed,name=day_cost_micros,json=dayCostMicros,proto3" json:"day_cost_micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentSummary) Reset() {
+	*x = AgentSummary{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentSummary) ProtoMessage() {}
+
+func (x *AgentSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
+func (*AgentSummary) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AgentSummary) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *AgentSummary) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AgentSummary) GetLastTaskId() string {
+	if x != nil {
+		return x.LastTaskId
+	}
+	return ""
+}
+
+func (x *AgentSummary) GetLastState() TaskState {
+	if x != nil {
+		return x.LastState
+	}
+	return TaskState_TASK_STATE_UNSPECIFIED
+}
+
+func (x *AgentSummary) GetLastFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastFinishedAt
+	}
+	return nil
+}
+
+func (x *AgentSummary) GetLastCostMicros() int64 {
+	if x != nil {
+		return x.LastCostMicros
+	}
+	return 0
+}
+
+func (x *AgentSummary) GetLastErrorCode() string {
+	if x != nil {
+		return x.LastErrorCode
+	}
+	return ""
+}
+
+func (x *AgentSummary) GetQueued() int32 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
+}
+
+func (x *AgentSummary) GetDayCostMicros() []int64 {
+	if x != nil {
+		return x.DayCostMicros
+	}
+	return nil
+}
+
 type GetAgentGraphRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -99,7 +319,7 @@ type GetAgentGraphRequest struct {
 
 func (x *GetAgentGraphRequest) Reset() {
 	*x = GetAgentGraphRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -111,7 +331,7 @@ func (x *GetAgentGraphRequest) String() string {
 func (*GetAgentGraphRequest) ProtoMessage() {}
 
 func (x *GetAgentGraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -124,20 +344,22 @@ func (x *GetAgentGraphRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentGraphRequest.ProtoReflect.Descriptor instead.
 func (*GetAgentGraphRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{0}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{3}
 }
 
 type GetAgentGraphResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By their names, in order.
-	Edges         []*AgentEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	Edges []*AgentEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	// Triggers and the agents that they start, by the triggers' names.
+	Triggers      []*TriggerEdge `protobuf:"bytes,2,rep,name=triggers,proto3" json:"triggers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetAgentGraphResponse) Reset() {
 	*x = GetAgentGraphResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -149,7 +371,7 @@ func (x *GetAgentGraphResponse) String() string {
 func (*GetAgentGraphResponse) ProtoMessage() {}
 
 func (x *GetAgentGraphResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -162,12 +384,150 @@ func (x *GetAgentGraphResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentGraphResponse.ProtoReflect.Descriptor instead.
 func (*GetAgentGraphResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetAgentGraphResponse) GetEdges() []*AgentEdge {
 	if x != nil {
 		return x.Edges
+	}
+	return nil
+}
+
+func (x *GetAgentGraphResponse) GetTriggers() []*TriggerEdge {
+	if x != nil {
+		return x.Triggers
+	}
+	return nil
+}
+
+// TriggerEdge is between a trigger and its agent.
+type TriggerEdge struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	TriggerId   string                 `protobuf:"bytes,1,opt,name=trigger_id,json=triggerId,proto3" json:"trigger_id,omitempty"`
+	TriggerName string                 `protobuf:"bytes,2,opt,name=trigger_name,json=triggerName,proto3" json:"trigger_name,omitempty"`
+	// "webhook", "cron", "loop" or "manual".
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The agent's name.
+	Agent string `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
+	// "enabled", "disabled" or "tripped".
+	State string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	// Number of tasks that it started, and how many of them have not ended.
+	Tasks int64 `protobuf:"varint,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Live  int64 `protobuf:"varint,7,opt,name=live,proto3" json:"live,omitempty"`
+	// What these tasks themselves used, and of that in the last five minutes.
+	Tokens       int64 `protobuf:"varint,8,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	RecentTokens int64 `protobuf:"varint,9,opt,name=recent_tokens,json=recentTokens,proto3" json:"recent_tokens,omitempty"`
+	CostMicros   int64 `protobuf:"varint,10,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// When the last was started; unset for never.
+	LastAt        *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriggerEdge) Reset() {
+	*x = TriggerEdge{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriggerEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriggerEdge) ProtoMessage() {}
+
+func (x *TriggerEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriggerEdge.ProtoReflect.Descriptor instead.
+func (*TriggerEdge) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TriggerEdge) GetTriggerId() string {
+	if x != nil {
+		return x.TriggerId
+	}
+	return ""
+}
+
+func (x *TriggerEdge) GetTriggerName() string {
+	if x != nil {
+		return x.TriggerName
+	}
+	return ""
+}
+
+func (x *TriggerEdge) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *TriggerEdge) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *TriggerEdge) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *TriggerEdge) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *TriggerEdge) GetLive() int64 {
+	if x != nil {
+		return x.Live
+	}
+	return 0
+}
+
+func (x *TriggerEdge) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *TriggerEdge) GetRecentTokens() int64 {
+	if x != nil {
+		return x.RecentTokens
+	}
+	return 0
+}
+
+func (x *TriggerEdge) GetCostMicros() int64 {
+	if x != nil {
+		return x.CostMicros
+	}
+	return 0
+}
+
+func (x *TriggerEdge) GetLastAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastAt
 	}
 	return nil
 }
@@ -192,14 +552,16 @@ type AgentEdge struct {
 	Tokens     int64 `protobuf:"varint,8,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	CostMicros int64 `protobuf:"varint,9,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
 	// When the last was given; unset for never.
-	LastAt        *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
+	LastAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
+	// Of tokens: those of calls of models in the last five minutes.
+	RecentTokens  int64 `protobuf:"varint,11,opt,name=recent_tokens,json=recentTokens,proto3" json:"recent_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentEdge) Reset() {
 	*x = AgentEdge{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -211,7 +573,7 @@ func (x *AgentEdge) String() string {
 func (*AgentEdge) ProtoMessage() {}
 
 func (x *AgentEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -224,7 +586,7 @@ func (x *AgentEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentEdge.ProtoReflect.Descriptor instead.
 func (*AgentEdge) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AgentEdge) GetFrom() string {
@@ -297,6 +659,13 @@ func (x *AgentEdge) GetLastAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *AgentEdge) GetRecentTokens() int64 {
+	if x != nil {
+		return x.RecentTokens
+	}
+	return 0
+}
+
 // Agent is a persona bound to nodes, with a workspace.
 type Agent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -324,7 +693,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +705,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,7 +718,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Agent) GetId() string {
@@ -454,7 +823,7 @@ type AgentVersion struct {
 
 func (x *AgentVersion) Reset() {
 	*x = AgentVersion{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -466,7 +835,7 @@ func (x *AgentVersion) String() string {
 func (*AgentVersion) ProtoMessage() {}
 
 func (x *AgentVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -479,7 +848,7 @@ func (x *AgentVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentVersion.ProtoReflect.Descriptor instead.
 func (*AgentVersion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AgentVersion) GetVersion() int32 {
@@ -543,7 +912,7 @@ type ApplyAgentRequest struct {
 
 func (x *ApplyAgentRequest) Reset() {
 	*x = ApplyAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +924,7 @@ func (x *ApplyAgentRequest) String() string {
 func (*ApplyAgentRequest) ProtoMessage() {}
 
 func (x *ApplyAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +937,7 @@ func (x *ApplyAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAgentRequest.ProtoReflect.Descriptor instead.
 func (*ApplyAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ApplyAgentRequest) GetMarkdown() string {
@@ -619,7 +988,7 @@ type ApplyAgentResponse struct {
 
 func (x *ApplyAgentResponse) Reset() {
 	*x = ApplyAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +1000,7 @@ func (x *ApplyAgentResponse) String() string {
 func (*ApplyAgentResponse) ProtoMessage() {}
 
 func (x *ApplyAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +1013,7 @@ func (x *ApplyAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAgentResponse.ProtoReflect.Descriptor instead.
 func (*ApplyAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ApplyAgentResponse) GetAgent() *Agent {
@@ -688,7 +1057,7 @@ type AppliedTrigger struct {
 
 func (x *AppliedTrigger) Reset() {
 	*x = AppliedTrigger{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +1069,7 @@ func (x *AppliedTrigger) String() string {
 func (*AppliedTrigger) ProtoMessage() {}
 
 func (x *AppliedTrigger) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +1082,7 @@ func (x *AppliedTrigger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedTrigger.ProtoReflect.Descriptor instead.
 func (*AppliedTrigger) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AppliedTrigger) GetName() string {
@@ -769,7 +1138,7 @@ type GetAgentRequest struct {
 
 func (x *GetAgentRequest) Reset() {
 	*x = GetAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +1150,7 @@ func (x *GetAgentRequest) String() string {
 func (*GetAgentRequest) ProtoMessage() {}
 
 func (x *GetAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +1163,7 @@ func (x *GetAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentRequest.ProtoReflect.Descriptor instead.
 func (*GetAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetAgentRequest) GetAgentId() string {
@@ -821,7 +1190,7 @@ type GetAgentResponse struct {
 
 func (x *GetAgentResponse) Reset() {
 	*x = GetAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +1202,7 @@ func (x *GetAgentResponse) String() string {
 func (*GetAgentResponse) ProtoMessage() {}
 
 func (x *GetAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +1215,7 @@ func (x *GetAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentResponse.ProtoReflect.Descriptor instead.
 func (*GetAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetAgentResponse) GetAgent() *Agent {
@@ -875,7 +1244,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +1256,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1269,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListAgentsRequest) GetPageSize() int32 {
@@ -928,7 +1297,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1309,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1322,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListAgentsResponse) GetAgents() []*Agent {
@@ -982,7 +1351,7 @@ type TellAgentRequest struct {
 
 func (x *TellAgentRequest) Reset() {
 	*x = TellAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1363,7 @@ func (x *TellAgentRequest) String() string {
 func (*TellAgentRequest) ProtoMessage() {}
 
 func (x *TellAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1376,7 @@ func (x *TellAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellAgentRequest.ProtoReflect.Descriptor instead.
 func (*TellAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TellAgentRequest) GetAgentId() string {
@@ -1042,7 +1411,7 @@ type TellAgentResponse struct {
 
 func (x *TellAgentResponse) Reset() {
 	*x = TellAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1423,7 @@ func (x *TellAgentResponse) String() string {
 func (*TellAgentResponse) ProtoMessage() {}
 
 func (x *TellAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1436,7 @@ func (x *TellAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellAgentResponse.ProtoReflect.Descriptor instead.
 func (*TellAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TellAgentResponse) GetTask() *Task {
@@ -1096,7 +1465,7 @@ type PauseAgentRequest struct {
 
 func (x *PauseAgentRequest) Reset() {
 	*x = PauseAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1477,7 @@ func (x *PauseAgentRequest) String() string {
 func (*PauseAgentRequest) ProtoMessage() {}
 
 func (x *PauseAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1490,7 @@ func (x *PauseAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseAgentRequest.ProtoReflect.Descriptor instead.
 func (*PauseAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PauseAgentRequest) GetAgentId() string {
@@ -1147,7 +1516,7 @@ type PauseAgentResponse struct {
 
 func (x *PauseAgentResponse) Reset() {
 	*x = PauseAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1528,7 @@ func (x *PauseAgentResponse) String() string {
 func (*PauseAgentResponse) ProtoMessage() {}
 
 func (x *PauseAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1541,7 @@ func (x *PauseAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseAgentResponse.ProtoReflect.Descriptor instead.
 func (*PauseAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseAgentResponse) GetAgent() *Agent {
@@ -1192,7 +1561,7 @@ type ResumeAgentRequest struct {
 
 func (x *ResumeAgentRequest) Reset() {
 	*x = ResumeAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1573,7 @@ func (x *ResumeAgentRequest) String() string {
 func (*ResumeAgentRequest) ProtoMessage() {}
 
 func (x *ResumeAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1586,7 @@ func (x *ResumeAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeAgentRequest.ProtoReflect.Descriptor instead.
 func (*ResumeAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeAgentRequest) GetAgentId() string {
@@ -1236,7 +1605,7 @@ type ResumeAgentResponse struct {
 
 func (x *ResumeAgentResponse) Reset() {
 	*x = ResumeAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[17]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1617,7 @@ func (x *ResumeAgentResponse) String() string {
 func (*ResumeAgentResponse) ProtoMessage() {}
 
 func (x *ResumeAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[17]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1630,7 @@ func (x *ResumeAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeAgentResponse.ProtoReflect.Descriptor instead.
 func (*ResumeAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeAgentResponse) GetAgent() *Agent {
@@ -1275,10 +1644,46 @@ var File_deckhand_v1_agent_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
-	"\x14GetAgentGraphRequest\"E\n" +
+	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"m\n" +
+	"\x19ListAgentSummariesRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"w\n" +
+	"\x1aListAgentSummariesResponse\x121\n" +
+	"\x06agents\x18\x01 \x03(\v2\x19.deckhand.v1.AgentSummaryR\x06agents\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xee\x02\n" +
+	"\fAgentSummary\x12\x19\n" +
+	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\flast_task_id\x18\x03 \x01(\tR\n" +
+	"lastTaskId\x125\n" +
+	"\n" +
+	"last_state\x18\x04 \x01(\x0e2\x16.deckhand.v1.TaskStateR\tlastState\x12D\n" +
+	"\x10last_finished_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastFinishedAt\x12(\n" +
+	"\x10last_cost_micros\x18\x06 \x01(\x03R\x0elastCostMicros\x12&\n" +
+	"\x0flast_error_code\x18\a \x01(\tR\rlastErrorCode\x12\x16\n" +
+	"\x06queued\x18\b \x01(\x05R\x06queued\x12&\n" +
+	"\x0fday_cost_micros\x18\t \x03(\x03R\rdayCostMicros\"\x16\n" +
+	"\x14GetAgentGraphRequest\"{\n" +
 	"\x15GetAgentGraphResponse\x12,\n" +
-	"\x05edges\x18\x01 \x03(\v2\x16.deckhand.v1.AgentEdgeR\x05edges\"\x93\x02\n" +
+	"\x05edges\x18\x01 \x03(\v2\x16.deckhand.v1.AgentEdgeR\x05edges\x124\n" +
+	"\btriggers\x18\x02 \x03(\v2\x18.deckhand.v1.TriggerEdgeR\btriggers\"\xcc\x02\n" +
+	"\vTriggerEdge\x12\x1d\n" +
+	"\n" +
+	"trigger_id\x18\x01 \x01(\tR\ttriggerId\x12!\n" +
+	"\ftrigger_name\x18\x02 \x01(\tR\vtriggerName\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05agent\x18\x04 \x01(\tR\x05agent\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x14\n" +
+	"\x05tasks\x18\x06 \x01(\x03R\x05tasks\x12\x12\n" +
+	"\x04live\x18\a \x01(\x03R\x04live\x12\x16\n" +
+	"\x06tokens\x18\b \x01(\x03R\x06tokens\x12#\n" +
+	"\rrecent_tokens\x18\t \x01(\x03R\frecentTokens\x12\x1f\n" +
+	"\vcost_micros\x18\n" +
+	" \x01(\x03R\n" +
+	"costMicros\x123\n" +
+	"\alast_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x06lastAt\"\xb8\x02\n" +
 	"\tAgentEdge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
@@ -1291,7 +1696,8 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\vcost_micros\x18\t \x01(\x03R\n" +
 	"costMicros\x123\n" +
 	"\alast_at\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x06lastAt\"\xc7\x03\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x06lastAt\x12#\n" +
+	"\rrecent_tokens\x18\v \x01(\x03R\frecentTokens\"\xc7\x03\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1375,7 +1781,7 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\x13AGENT_STATUS_ACTIVE\x10\x03\x12\x17\n" +
 	"\x13AGENT_STATUS_PAUSED\x10\x04\x12 \n" +
 	"\x1cAGENT_STATUS_ERROR_SUSPENDED\x10\x05\x12\x19\n" +
-	"\x15AGENT_STATUS_DISABLED\x10\x062\xba\x04\n" +
+	"\x15AGENT_STATUS_DISABLED\x10\x062\xa1\x05\n" +
 	"\fAgentService\x12M\n" +
 	"\n" +
 	"ApplyAgent\x12\x1e.deckhand.v1.ApplyAgentRequest\x1a\x1f.deckhand.v1.ApplyAgentResponse\x12G\n" +
@@ -1386,7 +1792,8 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"PauseAgent\x12\x1e.deckhand.v1.PauseAgentRequest\x1a\x1f.deckhand.v1.PauseAgentResponse\x12P\n" +
 	"\vResumeAgent\x12\x1f.deckhand.v1.ResumeAgentRequest\x1a .deckhand.v1.ResumeAgentResponse\x12V\n" +
-	"\rGetAgentGraph\x12!.deckhand.v1.GetAgentGraphRequest\x1a\".deckhand.v1.GetAgentGraphResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\rGetAgentGraph\x12!.deckhand.v1.GetAgentGraphRequest\x1a\".deckhand.v1.GetAgentGraphResponse\x12e\n" +
+	"\x12ListAgentSummaries\x12&.deckhand.v1.ListAgentSummariesRequest\x1a'.deckhand.v1.ListAgentSummariesResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_agent_proto_rawDescOnce sync.Once
@@ -1401,65 +1808,77 @@ func file_deckhand_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_deckhand_v1_agent_proto_goTypes = []any{
-	(AgentStatus)(0),              // 0: deckhand.v1.AgentStatus
-	(*GetAgentGraphRequest)(nil),  // 1: deckhand.v1.GetAgentGraphRequest
-	(*GetAgentGraphResponse)(nil), // 2: deckhand.v1.GetAgentGraphResponse
-	(*AgentEdge)(nil),             // 3: deckhand.v1.AgentEdge
-	(*Agent)(nil),                 // 4: deckhand.v1.Agent
-	(*AgentVersion)(nil),          // 5: deckhand.v1.AgentVersion
-	(*ApplyAgentRequest)(nil),     // 6: deckhand.v1.ApplyAgentRequest
-	(*ApplyAgentResponse)(nil),    // 7: deckhand.v1.ApplyAgentResponse
-	(*AppliedTrigger)(nil),        // 8: deckhand.v1.AppliedTrigger
-	(*GetAgentRequest)(nil),       // 9: deckhand.v1.GetAgentRequest
-	(*GetAgentResponse)(nil),      // 10: deckhand.v1.GetAgentResponse
-	(*ListAgentsRequest)(nil),     // 11: deckhand.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),    // 12: deckhand.v1.ListAgentsResponse
-	(*TellAgentRequest)(nil),      // 13: deckhand.v1.TellAgentRequest
-	(*TellAgentResponse)(nil),     // 14: deckhand.v1.TellAgentResponse
-	(*PauseAgentRequest)(nil),     // 15: deckhand.v1.PauseAgentRequest
-	(*PauseAgentResponse)(nil),    // 16: deckhand.v1.PauseAgentResponse
-	(*ResumeAgentRequest)(nil),    // 17: deckhand.v1.ResumeAgentRequest
-	(*ResumeAgentResponse)(nil),   // 18: deckhand.v1.ResumeAgentResponse
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
-	(*Task)(nil),                  // 20: deckhand.v1.Task
+	(AgentStatus)(0),                   // 0: deckhand.v1.AgentStatus
+	(*ListAgentSummariesRequest)(nil),  // 1: deckhand.v1.ListAgentSummariesRequest
+	(*ListAgentSummariesResponse)(nil), // 2: deckhand.v1.ListAgentSummariesResponse
+	(*AgentSummary)(nil),               // 3: deckhand.v1.AgentSummary
+	(*GetAgentGraphRequest)(nil),       // 4: deckhand.v1.GetAgentGraphRequest
+	(*GetAgentGraphResponse)(nil),      // 5: deckhand.v1.GetAgentGraphResponse
+	(*TriggerEdge)(nil),                // 6: deckhand.v1.TriggerEdge
+	(*AgentEdge)(nil),                  // 7: deckhand.v1.AgentEdge
+	(*Agent)(nil),                      // 8: deckhand.v1.Agent
+	(*AgentVersion)(nil),               // 9: deckhand.v1.AgentVersion
+	(*ApplyAgentRequest)(nil),          // 10: deckhand.v1.ApplyAgentRequest
+	(*ApplyAgentResponse)(nil),         // 11: deckhand.v1.ApplyAgentResponse
+	(*AppliedTrigger)(nil),             // 12: deckhand.v1.AppliedTrigger
+	(*GetAgentRequest)(nil),            // 13: deckhand.v1.GetAgentRequest
+	(*GetAgentResponse)(nil),           // 14: deckhand.v1.GetAgentResponse
+	(*ListAgentsRequest)(nil),          // 15: deckhand.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),         // 16: deckhand.v1.ListAgentsResponse
+	(*TellAgentRequest)(nil),           // 17: deckhand.v1.TellAgentRequest
+	(*TellAgentResponse)(nil),          // 18: deckhand.v1.TellAgentResponse
+	(*PauseAgentRequest)(nil),          // 19: deckhand.v1.PauseAgentRequest
+	(*PauseAgentResponse)(nil),         // 20: deckhand.v1.PauseAgentResponse
+	(*ResumeAgentRequest)(nil),         // 21: deckhand.v1.ResumeAgentRequest
+	(*ResumeAgentResponse)(nil),        // 22: deckhand.v1.ResumeAgentResponse
+	(TaskState)(0),                     // 23: deckhand.v1.TaskState
+	(*timestamppb.Timestamp)(nil),      // 24: google.protobuf.Timestamp
+	(*Task)(nil),                       // 25: deckhand.v1.Task
 }
 var file_deckhand_v1_agent_proto_depIdxs = []int32{
-	3,  // 0: deckhand.v1.GetAgentGraphResponse.edges:type_name -> deckhand.v1.AgentEdge
-	19, // 1: deckhand.v1.AgentEdge.last_at:type_name -> google.protobuf.Timestamp
-	0,  // 2: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
-	19, // 3: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	19, // 4: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
-	19, // 5: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
-	19, // 6: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 7: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
-	8,  // 8: deckhand.v1.ApplyAgentResponse.triggers:type_name -> deckhand.v1.AppliedTrigger
-	4,  // 9: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
-	5,  // 10: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
-	4,  // 11: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
-	20, // 12: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
-	4,  // 13: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
-	4,  // 14: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
-	6,  // 15: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
-	9,  // 16: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
-	11, // 17: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
-	13, // 18: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
-	15, // 19: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
-	17, // 20: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
-	1,  // 21: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
-	7,  // 22: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
-	10, // 23: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
-	12, // 24: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
-	14, // 25: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
-	16, // 26: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
-	18, // 27: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
-	2,  // 28: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
-	22, // [22:29] is the sub-list for method output_type
-	15, // [15:22] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	3,  // 0: deckhand.v1.ListAgentSummariesResponse.agents:type_name -> deckhand.v1.AgentSummary
+	23, // 1: deckhand.v1.AgentSummary.last_state:type_name -> deckhand.v1.TaskState
+	24, // 2: deckhand.v1.AgentSummary.last_finished_at:type_name -> google.protobuf.Timestamp
+	7,  // 3: deckhand.v1.GetAgentGraphResponse.edges:type_name -> deckhand.v1.AgentEdge
+	6,  // 4: deckhand.v1.GetAgentGraphResponse.triggers:type_name -> deckhand.v1.TriggerEdge
+	24, // 5: deckhand.v1.TriggerEdge.last_at:type_name -> google.protobuf.Timestamp
+	24, // 6: deckhand.v1.AgentEdge.last_at:type_name -> google.protobuf.Timestamp
+	0,  // 7: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
+	24, // 8: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	24, // 9: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
+	24, // 10: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
+	24, // 11: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 12: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
+	12, // 13: deckhand.v1.ApplyAgentResponse.triggers:type_name -> deckhand.v1.AppliedTrigger
+	8,  // 14: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
+	9,  // 15: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
+	8,  // 16: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
+	25, // 17: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
+	8,  // 18: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
+	8,  // 19: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
+	10, // 20: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
+	13, // 21: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
+	15, // 22: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
+	17, // 23: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
+	19, // 24: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
+	21, // 25: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
+	4,  // 26: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
+	1,  // 27: deckhand.v1.AgentService.ListAgentSummaries:input_type -> deckhand.v1.ListAgentSummariesRequest
+	11, // 28: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
+	14, // 29: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
+	16, // 30: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
+	18, // 31: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
+	20, // 32: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
+	22, // 33: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
+	5,  // 34: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
+	2,  // 35: deckhand.v1.AgentService.ListAgentSummaries:output_type -> deckhand.v1.ListAgentSummariesResponse
+	28, // [28:36] is the sub-list for method output_type
+	20, // [20:28] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_agent_proto_init() }
@@ -1474,7 +1893,7 @@ func file_deckhand_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_agent_proto_rawDesc), len(file_deckhand_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -557,6 +557,259 @@ func (*WatchResponse_Thinking) isWatchResponse_Item() {}
 
 func (*WatchResponse_Heartbeat_) isWatchResponse_Item() {}
 
+// Moment is what the index of a history has of one event. Events that change
+// nothing that it shows, such as those of phases, are not in it.
+type Moment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The event's number.
+	Seq  int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// The event's type.
+	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	// Of a step: its number, id and tool.
+	Step   int32  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
+	StepId string `protobuf:"bytes,5,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Tool   string `protobuf:"bytes,6,opt,name=tool,proto3" json:"tool,omitempty"`
+	// The model's turn, or the finished iteration.
+	Turn int32 `protobuf:"varint,7,opt,name=turn,proto3" json:"turn,omitempty"`
+	// The state that a task or a step went to, as events name it: "running",
+	// "succeeded".
+	State string `protobuf:"bytes,8,opt,name=state,proto3" json:"state,omitempty"`
+	// A short text: the call's most telling argument, the beginning of a message
+	// or question, or an error. Secrets are masked, at most 200 characters.
+	Title string `protobuf:"bytes,9,opt,name=title,proto3" json:"title,omitempty"`
+	// What the turn used; set with "iteration_complete".
+	Usage *Usage `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Of a step that changed files: how many.
+	Files         int32 `protobuf:"varint,11,opt,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Moment) Reset() {
+	*x = Moment{}
+	mi := &file_deckhand_v1_event_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Moment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Moment) ProtoMessage() {}
+
+func (x *Moment) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_event_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Moment.ProtoReflect.Descriptor instead.
+func (*Moment) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Moment) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Moment) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Moment) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Moment) GetStep() int32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Moment) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *Moment) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *Moment) GetTurn() int32 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *Moment) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Moment) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *Moment) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *Moment) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+type ListMomentsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Task id or unique id prefix.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// At most this many; 0 for 5000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMomentsRequest) Reset() {
+	*x = ListMomentsRequest{}
+	mi := &file_deckhand_v1_event_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMomentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMomentsRequest) ProtoMessage() {}
+
+func (x *ListMomentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_event_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMomentsRequest.ProtoReflect.Descriptor instead.
+func (*ListMomentsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListMomentsRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ListMomentsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListMomentsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListMomentsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In order.
+	Moments []*Moment `protobuf:"bytes,1,rep,name=moments,proto3" json:"moments,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMomentsResponse) Reset() {
+	*x = ListMomentsResponse{}
+	mi := &file_deckhand_v1_event_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMomentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMomentsResponse) ProtoMessage() {}
+
+func (x *ListMomentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_event_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMomentsResponse.ProtoReflect.Descriptor instead.
+func (*ListMomentsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListMomentsResponse) GetMoments() []*Moment {
+	if x != nil {
+		return x.Moments
+	}
+	return nil
+}
+
+func (x *ListMomentsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 type WatchResponse_Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -565,7 +818,7 @@ type WatchResponse_Heartbeat struct {
 
 func (x *WatchResponse_Heartbeat) Reset() {
 	*x = WatchResponse_Heartbeat{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[6]
+	mi := &file_deckhand_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +830,7 @@ func (x *WatchResponse_Heartbeat) String() string {
 func (*WatchResponse_Heartbeat) ProtoMessage() {}
 
 func (x *WatchResponse_Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[6]
+	mi := &file_deckhand_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +850,7 @@ var File_deckhand_v1_event_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/event.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x02\n" +
+	"\x17deckhand/v1/event.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x02\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
@@ -642,11 +895,35 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\bthinking\x18\x03 \x01(\v2\x15.deckhand.v1.ThinkingH\x00R\bthinking\x12D\n" +
 	"\theartbeat\x18\x04 \x01(\v2$.deckhand.v1.WatchResponse.HeartbeatH\x00R\theartbeat\x1a\v\n" +
 	"\tHeartbeatB\x06\n" +
-	"\x04item2\x9f\x01\n" +
+	"\x04item\"\x9f\x02\n" +
+	"\x06Moment\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\x05R\x04step\x12\x17\n" +
+	"\astep_id\x18\x05 \x01(\tR\x06stepId\x12\x12\n" +
+	"\x04tool\x18\x06 \x01(\tR\x04tool\x12\x12\n" +
+	"\x04turn\x18\a \x01(\x05R\x04turn\x12\x14\n" +
+	"\x05state\x18\b \x01(\tR\x05state\x12\x14\n" +
+	"\x05title\x18\t \x01(\tR\x05title\x12(\n" +
+	"\x05usage\x18\n" +
+	" \x01(\v2\x12.deckhand.v1.UsageR\x05usage\x12\x14\n" +
+	"\x05files\x18\v \x01(\x05R\x05files\"\x8b\x01\n" +
+	"\x12ListMomentsRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"l\n" +
+	"\x13ListMomentsResponse\x12-\n" +
+	"\amoments\x18\x01 \x03(\v2\x13.deckhand.v1.MomentR\amoments\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xf1\x01\n" +
 	"\fEventService\x12@\n" +
 	"\x05Watch\x12\x19.deckhand.v1.WatchRequest\x1a\x1a.deckhand.v1.WatchResponse0\x01\x12M\n" +
 	"\n" +
-	"ListEvents\x12\x1e.deckhand.v1.ListEventsRequest\x1a\x1f.deckhand.v1.ListEventsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"ListEvents\x12\x1e.deckhand.v1.ListEventsRequest\x1a\x1f.deckhand.v1.ListEventsResponse\x12P\n" +
+	"\vListMoments\x12\x1f.deckhand.v1.ListMomentsRequest\x1a .deckhand.v1.ListMomentsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_event_proto_rawDescOnce sync.Once
@@ -660,7 +937,7 @@ func file_deckhand_v1_event_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_event_proto_rawDescData
 }
 
-var file_deckhand_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_deckhand_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_deckhand_v1_event_proto_goTypes = []any{
 	(*Event)(nil),                   // 0: deckhand.v1.Event
 	(*Thinking)(nil),                // 1: deckhand.v1.Thinking
@@ -668,26 +945,35 @@ var file_deckhand_v1_event_proto_goTypes = []any{
 	(*ListEventsRequest)(nil),       // 3: deckhand.v1.ListEventsRequest
 	(*ListEventsResponse)(nil),      // 4: deckhand.v1.ListEventsResponse
 	(*WatchResponse)(nil),           // 5: deckhand.v1.WatchResponse
-	(*WatchResponse_Heartbeat)(nil), // 6: deckhand.v1.WatchResponse.Heartbeat
-	(*timestamppb.Timestamp)(nil),   // 7: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 8: google.protobuf.Struct
+	(*Moment)(nil),                  // 6: deckhand.v1.Moment
+	(*ListMomentsRequest)(nil),      // 7: deckhand.v1.ListMomentsRequest
+	(*ListMomentsResponse)(nil),     // 8: deckhand.v1.ListMomentsResponse
+	(*WatchResponse_Heartbeat)(nil), // 9: deckhand.v1.WatchResponse.Heartbeat
+	(*timestamppb.Timestamp)(nil),   // 10: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 11: google.protobuf.Struct
+	(*Usage)(nil),                   // 12: deckhand.v1.Usage
 }
 var file_deckhand_v1_event_proto_depIdxs = []int32{
-	7, // 0: deckhand.v1.Event.time:type_name -> google.protobuf.Timestamp
-	8, // 1: deckhand.v1.Event.payload:type_name -> google.protobuf.Struct
-	0, // 2: deckhand.v1.ListEventsResponse.events:type_name -> deckhand.v1.Event
-	0, // 3: deckhand.v1.WatchResponse.event:type_name -> deckhand.v1.Event
-	1, // 4: deckhand.v1.WatchResponse.thinking:type_name -> deckhand.v1.Thinking
-	6, // 5: deckhand.v1.WatchResponse.heartbeat:type_name -> deckhand.v1.WatchResponse.Heartbeat
-	2, // 6: deckhand.v1.EventService.Watch:input_type -> deckhand.v1.WatchRequest
-	3, // 7: deckhand.v1.EventService.ListEvents:input_type -> deckhand.v1.ListEventsRequest
-	5, // 8: deckhand.v1.EventService.Watch:output_type -> deckhand.v1.WatchResponse
-	4, // 9: deckhand.v1.EventService.ListEvents:output_type -> deckhand.v1.ListEventsResponse
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	10, // 0: deckhand.v1.Event.time:type_name -> google.protobuf.Timestamp
+	11, // 1: deckhand.v1.Event.payload:type_name -> google.protobuf.Struct
+	0,  // 2: deckhand.v1.ListEventsResponse.events:type_name -> deckhand.v1.Event
+	0,  // 3: deckhand.v1.WatchResponse.event:type_name -> deckhand.v1.Event
+	1,  // 4: deckhand.v1.WatchResponse.thinking:type_name -> deckhand.v1.Thinking
+	9,  // 5: deckhand.v1.WatchResponse.heartbeat:type_name -> deckhand.v1.WatchResponse.Heartbeat
+	10, // 6: deckhand.v1.Moment.time:type_name -> google.protobuf.Timestamp
+	12, // 7: deckhand.v1.Moment.usage:type_name -> deckhand.v1.Usage
+	6,  // 8: deckhand.v1.ListMomentsResponse.moments:type_name -> deckhand.v1.Moment
+	2,  // 9: deckhand.v1.EventService.Watch:input_type -> deckhand.v1.WatchRequest
+	3,  // 10: deckhand.v1.EventService.ListEvents:input_type -> deckhand.v1.ListEventsRequest
+	7,  // 11: deckhand.v1.EventService.ListMoments:input_type -> deckhand.v1.ListMomentsRequest
+	5,  // 12: deckhand.v1.EventService.Watch:output_type -> deckhand.v1.WatchResponse
+	4,  // 13: deckhand.v1.EventService.ListEvents:output_type -> deckhand.v1.ListEventsResponse
+	8,  // 14: deckhand.v1.EventService.ListMoments:output_type -> deckhand.v1.ListMomentsResponse
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_event_proto_init() }
@@ -695,6 +981,7 @@ func file_deckhand_v1_event_proto_init() {
 	if File_deckhand_v1_event_proto != nil {
 		return
 	}
+	file_deckhand_v1_task_proto_init()
 	file_deckhand_v1_event_proto_msgTypes[5].OneofWrappers = []any{
 		(*WatchResponse_Event)(nil),
 		(*WatchResponse_Thinking)(nil),
@@ -706,7 +993,7 @@ func file_deckhand_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_event_proto_rawDesc), len(file_deckhand_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -172,7 +172,11 @@ type ReadFileRequest struct {
 	Path      string                      `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Offset    int64                       `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	// At most this many bytes; 0 for 1 MiB, at most 4 MiB.
-	Limit         int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// With task_id: the file as it was when this step of the task ended, by its id
+	// or unique id prefix; empty for now. States are kept as long as changes can be
+	// undone.
+	StepId        string `protobuf:"bytes,7,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -262,6 +266,13 @@ func (x *ReadFileRequest) GetLimit() int64 {
 	return 0
 }
 
+func (x *ReadFileRequest) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
 type isReadFileRequest_Workspace interface {
 	isReadFileRequest_Workspace()
 }
@@ -291,7 +302,9 @@ type ReadFileResponse struct {
 	// The file's whole size.
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	// SHA-256 of the whole file in hex; empty for files over 64 MiB.
-	Digest        string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	// With step_id: the state of the workspace that the file was read from.
+	State         int64 `protobuf:"varint,4,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -347,6 +360,13 @@ func (x *ReadFileResponse) GetDigest() string {
 	return ""
 }
 
+func (x *ReadFileResponse) GetState() int64 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
 type ListFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in ReadFileRequest.
@@ -358,8 +378,10 @@ type ListFilesRequest struct {
 	//	*ListFilesRequest_Jail
 	Workspace isListFilesRequest_Workspace `protobuf_oneof:"workspace"`
 	// Empty for the workspace itself.
-	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Recursive     bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	Path      string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// As in ReadFileRequest.
+	StepId        string `protobuf:"bytes,6,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +464,13 @@ func (x *ListFilesRequest) GetRecursive() bool {
 	return false
 }
 
+func (x *ListFilesRequest) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
 type isListFilesRequest_Workspace interface {
 	isListFilesRequest_Workspace()
 }
@@ -468,7 +497,9 @@ type ListFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Files []*FileInfo            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
 	// There are more than 10 000, which are not shown.
-	Truncated     bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Truncated bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// With step_id: the state of the workspace, as the node numbers it.
+	State         int64 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -515,6 +546,13 @@ func (x *ListFilesResponse) GetTruncated() bool {
 		return x.Truncated
 	}
 	return false
+}
+
+func (x *ListFilesResponse) GetState() int64 {
+	if x != nil {
+		return x.State
+	}
+	return 0
 }
 
 // UploadEntry is one name of a tree that is uploaded.
@@ -1905,7 +1943,7 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\aJailRef\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12B\n" +
-	"\ajail_id\x18\x02 \x01(\tB)\xbaH&r$(@2 ^[a-z][a-z0-9]*([_-][a-z0-9]+)*$R\x06jailId\"\x86\x02\n" +
+	"\ajail_id\x18\x02 \x01(\tB)\xbaH&r$(@2 ^[a-z][a-z0-9]*([_-][a-z0-9]+)*$R\x06jailId\"\xa9\x02\n" +
 	"\x0fReadFileRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
@@ -1915,12 +1953,14 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\x12\x1f\n" +
 	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\"\n" +
-	"\x05limit\x18\x04 \x01(\x03B\f\xbaH\t\"\a\x18\x80\x80\x80\x02(\x00R\x05limitB\x12\n" +
-	"\tworkspace\x12\x05\xbaH\x02\b\x01\"X\n" +
+	"\x05limit\x18\x04 \x01(\x03B\f\xbaH\t\"\a\x18\x80\x80\x80\x02(\x00R\x05limit\x12!\n" +
+	"\astep_id\x18\a \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06stepIdB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"n\n" +
 	"\x10ReadFileResponse\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\fR\acontent\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\tR\x06digest\"\xde\x01\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\x03R\x05state\"\x81\x02\n" +
 	"\x10ListFilesRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
@@ -1928,11 +1968,13 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12*\n" +
 	"\x04jail\x18\x05 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12\x1c\n" +
 	"\x04path\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04path\x12\x1c\n" +
-	"\trecursive\x18\x03 \x01(\bR\trecursiveB\x12\n" +
-	"\tworkspace\x12\x05\xbaH\x02\b\x01\"^\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\x12!\n" +
+	"\astep_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06stepIdB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"t\n" +
 	"\x11ListFilesResponse\x12+\n" +
 	"\x05files\x18\x01 \x03(\v2\x15.deckhand.v1.FileInfoR\x05files\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xb8\x02\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\x03R\x05state\"\xb8\x02\n" +
 	"\vUploadEntry\x12\x1e\n" +
 	"\x04path\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\x12-\n" +

@@ -1535,12 +1535,15 @@ func (x *SetBudgetResponse) GetBudget() *Budget {
 
 type GetUsageReportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// agent, user, model, task, day or month (both in UTC).
+	// agent, user, model, task, hour, day or month (these in UTC).
 	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
 	// Unset for the beginning of this month, in UTC.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	// Unset for now.
-	Until         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// Splits each row of an hour, day or month: agent, user or model; empty for one
+	// row each. At most 31 days of hours, 366 of days.
+	Split         string `protobuf:"bytes,4,opt,name=split,proto3" json:"split,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1596,9 +1599,17 @@ func (x *GetUsageReportRequest) GetUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *GetUsageReportRequest) GetSplit() string {
+	if x != nil {
+		return x.Split
+	}
+	return ""
+}
+
 type GetUsageReportResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The dearest first, or the newest day or month; at most 1 000.
+	// The dearest first, or the newest hour, day or month; at most 1 000. With split
+	// at most 20 000, each time's dearest first.
 	Rows          []*UsageRow            `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
 	Total         *UsageRow              `protobuf:"bytes,2,opt,name=total,proto3" json:"total,omitempty"`
 	Forecast      *UsageForecast         `protobuf:"bytes,3,opt,name=forecast,proto3" json:"forecast,omitempty"`
@@ -1676,15 +1687,17 @@ func (x *GetUsageReportResponse) GetUntil() *timestamppb.Timestamp {
 // UsageRow is what calls of one kind used and cost.
 type UsageRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An agent's, user's or model's name, a task's id, a day or a month. Empty for
-	// the total.
+	// An agent's, user's or model's name, a task's id, an hour such as
+	// 2026-11-22T14, a day or a month. Empty for the total.
 	Key   string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Calls int64  `protobuf:"varint,2,opt,name=calls,proto3" json:"calls,omitempty"`
 	// Number of tasks that made them.
 	Tasks int64 `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// Calls whose use is not known exactly: they broke off.
-	Estimated     int64  `protobuf:"varint,4,opt,name=estimated,proto3" json:"estimated,omitempty"`
-	Usage         *Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
+	Estimated int64  `protobuf:"varint,4,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	Usage     *Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
+	// With split: the agent's, user's or model's name.
+	Part          string `protobuf:"bytes,6,opt,name=part,proto3" json:"part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1754,6 +1767,13 @@ func (x *UsageRow) GetUsage() *Usage {
 	return nil
 }
 
+func (x *UsageRow) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
 // UsageForecast says what this month is going to cost when it goes on as in the
 // last seven days, or since its calls began.
 type UsageForecast struct {
@@ -1767,7 +1787,12 @@ type UsageForecast struct {
 	// The organisation's budget for the month; unset for none.
 	LimitMicros *int64 `protobuf:"varint,5,opt,name=limit_micros,json=limitMicros,proto3,oneof" json:"limit_micros,omitempty"`
 	// When that is reached; unset for not in this month.
-	ReachedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=reached_at,json=reachedAt,proto3" json:"reached_at,omitempty"`
+	ReachedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=reached_at,json=reachedAt,proto3" json:"reached_at,omitempty"`
+	// The whole days that it was made from, 0 to 7, since calls began.
+	Days int32 `protobuf:"varint,7,opt,name=days,proto3" json:"days,omitempty"`
+	// It is too early to tell: days is below three, daily_micros and month_micros
+	// are unset, and reached_at too unless the limit is reached already.
+	Early         bool `protobuf:"varint,8,opt,name=early,proto3" json:"early,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1842,6 +1867,20 @@ func (x *UsageForecast) GetReachedAt() *timestamppb.Timestamp {
 		return x.ReachedAt
 	}
 	return nil
+}
+
+func (x *UsageForecast) GetDays() int32 {
+	if x != nil {
+		return x.Days
+	}
+	return 0
+}
+
+func (x *UsageForecast) GetEarly() bool {
+	if x != nil {
+		return x.Early
+	}
+	return false
 }
 
 var File_deckhand_v1_provider_proto protoreflect.FileDescriptor
@@ -1970,23 +2009,25 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"\x05reset\x18\x06 \x01(\bH\x00R\x05resetB\a\n" +
 	"\x05limit\"@\n" +
 	"\x11SetBudgetResponse\x12+\n" +
-	"\x06budget\x18\x01 \x01(\v2\x13.deckhand.v1.BudgetR\x06budget\"\xb8\x01\n" +
-	"\x15GetUsageReportRequest\x12;\n" +
-	"\x02by\x18\x01 \x01(\tB+\xbaH(r&R\x05agentR\x04userR\x05modelR\x04taskR\x03dayR\x05monthR\x02by\x120\n" +
+	"\x06budget\x18\x01 \x01(\v2\x13.deckhand.v1.BudgetR\x06budget\"\xf1\x01\n" +
+	"\x15GetUsageReportRequest\x12A\n" +
+	"\x02by\x18\x01 \x01(\tB1\xbaH.r,R\x05agentR\x04userR\x05modelR\x04taskR\x04hourR\x03dayR\x05monthR\x02by\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
-	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x8c\x02\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x121\n" +
+	"\x05split\x18\x04 \x01(\tB\x1b\xbaH\x18r\x16R\x00R\x05agentR\x04userR\x05modelR\x05split\"\x8c\x02\n" +
 	"\x16GetUsageReportResponse\x12)\n" +
 	"\x04rows\x18\x01 \x03(\v2\x15.deckhand.v1.UsageRowR\x04rows\x12+\n" +
 	"\x05total\x18\x02 \x01(\v2\x15.deckhand.v1.UsageRowR\x05total\x126\n" +
 	"\bforecast\x18\x03 \x01(\v2\x1a.deckhand.v1.UsageForecastR\bforecast\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
-	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x90\x01\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xa4\x01\n" +
 	"\bUsageRow\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05calls\x18\x02 \x01(\x03R\x05calls\x12\x14\n" +
 	"\x05tasks\x18\x03 \x01(\x03R\x05tasks\x12\x1c\n" +
 	"\testimated\x18\x04 \x01(\x03R\testimated\x12(\n" +
-	"\x05usage\x18\x05 \x01(\v2\x12.deckhand.v1.UsageR\x05usage\"\x82\x02\n" +
+	"\x05usage\x18\x05 \x01(\v2\x12.deckhand.v1.UsageR\x05usage\x12\x12\n" +
+	"\x04part\x18\x06 \x01(\tR\x04part\"\xac\x02\n" +
 	"\rUsageForecast\x12\x14\n" +
 	"\x05month\x18\x01 \x01(\tR\x05month\x12!\n" +
 	"\fspent_micros\x18\x02 \x01(\x03R\vspentMicros\x12!\n" +
@@ -1994,7 +2035,9 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"\fmonth_micros\x18\x04 \x01(\x03R\vmonthMicros\x12&\n" +
 	"\flimit_micros\x18\x05 \x01(\x03H\x00R\vlimitMicros\x88\x01\x01\x129\n" +
 	"\n" +
-	"reached_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\treachedAtB\x0f\n" +
+	"reached_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\treachedAt\x12\x12\n" +
+	"\x04days\x18\a \x01(\x05R\x04days\x12\x14\n" +
+	"\x05early\x18\b \x01(\bR\x05earlyB\x0f\n" +
 	"\r_limit_micros2\xa7\x04\n" +
 	"\x0fProviderService\x12\\\n" +
 	"\x0fConnectProvider\x12#.deckhand.v1.ConnectProviderRequest\x1a$.deckhand.v1.ConnectProviderResponse\x12V\n" +

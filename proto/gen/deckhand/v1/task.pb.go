@@ -1762,7 +1762,10 @@ type ListTasksRequest struct {
 	CreatedFrom   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_from,json=createdFrom,proto3" json:"created_from,omitempty"`
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	// Only chats.
-	Chat          bool `protobuf:"varint,9,opt,name=chat,proto3" json:"chat,omitempty"`
+	Chat bool `protobuf:"varint,9,opt,name=chat,proto3" json:"chat,omitempty"`
+	// Only the task of this id or unique id prefix and those of its lineage: its
+	// retries, resumed ones, handoffs and subtasks; empty for all.
+	LineageOf     string `protobuf:"bytes,20,opt,name=lineage_of,json=lineageOf,proto3" json:"lineage_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1858,6 +1861,13 @@ func (x *ListTasksRequest) GetChat() bool {
 		return x.Chat
 	}
 	return false
+}
+
+func (x *ListTasksRequest) GetLineageOf() string {
+	if x != nil {
+		return x.LineageOf
+	}
+	return ""
 }
 
 type ListTasksResponse struct {
@@ -3725,7 +3735,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"8\n" +
 	"\x0fGetTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xa0\x03\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xc9\x03\n" +
 	"\x10ListTasksRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x128\n" +
 	"\x06states\x18\x02 \x03(\x0e2\x16.deckhand.v1.TaskStateB\b\xbaH\x05\x92\x01\x02\x10\x0eR\x06states\x12'\n" +
@@ -3737,7 +3747,9 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x05query\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05query\x12=\n" +
 	"\fcreated_from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedFrom\x12A\n" +
 	"\x0ecreated_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12\x12\n" +
-	"\x04chat\x18\t \x01(\bR\x04chat\"d\n" +
+	"\x04chat\x18\t \x01(\bR\x04chat\x12'\n" +
+	"\n" +
+	"lineage_of\x18\x14 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tlineageOf\"d\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.deckhand.v1.TaskR\x05tasks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Z\n" +

@@ -14,6 +14,8 @@ import { final, TaskBadge } from "@/components/state";
 import { duration, millis, Time, useNow } from "@/components/Time";
 import { Export } from "@/features/history/Export";
 import { Likely } from "@/features/history/Likely";
+import { Family } from "@/features/graph/Family";
+import { RunLinks } from "@/features/replay/RunLinks";
 import { Changes } from "@/features/workspace/Changes";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { useTaskView } from "@/live/context";
@@ -155,6 +157,7 @@ function Summary({ task, phase, limits }: { task: Task; phase: string | undefine
         <span>
           created <Time at={task.createdAt} /> by {task.createdBy}
         </span>
+        <RunLinks task={task} />
       </p>
       {task.progress > 0 && !final(task.state) && (
         <progress className="h-1.5 w-full max-w-md accent-accent" value={task.progress} max={1} aria-label="Progress" />
@@ -220,6 +223,7 @@ function Details({ task }: { task: Task }) {
         <h2 className="font-semibold">Export</h2>
         <Export taskId={task.id} />
       </section>
+      <Family taskId={task.id} />
       {children.data && children.data.tasks.length > 0 && (
         <section className="space-y-2">
           <h2 className="font-semibold">Subtasks</h2>

@@ -1532,6 +1532,384 @@ func (x *ExportWorkspaceResponse) GetData() []byte {
 	return nil
 }
 
+// StateRef names a state of a workspace.
+type StateRef struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// The record that the state belongs to: refused with NOT_FOUND if the workspace
+	// has another one. Empty for whichever it has.
+	Record        string `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`
+	State         int64  `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateRef) Reset() {
+	*x = StateRef{}
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateRef) ProtoMessage() {}
+
+func (x *StateRef) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateRef.ProtoReflect.Descriptor instead.
+func (*StateRef) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_snapshot_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *StateRef) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *StateRef) GetRecord() string {
+	if x != nil {
+		return x.Record
+	}
+	return ""
+}
+
+func (x *StateRef) GetState() int64 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+// StateEntry is one name in a workspace as it was.
+type StateEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	State         *FileState             `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	ModifiedAt    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateEntry) Reset() {
+	*x = StateEntry{}
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateEntry) ProtoMessage() {}
+
+func (x *StateEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateEntry.ProtoReflect.Descriptor instead.
+func (*StateEntry) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_snapshot_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *StateEntry) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *StateEntry) GetState() *FileState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *StateEntry) GetModifiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedAt
+	}
+	return nil
+}
+
+type ListStateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *StateRef              `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// Empty for the workspace itself.
+	Path      []byte `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// At most this many entries; 0 for 1 000.
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStateRequest) Reset() {
+	*x = ListStateRequest{}
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStateRequest) ProtoMessage() {}
+
+func (x *ListStateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStateRequest.ProtoReflect.Descriptor instead.
+func (*ListStateRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_snapshot_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListStateRequest) GetAt() *StateRef {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ListStateRequest) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *ListStateRequest) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+func (x *ListStateRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListStateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By path, folders before what is in them.
+	Entries []*StateEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// There are more than the limit.
+	Truncated     bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStateResponse) Reset() {
+	*x = ListStateResponse{}
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStateResponse) ProtoMessage() {}
+
+func (x *ListStateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStateResponse.ProtoReflect.Descriptor instead.
+func (*ListStateResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_snapshot_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ListStateResponse) GetEntries() []*StateEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ListStateResponse) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+type ReadStateRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	At     *StateRef              `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Path   []byte                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Offset int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// At most this many bytes; 0 for 1 MiB, at most 4 MiB.
+	Limit         int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadStateRequest) Reset() {
+	*x = ReadStateRequest{}
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadStateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadStateRequest) ProtoMessage() {}
+
+func (x *ReadStateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadStateRequest.ProtoReflect.Descriptor instead.
+func (*ReadStateRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_snapshot_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ReadStateRequest) GetAt() *StateRef {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ReadStateRequest) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *ReadStateRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadStateRequest) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ReadStateResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Content []byte                 `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
+	// The whole file's size, and its SHA-256 in hex; empty for a file with holes.
+	Size          int64  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Digest        string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadStateResponse) Reset() {
+	*x = ReadStateResponse{}
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadStateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadStateResponse) ProtoMessage() {}
+
+func (x *ReadStateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_snapshot_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadStateResponse.ProtoReflect.Descriptor instead.
+func (*ReadStateResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_snapshot_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ReadStateResponse) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *ReadStateResponse) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ReadStateResponse) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 var File_deckhand_node_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
@@ -1643,7 +2021,35 @@ const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
 	"\x05range\x18\x03 \x01(\v2\x1d.deckhand.node.v1.ChangeRangeR\x05range\x12\x12\n" +
 	"\x04path\x18\x04 \x01(\fR\x04path\"-\n" +
 	"\x17ExportWorkspaceResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data*\x8d\x01\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"c\n" +
+	"\bStateRef\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x16\n" +
+	"\x06record\x18\x02 \x01(\tR\x06record\x12\x1d\n" +
+	"\x05state\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05state\"\x90\x01\n" +
+	"\n" +
+	"StateEntry\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\fR\x04path\x121\n" +
+	"\x05state\x18\x02 \x01(\v2\x1b.deckhand.node.v1.FileStateR\x05state\x12;\n" +
+	"\vmodified_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"modifiedAt\"\x9a\x01\n" +
+	"\x10ListStateRequest\x122\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.deckhand.node.v1.StateRefB\x06\xbaH\x03\xc8\x01\x01R\x02at\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\fR\x04path\x12\x1c\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\x12 \n" +
+	"\x05limit\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\"i\n" +
+	"\x11ListStateResponse\x126\n" +
+	"\aentries\x18\x01 \x03(\v2\x1c.deckhand.node.v1.StateEntryR\aentries\x12\x1c\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xa8\x01\n" +
+	"\x10ReadStateRequest\x122\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.deckhand.node.v1.StateRefB\x06\xbaH\x03\xc8\x01\x01R\x02at\x12\x1b\n" +
+	"\x04path\x18\x02 \x01(\fB\a\xbaH\x04z\x02\x10\x01R\x04path\x12\x1f\n" +
+	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\"\n" +
+	"\x05limit\x18\x04 \x01(\x03B\f\xbaH\t\"\a\x18\x80\x80\x80\x02(\x00R\x05limit\"Y\n" +
+	"\x11ReadStateResponse\x12\x18\n" +
+	"\acontent\x18\x01 \x01(\fR\acontent\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest*\x8d\x01\n" +
 	"\n" +
 	"ChangeKind\x12\x1b\n" +
 	"\x17CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -1660,14 +2066,16 @@ const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
 	"\fExportFormat\x12\x1d\n" +
 	"\x19EXPORT_FORMAT_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EXPORT_FORMAT_TAR\x10\x01\x12\x1b\n" +
-	"\x17EXPORT_FORMAT_GIT_PATCH\x10\x022\xcf\x04\n" +
+	"\x17EXPORT_FORMAT_GIT_PATCH\x10\x022\xfb\x05\n" +
 	"\x0fSnapshotService\x12]\n" +
 	"\fTakeSnapshot\x12%.deckhand.node.v1.TakeSnapshotRequest\x1a&.deckhand.node.v1.TakeSnapshotResponse\x12`\n" +
 	"\rListSnapshots\x12&.deckhand.node.v1.ListSnapshotsRequest\x1a'.deckhand.node.v1.ListSnapshotsResponse\x12W\n" +
 	"\n" +
 	"GetChanges\x12#.deckhand.node.v1.GetChangesRequest\x1a$.deckhand.node.v1.GetChangesResponse\x12\\\n" +
 	"\vDiffChanges\x12$.deckhand.node.v1.DiffChangesRequest\x1a%.deckhand.node.v1.DiffChangesResponse0\x01\x12Z\n" +
-	"\vUndoChanges\x12$.deckhand.node.v1.UndoChangesRequest\x1a%.deckhand.node.v1.UndoChangesResponse\x12h\n" +
+	"\vUndoChanges\x12$.deckhand.node.v1.UndoChangesRequest\x1a%.deckhand.node.v1.UndoChangesResponse\x12T\n" +
+	"\tListState\x12\".deckhand.node.v1.ListStateRequest\x1a#.deckhand.node.v1.ListStateResponse\x12T\n" +
+	"\tReadState\x12\".deckhand.node.v1.ReadStateRequest\x1a#.deckhand.node.v1.ReadStateResponse\x12h\n" +
 	"\x0fExportWorkspace\x12(.deckhand.node.v1.ExportWorkspaceRequest\x1a).deckhand.node.v1.ExportWorkspaceResponse0\x01BCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
@@ -1683,7 +2091,7 @@ func file_deckhand_node_v1_snapshot_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_snapshot_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_node_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_deckhand_node_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_deckhand_node_v1_snapshot_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: deckhand.node.v1.ChangeKind
 	(OnConflict)(0),                 // 1: deckhand.node.v1.OnConflict
@@ -1706,14 +2114,20 @@ var file_deckhand_node_v1_snapshot_proto_goTypes = []any{
 	(*UndoConflict)(nil),            // 18: deckhand.node.v1.UndoConflict
 	(*ExportWorkspaceRequest)(nil),  // 19: deckhand.node.v1.ExportWorkspaceRequest
 	(*ExportWorkspaceResponse)(nil), // 20: deckhand.node.v1.ExportWorkspaceResponse
-	(*timestamppb.Timestamp)(nil),   // 21: google.protobuf.Timestamp
+	(*StateRef)(nil),                // 21: deckhand.node.v1.StateRef
+	(*StateEntry)(nil),              // 22: deckhand.node.v1.StateEntry
+	(*ListStateRequest)(nil),        // 23: deckhand.node.v1.ListStateRequest
+	(*ListStateResponse)(nil),       // 24: deckhand.node.v1.ListStateResponse
+	(*ReadStateRequest)(nil),        // 25: deckhand.node.v1.ReadStateRequest
+	(*ReadStateResponse)(nil),       // 26: deckhand.node.v1.ReadStateResponse
+	(*timestamppb.Timestamp)(nil),   // 27: google.protobuf.Timestamp
 }
 var file_deckhand_node_v1_snapshot_proto_depIdxs = []int32{
 	0,  // 0: deckhand.node.v1.FileChange.kind:type_name -> deckhand.node.v1.ChangeKind
 	3,  // 1: deckhand.node.v1.FileChange.before:type_name -> deckhand.node.v1.FileState
 	3,  // 2: deckhand.node.v1.FileChange.after:type_name -> deckhand.node.v1.FileState
 	4,  // 3: deckhand.node.v1.WorkspaceChange.changes:type_name -> deckhand.node.v1.FileChange
-	21, // 4: deckhand.node.v1.Snapshot.time:type_name -> google.protobuf.Timestamp
+	27, // 4: deckhand.node.v1.Snapshot.time:type_name -> google.protobuf.Timestamp
 	8,  // 5: deckhand.node.v1.ListSnapshotsResponse.snapshots:type_name -> deckhand.node.v1.Snapshot
 	11, // 6: deckhand.node.v1.GetChangesRequest.range:type_name -> deckhand.node.v1.ChangeRange
 	4,  // 7: deckhand.node.v1.GetChangesResponse.changes:type_name -> deckhand.node.v1.FileChange
@@ -1725,23 +2139,32 @@ var file_deckhand_node_v1_snapshot_proto_depIdxs = []int32{
 	18, // 13: deckhand.node.v1.UndoChangesResponse.conflicts:type_name -> deckhand.node.v1.UndoConflict
 	2,  // 14: deckhand.node.v1.ExportWorkspaceRequest.format:type_name -> deckhand.node.v1.ExportFormat
 	11, // 15: deckhand.node.v1.ExportWorkspaceRequest.range:type_name -> deckhand.node.v1.ChangeRange
-	6,  // 16: deckhand.node.v1.SnapshotService.TakeSnapshot:input_type -> deckhand.node.v1.TakeSnapshotRequest
-	9,  // 17: deckhand.node.v1.SnapshotService.ListSnapshots:input_type -> deckhand.node.v1.ListSnapshotsRequest
-	12, // 18: deckhand.node.v1.SnapshotService.GetChanges:input_type -> deckhand.node.v1.GetChangesRequest
-	14, // 19: deckhand.node.v1.SnapshotService.DiffChanges:input_type -> deckhand.node.v1.DiffChangesRequest
-	16, // 20: deckhand.node.v1.SnapshotService.UndoChanges:input_type -> deckhand.node.v1.UndoChangesRequest
-	19, // 21: deckhand.node.v1.SnapshotService.ExportWorkspace:input_type -> deckhand.node.v1.ExportWorkspaceRequest
-	7,  // 22: deckhand.node.v1.SnapshotService.TakeSnapshot:output_type -> deckhand.node.v1.TakeSnapshotResponse
-	10, // 23: deckhand.node.v1.SnapshotService.ListSnapshots:output_type -> deckhand.node.v1.ListSnapshotsResponse
-	13, // 24: deckhand.node.v1.SnapshotService.GetChanges:output_type -> deckhand.node.v1.GetChangesResponse
-	15, // 25: deckhand.node.v1.SnapshotService.DiffChanges:output_type -> deckhand.node.v1.DiffChangesResponse
-	17, // 26: deckhand.node.v1.SnapshotService.UndoChanges:output_type -> deckhand.node.v1.UndoChangesResponse
-	20, // 27: deckhand.node.v1.SnapshotService.ExportWorkspace:output_type -> deckhand.node.v1.ExportWorkspaceResponse
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	3,  // 16: deckhand.node.v1.StateEntry.state:type_name -> deckhand.node.v1.FileState
+	27, // 17: deckhand.node.v1.StateEntry.modified_at:type_name -> google.protobuf.Timestamp
+	21, // 18: deckhand.node.v1.ListStateRequest.at:type_name -> deckhand.node.v1.StateRef
+	22, // 19: deckhand.node.v1.ListStateResponse.entries:type_name -> deckhand.node.v1.StateEntry
+	21, // 20: deckhand.node.v1.ReadStateRequest.at:type_name -> deckhand.node.v1.StateRef
+	6,  // 21: deckhand.node.v1.SnapshotService.TakeSnapshot:input_type -> deckhand.node.v1.TakeSnapshotRequest
+	9,  // 22: deckhand.node.v1.SnapshotService.ListSnapshots:input_type -> deckhand.node.v1.ListSnapshotsRequest
+	12, // 23: deckhand.node.v1.SnapshotService.GetChanges:input_type -> deckhand.node.v1.GetChangesRequest
+	14, // 24: deckhand.node.v1.SnapshotService.DiffChanges:input_type -> deckhand.node.v1.DiffChangesRequest
+	16, // 25: deckhand.node.v1.SnapshotService.UndoChanges:input_type -> deckhand.node.v1.UndoChangesRequest
+	23, // 26: deckhand.node.v1.SnapshotService.ListState:input_type -> deckhand.node.v1.ListStateRequest
+	25, // 27: deckhand.node.v1.SnapshotService.ReadState:input_type -> deckhand.node.v1.ReadStateRequest
+	19, // 28: deckhand.node.v1.SnapshotService.ExportWorkspace:input_type -> deckhand.node.v1.ExportWorkspaceRequest
+	7,  // 29: deckhand.node.v1.SnapshotService.TakeSnapshot:output_type -> deckhand.node.v1.TakeSnapshotResponse
+	10, // 30: deckhand.node.v1.SnapshotService.ListSnapshots:output_type -> deckhand.node.v1.ListSnapshotsResponse
+	13, // 31: deckhand.node.v1.SnapshotService.GetChanges:output_type -> deckhand.node.v1.GetChangesResponse
+	15, // 32: deckhand.node.v1.SnapshotService.DiffChanges:output_type -> deckhand.node.v1.DiffChangesResponse
+	17, // 33: deckhand.node.v1.SnapshotService.UndoChanges:output_type -> deckhand.node.v1.UndoChangesResponse
+	24, // 34: deckhand.node.v1.SnapshotService.ListState:output_type -> deckhand.node.v1.ListStateResponse
+	26, // 35: deckhand.node.v1.SnapshotService.ReadState:output_type -> deckhand.node.v1.ReadStateResponse
+	20, // 36: deckhand.node.v1.SnapshotService.ExportWorkspace:output_type -> deckhand.node.v1.ExportWorkspaceResponse
+	29, // [29:37] is the sub-list for method output_type
+	21, // [21:29] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_snapshot_proto_init() }
@@ -1755,7 +2178,7 @@ func file_deckhand_node_v1_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_snapshot_proto_rawDesc), len(file_deckhand_node_v1_snapshot_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

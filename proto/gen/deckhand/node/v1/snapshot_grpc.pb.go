@@ -24,6 +24,8 @@ const (
 	SnapshotService_GetChanges_FullMethodName      = "/deckhand.node.v1.SnapshotService/GetChanges"
 	SnapshotService_DiffChanges_FullMethodName     = "/deckhand.node.v1.SnapshotService/DiffChanges"
 	SnapshotService_UndoChanges_FullMethodName     = "/deckhand.node.v1.SnapshotService/UndoChanges"
+	SnapshotService_ListState_FullMethodName       = "/deckhand.node.v1.SnapshotService/ListState"
+	SnapshotService_ReadState_FullMethodName       = "/deckhand.node.v1.SnapshotService/ReadState"
 	SnapshotService_ExportWorkspace_FullMethodName = "/deckhand.node.v1.SnapshotService/ExportWorkspace"
 )
 
@@ -49,6 +51,10 @@ type SnapshotServiceClient interface {
 	// happens whole or not at all, also when the daemon dies in its middle. With
 	// an operation id it happens once.
 	UndoChanges(ctx context.Context, in *UndoChangesRequest, opts ...grpc.CallOption) (*UndoChangesResponse, error)
+	// ListState returns the entries of a folder as they were at a state.
+	ListState(ctx context.Context, in *ListStateRequest, opts ...grpc.CallOption) (*ListStateResponse, error)
+	// ReadState returns a range of a file as it was at a state.
+	ReadState(ctx context.Context, in *ReadStateRequest, opts ...grpc.CallOption) (*ReadStateResponse, error)
 	// ExportWorkspace streams the workspace as it is, or changes, as one file.
 	ExportWorkspace(ctx context.Context, in *ExportWorkspaceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportWorkspaceResponse], error)
 }
@@ -120,6 +126,26 @@ func (c *snapshotServiceClient) UndoChanges(ctx context.Context, in *UndoChanges
 	return out, nil
 }
 
+func (c *snapshotServiceClient) ListState(ctx context.Context, in *ListStateRequest, opts ...grpc.CallOption) (*ListStateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListStateResponse)
+	err := c.cc.Invoke(ctx, SnapshotService_ListState_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *snapshotServiceClient) ReadState(ctx context.Context, in *ReadStateRequest, opts ...grpc.CallOption) (*ReadStateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadStateResponse)
+	err := c.cc.Invoke(ctx, SnapshotService_ReadState_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *snapshotServiceClient) ExportWorkspace(ctx context.Context, in *ExportWorkspaceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportWorkspaceResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &SnapshotService_ServiceDesc.Streams[1], SnapshotService_ExportWorkspace_FullMethodName, cOpts...)
@@ -161,6 +187,10 @@ type SnapshotServiceServer interface {
 	// happens whole or not at all, also when the daemon dies in its middle. With
 	// an operation id it happens once.
 	UndoChanges(context.Context, *UndoChangesRequest) (*UndoChangesResponse, error)
+	// ListState returns the entries of a folder as they were at a state.
+	ListState(context.Context, *ListStateRequest) (*ListStateResponse, error)
+	// ReadState returns a range of a file as it was at a state.
+	ReadState(context.Context, *ReadStateRequest) (*ReadStateResponse, error)
 	// ExportWorkspace streams the workspace as it is, or changes, as one file.
 	ExportWorkspace(*ExportWorkspaceRequest, grpc.ServerStreamingServer[ExportWorkspaceResponse]) error
 	mustEmbedUnimplementedSnapshotServiceServer()
@@ -187,6 +217,12 @@ func (UnimplementedSnapshotServiceServer) DiffChanges(*DiffChangesRequest, grpc.
 }
 func (UnimplementedSnapshotServiceServer) UndoChanges(context.Context, *UndoChangesRequest) (*UndoChangesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UndoChanges not implemented")
+}
+func (UnimplementedSnapshotServiceServer) ListState(context.Context, *ListStateRequest) (*ListStateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListState not implemented")
+}
+func (UnimplementedSnapshotServiceServer) ReadState(context.Context, *ReadStateRequest) (*ReadStateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadState not implemented")
 }
 func (UnimplementedSnapshotServiceServer) ExportWorkspace(*ExportWorkspaceRequest, grpc.ServerStreamingServer[ExportWorkspaceResponse]) error {
 	return status.Error(codes.Unimplemented, "method ExportWorkspace not implemented")
@@ -295,6 +331,42 @@ func _SnapshotService_UndoChanges_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SnapshotService_ListState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListStateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SnapshotServiceServer).ListState(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SnapshotService_ListState_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SnapshotServiceServer).ListState(ctx, req.(*ListStateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SnapshotService_ReadState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadStateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SnapshotServiceServer).ReadState(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SnapshotService_ReadState_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SnapshotServiceServer).ReadState(ctx, req.(*ReadStateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SnapshotService_ExportWorkspace_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ExportWorkspaceRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -328,6 +400,14 @@ var SnapshotService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UndoChanges",
 			Handler:    _SnapshotService_UndoChanges_Handler,
+		},
+		{
+			MethodName: "ListState",
+			Handler:    _SnapshotService_ListState_Handler,
+		},
+		{
+			MethodName: "ReadState",
+			Handler:    _SnapshotService_ReadState_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -49,6 +49,9 @@ const (
 	// AgentServiceGetAgentGraphProcedure is the fully-qualified name of the AgentService's
 	// GetAgentGraph RPC.
 	AgentServiceGetAgentGraphProcedure = "/deckhand.v1.AgentService/GetAgentGraph"
+	// AgentServiceListAgentSummariesProcedure is the fully-qualified name of the AgentService's
+	// ListAgentSummaries RPC.
+	AgentServiceListAgentSummariesProcedure = "/deckhand.v1.AgentService/ListAgentSummaries"
 )
 
 // AgentServiceClient is a client for the deckhand.v1.AgentService service.
@@ -71,6 +74,10 @@ type AgentServiceClient interface {
 	// GetAgentGraph returns which agents may delegate work to which, and which
 	// did.
 	GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error)
+	// ListAgentSummaries returns what agents did last, what they spent this week and
+	// what waits for them, by name. Callers who are not administrators get it of
+	// their own tasks.
+	ListAgentSummaries(context.Context, *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error)
 }
 
 // NewAgentServiceClient constructs a client for the deckhand.v1.AgentService service. By default,
@@ -126,18 +133,25 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(agentServiceMethods.ByName("GetAgentGraph")),
 			connect.WithClientOptions(opts...),
 		),
+		listAgentSummaries: connect.NewClient[v1.ListAgentSummariesRequest, v1.ListAgentSummariesResponse](
+			httpClient,
+			baseURL+AgentServiceListAgentSummariesProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("ListAgentSummaries")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // agentServiceClient implements AgentServiceClient.
 type agentServiceClient struct {
-	applyAgent    *connect.Client[v1.ApplyAgentRequest, v1.ApplyAgentResponse]
-	getAgent      *connect.Client[v1.GetAgentRequest, v1.GetAgentResponse]
-	listAgents    *connect.Client[v1.ListAgentsRequest, v1.ListAgentsResponse]
-	tellAgent     *connect.Client[v1.TellAgentRequest, v1.TellAgentResponse]
-	pauseAgent    *connect.Client[v1.PauseAgentRequest, v1.PauseAgentResponse]
-	resumeAgent   *connect.Client[v1.ResumeAgentRequest, v1.ResumeAgentResponse]
-	getAgentGraph *connect.Client[v1.GetAgentGraphRequest, v1.GetAgentGraphResponse]
+	applyAgent         *connect.Client[v1.ApplyAgentRequest, v1.ApplyAgentResponse]
+	getAgent           *connect.Client[v1.GetAgentRequest, v1.GetAgentResponse]
+	listAgents         *connect.Client[v1.ListAgentsRequest, v1.ListAgentsResponse]
+	tellAgent          *connect.Client[v1.TellAgentRequest, v1.TellAgentResponse]
+	pauseAgent         *connect.Client[v1.PauseAgentRequest, v1.PauseAgentResponse]
+	resumeAgent        *connect.Client[v1.ResumeAgentRequest, v1.ResumeAgentResponse]
+	getAgentGraph      *connect.Client[v1.GetAgentGraphRequest, v1.GetAgentGraphResponse]
+	listAgentSummaries *connect.Client[v1.ListAgentSummariesRequest, v1.ListAgentSummariesResponse]
 }
 
 // ApplyAgent calls deckhand.v1.AgentService.ApplyAgent.
@@ -175,6 +189,11 @@ func (c *agentServiceClient) GetAgentGraph(ctx context.Context, req *connect.Req
 	return c.getAgentGraph.CallUnary(ctx, req)
 }
 
+// ListAgentSummaries calls deckhand.v1.AgentService.ListAgentSummaries.
+func (c *agentServiceClient) ListAgentSummaries(ctx context.Context, req *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error) {
+	return c.listAgentSummaries.CallUnary(ctx, req)
+}
+
 // AgentServiceHandler is an implementation of the deckhand.v1.AgentService service.
 type AgentServiceHandler interface {
 	// ApplyAgent stores a persona file. The agent is created when its name is
@@ -195,6 +214,10 @@ type AgentServiceHandler interface {
 	// GetAgentGraph returns which agents may delegate work to which, and which
 	// did.
 	GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error)
+	// ListAgentSummaries returns what agents did last, what they spent this week and
+	// what waits for them, by name. Callers who are not administrators get it of
+	// their own tasks.
+	ListAgentSummaries(context.Context, *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error)
 }
 
 // NewAgentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -246,6 +269,12 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(agentServiceMethods.ByName("GetAgentGraph")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentServiceListAgentSummariesHandler := connect.NewUnaryHandler(
+		AgentServiceListAgentSummariesProcedure,
+		svc.ListAgentSummaries,
+		connect.WithSchema(agentServiceMethods.ByName("ListAgentSummaries")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.AgentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AgentServiceApplyAgentProcedure:
@@ -262,6 +291,8 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 			agentServiceResumeAgentHandler.ServeHTTP(w, r)
 		case AgentServiceGetAgentGraphProcedure:
 			agentServiceGetAgentGraphHandler.ServeHTTP(w, r)
+		case AgentServiceListAgentSummariesProcedure:
+			agentServiceListAgentSummariesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -297,4 +328,8 @@ func (UnimplementedAgentServiceHandler) ResumeAgent(context.Context, *connect.Re
 
 func (UnimplementedAgentServiceHandler) GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.GetAgentGraph is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) ListAgentSummaries(context.Context, *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ListAgentSummaries is not implemented"))
 }

@@ -37,6 +37,9 @@ const (
 	EventServiceWatchProcedure = "/deckhand.v1.EventService/Watch"
 	// EventServiceListEventsProcedure is the fully-qualified name of the EventService's ListEvents RPC.
 	EventServiceListEventsProcedure = "/deckhand.v1.EventService/ListEvents"
+	// EventServiceListMomentsProcedure is the fully-qualified name of the EventService's ListMoments
+	// RPC.
+	EventServiceListMomentsProcedure = "/deckhand.v1.EventService/ListMoments"
 )
 
 // EventServiceClient is a client for the deckhand.v1.EventService service.
@@ -50,6 +53,10 @@ type EventServiceClient interface {
 	// ListEvents returns a part of one task's history, in order: the newest
 	// events, those before a number, or those after one.
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
+	// ListMoments returns the index of one task's history, from its beginning: of
+	// each turn, step, message, question and change of state what a time axis
+	// needs, without the texts.
+	ListMoments(context.Context, *connect.Request[v1.ListMomentsRequest]) (*connect.Response[v1.ListMomentsResponse], error)
 }
 
 // NewEventServiceClient constructs a client for the deckhand.v1.EventService service. By default,
@@ -75,13 +82,20 @@ func NewEventServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(eventServiceMethods.ByName("ListEvents")),
 			connect.WithClientOptions(opts...),
 		),
+		listMoments: connect.NewClient[v1.ListMomentsRequest, v1.ListMomentsResponse](
+			httpClient,
+			baseURL+EventServiceListMomentsProcedure,
+			connect.WithSchema(eventServiceMethods.ByName("ListMoments")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // eventServiceClient implements EventServiceClient.
 type eventServiceClient struct {
-	watch      *connect.Client[v1.WatchRequest, v1.WatchResponse]
-	listEvents *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
+	watch       *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	listEvents  *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
+	listMoments *connect.Client[v1.ListMomentsRequest, v1.ListMomentsResponse]
 }
 
 // Watch calls deckhand.v1.EventService.Watch.
@@ -92,6 +106,11 @@ func (c *eventServiceClient) Watch(ctx context.Context, req *connect.Request[v1.
 // ListEvents calls deckhand.v1.EventService.ListEvents.
 func (c *eventServiceClient) ListEvents(ctx context.Context, req *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
 	return c.listEvents.CallUnary(ctx, req)
+}
+
+// ListMoments calls deckhand.v1.EventService.ListMoments.
+func (c *eventServiceClient) ListMoments(ctx context.Context, req *connect.Request[v1.ListMomentsRequest]) (*connect.Response[v1.ListMomentsResponse], error) {
+	return c.listMoments.CallUnary(ctx, req)
 }
 
 // EventServiceHandler is an implementation of the deckhand.v1.EventService service.
@@ -105,6 +124,10 @@ type EventServiceHandler interface {
 	// ListEvents returns a part of one task's history, in order: the newest
 	// events, those before a number, or those after one.
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
+	// ListMoments returns the index of one task's history, from its beginning: of
+	// each turn, step, message, question and change of state what a time axis
+	// needs, without the texts.
+	ListMoments(context.Context, *connect.Request[v1.ListMomentsRequest]) (*connect.Response[v1.ListMomentsResponse], error)
 }
 
 // NewEventServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -126,12 +149,20 @@ func NewEventServiceHandler(svc EventServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(eventServiceMethods.ByName("ListEvents")),
 		connect.WithHandlerOptions(opts...),
 	)
+	eventServiceListMomentsHandler := connect.NewUnaryHandler(
+		EventServiceListMomentsProcedure,
+		svc.ListMoments,
+		connect.WithSchema(eventServiceMethods.ByName("ListMoments")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.EventService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case EventServiceWatchProcedure:
 			eventServiceWatchHandler.ServeHTTP(w, r)
 		case EventServiceListEventsProcedure:
 			eventServiceListEventsHandler.ServeHTTP(w, r)
+		case EventServiceListMomentsProcedure:
+			eventServiceListMomentsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -147,4 +178,8 @@ func (UnimplementedEventServiceHandler) Watch(context.Context, *connect.Request[
 
 func (UnimplementedEventServiceHandler) ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EventService.ListEvents is not implemented"))
+}
+
+func (UnimplementedEventServiceHandler) ListMoments(context.Context, *connect.Request[v1.ListMomentsRequest]) (*connect.Response[v1.ListMomentsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EventService.ListMoments is not implemented"))
 }

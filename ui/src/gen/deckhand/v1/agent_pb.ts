@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Task } from "./task_pb";
+import type { Task, TaskState } from "./task_pb";
 import { file_deckhand_v1_task } from "./task_pb";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -14,7 +14,123 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/agent.proto.
  */
 export const file_deckhand_v1_agent: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9hZ2VudC5wcm90bxILZGVja2hhbmQudjEiFgoUR2V0QWdlbnRHcmFwaFJlcXVlc3QiPgoVR2V0QWdlbnRHcmFwaFJlc3BvbnNlEiUKBWVkZ2VzGAEgAygLMhYuZGVja2hhbmQudjEuQWdlbnRFZGdlIsYBCglBZ2VudEVkZ2USDAoEZnJvbRgBIAEoCRIKCgJ0bxgCIAEoCRIMCgRraW5kGAMgASgJEhEKCXBlcm1pdHRlZBgEIAEoCBINCgV0YXNrcxgFIAEoAxIMCgRsaXZlGAYgASgDEg8KB3dhaXRpbmcYByABKAMSDgoGdG9rZW5zGAggASgDEhMKC2Nvc3RfbWljcm9zGAkgASgDEisKB2xhc3RfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItECCgVBZ2VudBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEigKBnN0YXR1cxgEIAEoDjIYLmRlY2toYW5kLnYxLkFnZW50U3RhdHVzEhUKDXN0YXR1c19yZWFzb24YBSABKAkSDwoHdmVyc2lvbhgGIAEoBRIUCgxob21lX25vZGVfaWQYByABKAkSEAoIcHJvdmlkZXIYCCABKAkSDQoFbW9kZWwYCSABKAkSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMc3RhdHVzX3NpbmNlGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKVAQoMQWdlbnRWZXJzaW9uEg8KB3ZlcnNpb24YASABKAUSEAoIbWFya2Rvd24YAiABKAkSDgoGZGlnZXN0GAMgASgJEg4KBnNjcmlwdBgEIAEoCRISCgpjcmVhdGVkX2J5GAUgASgJEi4KCmNyZWF0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImcKEUFwcGx5QWdlbnRSZXF1ZXN0EhAKCG1hcmtkb3duGAEgASgJEhAKCGZpbGVuYW1lGAIgASgJEg4KBnNjcmlwdBgDIAEoCRIPCgdkcnlfcnVuGAQgASgIEg0KBWFsb25nGAUgAygJInYKEkFwcGx5QWdlbnRSZXNwb25zZRIhCgVhZ2VudBgBIAEoCzISLmRlY2toYW5kLnYxLkFnZW50Eg4KBmNoYW5nZRgCIAEoCRItCgh0cmlnZ2VycxgDIAMoCzIbLmRlY2toYW5kLnYxLkFwcGxpZWRUcmlnZ2VyImoKDkFwcGxpZWRUcmlnZ2VyEgwKBG5hbWUYASABKAkSDgoGY2hhbmdlGAIgASgJEgwKBGtpbmQYAyABKAkSDAoEcGF0aBgEIAEoCRIOCgZ2ZXJpZnkYBSABKAkSDgoGc2VjcmV0GAYgASgJIjQKD0dldEFnZW50UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgFImEKEEdldEFnZW50UmVzcG9uc2USIQoFYWdlbnQYASABKAsyEi5kZWNraGFuZC52MS5BZ2VudBIqCgd2ZXJzaW9uGAIgASgLMhkuZGVja2hhbmQudjEuQWdlbnRWZXJzaW9uIjoKEUxpc3RBZ2VudHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIlEKEkxpc3RBZ2VudHNSZXNwb25zZRIiCgZhZ2VudHMYASADKAsyEi5kZWNraGFuZC52MS5BZ2VudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiSwoQVGVsbEFnZW50UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIMCgR0ZXh0GAIgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCSJFChFUZWxsQWdlbnRSZXNwb25zZRIfCgR0YXNrGAEgASgLMhEuZGVja2hhbmQudjEuVGFzaxIPCgdjcmVhdGVkGAIgASgIIjUKEVBhdXNlQWdlbnRSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSI3ChJQYXVzZUFnZW50UmVzcG9uc2USIQoFYWdlbnQYASABKAsyEi5kZWNraGFuZC52MS5BZ2VudCImChJSZXN1bWVBZ2VudFJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkiOAoTUmVzdW1lQWdlbnRSZXNwb25zZRIhCgVhZ2VudBgBIAEoCzISLmRlY2toYW5kLnYxLkFnZW50Ks0BCgtBZ2VudFN0YXR1cxIcChhBR0VOVF9TVEFUVVNfVU5TUEVDSUZJRUQQABIVChFBR0VOVF9TVEFUVVNfSURMRRABEhoKFkFHRU5UX1NUQVRVU19MSVNURU5JTkcQAhIXChNBR0VOVF9TVEFUVVNfQUNUSVZFEAMSFwoTQUdFTlRfU1RBVFVTX1BBVVNFRBAEEiAKHEFHRU5UX1NUQVRVU19FUlJPUl9TVVNQRU5ERUQQBRIZChVBR0VOVF9TVEFUVVNfRElTQUJMRUQQBjK6BAoMQWdlbnRTZXJ2aWNlEk0KCkFwcGx5QWdlbnQSHi5kZWNraGFuZC52MS5BcHBseUFnZW50UmVxdWVzdBofLmRlY2toYW5kLnYxLkFwcGx5QWdlbnRSZXNwb25zZRJHCghHZXRBZ2VudBIcLmRlY2toYW5kLnYxLkdldEFnZW50UmVxdWVzdBodLmRlY2toYW5kLnYxLkdldEFnZW50UmVzcG9uc2USTQoKTGlzdEFnZW50cxIeLmRlY2toYW5kLnYxLkxpc3RBZ2VudHNSZXF1ZXN0Gh8uZGVja2hhbmQudjEuTGlzdEFnZW50c1Jlc3BvbnNlEkoKCVRlbGxBZ2VudBIdLmRlY2toYW5kLnYxLlRlbGxBZ2VudFJlcXVlc3QaHi5kZWNraGFuZC52MS5UZWxsQWdlbnRSZXNwb25zZRJNCgpQYXVzZUFnZW50Eh4uZGVja2hhbmQudjEuUGF1c2VBZ2VudFJlcXVlc3QaHy5kZWNraGFuZC52MS5QYXVzZUFnZW50UmVzcG9uc2USUAoLUmVzdW1lQWdlbnQSHy5kZWNraGFuZC52MS5SZXN1bWVBZ2VudFJlcXVlc3QaIC5kZWNraGFuZC52MS5SZXN1bWVBZ2VudFJlc3BvbnNlElYKDUdldEFnZW50R3JhcGgSIS5kZWNraGFuZC52MS5HZXRBZ2VudEdyYXBoUmVxdWVzdBoiLmRlY2toYW5kLnYxLkdldEFnZW50R3JhcGhSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9hZ2VudC5wcm90bxILZGVja2hhbmQudjEiQgoZTGlzdEFnZW50U3VtbWFyaWVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJgChpMaXN0QWdlbnRTdW1tYXJpZXNSZXNwb25zZRIpCgZhZ2VudHMYASADKAsyGS5kZWNraGFuZC52MS5BZ2VudFN1bW1hcnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIoICCgxBZ2VudFN1bW1hcnkSEAoIYWdlbnRfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIUCgxsYXN0X3Rhc2tfaWQYAyABKAkSKgoKbGFzdF9zdGF0ZRgEIAEoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRI0ChBsYXN0X2ZpbmlzaGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIYChBsYXN0X2Nvc3RfbWljcm9zGAYgASgDEhcKD2xhc3RfZXJyb3JfY29kZRgHIAEoCRIOCgZxdWV1ZWQYCCABKAUSFwoPZGF5X2Nvc3RfbWljcm9zGAkgAygDIhYKFEdldEFnZW50R3JhcGhSZXF1ZXN0ImoKFUdldEFnZW50R3JhcGhSZXNwb25zZRIlCgVlZGdlcxgBIAMoCzIWLmRlY2toYW5kLnYxLkFnZW50RWRnZRIqCgh0cmlnZ2VycxgCIAMoCzIYLmRlY2toYW5kLnYxLlRyaWdnZXJFZGdlIukBCgtUcmlnZ2VyRWRnZRISCgp0cmlnZ2VyX2lkGAEgASgJEhQKDHRyaWdnZXJfbmFtZRgCIAEoCRIMCgRraW5kGAMgASgJEg0KBWFnZW50GAQgASgJEg0KBXN0YXRlGAUgASgJEg0KBXRhc2tzGAYgASgDEgwKBGxpdmUYByABKAMSDgoGdG9rZW5zGAggASgDEhUKDXJlY2VudF90b2tlbnMYCSABKAMSEwoLY29zdF9taWNyb3MYCiABKAMSKwoHbGFzdF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi3QEKCUFnZW50RWRnZRIMCgRmcm9tGAEgASgJEgoKAnRvGAIgASgJEgwKBGtpbmQYAyABKAkSEQoJcGVybWl0dGVkGAQgASgIEg0KBXRhc2tzGAUgASgDEgwKBGxpdmUYBiABKAMSDwoHd2FpdGluZxgHIAEoAxIOCgZ0b2tlbnMYCCABKAMSEwoLY29zdF9taWNyb3MYCSABKAMSKwoHbGFzdF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNcmVjZW50X3Rva2VucxgLIAEoAyLRAgoFQWdlbnQSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIoCgZzdGF0dXMYBCABKA4yGC5kZWNraGFuZC52MS5BZ2VudFN0YXR1cxIVCg1zdGF0dXNfcmVhc29uGAUgASgJEg8KB3ZlcnNpb24YBiABKAUSFAoMaG9tZV9ub2RlX2lkGAcgASgJEhAKCHByb3ZpZGVyGAggASgJEg0KBW1vZGVsGAkgASgJEi4KCmNyZWF0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHN0YXR1c19zaW5jZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAilQEKDEFnZW50VmVyc2lvbhIPCgd2ZXJzaW9uGAEgASgFEhAKCG1hcmtkb3duGAIgASgJEg4KBmRpZ2VzdBgDIAEoCRIOCgZzY3JpcHQYBCABKAkSEgoKY3JlYXRlZF9ieRgFIAEoCRIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJnChFBcHBseUFnZW50UmVxdWVzdBIQCghtYXJrZG93bhgBIAEoCRIQCghmaWxlbmFtZRgCIAEoCRIOCgZzY3JpcHQYAyABKAkSDwoHZHJ5X3J1bhgEIAEoCBINCgVhbG9uZxgFIAMoCSJ2ChJBcHBseUFnZW50UmVzcG9uc2USIQoFYWdlbnQYASABKAsyEi5kZWNraGFuZC52MS5BZ2VudBIOCgZjaGFuZ2UYAiABKAkSLQoIdHJpZ2dlcnMYAyADKAsyGy5kZWNraGFuZC52MS5BcHBsaWVkVHJpZ2dlciJqCg5BcHBsaWVkVHJpZ2dlchIMCgRuYW1lGAEgASgJEg4KBmNoYW5nZRgCIAEoCRIMCgRraW5kGAMgASgJEgwKBHBhdGgYBCABKAkSDgoGdmVyaWZ5GAUgASgJEg4KBnNlY3JldBgGIAEoCSI0Cg9HZXRBZ2VudFJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDwoHdmVyc2lvbhgCIAEoBSJhChBHZXRBZ2VudFJlc3BvbnNlEiEKBWFnZW50GAEgASgLMhIuZGVja2hhbmQudjEuQWdlbnQSKgoHdmVyc2lvbhgCIAEoCzIZLmRlY2toYW5kLnYxLkFnZW50VmVyc2lvbiI6ChFMaXN0QWdlbnRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJRChJMaXN0QWdlbnRzUmVzcG9uc2USIgoGYWdlbnRzGAEgAygLMhIuZGVja2hhbmQudjEuQWdlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIksKEFRlbGxBZ2VudFJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDAoEdGV4dBgCIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkiRQoRVGVsbEFnZW50UmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sSDwoHY3JlYXRlZBgCIAEoCCI1ChFQYXVzZUFnZW50UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNwoSUGF1c2VBZ2VudFJlc3BvbnNlEiEKBWFnZW50GAEgASgLMhIuZGVja2hhbmQudjEuQWdlbnQiJgoSUmVzdW1lQWdlbnRSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJIjgKE1Jlc3VtZUFnZW50UmVzcG9uc2USIQoFYWdlbnQYASABKAsyEi5kZWNraGFuZC52MS5BZ2VudCrNAQoLQWdlbnRTdGF0dXMSHAoYQUdFTlRfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFQoRQUdFTlRfU1RBVFVTX0lETEUQARIaChZBR0VOVF9TVEFUVVNfTElTVEVOSU5HEAISFwoTQUdFTlRfU1RBVFVTX0FDVElWRRADEhcKE0FHRU5UX1NUQVRVU19QQVVTRUQQBBIgChxBR0VOVF9TVEFUVVNfRVJST1JfU1VTUEVOREVEEAUSGQoVQUdFTlRfU1RBVFVTX0RJU0FCTEVEEAYyoQUKDEFnZW50U2VydmljZRJNCgpBcHBseUFnZW50Eh4uZGVja2hhbmQudjEuQXBwbHlBZ2VudFJlcXVlc3QaHy5kZWNraGFuZC52MS5BcHBseUFnZW50UmVzcG9uc2USRwoIR2V0QWdlbnQSHC5kZWNraGFuZC52MS5HZXRBZ2VudFJlcXVlc3QaHS5kZWNraGFuZC52MS5HZXRBZ2VudFJlc3BvbnNlEk0KCkxpc3RBZ2VudHMSHi5kZWNraGFuZC52MS5MaXN0QWdlbnRzUmVxdWVzdBofLmRlY2toYW5kLnYxLkxpc3RBZ2VudHNSZXNwb25zZRJKCglUZWxsQWdlbnQSHS5kZWNraGFuZC52MS5UZWxsQWdlbnRSZXF1ZXN0Gh4uZGVja2hhbmQudjEuVGVsbEFnZW50UmVzcG9uc2USTQoKUGF1c2VBZ2VudBIeLmRlY2toYW5kLnYxLlBhdXNlQWdlbnRSZXF1ZXN0Gh8uZGVja2hhbmQudjEuUGF1c2VBZ2VudFJlc3BvbnNlElAKC1Jlc3VtZUFnZW50Eh8uZGVja2hhbmQudjEuUmVzdW1lQWdlbnRSZXF1ZXN0GiAuZGVja2hhbmQudjEuUmVzdW1lQWdlbnRSZXNwb25zZRJWCg1HZXRBZ2VudEdyYXBoEiEuZGVja2hhbmQudjEuR2V0QWdlbnRHcmFwaFJlcXVlc3QaIi5kZWNraGFuZC52MS5HZXRBZ2VudEdyYXBoUmVzcG9uc2USZQoSTGlzdEFnZW50U3VtbWFyaWVzEiYuZGVja2hhbmQudjEuTGlzdEFnZW50U3VtbWFyaWVzUmVxdWVzdBonLmRlY2toYW5kLnYxLkxpc3RBZ2VudFN1bW1hcmllc1Jlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
+
+/**
+ * @generated from message deckhand.v1.ListAgentSummariesRequest
+ */
+export type ListAgentSummariesRequest = Message<"deckhand.v1.ListAgentSummariesRequest"> & {
+  /**
+   * At most this many; 0 for 100.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListAgentSummariesRequest.
+ * Use `create(ListAgentSummariesRequestSchema)` to create a new message.
+ */
+export const ListAgentSummariesRequestSchema: GenMessage<ListAgentSummariesRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 0);
+
+/**
+ * @generated from message deckhand.v1.ListAgentSummariesResponse
+ */
+export type ListAgentSummariesResponse = Message<"deckhand.v1.ListAgentSummariesResponse"> & {
+  /**
+   * @generated from field: repeated deckhand.v1.AgentSummary agents = 1;
+   */
+  agents: AgentSummary[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListAgentSummariesResponse.
+ * Use `create(ListAgentSummariesResponseSchema)` to create a new message.
+ */
+export const ListAgentSummariesResponseSchema: GenMessage<ListAgentSummariesResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 1);
+
+/**
+ * AgentSummary is an agent's recent past.
+ *
+ * @generated from message deckhand.v1.AgentSummary
+ */
+export type AgentSummary = Message<"deckhand.v1.AgentSummary"> & {
+  /**
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * The task that ended last; empty for none.
+   *
+   * @generated from field: string last_task_id = 3;
+   */
+  lastTaskId: string;
+
+  /**
+   * @generated from field: deckhand.v1.TaskState last_state = 4;
+   */
+  lastState: TaskState;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp last_finished_at = 5;
+   */
+  lastFinishedAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: int64 last_cost_micros = 6;
+   */
+  lastCostMicros: bigint;
+
+  /**
+   * @generated from field: string last_error_code = 7;
+   */
+  lastErrorCode: string;
+
+  /**
+   * Tasks that are queued.
+   *
+   * @generated from field: int32 queued = 8;
+   */
+  queued: number;
+
+  /**
+   * What its calls of models cost in each of the last seven days in UTC, today
+   * last.
+   *
+   * @generated from field: repeated int64 day_cost_micros = 9;
+   */
+  dayCostMicros: bigint[];
+};
+
+/**
+ * Describes the message deckhand.v1.AgentSummary.
+ * Use `create(AgentSummarySchema)` to create a new message.
+ */
+export const AgentSummarySchema: GenMessage<AgentSummary> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 2);
 
 /**
  * @generated from message deckhand.v1.GetAgentGraphRequest
@@ -27,7 +143,7 @@ export type GetAgentGraphRequest = Message<"deckhand.v1.GetAgentGraphRequest"> &
  * Use `create(GetAgentGraphRequestSchema)` to create a new message.
  */
 export const GetAgentGraphRequestSchema: GenMessage<GetAgentGraphRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 0);
+  messageDesc(file_deckhand_v1_agent, 3);
 
 /**
  * @generated from message deckhand.v1.GetAgentGraphResponse
@@ -39,6 +155,13 @@ export type GetAgentGraphResponse = Message<"deckhand.v1.GetAgentGraphResponse">
    * @generated from field: repeated deckhand.v1.AgentEdge edges = 1;
    */
   edges: AgentEdge[];
+
+  /**
+   * Triggers and the agents that they start, by the triggers' names.
+   *
+   * @generated from field: repeated deckhand.v1.TriggerEdge triggers = 2;
+   */
+  triggers: TriggerEdge[];
 };
 
 /**
@@ -46,7 +169,88 @@ export type GetAgentGraphResponse = Message<"deckhand.v1.GetAgentGraphResponse">
  * Use `create(GetAgentGraphResponseSchema)` to create a new message.
  */
 export const GetAgentGraphResponseSchema: GenMessage<GetAgentGraphResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 1);
+  messageDesc(file_deckhand_v1_agent, 4);
+
+/**
+ * TriggerEdge is between a trigger and its agent.
+ *
+ * @generated from message deckhand.v1.TriggerEdge
+ */
+export type TriggerEdge = Message<"deckhand.v1.TriggerEdge"> & {
+  /**
+   * @generated from field: string trigger_id = 1;
+   */
+  triggerId: string;
+
+  /**
+   * @generated from field: string trigger_name = 2;
+   */
+  triggerName: string;
+
+  /**
+   * "webhook", "cron", "loop" or "manual".
+   *
+   * @generated from field: string kind = 3;
+   */
+  kind: string;
+
+  /**
+   * The agent's name.
+   *
+   * @generated from field: string agent = 4;
+   */
+  agent: string;
+
+  /**
+   * "enabled", "disabled" or "tripped".
+   *
+   * @generated from field: string state = 5;
+   */
+  state: string;
+
+  /**
+   * Number of tasks that it started, and how many of them have not ended.
+   *
+   * @generated from field: int64 tasks = 6;
+   */
+  tasks: bigint;
+
+  /**
+   * @generated from field: int64 live = 7;
+   */
+  live: bigint;
+
+  /**
+   * What these tasks themselves used, and of that in the last five minutes.
+   *
+   * @generated from field: int64 tokens = 8;
+   */
+  tokens: bigint;
+
+  /**
+   * @generated from field: int64 recent_tokens = 9;
+   */
+  recentTokens: bigint;
+
+  /**
+   * @generated from field: int64 cost_micros = 10;
+   */
+  costMicros: bigint;
+
+  /**
+   * When the last was started; unset for never.
+   *
+   * @generated from field: google.protobuf.Timestamp last_at = 11;
+   */
+  lastAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.TriggerEdge.
+ * Use `create(TriggerEdgeSchema)` to create a new message.
+ */
+export const TriggerEdgeSchema: GenMessage<TriggerEdge> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 5);
 
 /**
  * AgentEdge is between two agents: one may give work to the other, or did.
@@ -118,6 +322,13 @@ export type AgentEdge = Message<"deckhand.v1.AgentEdge"> & {
    * @generated from field: google.protobuf.Timestamp last_at = 10;
    */
   lastAt?: Timestamp | undefined;
+
+  /**
+   * Of tokens: those of calls of models in the last five minutes.
+   *
+   * @generated from field: int64 recent_tokens = 11;
+   */
+  recentTokens: bigint;
 };
 
 /**
@@ -125,7 +336,7 @@ export type AgentEdge = Message<"deckhand.v1.AgentEdge"> & {
  * Use `create(AgentEdgeSchema)` to create a new message.
  */
 export const AgentEdgeSchema: GenMessage<AgentEdge> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 2);
+  messageDesc(file_deckhand_v1_agent, 6);
 
 /**
  * Agent is a persona bound to nodes, with a workspace.
@@ -211,7 +422,7 @@ export type Agent = Message<"deckhand.v1.Agent"> & {
  * Use `create(AgentSchema)` to create a new message.
  */
 export const AgentSchema: GenMessage<Agent> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 3);
+  messageDesc(file_deckhand_v1_agent, 7);
 
 /**
  * AgentVersion is one stored state of a persona file.
@@ -261,7 +472,7 @@ export type AgentVersion = Message<"deckhand.v1.AgentVersion"> & {
  * Use `create(AgentVersionSchema)` to create a new message.
  */
 export const AgentVersionSchema: GenMessage<AgentVersion> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 4);
+  messageDesc(file_deckhand_v1_agent, 8);
 
 /**
  * @generated from message deckhand.v1.ApplyAgentRequest
@@ -309,7 +520,7 @@ export type ApplyAgentRequest = Message<"deckhand.v1.ApplyAgentRequest"> & {
  * Use `create(ApplyAgentRequestSchema)` to create a new message.
  */
 export const ApplyAgentRequestSchema: GenMessage<ApplyAgentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 5);
+  messageDesc(file_deckhand_v1_agent, 9);
 
 /**
  * @generated from message deckhand.v1.ApplyAgentResponse
@@ -340,7 +551,7 @@ export type ApplyAgentResponse = Message<"deckhand.v1.ApplyAgentResponse"> & {
  * Use `create(ApplyAgentResponseSchema)` to create a new message.
  */
 export const ApplyAgentResponseSchema: GenMessage<ApplyAgentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 6);
+  messageDesc(file_deckhand_v1_agent, 10);
 
 /**
  * AppliedTrigger is what became of a trigger that a persona names.
@@ -393,7 +604,7 @@ export type AppliedTrigger = Message<"deckhand.v1.AppliedTrigger"> & {
  * Use `create(AppliedTriggerSchema)` to create a new message.
  */
 export const AppliedTriggerSchema: GenMessage<AppliedTrigger> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 7);
+  messageDesc(file_deckhand_v1_agent, 11);
 
 /**
  * @generated from message deckhand.v1.GetAgentRequest
@@ -417,7 +628,7 @@ export type GetAgentRequest = Message<"deckhand.v1.GetAgentRequest"> & {
  * Use `create(GetAgentRequestSchema)` to create a new message.
  */
 export const GetAgentRequestSchema: GenMessage<GetAgentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 8);
+  messageDesc(file_deckhand_v1_agent, 12);
 
 /**
  * @generated from message deckhand.v1.GetAgentResponse
@@ -439,7 +650,7 @@ export type GetAgentResponse = Message<"deckhand.v1.GetAgentResponse"> & {
  * Use `create(GetAgentResponseSchema)` to create a new message.
  */
 export const GetAgentResponseSchema: GenMessage<GetAgentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 9);
+  messageDesc(file_deckhand_v1_agent, 13);
 
 /**
  * @generated from message deckhand.v1.ListAgentsRequest
@@ -465,7 +676,7 @@ export type ListAgentsRequest = Message<"deckhand.v1.ListAgentsRequest"> & {
  * Use `create(ListAgentsRequestSchema)` to create a new message.
  */
 export const ListAgentsRequestSchema: GenMessage<ListAgentsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 10);
+  messageDesc(file_deckhand_v1_agent, 14);
 
 /**
  * @generated from message deckhand.v1.ListAgentsResponse
@@ -489,7 +700,7 @@ export type ListAgentsResponse = Message<"deckhand.v1.ListAgentsResponse"> & {
  * Use `create(ListAgentsResponseSchema)` to create a new message.
  */
 export const ListAgentsResponseSchema: GenMessage<ListAgentsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 11);
+  messageDesc(file_deckhand_v1_agent, 15);
 
 /**
  * @generated from message deckhand.v1.TellAgentRequest
@@ -518,7 +729,7 @@ export type TellAgentRequest = Message<"deckhand.v1.TellAgentRequest"> & {
  * Use `create(TellAgentRequestSchema)` to create a new message.
  */
 export const TellAgentRequestSchema: GenMessage<TellAgentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 12);
+  messageDesc(file_deckhand_v1_agent, 16);
 
 /**
  * @generated from message deckhand.v1.TellAgentResponse
@@ -542,7 +753,7 @@ export type TellAgentResponse = Message<"deckhand.v1.TellAgentResponse"> & {
  * Use `create(TellAgentResponseSchema)` to create a new message.
  */
 export const TellAgentResponseSchema: GenMessage<TellAgentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 13);
+  messageDesc(file_deckhand_v1_agent, 17);
 
 /**
  * @generated from message deckhand.v1.PauseAgentRequest
@@ -568,7 +779,7 @@ export type PauseAgentRequest = Message<"deckhand.v1.PauseAgentRequest"> & {
  * Use `create(PauseAgentRequestSchema)` to create a new message.
  */
 export const PauseAgentRequestSchema: GenMessage<PauseAgentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 14);
+  messageDesc(file_deckhand_v1_agent, 18);
 
 /**
  * @generated from message deckhand.v1.PauseAgentResponse
@@ -585,7 +796,7 @@ export type PauseAgentResponse = Message<"deckhand.v1.PauseAgentResponse"> & {
  * Use `create(PauseAgentResponseSchema)` to create a new message.
  */
 export const PauseAgentResponseSchema: GenMessage<PauseAgentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 15);
+  messageDesc(file_deckhand_v1_agent, 19);
 
 /**
  * @generated from message deckhand.v1.ResumeAgentRequest
@@ -604,7 +815,7 @@ export type ResumeAgentRequest = Message<"deckhand.v1.ResumeAgentRequest"> & {
  * Use `create(ResumeAgentRequestSchema)` to create a new message.
  */
 export const ResumeAgentRequestSchema: GenMessage<ResumeAgentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 16);
+  messageDesc(file_deckhand_v1_agent, 20);
 
 /**
  * @generated from message deckhand.v1.ResumeAgentResponse
@@ -621,7 +832,7 @@ export type ResumeAgentResponse = Message<"deckhand.v1.ResumeAgentResponse"> & {
  * Use `create(ResumeAgentResponseSchema)` to create a new message.
  */
 export const ResumeAgentResponseSchema: GenMessage<ResumeAgentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 17);
+  messageDesc(file_deckhand_v1_agent, 21);
 
 /**
  * AgentStatus is what an agent's card shows.
@@ -762,6 +973,18 @@ export const AgentService: GenService<{
     methodKind: "unary";
     input: typeof GetAgentGraphRequestSchema;
     output: typeof GetAgentGraphResponseSchema;
+  },
+  /**
+   * ListAgentSummaries returns what agents did last, what they spent this week and
+   * what waits for them, by name. Callers who are not administrators get it of
+   * their own tasks.
+   *
+   * @generated from rpc deckhand.v1.AgentService.ListAgentSummaries
+   */
+  listAgentSummaries: {
+    methodKind: "unary";
+    input: typeof ListAgentSummariesRequestSchema;
+    output: typeof ListAgentSummariesResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_agent, 0);

@@ -4,6 +4,8 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Usage } from "./task_pb";
+import { file_deckhand_v1_task } from "./task_pb";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
@@ -12,7 +14,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/event.proto.
  */
 export const file_deckhand_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9ldmVudC5wcm90bxILZGVja2hhbmQudjEi1gEKBUV2ZW50EgsKA3NlcRgBIAEoAxIPCgd0YXNrX2lkGAIgASgJEgwKBHR5cGUYAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgFIAEoCRIQCghhY3Rvcl9pZBgGIAEoCRIPCgdhdHRlbXB0GAcgASgFEhYKDmNvcnJlbGF0aW9uX2lkGAggASgJEigKB3BheWxvYWQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IlgKCFRoaW5raW5nEg8KB3Rhc2tfaWQYASABKAkSDwoHYXR0ZW1wdBgCIAEoBRIMCgR0dXJuGAMgASgFEg4KBm9mZnNldBgEIAEoAxIMCgR0ZXh0GAUgASgJIo4BCgxXYXRjaFJlcXVlc3QSEAoIdGFza19pZHMYASADKAkSDgoGY3Vyc29yGAIgASgJEg4KBmZvbGxvdxgDIAEoCBIQCgh0aGlua2luZxgEIAEoCBINCgV0eXBlcxgFIAMoCRIQCghmcm9tX25vdxgGIAEoCBIZChFkZXRhaWxlZF90YXNrX2lkcxgHIAMoCSJeChFMaXN0RXZlbnRzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhIKCmJlZm9yZV9zZXEYAiABKAMSEQoJYWZ0ZXJfc2VxGAMgASgDEhEKCXBhZ2Vfc2l6ZRgEIAEoBSJMChJMaXN0RXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuZGVja2hhbmQudjEuRXZlbnQSEgoKbmV3ZXN0X3NlcRgCIAEoAyK/AQoNV2F0Y2hSZXNwb25zZRIOCgZjdXJzb3IYASABKAkSIwoFZXZlbnQYAiABKAsyEi5kZWNraGFuZC52MS5FdmVudEgAEikKCHRoaW5raW5nGAMgASgLMhUuZGVja2hhbmQudjEuVGhpbmtpbmdIABI5CgloZWFydGJlYXQYBCABKAsyJC5kZWNraGFuZC52MS5XYXRjaFJlc3BvbnNlLkhlYXJ0YmVhdEgAGgsKCUhlYXJ0YmVhdEIGCgRpdGVtMp8BCgxFdmVudFNlcnZpY2USQAoFV2F0Y2gSGS5kZWNraGFuZC52MS5XYXRjaFJlcXVlc3QaGi5kZWNraGFuZC52MS5XYXRjaFJlc3BvbnNlMAESTQoKTGlzdEV2ZW50cxIeLmRlY2toYW5kLnYxLkxpc3RFdmVudHNSZXF1ZXN0Gh8uZGVja2hhbmQudjEuTGlzdEV2ZW50c1Jlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9ldmVudC5wcm90bxILZGVja2hhbmQudjEi1gEKBUV2ZW50EgsKA3NlcRgBIAEoAxIPCgd0YXNrX2lkGAIgASgJEgwKBHR5cGUYAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgFIAEoCRIQCghhY3Rvcl9pZBgGIAEoCRIPCgdhdHRlbXB0GAcgASgFEhYKDmNvcnJlbGF0aW9uX2lkGAggASgJEigKB3BheWxvYWQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IlgKCFRoaW5raW5nEg8KB3Rhc2tfaWQYASABKAkSDwoHYXR0ZW1wdBgCIAEoBRIMCgR0dXJuGAMgASgFEg4KBm9mZnNldBgEIAEoAxIMCgR0ZXh0GAUgASgJIo4BCgxXYXRjaFJlcXVlc3QSEAoIdGFza19pZHMYASADKAkSDgoGY3Vyc29yGAIgASgJEg4KBmZvbGxvdxgDIAEoCBIQCgh0aGlua2luZxgEIAEoCBINCgV0eXBlcxgFIAMoCRIQCghmcm9tX25vdxgGIAEoCBIZChFkZXRhaWxlZF90YXNrX2lkcxgHIAMoCSJeChFMaXN0RXZlbnRzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhIKCmJlZm9yZV9zZXEYAiABKAMSEQoJYWZ0ZXJfc2VxGAMgASgDEhEKCXBhZ2Vfc2l6ZRgEIAEoBSJMChJMaXN0RXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuZGVja2hhbmQudjEuRXZlbnQSEgoKbmV3ZXN0X3NlcRgCIAEoAyK/AQoNV2F0Y2hSZXNwb25zZRIOCgZjdXJzb3IYASABKAkSIwoFZXZlbnQYAiABKAsyEi5kZWNraGFuZC52MS5FdmVudEgAEikKCHRoaW5raW5nGAMgASgLMhUuZGVja2hhbmQudjEuVGhpbmtpbmdIABI5CgloZWFydGJlYXQYBCABKAsyJC5kZWNraGFuZC52MS5XYXRjaFJlc3BvbnNlLkhlYXJ0YmVhdEgAGgsKCUhlYXJ0YmVhdEIGCgRpdGVtItgBCgZNb21lbnQSCwoDc2VxGAEgASgDEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHR5cGUYAyABKAkSDAoEc3RlcBgEIAEoBRIPCgdzdGVwX2lkGAUgASgJEgwKBHRvb2wYBiABKAkSDAoEdHVybhgHIAEoBRINCgVzdGF0ZRgIIAEoCRINCgV0aXRsZRgJIAEoCRIhCgV1c2FnZRgKIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlEg0KBWZpbGVzGAsgASgFIkwKEkxpc3RNb21lbnRzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlQKE0xpc3RNb21lbnRzUmVzcG9uc2USJAoHbW9tZW50cxgBIAMoCzITLmRlY2toYW5kLnYxLk1vbWVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAky8QEKDEV2ZW50U2VydmljZRJACgVXYXRjaBIZLmRlY2toYW5kLnYxLldhdGNoUmVxdWVzdBoaLmRlY2toYW5kLnYxLldhdGNoUmVzcG9uc2UwARJNCgpMaXN0RXZlbnRzEh4uZGVja2hhbmQudjEuTGlzdEV2ZW50c1JlcXVlc3QaHy5kZWNraGFuZC52MS5MaXN0RXZlbnRzUmVzcG9uc2USUAoLTGlzdE1vbWVudHMSHy5kZWNraGFuZC52MS5MaXN0TW9tZW50c1JlcXVlc3QaIC5kZWNraGFuZC52MS5MaXN0TW9tZW50c1Jlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Event is one entry of a task's append-only history.
@@ -317,6 +319,153 @@ export const WatchResponse_HeartbeatSchema: GenMessage<WatchResponse_Heartbeat> 
   messageDesc(file_deckhand_v1_event, 5, 0);
 
 /**
+ * Moment is what the index of a history has of one event. Events that change
+ * nothing that it shows, such as those of phases, are not in it.
+ *
+ * @generated from message deckhand.v1.Moment
+ */
+export type Moment = Message<"deckhand.v1.Moment"> & {
+  /**
+   * The event's number.
+   *
+   * @generated from field: int64 seq = 1;
+   */
+  seq: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp time = 2;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * The event's type.
+   *
+   * @generated from field: string type = 3;
+   */
+  type: string;
+
+  /**
+   * Of a step: its number, id and tool.
+   *
+   * @generated from field: int32 step = 4;
+   */
+  step: number;
+
+  /**
+   * @generated from field: string step_id = 5;
+   */
+  stepId: string;
+
+  /**
+   * @generated from field: string tool = 6;
+   */
+  tool: string;
+
+  /**
+   * The model's turn, or the finished iteration.
+   *
+   * @generated from field: int32 turn = 7;
+   */
+  turn: number;
+
+  /**
+   * The state that a task or a step went to, as events name it: "running",
+   * "succeeded".
+   *
+   * @generated from field: string state = 8;
+   */
+  state: string;
+
+  /**
+   * A short text: the call's most telling argument, the beginning of a message
+   * or question, or an error. Secrets are masked, at most 200 characters.
+   *
+   * @generated from field: string title = 9;
+   */
+  title: string;
+
+  /**
+   * What the turn used; set with "iteration_complete".
+   *
+   * @generated from field: deckhand.v1.Usage usage = 10;
+   */
+  usage?: Usage | undefined;
+
+  /**
+   * Of a step that changed files: how many.
+   *
+   * @generated from field: int32 files = 11;
+   */
+  files: number;
+};
+
+/**
+ * Describes the message deckhand.v1.Moment.
+ * Use `create(MomentSchema)` to create a new message.
+ */
+export const MomentSchema: GenMessage<Moment> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_event, 6);
+
+/**
+ * @generated from message deckhand.v1.ListMomentsRequest
+ */
+export type ListMomentsRequest = Message<"deckhand.v1.ListMomentsRequest"> & {
+  /**
+   * Task id or unique id prefix.
+   *
+   * @generated from field: string task_id = 1;
+   */
+  taskId: string;
+
+  /**
+   * At most this many; 0 for 5000.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListMomentsRequest.
+ * Use `create(ListMomentsRequestSchema)` to create a new message.
+ */
+export const ListMomentsRequestSchema: GenMessage<ListMomentsRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_event, 7);
+
+/**
+ * @generated from message deckhand.v1.ListMomentsResponse
+ */
+export type ListMomentsResponse = Message<"deckhand.v1.ListMomentsResponse"> & {
+  /**
+   * In order.
+   *
+   * @generated from field: repeated deckhand.v1.Moment moments = 1;
+   */
+  moments: Moment[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListMomentsResponse.
+ * Use `create(ListMomentsResponseSchema)` to create a new message.
+ */
+export const ListMomentsResponseSchema: GenMessage<ListMomentsResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_event, 8);
+
+/**
  * EventService streams what happens.
  *
  * @generated from service deckhand.v1.EventService
@@ -346,6 +495,18 @@ export const EventService: GenService<{
     methodKind: "unary";
     input: typeof ListEventsRequestSchema;
     output: typeof ListEventsResponseSchema;
+  },
+  /**
+   * ListMoments returns the index of one task's history, from its beginning: of
+   * each turn, step, message, question and change of state what a time axis
+   * needs, without the texts.
+   *
+   * @generated from rpc deckhand.v1.EventService.ListMoments
+   */
+  listMoments: {
+    methodKind: "unary";
+    input: typeof ListMomentsRequestSchema;
+    output: typeof ListMomentsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_event, 0);

@@ -1,0 +1,14 @@
+// ReplaySearch is what the address says: the position, as a step's id, an event's number
+// or a time, and what is shown beside the thread.
+export const replayTabs = ["files", "terminal", "plan", "details"] as const;
+export type ReplayTab = (typeof replayTabs)[number];
+export type ReplaySearch = { at?: string; show?: ReplayTab };
+
+export function parseReplaySearch(search: Record<string, unknown>): ReplaySearch {
+  // An address of digits is read as a number.
+  const at = typeof search.at === "number" ? String(search.at) : search.at;
+  return {
+    at: typeof at === "string" && at !== "" ? at.slice(0, 128) : undefined,
+    show: replayTabs.find((t) => t === search.show),
+  };
+}
