@@ -12,6 +12,7 @@ import { imageRoutes } from "@/features/image/route";
 import { inboxRoutes } from "@/features/inbox/route";
 import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
+import { policyRoutes } from "@/features/policy/route";
 import { providerRoutes } from "@/features/provider/route";
 import { settingRoutes } from "@/features/setting/route";
 import { taskRoutes } from "@/features/task/route";
@@ -44,6 +45,7 @@ export const routeTree = rootRoute.addChildren([
     ...inboxRoutes,
     ...nodeRoutes,
     ...personaRoutes,
+    ...policyRoutes,
     ...providerRoutes,
     ...settingRoutes,
     ...taskRoutes,
