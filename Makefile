@@ -8,7 +8,7 @@ LDFLAGS := -s -w $(if $(VERSION),-X github.com/deckhand-sh/deckhand/internal/ver
 PKG ?= ./...
 ARGS ?=
 
-.PHONY: all setup build ui deb init generate lint test race soak demo up bench clean
+.PHONY: all setup build install uninstall ui deb init generate lint test race soak demo up bench clean
 
 all: build
 
@@ -23,6 +23,12 @@ init: ## build deckhand-init and deckhand-skill, which deckhand-node embeds
 
 build: init ui ## build bin/deckhand and bin/deckhand-node
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/deckhand ./cmd/deckhand-node
+
+install: ## install what was built below PREFIX (/usr/local): programs, completion, manual pages, systemd units
+	PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install
+
+uninstall: ## remove what install installed
+	PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install uninstall
 
 deb: ## build the Debian package of deckhand-node into bin
 	scripts/deb

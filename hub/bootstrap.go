@@ -40,7 +40,15 @@ func (h *Hub) bootstrap(ctx context.Context) error {
 	if err := h.tokenFile(ctx, org.ID, auth.Worker, "", datadir.WorkerTokenFile); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(h.cfg.DataDir, datadir.URLFile), h.URL())
+	path := filepath.Join(h.cfg.DataDir, datadir.URLFile)
+	if err := writeFile(path, h.URL()); err != nil {
+		return err
+	}
+	// Users other than the hub's learn that it runs; calling it takes a token.
+	if err := os.Chmod(path, 0o644); err != nil { //nolint:gosec // it is an address, not a secret
+		return fmt.Errorf("let others read %s: %w", path, err)
+	}
+	return nil
 }
 
 // tokenFile sees to it that a file of the data folder holds a token that

@@ -246,6 +246,11 @@ func (c *Config) fill() error {
 	if err := c.checkBus(); err != nil {
 		return err
 	}
+	for field, address := range map[string]string{"listen": c.Listen, "edge-listen": c.EdgeListen} {
+		if err := CheckAddress(field, address); err != nil {
+			return err
+		}
+	}
 	if c.TLSCert == "" && !c.InsecureHTTP && !loopback(c.Listen) {
 		return invalid("listen %s is not loopback, and the API would speak plain HTTP there", c.Listen).
 			WithFix("give --tls-cert and --tls-key, or --insecure-http behind a proxy that adds TLS")
@@ -318,6 +323,22 @@ func (c Config) listen() (net.Listener, error) {
 	return tls.NewListener(l, &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"},
 	}), nil
+}
+
+// CheckAddress returns the error of an address to listen on that is none; an empty
+// one is another's default.
+func CheckAddress(field, address string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fault.New(fault.Invalid, "--%s %q has no port", field, address).WithFix("use HOST:PORT, for example 127.0.0.1:7801")
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fault.New(fault.Invalid, "--%s %q has no valid port", field, address).WithFix("use HOST:PORT with a port from 0 to 65535, for example 127.0.0.1:7801")
+	}
+	return nil
 }
 
 func listenFault(field, address string, err error) error {

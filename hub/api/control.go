@@ -162,7 +162,15 @@ const auditPage = 50
 // ListAuditEntries returns who changed what.
 func (h *Control) ListAuditEntries(ctx context.Context, req *connect.Request[deckhandv1.ListAuditEntriesRequest]) (*connect.Response[deckhandv1.ListAuditEntriesResponse], error) {
 	m := req.Msg
-	filter := audit.Filter{ObjectID: m.GetObjectId(), ActorID: m.GetActorId(), Action: m.GetAction(), Severity: m.GetSeverity(), Max: m.GetPageSize()}
+	filter := audit.Filter{ObjectID: m.GetObjectId(), ActorID: m.GetActorId(), Action: m.GetAction(), Severity: m.GetSeverity(), Contains: m.GetContains(), Max: m.GetPageSize()}
+	if m.GetSince() != nil {
+		since := m.GetSince().AsTime()
+		filter.Since = &since
+	}
+	if m.GetUntil() != nil {
+		until := m.GetUntil().AsTime()
+		filter.Until = &until
+	}
 	if filter.Max == 0 {
 		filter.Max = auditPage
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
@@ -26,6 +28,7 @@ type Policies struct {
 	Agents   *agent.Service
 	Tools    *tool.Registry
 	Redact   *redact.Redactor
+	Queries  *db.Queries
 }
 
 const replaySteps = 200
@@ -102,14 +105,58 @@ func (h *Policies) TestPolicy(ctx context.Context, req *connect.Request[deckhand
 		}
 		c.Agent = row.Agent.Name
 	}
-	d, commands, err := h.Policies.Test(ctx, who.OrgID, id, m.GetYaml(), c)
+	tested, err := h.Policies.Test(ctx, who.OrgID, id, m.GetYaml(), m.GetOwn(), c)
 	if err != nil {
 		return nil, err
 	}
-	for i := range commands {
-		commands[i] = maskOf(ctx, h.Redact).String(commands[i])
+	mask := maskOf(ctx, h.Redact)
+	res := &deckhandv1.TestPolicyResponse{Decision: h.decision(ctx, tested.Decision)}
+	for _, command := range tested.Commands {
+		res.Commands = append(res.Commands, mask.String(command))
 	}
-	return connect.NewResponse(&deckhandv1.TestPolicyResponse{Decision: h.decision(ctx, d), Commands: commands}), nil
+	for _, part := range tested.Parts {
+		res.Parts = append(res.Parts, &deckhandv1.PolicyPart{
+			Text: mask.String(part.Text), Line: int32(part.Line), Via: part.Via, Effect: string(part.Effect), Rule: part.Rule,
+		})
+	}
+	if res.Agents, err = h.verdicts(ctx, id, m, c); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(res), nil
+}
+
+// maxVerdicts is for how many agents a test says what a call would get.
+const maxVerdicts = 50
+
+// verdicts returns what a call would get from an agent, or from each.
+func (h *Policies) verdicts(ctx context.Context, agentID string, m *deckhandv1.TestPolicyRequest, c policy.Call) ([]*deckhandv1.AgentVerdict, error) {
+	record := h.Tools.Get(c.Tool)
+	if record == nil {
+		return nil, nil
+	}
+	who := auth.From(ctx)
+	rows, err := h.Agents.List(ctx, who.OrgID, "", maxVerdicts)
+	if err != nil {
+		return nil, err
+	}
+	if agentID != "" {
+		rows = slices.DeleteFunc(rows, func(row db.ListAgentsRow) bool { return row.Agent.ID != agentID })
+	}
+	var out []*deckhandv1.AgentVerdict
+	for _, row := range rows {
+		p, err := h.Agents.PersonaOf(ctx, h.Queries, who.OrgID, row.Agent.ID, row.Agent.CurrentVersion)
+		if err != nil {
+			return nil, err
+		}
+		c.Agent = row.Agent.Name
+		tested, err := h.Policies.Test(ctx, who.OrgID, row.Agent.ID, m.GetYaml(), m.GetOwn(), c)
+		if err != nil {
+			return nil, err
+		}
+		effect, why := step.Verdict(record, p, tested.Decision)
+		out = append(out, &deckhandv1.AgentVerdict{AgentName: row.Agent.Name, Effect: string(effect), Why: maskOf(ctx, h.Redact).String(why)})
+	}
+	return out, nil
 }
 
 func (h *Policies) decision(ctx context.Context, d policy.Decision) *deckhandv1.Decision {

@@ -23,6 +23,8 @@ type Command struct {
 	// Effect is what the rules decide about the command alone; None if no rule is about
 	// it.
 	Effect Effect `json:"effect,omitempty"`
+	// Rule is the rule that decides about it; empty without one.
+	Rule string `json:"rule,omitempty"`
 }
 
 // maxRead is how many commands of a script are listed, and maxCommandText the length of
@@ -60,7 +62,7 @@ func (s Set) Read(c Call) Reading {
 			one.Text = one.Text[:maxCommandText] + "..."
 		}
 		if d.Rule != "" {
-			one.Effect = d.Effect
+			one.Effect, one.Rule = d.Effect, d.Rule
 		}
 		out.Commands = append(out.Commands, one)
 	}

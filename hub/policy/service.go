@@ -297,26 +297,37 @@ func (s Set) with(p *Policy, agent bool) Set {
 	return out
 }
 
+// Tested is what a call would get.
+type Tested struct {
+	Decision
+	// Commands are those of its script.
+	Commands []string
+	// Parts are the same commands with the rules that decide about them.
+	Parts []Command
+	// Category is the tool's, by the policies.
+	Category string
+}
+
 // Test returns what a call would get from the policies that hold, or with another
-// one tried instead of the organisation's, and the commands of its script.
-func (s *Service) Test(ctx context.Context, orgID, agentID, text string, c Call) (Decision, []string, error) {
+// one tried instead of the organisation's; or, with own, of the agent's.
+func (s *Service) Test(ctx context.Context, orgID, agentID, text string, own bool, c Call) (Tested, error) {
 	set, err := s.For(ctx, s.cfg.Store.Queries, orgID, agentID, db.AgentVersion{}, true)
 	if err != nil {
-		return Decision{}, nil, err
+		return Tested{}, err
 	}
 	if text != "" {
 		p, err := Parse("policy.yaml", []byte(text))
 		if err != nil {
-			return Decision{}, nil, err
+			return Tested{}, err
 		}
-		set = set.with(p, false)
-	}
-	var commands []string
-	if script, ok := c.Arguments["command"].(string); ok {
-		for _, cmd := range shell.Read(script, shell.Options{}).Commands {
-			commands = append(commands, cmd.String())
-		}
+		set = set.with(p, own && agentID != "")
 	}
 	c.Category = set.Category(c.Tool, c.Category)
-	return set.Decide(c), commands, nil
+	out := Tested{Decision: set.Decide(c), Parts: set.Read(c).Commands, Category: c.Category}
+	if script, ok := c.Arguments["command"].(string); ok {
+		for _, cmd := range shell.Read(script, shell.Options{}).Commands {
+			out.Commands = append(out.Commands, cmd.String())
+		}
+	}
+	return out, nil
 }

@@ -52,6 +52,13 @@ func TestTheTaskPageInABrowser(t *testing.T) {
 	tell(t, "taskpage")
 }
 
+// The stories of ui/e2e about the shell: the first steps, the policy, holds, and a hub
+// that is away.
+func TestTheShellInABrowser(t *testing.T) {
+	t.Parallel()
+	tell(t, "shell")
+}
+
 // tell runs one file of stories in a browser on a separate `deckhand up`. The stories
 // request actions outside of the browser from this test.
 func tell(t *testing.T, file string) {

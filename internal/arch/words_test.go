@@ -70,7 +70,7 @@ var retired = []struct {
 	{50, []string{"Nothing is called that."}},
 	{51, []string{"There is no such page", "Press g f for the fleet"}},
 	{52, []string{"Not connected: trying again"}},
-	{53, []string{"It is asked again by itself", "look whether the hub runs", "deckhand doctor"}},
+	{53, []string{"It is asked again by itself", "look whether the hub runs"}},
 	{54, []string{"As the system"}},
 	{55, []string{"I have kept it", "This is shown only this once."}},
 	{56, []string{"Reason (for the record)"}},

@@ -10,7 +10,11 @@ import (
 	"path/filepath"
 )
 
-// Files of the data folder, each of mode 0600.
+// System is the data folder of root.
+const System = "/var/lib/deckhand"
+
+// Files of the data folder. All have mode 0600 except URLFile, by which users
+// other than root learn that a hub runs.
 const (
 	// AdminTokenFile holds the token that lets the command line on the same
 	// machine call the hub as its administrator.
@@ -25,7 +29,7 @@ const (
 // /var/lib/deckhand for root, ~/.local/share/deckhand for other users.
 func Default() (string, error) {
 	if os.Geteuid() == 0 {
-		return "/var/lib/deckhand", nil
+		return System, nil
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {

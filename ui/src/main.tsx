@@ -6,12 +6,14 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { newQueryClient } from "./api/query";
 import { onSessionLost, transport } from "./api/transport";
+import { keepShell } from "./app/chunks";
 import { newRouter } from "./app/router";
 import { startTheme } from "./app/theme";
 import { forgetSession } from "./features/session/queries";
 import "./styles.css";
 
 startTheme();
+keepShell();
 // A page of the cache for going back has no stream any more.
 addEventListener("pageshow", (e) => e.persisted && location.reload());
 

@@ -2,8 +2,9 @@
 // packages below it: one package for each noun, with one file for each verb.
 //
 // Data goes to standard output in the format of -o, everything else to
-// standard error. No command asks for input on a terminal. Errors become one
-// line and an exit code (package env). Only package role links the hub, the
+// standard error. No command asks for input on a terminal. Errors become a
+// message, a fix and an exit code (package env); names and flags are completed, and
+// wrong ones corrected, by package complete. Only package role links the hub, the
 // worker and the node: it holds the commands that run them.
 package cli
 
@@ -11,6 +12,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"charm.land/fang/v2"
@@ -22,8 +24,10 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/audit"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/budget"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/chat"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/complete"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/credential"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/destination"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/doctor"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/eval"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/hold"
@@ -56,13 +60,16 @@ import (
 func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	e := &env.Env{In: stdin, Out: stdout, Err: stderr, Now: time.Now, Format: output.Table}
 	root := newRoot(e)
+	completer := complete.Register(e, root)
+	e.Correct = func(ctx context.Context, err error) string {
+		return completer.Correct(ctx, e.Failed.Command, args, e.Failed.Args, err)
+	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(plainWithoutColour(stdout))
 	root.SetErr(stderr)
 	err := fang.Execute(ctx, root,
 		fang.WithVersion(version.Version),
-		fang.WithoutManpage(),
 		fang.WithErrorHandler(func(io.Writer, fang.Styles, error) {}),
 	)
 	return e.Report(ctx, err)
@@ -78,10 +85,16 @@ func plainWithoutColour(w io.Writer) io.Writer {
 }
 
 const (
+	groupStart = "start"
 	groupWork  = "work"
 	groupFleet = "fleet"
 	groupRoles = "roles"
+	groupOther = "other"
 )
+
+// unsorted has commands stand in the order in which they are added: first what a
+// newcomer needs. It is a variable of cobra's, and set once.
+var unsorted sync.Once
 
 func newRoot(e *env.Env) *cobra.Command {
 	root := env.Group("deckhand", "Run AI agents on your own servers", `
@@ -94,15 +107,22 @@ deckhand up
 deckhand agent apply -f personas/
 deckhand run log-triage "What went wrong last night?" --wait
 `)
+	unsorted.Do(func() { cobra.EnableCommandSorting = false })
 	root.AddGroup(
+		&cobra.Group{ID: groupStart, Title: "start here"},
 		&cobra.Group{ID: groupWork, Title: "agents and tasks"},
 		&cobra.Group{ID: groupFleet, Title: "machines and hubs"},
 		&cobra.Group{ID: groupRoles, Title: "run Deckhand"},
+		&cobra.Group{ID: groupOther, Title: "other"},
 	)
 	e.Flags.Register(root.PersistentFlags())
 	root.PersistentFlags().VarP(&e.Format, "output", "o", "how data is shown: "+strings.Join(output.Formats, ", "))
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return env.Usage(cmd, "%s", err) })
-	root.SetCompletionCommandGroupID("")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		e.Failed.Command = cmd
+		return env.UsageOf(cmd, err)
+	})
+	root.SetCompletionCommandGroupID(groupOther)
+	root.SetHelpCommandGroupID(groupOther)
 
 	add := func(id string, commands ...*cobra.Command) {
 		for _, cmd := range commands {
@@ -114,10 +134,11 @@ deckhand run log-triage "What went wrong last night?" --wait
 	// It works on the hub's database, not through its API.
 	keys.AddCommand(role.RotateRootCommand(e))
 
-	add(groupWork, agent.Command(e), run.Command(e), chat.Command(e), task.Command(e), inbox.Command(e), trigger.Command(e), destination.Command(e), kill.Command(e), hold.Command(e), audit.Command(e), eval.Command(e))
-	add(groupFleet, node.Command(e), worker.Command(e), registry.Command(e), provider.Command(e), credential.Command(e), budget.Command(e), quota.Command(e), policy.Command(e), organisation.Command(e), user.Command(e), team.Command(e), token.Command(e), access.Command(e), keys, open.Command(e), hubcontext.Command(e))
-	add(groupRoles, role.UpCommand(e), role.HubCommand(e), role.WorkerCommand(e))
-	root.AddCommand(versionCommand(e))
+	add(groupStart, role.UpCommand(e), open.Command(e), agent.Command(e), run.Command(e), task.Command(e), inbox.Command(e), doctor.Command(e))
+	add(groupWork, chat.Command(e), trigger.Command(e), destination.Command(e), kill.Command(e), hold.Command(e), audit.Command(e), eval.Command(e))
+	add(groupFleet, provider.Command(e), node.Command(e), worker.Command(e), registry.Command(e), credential.Command(e), budget.Command(e), quota.Command(e), policy.Command(e), organisation.Command(e), user.Command(e), team.Command(e), token.Command(e), access.Command(e), keys, hubcontext.Command(e))
+	add(groupRoles, role.HubCommand(e), role.WorkerCommand(e))
+	add(groupOther, versionCommand(e))
 	e.KeepErrors(root)
 	return root
 }

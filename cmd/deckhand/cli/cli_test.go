@@ -23,7 +23,7 @@ func TestWhatIsTypedWrongIsUsage(t *testing.T) {
 		want string
 	}{
 		"an unknown command":           {[]string{"fly"}, "unknown command \"fly\": see `deckhand --help`"},
-		"a misspelt subcommand":        {[]string{"task", "lst"}, "unknown command \"lst\". Did you mean `deckhand task list`?"},
+		"a misspelt subcommand":        {[]string{"task", "lst"}, "unknown command \"lst\": did you mean `deckhand task list"},
 		"an unknown flag":              {[]string{"task", "list", "--fast"}, "unknown flag: --fast: see `deckhand task list --help`"},
 		"a missing argument":           {[]string{"agent", "show"}, "NAME is missing: see `deckhand agent show --help`"},
 		"a goal without quotes":        {[]string{"run", "triage", "look", "here"}, "unexpected argument \"here\" (put text with spaces in quotes): see `deckhand run --help`"},

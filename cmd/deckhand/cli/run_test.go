@@ -150,6 +150,6 @@ func TestAnInputThatIsTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	require.NoError(t, os.Truncate(file, 16<<20+1))
 	got := h.run(t, "run", "triage", "--input", file)
 	require.Equal(t, 2, got.code)
-	require.True(t, strings.HasSuffix(got.errorLine(t), "big=1.log: it is larger than 16777216 bytes"), got.stderr)
+	require.True(t, strings.HasSuffix(got.errorLine(t), "big=1.log: it is larger than 16 MiB"), got.stderr)
 	require.NotContains(t, h.last, "SubmitTaskRequest")
 }

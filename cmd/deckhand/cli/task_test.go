@@ -114,7 +114,7 @@ func TestAListGoesOverPages(t *testing.T) {
 	}
 	n, got := count()
 	require.Equal(t, 20, n)
-	require.Contains(t, got.stderr, "there are more: add --page 20, or --limit 0 for all")
+	require.Contains(t, got.stderr, "20 shown, there are more. The next ones: --page 20. All: --limit 0")
 	n, got = count("--page", "20", "--limit", "2")
 	require.Equal(t, 2, n)
 	require.Equal(t, "task_0020\ntask_0021\n", got.stdout)

@@ -77,6 +77,8 @@ type Config struct {
 
 	// Tracer makes spans; nil for none.
 	Tracer *tracing.Tracer `koanf:"-"`
+	// Started, if set, is called after each part that has started.
+	Started func(name string, took time.Duration) `koanf:"-"`
 	// MetricsListen is where the metrics of all three are served; empty for nowhere.
 	MetricsListen string `koanf:"metrics-listen"`
 
@@ -119,6 +121,11 @@ func (c Config) Complete(ctx context.Context) (_ *Up, err error) {
 	if c.EdgeListen == "" {
 		c.EdgeListen = DefaultEdgeListen
 	}
+	for field, address := range map[string]string{"listen": c.Listen, "edge-listen": c.EdgeListen} {
+		if err := hub.CheckAddress(field, address); err != nil {
+			return nil, err
+		}
+	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}
@@ -157,7 +164,7 @@ func (u *Up) assemble(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		u.Add("containerd", u.restarted("containerd", d))
+		u.add("containerd", u.restarted("containerd", d))
 		address = d.Address()
 	}
 	if u.cfg.DatabaseURL == "" {
@@ -165,14 +172,39 @@ func (u *Up) assemble(ctx context.Context) error {
 		if u.cluster, err = (postgres.Config{DataDir: filepath.Join(u.cfg.DataDir, "postgres")}).Complete(ctx); err != nil {
 			return err
 		}
-		u.Add("PostgreSQL", u.restarted("PostgreSQL", u.cluster))
+		u.add("PostgreSQL", u.restarted("PostgreSQL", u.cluster))
 	}
 	if u.cfg.MetricsListen != "" {
-		u.Add("metrics", metricsserver.New(u.cfg.MetricsListen, u.metrics, nil, u.cfg.Log.Named("metrics")))
+		u.add("metrics", metricsserver.New(u.cfg.MetricsListen, u.metrics, nil, u.cfg.Log.Named("metrics")))
 	}
-	u.Add("hub", &lifecycle.Lazy{Make: u.makeHub})
-	u.Add("node", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeNode(ctx, address) }})
-	u.Add("worker", &lifecycle.Lazy{Make: u.makeWorker})
+	u.add("hub", &lifecycle.Lazy{Make: u.makeHub})
+	u.add("node", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeNode(ctx, address) }})
+	u.add("worker", &lifecycle.Lazy{Make: u.makeWorker})
+	return nil
+}
+
+// add appends a service whose start is reported.
+func (u *Up) add(name string, s lifecycle.Service) {
+	u.Add(name, timed{Service: s, name: name, started: u.cfg.Started})
+}
+
+// timed is a service that reports how long its start took.
+type timed struct {
+	lifecycle.Service
+
+	name    string
+	started func(name string, took time.Duration)
+}
+
+// Start starts the service.
+func (t timed) Start(ctx context.Context) error {
+	begun := time.Now()
+	if err := t.Service.Start(ctx); err != nil {
+		return err
+	}
+	if t.started != nil {
+		t.started(t.name, time.Since(begun))
+	}
 	return nil
 }
 

@@ -128,7 +128,7 @@ func (s *Sessions) ByCode(ctx context.Context, code string, from From) (string, 
 	return s.login(ctx, from, "", func() (draft, error) {
 		row, err := s.cfg.Store.TakeLoginCode(ctx, ident.Hash(code))
 		if store.IsNotFound(err) || err == nil && !row.Good {
-			return draft{}, errors.Join(wrong("that code is not known, was used, or is older than "+CodeTTL.String()),
+			return draft{}, errors.Join(fault.New(fault.Unauthenticated, "this login link has expired or was already used").WithFix("create a new one on the hub's machine: `deckhand open`"),
 				s.Refused(ctx, row.OrgID, "code", "it is not known, was used, or is too old", row.UserName, from))
 		}
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -80,6 +81,10 @@ func encode(m map[string]any) (json.RawMessage, error) {
 // Filter picks entries; empty fields pick all.
 type Filter struct {
 	ObjectID, ActorID, Action, Severity string
+	// Contains is a text of the entry, in any case.
+	Contains string
+	// Since and Until bound the time: from Since on, and before Until. Nil for none.
+	Since, Until *time.Time
 	// Before is the id of the entry below which to continue; 0 starts at the newest.
 	Before int64
 	Max    int32
@@ -89,6 +94,7 @@ type Filter struct {
 func List(ctx context.Context, s *store.Store, orgID string, f Filter) ([]db.AuditEntry, error) {
 	rows, err := s.ListAudit(ctx, db.ListAuditParams{
 		OrgID: orgID, BeforeID: f.Before, ObjectID: f.ObjectID, ActorID: f.ActorID, Action: f.Action, Severity: f.Severity, MaxRows: f.Max,
+		Contains: f.Contains, Since: f.Since, Until: f.Until,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list audit entries: %w", err)

@@ -1,9 +1,9 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { useQueryClient } from "@tanstack/react-query";
-import { Link, Outlet, useNavigate } from "@tanstack/react-router";
+import { Link, Outlet, useNavigate, useRouter } from "@tanstack/react-router";
 import { ChevronDown, LogOut, Monitor, Moon, Search, Sun, Wifi, WifiOff } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
-import { lazy, Suspense, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { Toaster } from "sonner";
 import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
@@ -12,6 +12,8 @@ import { ShortcutsProvider, useShortcut } from "@/components/shortcuts";
 import { forgetSession, may, sessions } from "@/features/session/queries";
 import { InboxService } from "@/gen/deckhand/v1/inbox_pb";
 import { LiveProvider, useLiveStatus } from "@/live/context";
+import { Holds, Lost, useLost } from "./Banners";
+import { fetchAll } from "./chunks";
 import { nav, type NavItem } from "./nav";
 import { useSession } from "./session";
 import { setTheme, useDark, useTheme, type Theme } from "./theme";
@@ -44,6 +46,9 @@ function Frame() {
   useShortcut("/", "Search or run a command", "Everywhere", () => setPalette(true));
   useShortcut("?", "Show keyboard shortcuts", "Everywhere", () => setSheet(true));
   const items = nav.filter((item) => !item.role || may(session, item.role));
+  const lost = useLost();
+  const router = useRouter();
+  useEffect(() => fetchAll(router), [router]);
   return (
     <div className="grid h-full grid-cols-[13rem_minmax(0,1fr)] grid-rows-[minmax(0,1fr)] max-md:grid-cols-[3.25rem_minmax(0,1fr)]">
       <a
@@ -94,9 +99,18 @@ function Frame() {
         <LiveMark />
         <Account />
       </div>
-      <main id="main" tabIndex={-1} className="min-h-0 overflow-y-auto outline-none">
-        <Outlet />
-      </main>
+      <div className="flex min-h-0 min-w-0 flex-col">
+        {lost !== undefined && <Lost since={lost} />}
+        <Holds />
+        <main
+          id="main"
+          tabIndex={-1}
+          data-stale={lost !== undefined || undefined}
+          className="min-h-0 flex-1 overflow-y-auto outline-none data-stale:opacity-75 data-stale:grayscale"
+        >
+          <Outlet />
+        </main>
+      </div>
       <Suspense fallback={null}>
         {palette && <Palette items={items} onClose={() => setPalette(false)} />}
         {sheet && <Sheet onClose={() => setSheet(false)} />}
@@ -136,18 +150,10 @@ function InboxCount() {
   );
 }
 
-const clock = (at: number) => new Date(at).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
-
 // LiveMark shows whether the page is up to date.
 function LiveMark() {
   const status = useLiveStatus();
   const live = status === "live";
-  const [lost, setLost] = useState(Date.now);
-  const [was, setWas] = useState(live);
-  if (was !== live) {
-    setWas(live);
-    if (was) setLost(Date.now());
-  }
   return (
     <div
       role="status"
@@ -155,7 +161,7 @@ function LiveMark() {
       className={cx("flex items-center gap-2 px-2 text-xs", live ? "text-dim" : "text-warn")}
     >
       {live ? <Wifi aria-hidden className="size-3.5 shrink-0" /> : <WifiOff aria-hidden className="size-3.5 shrink-0" />}
-      <span className="max-md:sr-only">{live ? "Live" : status === "connecting" ? "Connecting" : `Connection lost: figures are from ${clock(lost)}. Reconnecting…`}</span>
+      <span className="max-md:sr-only">{live ? "Live" : status === "connecting" ? "Connecting" : "Connection lost"}</span>
     </div>
   );
 }

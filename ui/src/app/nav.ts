@@ -1,4 +1,4 @@
-import { BellRing, Bot, Boxes, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Server, Settings, Users, Wallet, Workflow, Zap, type LucideIcon } from "lucide-react";
+import { BellRing, Bot, Boxes, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -27,6 +27,7 @@ export const nav: NavItem[] = [
   { to: "/agents/new", label: "New agent", icon: Bot, key: "a", section: "Automation", role: "advanced" },
   { to: "/triggers", label: "Triggers", icon: Zap, key: "r", section: "Automation" },
   { to: "/providers", label: "Providers", icon: Cpu, key: "p", section: "Administration" },
+  { to: "/policy", label: "Policy", icon: ShieldCheck, key: "y", section: "Administration" },
   { to: "/credentials", label: "Credentials", icon: KeyRound, key: "d", section: "Administration" },
   { to: "/budgets", label: "Budgets", icon: Wallet, key: "b", section: "Administration" },
   { to: "/notifications", label: "Notifications", icon: BellRing, key: "o", section: "Administration", role: "admin" },

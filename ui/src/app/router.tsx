@@ -2,6 +2,7 @@ import { createRouter } from "@tanstack/react-router";
 import type { QueryClient } from "@tanstack/react-query";
 import { basePath } from "@/api/base";
 import { Skeletons } from "@/components/Skeleton";
+import { PageError } from "./PageError";
 import { routeTree } from "./routes";
 
 export function newRouter(queries: QueryClient) {
@@ -17,6 +18,7 @@ export function newRouter(queries: QueryClient) {
         <Skeletons />
       </div>
     ),
+    defaultErrorComponent: PageError,
     scrollRestoration: true,
   });
 }

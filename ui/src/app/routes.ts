@@ -14,6 +14,7 @@ import { imageRoutes } from "@/features/image/route";
 import { inboxRoutes } from "@/features/inbox/route";
 import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
+import { policyRoutes } from "@/features/policy/route";
 import { providerRoutes } from "@/features/provider/route";
 import { replayRoutes } from "@/features/replay/route";
 import { settingRoutes } from "@/features/setting/route";
@@ -49,6 +50,7 @@ export const routeTree = rootRoute.addChildren([
     ...inboxRoutes,
     ...nodeRoutes,
     ...personaRoutes,
+    ...policyRoutes,
     ...providerRoutes,
     ...replayRoutes,
     ...settingRoutes,

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -52,7 +53,7 @@ func readPersonas(e *env.Env, paths []string) ([]*deckhandv1.ApplyAgentRequest, 
 func personaFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, env.Unreadable(path, err)
+		return nil, env.Unreadable(path, err).WithFix("name a persona file or a folder of them; examples are in personas/: `deckhand agent apply -f personas/`")
 	}
 	if !info.IsDir() {
 		return []string{path}, nil
@@ -92,9 +93,13 @@ func readPersona(path string) (request *deckhandv1.ApplyAgentRequest, name strin
 	}
 	script, err := readSibling(path, parsed.Script)
 	if err != nil {
+		fix := "put the file beside the persona"
+		if errors.Is(err, env.ErrTooLarge) {
+			fix = "shorten it to " + bytesize.Format(maxPersona)
+		}
 		return nil, "", &persona.Problems{File: path, List: []persona.Problem{{
 			Line:    scriptLine(string(markdown)),
-			Message: fmt.Sprintf("script %q cannot be read (%s): put the file beside the persona", parsed.Script, err),
+			Message: fmt.Sprintf("script %q cannot be read (%s): %s", parsed.Script, err, fix),
 		}}}
 	}
 	request.Script = string(script)

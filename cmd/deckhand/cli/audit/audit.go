@@ -59,7 +59,7 @@ func list(e *env.Env, cmd *cobra.Command, request *deckhandv1.ListAuditEntriesRe
 	}
 	switch {
 	case request.PageToken != "":
-		e.Notef("there are more: add --page %s, or --limit 0 for all", request.PageToken)
+		env.NoteMore(e, len(entries), request.PageToken)
 	case len(entries) == 0:
 		e.Notef("nothing of the kind is on record")
 	}

@@ -3,6 +3,7 @@ package credential
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,5 +102,8 @@ func parse(cmd *cobra.Command, kind, text string) (*deckhandv1.CredentialValue, 
 	}
 	return nil, env.Usage(cmd, "there is no kind %q, the kinds are %s", kind, strings.Join(kinds, ", "))
 }
+
+// Kinds returns the kinds of credentials.
+func Kinds() []string { return slices.Clone(kinds) }
 
 var kinds = []string{"bearer", "basic", "header", "query", "github_app", "gitlab", "oauth2_client", "aws_sigv4"}

@@ -86,10 +86,25 @@ func (e *Env) findHub() (hubAccess, error) {
 		}
 	}
 	if found.url == "" {
+		if err := hubOfRoot(); err != nil {
+			return hubAccess{}, err
+		}
 		return hubAccess{}, Failed(ExitUnreachable, fault.New(fault.Unavailable,
 			"not connected to a hub. Start one with `sudo deckhand up`, or pass --hub URL --token TOKEN"))
 	}
 	return found, nil
+}
+
+// hubOfRoot returns the error for a user who has no hub, where root runs one on
+// this machine; nil where it does not.
+func hubOfRoot() error {
+	url, err := os.ReadFile(filepath.Join(datadir.System, datadir.URLFile))
+	if err != nil || os.Geteuid() == 0 {
+		return nil //nolint:nilerr // whether there is one cannot be known
+	}
+	at := strings.TrimSpace(string(url))
+	return Failed(ExitDenied, fault.New(fault.Unauthenticated, "a hub runs on this machine (%s), started by root, and you have no token for it", at).
+		WithFix("use sudo, or start it with `sudo deckhand up`, which gives you a token of your own; or `sudo deckhand token create laptop`, and then `deckhand context use local --hub %s --token TOKEN`", at))
 }
 
 // knownHubs returns the hubs that files on this machine name, best first.

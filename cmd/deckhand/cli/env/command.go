@@ -18,14 +18,26 @@ func Group(use, short, long, example string) *cobra.Command {
 			}
 			// The largest edit distance of a suggestion.
 			cmd.SuggestionsMinimumDistance = 2
+			unknown := &UnknownCommand{Group: cmd.CommandPath(), Word: args[0]}
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				return Failed(ExitUsage, fault.New(fault.Invalid, "unknown command %q. Did you mean `%s %s`?", args[0], cmd.CommandPath(), near[0]))
+				unknown.Near = near[0]
 			}
-			return Usage(cmd, "unknown command %q", args[0])
+			return Failed(ExitUsage, fault.New(fault.Invalid, "unknown command %q", args[0]).WithFix("see `%s --help`", cmd.CommandPath()).WithCause(unknown))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 }
+
+// UnknownCommand is the cause of the error of a word that is no command.
+type UnknownCommand struct {
+	// Group is the command before it, with the program's name.
+	Group string
+	Word  string
+	// Near is a command of the group that is written almost like it; or "".
+	Near string
+}
+
+func (u *UnknownCommand) Error() string { return u.Group + " has no command " + u.Word }
 
 // Args returns a check of a command's arguments. It names them in order; one in
 // brackets is optional, and one that ends in "..." may be repeated.
@@ -33,7 +45,7 @@ func Args(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		for i, name := range names {
 			switch {
-			case strings.HasSuffix(name, "...") && len(args) > i:
+			case strings.HasSuffix(strings.TrimSuffix(name, "]"), "...") && len(args) > i:
 				return nil
 			case len(args) <= i && !strings.HasPrefix(name, "["):
 				return Usage(cmd, "%s is missing", strings.TrimSuffix(name, "..."))

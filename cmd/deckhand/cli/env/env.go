@@ -7,17 +7,19 @@
 // Printer writes data to standard output in the format of -o; Notef writes
 // everything else to standard error.
 //
-// A command returns an error, and Report turns it into one line and an exit
-// code. Failed and Usage return errors with an exit code of their own; the
+// A command returns an error, and Report writes it and returns an exit code: on
+// a terminal as three lines, error, fix and code, and otherwise as one. Failed and Usage return errors with an exit code of their own; the
 // exit code of any other error follows from its fault.Kind.
 package env
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
+	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
@@ -34,6 +36,15 @@ type Env struct {
 	Flags Flags
 	// Format is the value of -o.
 	Format output.Format
+
+	// Correct returns the command that was meant where a wrong one failed, or "";
+	// nil for a program that corrects nothing.
+	Correct func(ctx context.Context, err error) string
+	// Failed is the command that ran, for Correct.
+	Failed struct {
+		Command *cobra.Command
+		Args    []string
+	}
 
 	// hubURL is the hub that was called, for messages; empty before.
 	hubURL string

@@ -44,3 +44,8 @@ func Failed(code int, err *fault.Error) error { return &failure{code: code, err:
 func Usage(cmd *cobra.Command, format string, args ...any) error {
 	return Failed(ExitUsage, fault.New(fault.Invalid, format, args...).WithFix("see `%s --help`", cmd.CommandPath()))
 }
+
+// UsageOf is Usage for an error of the parser of flags, which it keeps.
+func UsageOf(cmd *cobra.Command, err error) error {
+	return Failed(ExitUsage, fault.New(fault.Invalid, "%s", err).WithFix("see `%s --help`", cmd.CommandPath()).WithCause(err))
+}

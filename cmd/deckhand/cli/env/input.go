@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -28,18 +29,21 @@ func ReadBounded(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
+// ErrTooLarge is the error of input that is longer than allowed.
+var ErrTooLarge = errors.New("it is larger than")
+
 // ReadAll reads all of r, or fails where that is more than limit bytes.
 func ReadAll(r io.Reader, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		return nil, fmt.Errorf("it is larger than %d bytes", limit)
+		return nil, fmt.Errorf("%w %s", ErrTooLarge, bytesize.Format(limit))
 	}
 	return data, err
 }
 
 // Unreadable returns the error of a file that cannot be read. It names the
 // file once.
-func Unreadable(path string, err error) error {
+func Unreadable(path string, err error) *fault.Error {
 	var inner *fs.PathError
 	if errors.As(err, &inner) {
 		err = inner.Err

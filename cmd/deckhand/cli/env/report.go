@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
@@ -20,6 +21,7 @@ func (e *Env) KeepErrors(cmd *cobra.Command) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			e.failure = run(cmd, args)
+			e.Failed.Command, e.Failed.Args = cmd, args
 			return nil
 		}
 	}
@@ -28,8 +30,9 @@ func (e *Env) KeepErrors(cmd *cobra.Command) {
 	}
 }
 
-// Report writes the error of the run as one line and returns the exit code.
-// err is cobra's; without one it is the command's own.
+// Report writes the error of the run and returns the exit code: three lines on a
+// terminal (error, fix, code), and one line otherwise. err is cobra's; without one
+// it is the command's own.
 func (e *Env) Report(ctx context.Context, err error) int {
 	if err == nil {
 		err = e.failure
@@ -38,16 +41,39 @@ func (e *Env) Report(ctx context.Context, err error) int {
 	if problem == nil {
 		return code
 	}
-	line := termsafe.Line(problem.Message)
-	if problem.Fix != "" {
-		line += ": " + termsafe.Line(problem.Fix)
+	fix := problem.Fix
+	if e.Correct != nil {
+		if meant := e.Correct(ctx, err); meant != "" {
+			fix = "did you mean `" + meant + "`?"
+		}
+	}
+	parts := []string{"error: " + termsafe.Line(problem.Message)}
+	if fix != "" {
+		parts = append(parts, "fix: "+termsafe.Line(fix))
 	}
 	if problem.Code != "" {
-		line += " (" + termsafe.Line(string(problem.Code)) + ")"
+		parts = append(parts, "code: "+termsafe.Line(string(problem.Code)))
+	}
+	text := oneLine(parts)
+	if output.IsTerminal(e.Err) {
+		text = strings.Join(parts, "\n  ")
 	}
 	// Nothing else can be done when standard error is closed.
-	_, _ = fmt.Fprintln(e.Err, "error: "+line)
+	_, _ = fmt.Fprintln(e.Err, text)
 	return code
+}
+
+// oneLine joins the parts of an error: "error: what: fix (code)".
+func oneLine(parts []string) string {
+	line := parts[0]
+	for _, part := range parts[1:] {
+		if fix, ok := strings.CutPrefix(part, "fix: "); ok {
+			line += ": " + fix
+		} else {
+			line += " (" + strings.TrimPrefix(part, "code: ") + ")"
+		}
+	}
+	return line
 }
 
 // Explain returns the exit code of an error and what to say about it.

@@ -17,6 +17,6 @@ used wherever --hub and DECKHAND_HUB_URL say nothing.
 deckhand context use prod --hub https://hub.example.com --token dhu_…
 deckhand context list
 `)
-	cmd.AddCommand(useCommand(e), listCommand(e))
+	cmd.AddCommand(useCommand(e), addCommand(e), listCommand(e), removeCommand(e))
 	return cmd
 }

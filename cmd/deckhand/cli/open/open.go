@@ -3,25 +3,35 @@
 package open
 
 import (
+	"net"
 	"net/url"
 
 	"connectrpc.com/connect"
+	"github.com/mdp/qrterminal/v3"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/greeting"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/remote"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // Command returns the command "deckhand open".
 func Command(e *env.Env) *cobra.Command {
-	return &cobra.Command{
+	var qr bool
+	cmd := &cobra.Command{
 		Use: "open", Short: "Show a link that opens the console, logged in",
 		Long: `Show a link that opens the console, logged in as you and with the rights of your
 token. It works once, within two minutes. The code in it is after the #, which
-browsers do not send, so that no server writes it into its log.`,
+browsers do not send, so that no server writes it into its log.
+
+Over SSH the hub may be reachable from this machine only. The command then also
+shows how to forward its port to the machine that you sit at.`,
 		Example: `deckhand open
+# for a phone
+deckhand open --qr
 xdg-open "$(deckhand open -o name)"`,
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,16 +43,50 @@ xdg-open "$(deckhand open -o name)"`,
 			if err != nil {
 				return err
 			}
+			address := greeting.LoginLink(client.URL(), res.Msg.GetCode())
 			link, err := structpb.NewStruct(map[string]any{
-				"url":        client.URL() + "/login#code=" + url.QueryEscape(res.Msg.GetCode()),
+				"url":        address,
 				"expires_at": output.Moment(res.Msg.GetExpiresAt()),
 			})
 			if err != nil {
 				return err
 			}
-			return output.One(e.Printer(), noun, link)
+			if err := output.One(e.Printer(), noun, link); err != nil {
+				return err
+			}
+			if e.Format.ForPeople() {
+				explain(e, client.URL(), address, qr)
+			}
+			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&qr, "qr", false, "also show the link as a QR code, for a phone")
+	return cmd
+}
+
+// explain says how the link is opened from elsewhere.
+func explain(e *env.Env, hubURL, link string, qr bool) {
+	if qr {
+		qrterminal.GenerateHalfBlock(link, qrterminal.M, e.Err)
+	}
+	if !local(hubURL) {
+		return
+	}
+	if forward := greeting.Forward(hubURL, remote.Target()); forward != "" {
+		e.Notef("The hub listens on this machine only. On the machine that you sit at, run this, and open the link there:\n  %s", forward)
+	} else if qr {
+		e.Notef("The hub listens on this machine only: a phone reaches it at an address of the network, with HTTPS. See \"Phone\" in docs/console.md.")
+	}
+}
+
+// local reports whether a hub is reached from its own machine only.
+func local(hubURL string) bool {
+	u, err := url.Parse(hubURL)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 var noun = output.Noun[*structpb.Struct]{

@@ -10,6 +10,14 @@ import (
 // Dim is the style of what matters less.
 var Dim = lipgloss.NewStyle().Foreground(lipgloss.BrightBlack)
 
+// Bold is the style of what matters most, Warn of what is worth a look, and Bad of
+// what failed.
+var (
+	Bold = lipgloss.NewStyle().Bold(true)
+	Warn = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
+	Bad  = lipgloss.NewStyle().Foreground(lipgloss.Red)
+)
+
 // TaskState returns a task's state as people write it; "partly done" for a failed task whose
 // agent did a part of the goal.
 func TaskState(t *deckhandv1.Task) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -61,6 +62,10 @@ deckhand policy test 'make deploy' --file new.yaml --label env=prod --at 2026-06
 			if err != nil {
 				return err
 			}
+			if !e.Format.ForPeople() {
+				return output.One(e.Printer(), decisionNoun(res.Msg.GetCommands()), res.Msg.GetDecision())
+			}
+			e.Notef("%s", meaning(res.Msg))
 			return output.One(e.Printer(), decisionNoun(res.Msg.GetCommands()), res.Msg.GetDecision())
 		},
 	}
@@ -71,6 +76,23 @@ deckhand policy test 'make deploy' --file new.yaml --label env=prod --at 2026-06
 	cmd.Flags().StringVar(&at, "at", "", "when, such as 2026-06-06T23:00:00Z; now otherwise")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "labels of the node, such as env=prod")
 	return cmd
+}
+
+// meaning says in one line what a call would get: by which rule, and from which
+// agent.
+func meaning(res *deckhandv1.TestPolicyResponse) string {
+	words := map[string]string{"allow": "allowed", "ask": "asks", "deny": "denied", "missing": "has no such tool"}
+	rule := "no rule"
+	if d := res.GetDecision(); d.GetRule() != "" {
+		rule = "rule " + termsafe.Line(d.GetRule())
+	} else if d.GetEffect() != "" {
+		rule = "no rule, by default " + words[d.GetEffect()]
+	}
+	parts := []string{rule}
+	for _, a := range res.GetAgents() {
+		parts = append(parts, termsafe.Line(a.GetAgentName())+": "+words[a.GetEffect()])
+	}
+	return strings.Join(parts, " · ")
 }
 
 // effectOf is a decision's effect in words.

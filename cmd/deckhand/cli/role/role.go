@@ -1,6 +1,5 @@
 // Package role is the commands that run Deckhand itself: hub, worker and up,
-// and
-// the rotation of the hub's root key, which works on its database. It is the
+// and the rotation of the hub's root key, which works on its database. It is the
 // only package of the command line that links the hub, the worker and the node.
 //
 // A role reads its configuration from flags, environment and a file, starts its
@@ -12,14 +11,17 @@ package role
 import (
 	"context"
 	"fmt"
+	"io"
 	stdlog "log"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/datadir"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -46,6 +48,9 @@ type role[C any] struct {
 	use, short, long, example string
 	// flags registers the role's flags, with their defaults.
 	flags func(*pflag.FlagSet)
+	// words says that a person at a terminal gets words instead of a log, unless
+	// --log-format asks for one: complete then calls equipment.greet.
+	words bool
 	// complete checks the configuration and makes the service, not yet started.
 	complete func(ctx context.Context, cfg C, with equipment) (lifecycle.Service, error)
 }
@@ -56,6 +61,36 @@ type equipment struct {
 	log      hclog.Logger
 	redactor *redact.Redactor
 	tracer   *tracing.Tracer
+	// words is where a person reads; nil where the log is all that is written.
+	words *words
+}
+
+// words is a terminal, and the log that is kept out of it.
+type words struct {
+	terminal io.Writer
+	log      *sink
+}
+
+// sink is a writer of the log that becomes known when the data folder is.
+type sink struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (s *sink) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out == nil {
+		return len(line), nil
+	}
+	return s.out.Write(line)
+}
+
+// to sends the log to a writer from now on.
+func (s *sink) to(out io.Writer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = out
 }
 
 // roleCommand makes the command of a role. Its configuration comes from flags,
@@ -70,8 +105,12 @@ func roleCommand[C any](e *env.Env, r role[C]) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&path, "config", "", "file with these flags as keys, in YAML")
-	flags.String("log-level", "info", "trace, debug, info, warn or error")
-	flags.String("log-format", "json", "json or text")
+	flags.String("log-level", "info", "how much is logged: trace, debug, info, warn or error")
+	if r.words {
+		flags.String("log-format", "", "write the log to standard error, as json or text; on a terminal, words for people by default, and the log in DATA-DIR/log/up.jsonl")
+	} else {
+		flags.String("log-format", "json", "how the log is written: json or text")
+	}
 	r.flags(flags)
 	// The flags of commands that call a hub mean nothing here.
 	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -103,7 +142,16 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 		}
 	}
 	redactor := &redact.Redactor{}
-	log, err := logging.New(r.use, logs, e.Err, redactor)
+	var people *words
+	out := e.Err
+	if r.words && logs.Format == "" {
+		logs.Format = "json"
+		if output.IsTerminal(e.Err) {
+			people = &words{terminal: e.Err, log: &sink{}}
+			out = people.log
+		}
+	}
+	log, err := logging.New(r.use, logs, out, redactor)
 	if err != nil {
 		return env.Failed(env.ExitUsage, fault.New(fault.Invalid, "%s", err))
 	}
@@ -121,7 +169,7 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 		}
 		defer tracer.Stop()
 	}
-	service, err := r.complete(ctx, cfg, equipment{log, redactor, tracer})
+	service, err := r.complete(ctx, cfg, equipment{log, redactor, tracer, people})
 	if err != nil {
 		return masked(redactor, err)
 	}
@@ -134,6 +182,9 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 	select {
 	case <-ctx.Done():
 		log.Info("stopping; a second signal ends the process at once")
+		if people != nil {
+			e.Notef("\nStopping. Ctrl-C again ends at once.")
+		}
 	case <-service.Done():
 	}
 	service.Stop()

@@ -2,8 +2,6 @@ package role
 
 import (
 	"context"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -34,14 +32,21 @@ sudo deckhand up
 sudo deckhand run log-triage "What went wrong last night?" --input /var/log/dpkg.log --wait
 `,
 		flags: upFlags,
+		words: true,
 		complete: func(ctx context.Context, cfg up.Config, with equipment) (lifecycle.Service, error) {
 			cfg.Log, cfg.Redact, cfg.Tracer = with.log, with.redactor, with.tracer
 			cfg.AnthropicKey = orEnvironment(cfg.AnthropicKey, "ANTHROPIC_API_KEY")
-			u, err := cfg.Complete(ctx)
-			if err != nil {
+			s := &announced{log: with.log}
+			if with.words != nil {
+				if err := s.greet(&cfg, with.words); err != nil {
+					return nil, err
+				}
+			}
+			var err error
+			if s.Up, err = cfg.Complete(ctx); err != nil {
 				return nil, err
 			}
-			return announced{Up: u, stderr: e.Err}, nil
+			return s, nil
 		},
 	})
 }
@@ -68,19 +73,3 @@ func upFlags(flags *pflag.FlagSet) {
 	flags.String("anthropic-api-key", "", "key for Anthropic; better in ANTHROPIC_API_KEY, which other users cannot see")
 }
 
-// announced is an Up that reports its start on standard error.
-type announced struct {
-	*up.Up
-
-	stderr io.Writer
-}
-
-// Start starts everything and prints its address.
-func (s announced) Start(ctx context.Context) error {
-	fmt.Fprintf(s.stderr, "Starting Deckhand in %s ...\n", s.DataDir())
-	if err := s.Up.Start(ctx); err != nil {
-		return err
-	}
-	fmt.Fprintf(s.stderr, "Deckhand is up: %s\nData in %s. Ctrl-C stops it.\n", s.URL(), s.DataDir())
-	return nil
-}

@@ -23,25 +23,60 @@ func NoteEstimate(ctx context.Context, e *env.Env, client *sdk.Client, request *
 	if err != nil {
 		return
 	}
-	x := res.Msg.GetEstimate()
-	text := "likely to take: " + x.GetBasis()
-	if x.GetRuns() > 0 {
-		text = fmt.Sprintf("likely to take %s and %s, at most %s and %s in nine of ten: %s", lasted(x.GetDurationP50()), output.USD(x.GetCostMicrosP50()),
-			lasted(x.GetDurationP90()), output.USD(x.GetCostMicrosP90()), x.GetBasis())
+	if text := likely(res.Msg); text != "" {
+		e.Notef("%s", output.Dim.Render(text))
+	}
+}
+
+// likely says what a run usually takes, and what may still be spent; "" for a run
+// without history that nothing limits.
+func likely(res *deckhandv1.GetEstimateResponse) string {
+	var parts []string
+	if x := res.GetEstimate(); x.GetRuns() > 0 {
+		parts = append(parts, fmt.Sprintf("Usually %s, %s; nine of ten runs take at most %s, %s.", lasted(x.GetDurationP50()), output.USD(x.GetCostMicrosP50()),
+			lasted(x.GetDurationP90()), output.USD(x.GetCostMicrosP90())))
 	}
 	var left []string
-	for _, b := range res.Msg.GetBudgets() {
-		of := b.GetScope()
-		if b.GetEvery() != "" {
-			of = "the " + b.GetEvery() + "'s of the " + of
+	for _, b := range res.GetBudgets() {
+		amount := output.USD(max(0, b.GetLimitMicros()-b.GetSpentMicros()-b.GetReservedMicros()))
+		switch {
+		case b.GetEvery() == "" && b.GetSpentMicros() == 0:
+			continue // of the run itself: all of it
+		case b.GetEvery() == "":
+			left = append(left, amount+" of this "+b.GetScope())
+		case b.GetEvery() == "day":
+			left = append(left, amount+" today"+whose(b))
+		default:
+			left = append(left, amount+" this "+b.GetEvery()+whose(b))
 		}
-		left = append(left, fmt.Sprintf("%s of %s", output.USD(max(0, b.GetLimitMicros()-b.GetSpentMicros()-b.GetReservedMicros())), of))
 	}
-	if res.Msg.RunsLeft != nil {
-		left = append(left, fmt.Sprintf("%d runs of the month's plan", res.Msg.GetRunsLeft()))
+	if res.RunsLeft != nil {
+		left = append(left, fmt.Sprintf("%d runs this month", res.GetRunsLeft()))
 	}
-	if len(left) > 0 {
-		text += "; left: " + strings.Join(left, ", ")
+	if len(left) > 0 && len(parts) > 0 || exhausted(res) {
+		parts = append(parts, "Budget left: "+strings.Join(left, ", ")+".")
 	}
-	e.Notef("%s", output.Dim.Render(text))
+	return strings.Join(parts, " ")
+}
+
+// whose says whose budget it is, where it is not the organisation's.
+func whose(b *deckhandv1.Budget) string {
+	if b.GetScope() == "organisation" {
+		return ""
+	}
+	return " for this " + b.GetScope()
+}
+
+// nearlyAll is from which share on a budget counts as nearly spent, in percent.
+const nearlyAll = 90
+
+// exhausted reports whether a budget is nearly spent, which is worth a word before a
+// first run too.
+func exhausted(res *deckhandv1.GetEstimateResponse) bool {
+	for _, b := range res.GetBudgets() {
+		if (b.GetSpentMicros()+b.GetReservedMicros())*100 >= b.GetLimitMicros()*nearlyAll {
+			return true
+		}
+	}
+	return res.RunsLeft != nil && res.GetRunsLeft() == 0
 }

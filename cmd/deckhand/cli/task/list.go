@@ -80,7 +80,7 @@ func list(e *env.Env, cmd *cobra.Command, request *deckhandv1.ListTasksRequest, 
 	inbox.NoteWaiting(e, tasks...)
 	switch {
 	case request.PageToken != "":
-		e.Notef("there are more: add --page %s, or --limit 0 for all", request.PageToken)
+		env.NoteMore(e, len(tasks), request.PageToken)
 	case len(tasks) == 0 && (request.AgentId != "" || request.Query != "" || request.ParentId != "" || len(request.States) > 0):
 		e.Notef("no such tasks; all of them: deckhand task list")
 	case len(tasks) == 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -25,6 +26,7 @@ func logsCommand(e *env.Env) *cobra.Command {
 for byte. On a terminal, control characters and escape sequences are made
 harmless.`,
 		Example: `deckhand task logs step_7bc --follow
+deckhand task logs task_3q9 --follow
 deckhand task logs task_3q9 > everything.log`,
 		Args: env.Args("STEP|TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,13 +41,16 @@ deckhand task logs task_3q9 > everything.log`,
 				request.StepId, request.Follow = args[0], follow
 				return copyLog(cmd.Context(), e, client, request)
 			}
-			if follow || request.Offset != 0 {
-				return env.Usage(cmd, "--follow and --offset are for one step, see `deckhand task steps %s`", args[0])
+			if request.Offset != 0 {
+				return env.Failed(env.ExitUsage, fault.New(fault.Invalid, "--offset is for the log of one step").WithFix("choose one with `deckhand task steps %s`", args[0]))
+			}
+			if follow {
+				return followTaskLogs(cmd.Context(), e, client, args[0])
 			}
 			return copyTaskLogs(cmd.Context(), e, client, args[0])
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command has ended")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command, or the task, has ended")
 	cmd.Flags().Int64Var(&request.Offset, "offset", 0, "begin at this byte")
 	return cmd
 }
@@ -63,9 +68,7 @@ func copyTaskLogs(ctx context.Context, e *env.Env, client *sdk.Client, taskID st
 			continue
 		}
 		printed++
-		e.Notef("%s", output.Dim.Render("==> "+termsafe.Line(strings.Join([]string{
-			step.GetId(), step.GetTool(), output.EnumName(step.GetState()), output.Shorten(output.Arguments(step.GetArguments()), output.LineWidth),
-		}, " "))))
+		noteStep(e, step.GetId(), step.GetTool(), output.EnumName(step.GetState()), output.Arguments(step.GetArguments()))
 		if err := copyLog(ctx, e, client, &deckhandv1.ReadLogRequest{StepId: step.GetId()}); err != nil {
 			return err
 		}
@@ -76,12 +79,81 @@ func copyTaskLogs(ctx context.Context, e *env.Env, client *sdk.Client, taskID st
 	return nil
 }
 
+// noteStep writes the header of a step's output to standard error.
+func noteStep(e *env.Env, parts ...string) {
+	last := len(parts) - 1
+	parts[last] = output.Shorten(parts[last], output.LineWidth)
+	e.Notef("%s", output.Dim.Render("==> "+termsafe.Line(strings.Join(parts, " "))))
+}
+
+// followTaskLogs prints the output of all of a task's steps, one step after
+// another, and goes on with those to come until the task has ended.
+func followTaskLogs(ctx context.Context, e *env.Env, client *sdk.Client, taskID string) error {
+	tasks, err := Get(ctx, client, []string{taskID})
+	if err != nil {
+		return err
+	}
+	// The hub keeps the log of what runs on a node only: a step of another kind has
+	// none, and says so.
+	started := map[string]*deckhandv1.Event{}
+	for res, err := range client.Watch(ctx, &deckhandv1.WatchRequest{
+		TaskIds: []string{tasks[0].GetId()}, Follow: true, Types: []string{"tool_selected", "tool_executing"},
+	}) {
+		if err != nil {
+			return err
+		}
+		id := output.Field(res.GetEvent().GetPayload(), "step_id")
+		switch res.GetEvent().GetType() {
+		case "tool_selected":
+			started[id] = res.GetEvent()
+		case "tool_executing":
+			if err := followStep(ctx, e, client, id, started[id]); err != nil {
+				return err
+			}
+			delete(started, id)
+		}
+	}
+	return nil
+}
+
+// followStep prints the output of a step that was handed to its node.
+func followStep(ctx context.Context, e *env.Env, client *sdk.Client, id string, selected *deckhandv1.Event) error {
+	var header sync.Once
+	out := headed{Writer: e.Out, before: func() {
+		header.Do(func() {
+			payload := selected.GetPayload()
+			noteStep(e, id, output.Field(payload, "tool"), output.Arguments(payload.GetFields()["arguments"].GetStructValue()))
+		})
+	}}
+	err := copyLogTo(ctx, e, client, &deckhandv1.ReadLogRequest{StepId: id, Follow: true}, out)
+	if fault.Is(err, fault.Precondition) || fault.Is(err, fault.NotFound) {
+		return nil // it has no log
+	}
+	return err
+}
+
+// headed calls before ahead of what is written.
+type headed struct {
+	io.Writer
+
+	before func()
+}
+
+func (h headed) Write(p []byte) (int, error) {
+	h.before()
+	return h.Writer.Write(p)
+}
+
 // copyLog prints one log. If the stream breaks, it resumes after the last byte that
 // it received.
 func copyLog(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadLogRequest) error {
-	out := e.Out
+	return copyLogTo(ctx, e, client, request, e.Out)
+}
+
+// copyLogTo writes one log to out, harmless where standard output is a terminal.
+func copyLogTo(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadLogRequest, out io.Writer) error {
 	if output.IsTerminal(e.Out) {
-		safe := termsafe.Writer(e.Out)
+		safe := termsafe.Writer(out)
 		defer func() { _ = safe.Close() }()
 		out = safe
 	}

@@ -40,6 +40,23 @@ func Get(ctx context.Context, client *sdk.Client, ids []string) ([]*deckhandv1.T
 	return tasks, nil
 }
 
+// orNewest returns the ids, or that of the newest task where there are none.
+func orNewest(ctx context.Context, e *env.Env, client *sdk.Client, ids []string) ([]string, error) {
+	if len(ids) > 0 {
+		return ids, nil
+	}
+	res, err := client.Tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{PageSize: 1}))
+	if err != nil {
+		return nil, err
+	}
+	if len(res.Msg.GetTasks()) == 0 {
+		return nil, fault.New(fault.NotFound, "there is no task yet").WithFix("start one with `deckhand run AGENT GOAL`; the agents are in `deckhand agent list`")
+	}
+	newest := res.Msg.GetTasks()[0]
+	e.Notef("%s", output.Dim.Render("the newest task, "+termsafe.Line(newest.GetId()+" of "+newest.GetAgentName())+":"))
+	return []string{newest.GetId()}, nil
+}
+
 // Outcome returns the error of a task that has ended without success; nil for
 // one that succeeded.
 func Outcome(t *deckhandv1.Task) error {

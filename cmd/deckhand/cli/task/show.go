@@ -12,11 +12,14 @@ import (
 
 func showCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "show TASK", Short: "Show a task", Example: "deckhand task show task_3q9 -o yaml",
-		Args: env.Args("TASK"),
+		Use: "show [TASK]", Short: "Show a task; the newest one by default", Example: "deckhand task show task_3q9 -o yaml",
+		Args: env.Args("[TASK]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {
+				return err
+			}
+			if args, err = orNewest(cmd.Context(), e, client, args); err != nil {
 				return err
 			}
 			res, err := client.Tasks.GetTask(cmd.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: args[0]}))

@@ -15,16 +15,17 @@ import (
 func watchCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.WatchRequest{}
 	cmd := &cobra.Command{
-		Use: "watch TASK...", Short: "Show what happens in tasks, live",
+		Use: "watch [TASK...]", Short: "Show what happens in tasks, live",
 		Long: `Shows a task's history and goes on live until it has ended: phases, reasoning,
-tool calls, what came of them, and what they cost. The exit code is 1 when a
-watched task did not succeed.`,
-		Example: `deckhand task watch task_3q9
+tool calls, what came of them, and what they cost. Without TASK it is the newest
+one. The exit code is 1 when a watched task did not succeed.`,
+		Example: `deckhand task watch
+deckhand task watch task_3q9
 # what has happened until now, for a program
 deckhand task watch task_3q9 --follow=false -o jsonl
 # which tools it chose, and how it ended
 deckhand task watch task_3q9 --type tool_selected,execution_completed,execution_failed`,
-		Args: env.Args("TASK..."),
+		Args: env.Args("[TASK...]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if e.Format == output.Name {
 				return env.Usage(cmd, "events have no names, use another -o")
@@ -45,6 +46,9 @@ func watch(ctx context.Context, e *env.Env, ids []string, request *deckhandv1.Wa
 	// A watch waits for its hub to come back; one that was never there is said
 	// at once. This also makes whole ids of shortened ones, and means them for
 	// the whole watch.
+	if ids, err = orNewest(ctx, e, client, ids); err != nil {
+		return err
+	}
 	tasks, err := Get(ctx, client, ids)
 	if err != nil {
 		return err

@@ -120,3 +120,13 @@ func waitsFor(x *deckhandv1.Trigger) string {
 	}
 	return "a person"
 }
+
+// Verifications returns the ways in which senders of webhooks prove themselves.
+func Verifications() []string { return slices.Clone(verifications) }
+
+// Senders returns what --webhook of a new trigger takes.
+func Senders() []string {
+	out := slices.Concat(presets, verifications)
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -240,7 +240,10 @@ WHERE org_id = $1 AND ($2::bigint = 0 OR id < $2)
   AND ($4::text = '' OR actor_id = $4)
   AND ($5::text = '' OR action = $5)
   AND ($6::text = '' OR severity = $6)
-ORDER BY id DESC LIMIT $7
+  AND ($7::timestamptz IS NULL OR time >= $7)
+  AND ($8::timestamptz IS NULL OR time < $8)
+  AND ($9::text = '' OR strpos(lower(concat_ws(' ', action, object_kind, object_id, actor_id, reason, before::text, after::text)), lower($9)) > 0)
+ORDER BY id DESC LIMIT $10
 `
 
 type ListAuditParams struct {
@@ -250,6 +253,9 @@ type ListAuditParams struct {
 	ActorID  string
 	Action   string
 	Severity string
+	Since    *time.Time
+	Until    *time.Time
+	Contains string
 	MaxRows  int32
 }
 
@@ -262,6 +268,9 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditEn
 		arg.ActorID,
 		arg.Action,
 		arg.Severity,
+		arg.Since,
+		arg.Until,
+		arg.Contains,
 		arg.MaxRows,
 	)
 	if err != nil {

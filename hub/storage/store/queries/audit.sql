@@ -10,6 +10,9 @@ WHERE org_id = @org_id AND (@before_id::bigint = 0 OR id < @before_id)
   AND (@actor_id::text = '' OR actor_id = @actor_id)
   AND (@action::text = '' OR action = @action)
   AND (@severity::text = '' OR severity = @severity)
+  AND (sqlc.narg('since')::timestamptz IS NULL OR time >= sqlc.narg('since'))
+  AND (sqlc.narg('until')::timestamptz IS NULL OR time < sqlc.narg('until'))
+  AND (@contains::text = '' OR strpos(lower(concat_ws(' ', action, object_kind, object_id, actor_id, reason, before::text, after::text)), lower(@contains)) > 0)
 ORDER BY id DESC LIMIT @max_rows;
 
 -- name: UnsealedOrganisations :many

@@ -1077,7 +1077,13 @@ type ListAuditEntriesRequest struct {
 	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only of this severity; empty for all.
-	Severity      string `protobuf:"bytes,6,opt,name=severity,proto3" json:"severity,omitempty"`
+	Severity string `protobuf:"bytes,6,opt,name=severity,proto3" json:"severity,omitempty"`
+	// Only those at this time or after it, and before that one; unset for all.
+	Since *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=until,proto3" json:"until,omitempty"`
+	// Only those with this text, in any case, in their action, object, actor, reason
+	// or changed values; empty for all.
+	Contains      string `protobuf:"bytes,9,opt,name=contains,proto3" json:"contains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1150,6 +1156,27 @@ func (x *ListAuditEntriesRequest) GetPageToken() string {
 func (x *ListAuditEntriesRequest) GetSeverity() string {
 	if x != nil {
 		return x.Severity
+	}
+	return ""
+}
+
+func (x *ListAuditEntriesRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListAuditEntriesRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *ListAuditEntriesRequest) GetContains() string {
+	if x != nil {
+		return x.Contains
 	}
 	return ""
 }
@@ -1286,7 +1313,7 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\x12GetReceiptResponse\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\fR\x04line\")\n" +
 	"\x13ExportAuditResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\x8f\x02\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x99\x03\n" +
 	"\x17ListAuditEntriesRequest\x12%\n" +
 	"\tobject_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bobjectId\x12#\n" +
 	"\bactor_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aactorId\x12\x1f\n" +
@@ -1295,7 +1322,10 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12&\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tB\a\xbaH\x04r\x02(@R\tpageToken\x126\n" +
-	"\bseverity\x18\x06 \x01(\tB\x1a\xbaH\x17r\x15R\x00R\x03lowR\x06mediumR\x04highR\bseverity\"u\n" +
+	"\bseverity\x18\x06 \x01(\tB\x1a\xbaH\x17r\x15R\x00R\x03lowR\x06mediumR\x04highR\bseverity\x120\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12$\n" +
+	"\bcontains\x18\t \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\bcontains\"u\n" +
 	"\x18ListAuditEntriesResponse\x121\n" +
 	"\aentries\x18\x01 \x03(\v2\x17.deckhand.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\xb4\x01\n" +
@@ -1373,24 +1403,26 @@ var file_deckhand_v1_control_proto_depIdxs = []int32{
 	18, // 11: deckhand.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
 	19, // 12: deckhand.v1.AuditEntry.before:type_name -> google.protobuf.Struct
 	19, // 13: deckhand.v1.AuditEntry.after:type_name -> google.protobuf.Struct
-	11, // 14: deckhand.v1.ListAuditEntriesResponse.entries:type_name -> deckhand.v1.AuditEntry
-	4,  // 15: deckhand.v1.ControlService.Kill:input_type -> deckhand.v1.KillRequest
-	7,  // 16: deckhand.v1.ControlService.ListHolds:input_type -> deckhand.v1.ListHoldsRequest
-	9,  // 17: deckhand.v1.ControlService.ReleaseHold:input_type -> deckhand.v1.ReleaseHoldRequest
-	16, // 18: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
-	12, // 19: deckhand.v1.AuditService.ExportAudit:input_type -> deckhand.v1.ExportAuditRequest
-	13, // 20: deckhand.v1.AuditService.GetReceipt:input_type -> deckhand.v1.GetReceiptRequest
-	5,  // 21: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
-	8,  // 22: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
-	10, // 23: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
-	17, // 24: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
-	15, // 25: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
-	14, // 26: deckhand.v1.AuditService.GetReceipt:output_type -> deckhand.v1.GetReceiptResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	18, // 14: deckhand.v1.ListAuditEntriesRequest.since:type_name -> google.protobuf.Timestamp
+	18, // 15: deckhand.v1.ListAuditEntriesRequest.until:type_name -> google.protobuf.Timestamp
+	11, // 16: deckhand.v1.ListAuditEntriesResponse.entries:type_name -> deckhand.v1.AuditEntry
+	4,  // 17: deckhand.v1.ControlService.Kill:input_type -> deckhand.v1.KillRequest
+	7,  // 18: deckhand.v1.ControlService.ListHolds:input_type -> deckhand.v1.ListHoldsRequest
+	9,  // 19: deckhand.v1.ControlService.ReleaseHold:input_type -> deckhand.v1.ReleaseHoldRequest
+	16, // 20: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
+	12, // 21: deckhand.v1.AuditService.ExportAudit:input_type -> deckhand.v1.ExportAuditRequest
+	13, // 22: deckhand.v1.AuditService.GetReceipt:input_type -> deckhand.v1.GetReceiptRequest
+	5,  // 23: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
+	8,  // 24: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
+	10, // 25: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
+	17, // 26: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
+	15, // 27: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
+	14, // 28: deckhand.v1.AuditService.GetReceipt:output_type -> deckhand.v1.GetReceiptResponse
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_control_proto_init() }

@@ -428,7 +428,9 @@ type TestPolicyRequest struct {
 	// When; unset for now.
 	At *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
 	// Labels of the node.
-	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// yaml takes the place of the agent's own policy, not of the organisation's.
+	Own           bool `protobuf:"varint,7,opt,name=own,proto3" json:"own,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -505,12 +507,24 @@ func (x *TestPolicyRequest) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *TestPolicyRequest) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
 type TestPolicyResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Decision *Decision              `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
 	// The commands that the script would run, in order, with unknown parts as
 	// "?".
-	Commands      []string `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
+	Commands []string `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
+	// The same commands with the rule that decides about each, at most 500.
+	Parts []*PolicyPart `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
+	// What the call would get from the agent that is named; without one, from each
+	// agent, at most 50, in the order of their names.
+	Agents        []*AgentVerdict `protobuf:"bytes,4,rep,name=agents,proto3" json:"agents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -559,6 +573,165 @@ func (x *TestPolicyResponse) GetCommands() []string {
 	return nil
 }
 
+func (x *TestPolicyResponse) GetParts() []*PolicyPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *TestPolicyResponse) GetAgents() []*AgentVerdict {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+// PolicyPart is one simple command of a script, after pipes, nested shells and
+// encoded payloads were taken apart.
+type PolicyPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Text  string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// Its line in the script, from 1.
+	Line int32 `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	// What runs it, outermost first: sudo, bash -c.
+	Via []string `protobuf:"bytes,3,rep,name=via,proto3" json:"via,omitempty"`
+	// "allow", "ask" or "deny"; empty where no rule is about it.
+	Effect        string `protobuf:"bytes,4,opt,name=effect,proto3" json:"effect,omitempty"`
+	Rule          string `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyPart) Reset() {
+	*x = PolicyPart{}
+	mi := &file_deckhand_v1_policy_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyPart) ProtoMessage() {}
+
+func (x *PolicyPart) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_policy_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyPart.ProtoReflect.Descriptor instead.
+func (*PolicyPart) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PolicyPart) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *PolicyPart) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *PolicyPart) GetVia() []string {
+	if x != nil {
+		return x.Via
+	}
+	return nil
+}
+
+func (x *PolicyPart) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *PolicyPart) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+// AgentVerdict is what a call would get from an agent: of the policies and its
+// persona together.
+type AgentVerdict struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	AgentName string                 `protobuf:"bytes,1,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
+	// "allow", "ask", "deny", or "missing" where its persona has no such tool.
+	Effect string `protobuf:"bytes,2,opt,name=effect,proto3" json:"effect,omitempty"`
+	// In a sentence; empty where nothing asks.
+	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentVerdict) Reset() {
+	*x = AgentVerdict{}
+	mi := &file_deckhand_v1_policy_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentVerdict) ProtoMessage() {}
+
+func (x *AgentVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_policy_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentVerdict.ProtoReflect.Descriptor instead.
+func (*AgentVerdict) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AgentVerdict) GetAgentName() string {
+	if x != nil {
+		return x.AgentName
+	}
+	return ""
+}
+
+func (x *AgentVerdict) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *AgentVerdict) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type ReplayPolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The policy to try.
@@ -575,7 +748,7 @@ type ReplayPolicyRequest struct {
 
 func (x *ReplayPolicyRequest) Reset() {
 	*x = ReplayPolicyRequest{}
-	mi := &file_deckhand_v1_policy_proto_msgTypes[8]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +760,7 @@ func (x *ReplayPolicyRequest) String() string {
 func (*ReplayPolicyRequest) ProtoMessage() {}
 
 func (x *ReplayPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_policy_proto_msgTypes[8]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +773,7 @@ func (x *ReplayPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ReplayPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReplayPolicyRequest) GetYaml() string {
@@ -648,7 +821,7 @@ type ReplayedStep struct {
 
 func (x *ReplayedStep) Reset() {
 	*x = ReplayedStep{}
-	mi := &file_deckhand_v1_policy_proto_msgTypes[9]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +833,7 @@ func (x *ReplayedStep) String() string {
 func (*ReplayedStep) ProtoMessage() {}
 
 func (x *ReplayedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_policy_proto_msgTypes[9]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +846,7 @@ func (x *ReplayedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayedStep.ProtoReflect.Descriptor instead.
 func (*ReplayedStep) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReplayedStep) GetStepId() string {
@@ -737,7 +910,7 @@ type ReplayPolicyResponse struct {
 
 func (x *ReplayPolicyResponse) Reset() {
 	*x = ReplayPolicyResponse{}
-	mi := &file_deckhand_v1_policy_proto_msgTypes[10]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +922,7 @@ func (x *ReplayPolicyResponse) String() string {
 func (*ReplayPolicyResponse) ProtoMessage() {}
 
 func (x *ReplayPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_policy_proto_msgTypes[10]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +935,7 @@ func (x *ReplayPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ReplayPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReplayPolicyResponse) GetSteps() int32 {
@@ -812,7 +985,7 @@ type AllowRule struct {
 
 func (x *AllowRule) Reset() {
 	*x = AllowRule{}
-	mi := &file_deckhand_v1_policy_proto_msgTypes[11]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +997,7 @@ func (x *AllowRule) String() string {
 func (*AllowRule) ProtoMessage() {}
 
 func (x *AllowRule) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_policy_proto_msgTypes[11]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1010,7 @@ func (x *AllowRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowRule.ProtoReflect.Descriptor instead.
 func (*AllowRule) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AllowRule) GetId() string {
@@ -946,7 +1119,7 @@ type AlwaysAllow struct {
 
 func (x *AlwaysAllow) Reset() {
 	*x = AlwaysAllow{}
-	mi := &file_deckhand_v1_policy_proto_msgTypes[12]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1131,7 @@ func (x *AlwaysAllow) String() string {
 func (*AlwaysAllow) ProtoMessage() {}
 
 func (x *AlwaysAllow) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_policy_proto_msgTypes[12]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1144,7 @@ func (x *AlwaysAllow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlwaysAllow.ProtoReflect.Descriptor instead.
 func (*AlwaysAllow) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AlwaysAllow) GetScope() string {
@@ -1009,7 +1182,7 @@ type ListAllowRulesRequest struct {
 
 func (x *ListAllowRulesRequest) Reset() {
 	*x = ListAllowRulesRequest{}
-	mi := &file_deckhand_v1_policy_proto_msgTypes[13]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1194,7 @@ func (x *ListAllowRulesRequest) String() string {
 func (*ListAllowRulesRequest) ProtoMessage() {}
 
 func (x *ListAllowRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_policy_proto_msgTypes[13]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1207,7 @@ func (x *ListAllowRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAllowRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListAllowRulesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListAllowRulesRequest) GetPast() bool {
@@ -1069,7 +1242,7 @@ type ListAllowRulesResponse struct {
 
 func (x *ListAllowRulesResponse) Reset() {
 	*x = ListAllowRulesResponse{}
-	mi := &file_deckhand_v1_policy_proto_msgTypes[14]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1254,7 @@ func (x *ListAllowRulesResponse) String() string {
 func (*ListAllowRulesResponse) ProtoMessage() {}
 
 func (x *ListAllowRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_policy_proto_msgTypes[14]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1267,7 @@ func (x *ListAllowRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAllowRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListAllowRulesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListAllowRulesResponse) GetRules() []*AllowRule {
@@ -1121,7 +1294,7 @@ type RevokeAllowRuleRequest struct {
 
 func (x *RevokeAllowRuleRequest) Reset() {
 	*x = RevokeAllowRuleRequest{}
-	mi := &file_deckhand_v1_policy_proto_msgTypes[15]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1306,7 @@ func (x *RevokeAllowRuleRequest) String() string {
 func (*RevokeAllowRuleRequest) ProtoMessage() {}
 
 func (x *RevokeAllowRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_policy_proto_msgTypes[15]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1319,7 @@ func (x *RevokeAllowRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeAllowRuleRequest.ProtoReflect.Descriptor instead.
 func (*RevokeAllowRuleRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RevokeAllowRuleRequest) GetRuleId() string {
@@ -1165,7 +1338,7 @@ type RevokeAllowRuleResponse struct {
 
 func (x *RevokeAllowRuleResponse) Reset() {
 	*x = RevokeAllowRuleResponse{}
-	mi := &file_deckhand_v1_policy_proto_msgTypes[16]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1350,7 @@ func (x *RevokeAllowRuleResponse) String() string {
 func (*RevokeAllowRuleResponse) ProtoMessage() {}
 
 func (x *RevokeAllowRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_policy_proto_msgTypes[16]
+	mi := &file_deckhand_v1_policy_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1363,7 @@ func (x *RevokeAllowRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeAllowRuleResponse.ProtoReflect.Descriptor instead.
 func (*RevokeAllowRuleResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_policy_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RevokeAllowRuleResponse) GetRule() *AllowRule {
@@ -1232,20 +1405,35 @@ const file_deckhand_v1_policy_proto_rawDesc = "" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\\\n" +
 	"\x13ApplyPolicyResponse\x12+\n" +
 	"\x06policy\x18\x01 \x01(\v2\x13.deckhand.v1.PolicyR\x06policy\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"\xdc\x02\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\xee\x02\n" +
 	"\x11TestPolicyRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12\x1c\n" +
 	"\x04tool\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04tool\x120\n" +
 	"\x0earguments_json\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\rargumentsJson\x12\x1d\n" +
 	"\x04yaml\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\x04yaml\x12*\n" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12L\n" +
-	"\x06labels\x18\x06 \x03(\v2*.deckhand.v1.TestPolicyRequest.LabelsEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\x06labels\x1a9\n" +
+	"\x06labels\x18\x06 \x03(\v2*.deckhand.v1.TestPolicyRequest.LabelsEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\x06labels\x12\x10\n" +
+	"\x03own\x18\a \x01(\bR\x03own\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"c\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc5\x01\n" +
 	"\x12TestPolicyResponse\x121\n" +
 	"\bdecision\x18\x01 \x01(\v2\x15.deckhand.v1.DecisionR\bdecision\x12\x1a\n" +
-	"\bcommands\x18\x02 \x03(\tR\bcommands\"\x99\x01\n" +
+	"\bcommands\x18\x02 \x03(\tR\bcommands\x12-\n" +
+	"\x05parts\x18\x03 \x03(\v2\x17.deckhand.v1.PolicyPartR\x05parts\x121\n" +
+	"\x06agents\x18\x04 \x03(\v2\x19.deckhand.v1.AgentVerdictR\x06agents\"r\n" +
+	"\n" +
+	"PolicyPart\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x10\n" +
+	"\x03via\x18\x03 \x03(\tR\x03via\x12\x16\n" +
+	"\x06effect\x18\x04 \x01(\tR\x06effect\x12\x12\n" +
+	"\x04rule\x18\x05 \x01(\tR\x04rule\"W\n" +
+	"\fAgentVerdict\x12\x1d\n" +
+	"\n" +
+	"agent_name\x18\x01 \x01(\tR\tagentName\x12\x16\n" +
+	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"\x99\x01\n" +
 	"\x13ReplayPolicyRequest\x12\x1d\n" +
 	"\x04yaml\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\x04yaml\x12#\n" +
 	"\bagent_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12 \n" +
@@ -1328,7 +1516,7 @@ func file_deckhand_v1_policy_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_policy_proto_rawDescData
 }
 
-var file_deckhand_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_deckhand_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_deckhand_v1_policy_proto_goTypes = []any{
 	(*Policy)(nil),                  // 0: deckhand.v1.Policy
 	(*Decision)(nil),                // 1: deckhand.v1.Decision
@@ -1338,52 +1526,56 @@ var file_deckhand_v1_policy_proto_goTypes = []any{
 	(*ApplyPolicyResponse)(nil),     // 5: deckhand.v1.ApplyPolicyResponse
 	(*TestPolicyRequest)(nil),       // 6: deckhand.v1.TestPolicyRequest
 	(*TestPolicyResponse)(nil),      // 7: deckhand.v1.TestPolicyResponse
-	(*ReplayPolicyRequest)(nil),     // 8: deckhand.v1.ReplayPolicyRequest
-	(*ReplayedStep)(nil),            // 9: deckhand.v1.ReplayedStep
-	(*ReplayPolicyResponse)(nil),    // 10: deckhand.v1.ReplayPolicyResponse
-	(*AllowRule)(nil),               // 11: deckhand.v1.AllowRule
-	(*AlwaysAllow)(nil),             // 12: deckhand.v1.AlwaysAllow
-	(*ListAllowRulesRequest)(nil),   // 13: deckhand.v1.ListAllowRulesRequest
-	(*ListAllowRulesResponse)(nil),  // 14: deckhand.v1.ListAllowRulesResponse
-	(*RevokeAllowRuleRequest)(nil),  // 15: deckhand.v1.RevokeAllowRuleRequest
-	(*RevokeAllowRuleResponse)(nil), // 16: deckhand.v1.RevokeAllowRuleResponse
-	nil,                             // 17: deckhand.v1.TestPolicyRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),   // 18: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 19: google.protobuf.Duration
+	(*PolicyPart)(nil),              // 8: deckhand.v1.PolicyPart
+	(*AgentVerdict)(nil),            // 9: deckhand.v1.AgentVerdict
+	(*ReplayPolicyRequest)(nil),     // 10: deckhand.v1.ReplayPolicyRequest
+	(*ReplayedStep)(nil),            // 11: deckhand.v1.ReplayedStep
+	(*ReplayPolicyResponse)(nil),    // 12: deckhand.v1.ReplayPolicyResponse
+	(*AllowRule)(nil),               // 13: deckhand.v1.AllowRule
+	(*AlwaysAllow)(nil),             // 14: deckhand.v1.AlwaysAllow
+	(*ListAllowRulesRequest)(nil),   // 15: deckhand.v1.ListAllowRulesRequest
+	(*ListAllowRulesResponse)(nil),  // 16: deckhand.v1.ListAllowRulesResponse
+	(*RevokeAllowRuleRequest)(nil),  // 17: deckhand.v1.RevokeAllowRuleRequest
+	(*RevokeAllowRuleResponse)(nil), // 18: deckhand.v1.RevokeAllowRuleResponse
+	nil,                             // 19: deckhand.v1.TestPolicyRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 21: google.protobuf.Duration
 }
 var file_deckhand_v1_policy_proto_depIdxs = []int32{
-	18, // 0: deckhand.v1.Policy.created_at:type_name -> google.protobuf.Timestamp
+	20, // 0: deckhand.v1.Policy.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: deckhand.v1.GetPolicyResponse.policy:type_name -> deckhand.v1.Policy
 	0,  // 2: deckhand.v1.ApplyPolicyResponse.policy:type_name -> deckhand.v1.Policy
-	18, // 3: deckhand.v1.TestPolicyRequest.at:type_name -> google.protobuf.Timestamp
-	17, // 4: deckhand.v1.TestPolicyRequest.labels:type_name -> deckhand.v1.TestPolicyRequest.LabelsEntry
+	20, // 3: deckhand.v1.TestPolicyRequest.at:type_name -> google.protobuf.Timestamp
+	19, // 4: deckhand.v1.TestPolicyRequest.labels:type_name -> deckhand.v1.TestPolicyRequest.LabelsEntry
 	1,  // 5: deckhand.v1.TestPolicyResponse.decision:type_name -> deckhand.v1.Decision
-	1,  // 6: deckhand.v1.ReplayedStep.was:type_name -> deckhand.v1.Decision
-	1,  // 7: deckhand.v1.ReplayedStep.would_be:type_name -> deckhand.v1.Decision
-	9,  // 8: deckhand.v1.ReplayPolicyResponse.changed:type_name -> deckhand.v1.ReplayedStep
-	18, // 9: deckhand.v1.AllowRule.created_at:type_name -> google.protobuf.Timestamp
-	18, // 10: deckhand.v1.AllowRule.expires_at:type_name -> google.protobuf.Timestamp
-	18, // 11: deckhand.v1.AllowRule.revoked_at:type_name -> google.protobuf.Timestamp
-	19, // 12: deckhand.v1.AlwaysAllow.lasts:type_name -> google.protobuf.Duration
-	11, // 13: deckhand.v1.ListAllowRulesResponse.rules:type_name -> deckhand.v1.AllowRule
-	11, // 14: deckhand.v1.RevokeAllowRuleResponse.rule:type_name -> deckhand.v1.AllowRule
-	2,  // 15: deckhand.v1.PolicyService.GetPolicy:input_type -> deckhand.v1.GetPolicyRequest
-	4,  // 16: deckhand.v1.PolicyService.ApplyPolicy:input_type -> deckhand.v1.ApplyPolicyRequest
-	6,  // 17: deckhand.v1.PolicyService.TestPolicy:input_type -> deckhand.v1.TestPolicyRequest
-	8,  // 18: deckhand.v1.PolicyService.ReplayPolicy:input_type -> deckhand.v1.ReplayPolicyRequest
-	13, // 19: deckhand.v1.PolicyService.ListAllowRules:input_type -> deckhand.v1.ListAllowRulesRequest
-	15, // 20: deckhand.v1.PolicyService.RevokeAllowRule:input_type -> deckhand.v1.RevokeAllowRuleRequest
-	3,  // 21: deckhand.v1.PolicyService.GetPolicy:output_type -> deckhand.v1.GetPolicyResponse
-	5,  // 22: deckhand.v1.PolicyService.ApplyPolicy:output_type -> deckhand.v1.ApplyPolicyResponse
-	7,  // 23: deckhand.v1.PolicyService.TestPolicy:output_type -> deckhand.v1.TestPolicyResponse
-	10, // 24: deckhand.v1.PolicyService.ReplayPolicy:output_type -> deckhand.v1.ReplayPolicyResponse
-	14, // 25: deckhand.v1.PolicyService.ListAllowRules:output_type -> deckhand.v1.ListAllowRulesResponse
-	16, // 26: deckhand.v1.PolicyService.RevokeAllowRule:output_type -> deckhand.v1.RevokeAllowRuleResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	8,  // 6: deckhand.v1.TestPolicyResponse.parts:type_name -> deckhand.v1.PolicyPart
+	9,  // 7: deckhand.v1.TestPolicyResponse.agents:type_name -> deckhand.v1.AgentVerdict
+	1,  // 8: deckhand.v1.ReplayedStep.was:type_name -> deckhand.v1.Decision
+	1,  // 9: deckhand.v1.ReplayedStep.would_be:type_name -> deckhand.v1.Decision
+	11, // 10: deckhand.v1.ReplayPolicyResponse.changed:type_name -> deckhand.v1.ReplayedStep
+	20, // 11: deckhand.v1.AllowRule.created_at:type_name -> google.protobuf.Timestamp
+	20, // 12: deckhand.v1.AllowRule.expires_at:type_name -> google.protobuf.Timestamp
+	20, // 13: deckhand.v1.AllowRule.revoked_at:type_name -> google.protobuf.Timestamp
+	21, // 14: deckhand.v1.AlwaysAllow.lasts:type_name -> google.protobuf.Duration
+	13, // 15: deckhand.v1.ListAllowRulesResponse.rules:type_name -> deckhand.v1.AllowRule
+	13, // 16: deckhand.v1.RevokeAllowRuleResponse.rule:type_name -> deckhand.v1.AllowRule
+	2,  // 17: deckhand.v1.PolicyService.GetPolicy:input_type -> deckhand.v1.GetPolicyRequest
+	4,  // 18: deckhand.v1.PolicyService.ApplyPolicy:input_type -> deckhand.v1.ApplyPolicyRequest
+	6,  // 19: deckhand.v1.PolicyService.TestPolicy:input_type -> deckhand.v1.TestPolicyRequest
+	10, // 20: deckhand.v1.PolicyService.ReplayPolicy:input_type -> deckhand.v1.ReplayPolicyRequest
+	15, // 21: deckhand.v1.PolicyService.ListAllowRules:input_type -> deckhand.v1.ListAllowRulesRequest
+	17, // 22: deckhand.v1.PolicyService.RevokeAllowRule:input_type -> deckhand.v1.RevokeAllowRuleRequest
+	3,  // 23: deckhand.v1.PolicyService.GetPolicy:output_type -> deckhand.v1.GetPolicyResponse
+	5,  // 24: deckhand.v1.PolicyService.ApplyPolicy:output_type -> deckhand.v1.ApplyPolicyResponse
+	7,  // 25: deckhand.v1.PolicyService.TestPolicy:output_type -> deckhand.v1.TestPolicyResponse
+	12, // 26: deckhand.v1.PolicyService.ReplayPolicy:output_type -> deckhand.v1.ReplayPolicyResponse
+	16, // 27: deckhand.v1.PolicyService.ListAllowRules:output_type -> deckhand.v1.ListAllowRulesResponse
+	18, // 28: deckhand.v1.PolicyService.RevokeAllowRule:output_type -> deckhand.v1.RevokeAllowRuleResponse
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_policy_proto_init() }
@@ -1397,7 +1589,7 @@ func file_deckhand_v1_policy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_policy_proto_rawDesc), len(file_deckhand_v1_policy_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

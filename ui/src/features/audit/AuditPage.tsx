@@ -1,42 +1,79 @@
+import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useState } from "react";
+import { useMemo, useState } from "react";
+import { toast } from "sonner";
 import { byToken } from "@/api/pages";
+import { transport } from "@/api/transport";
 import { Button } from "@/components/Button";
+import { download } from "@/components/download";
 import { Empty } from "@/components/Empty";
-import { Input } from "@/components/Field";
+import { Input, Select } from "@/components/Field";
 import { Id } from "@/components/Id";
 import { Literal } from "@/components/Literal";
 import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
+import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { AuditService, type AuditEntry } from "@/gen/deckhand/v1/control_pb";
 import { changesOf } from "./changes";
-import type { AuditSearch } from "./search";
+import { parseAuditSearch, ranges, type AuditSearch } from "./search";
 
 const route = getRouteApi("/shell/audit");
-const filters: [key: keyof AuditSearch, label: string, hint: string][] = [
+const filters: [key: "action" | "by" | "object" | "text", label: string, hint: string][] = [
+  ["text", "Contains", "any text"],
   ["action", "Action", "task.paused"],
   ["by", "Actor", "admin"],
   ["object", "Object", "task_…"],
 ];
 
+const audit = createClient(AuditService, transport);
+
+// save downloads the whole audit log with the chain that proves it, and says how it
+// is verified.
+async function save(busy: (on: boolean) => void) {
+  busy(true);
+  try {
+    const parts: BlobPart[] = [];
+    for await (const part of audit.exportAudit({})) parts.push(part.data as Uint8Array<ArrayBuffer>);
+    download("audit.jsonl", new Blob(parts, { type: "application/jsonl" }));
+    toast.success("Saved as audit.jsonl. Verify it anywhere with: deckhand audit verify audit.jsonl");
+  } catch (e) {
+    showError(e);
+  } finally {
+    busy(false);
+  }
+}
+
 // AuditPage lists audit entries, newest first. Its filters are in the address.
 export function AuditPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
+  const since = useMemo(
+    () => search.range && { seconds: BigInt(Math.floor(Date.now() / 1000) - ranges[search.range] * 3600) },
+    [search.range],
+  );
+  const [exporting, setExporting] = useState(false);
   const pages = useInfiniteQuery(
     AuditService.method.listAuditEntries,
-    { objectId: search.object ?? "", actorId: search.by ?? "", action: search.action ?? "", pageSize: 50, pageToken: "" },
+    { since, contains: search.text ?? "", objectId: search.object ?? "", actorId: search.by ?? "", action: search.action ?? "", pageSize: 50, pageToken: "" },
     byToken,
   );
   const entries = pages.data?.pages.flatMap((page) => page.entries) ?? [];
-  const filtered = search.object || search.by || search.action;
+  const filtered = search.object || search.by || search.action || search.text || search.range;
   return (
-    <Page title="Audit" actions={<Button onClick={() => void pages.refetch()}>Refresh</Button>}>
+    <Page title="Audit" actions={
+        <>
+          <Button busy={exporting} title="Everything, as a file that proves itself" onClick={() => void save(setExporting)}>
+            Export
+          </Button>
+          <Button onClick={() => void pages.refetch()}>Refresh</Button>
+        </>
+      }
+    >
       <form
         role="search"
         aria-label="Filter entries"
@@ -46,7 +83,9 @@ export function AuditPage() {
           e.preventDefault();
           const form = new FormData(e.currentTarget);
           const value = (key: string) => String(form.get(key) ?? "").trim() || undefined;
-          void navigate({ search: { action: value("action"), by: value("by"), object: value("object") } });
+          void navigate({
+            search: parseAuditSearch({ action: value("action"), by: value("by"), object: value("object"), text: value("text"), range: value("range") }),
+          });
         }}
       >
         {filters.map(([key, label, hint]) => (
@@ -55,6 +94,16 @@ export function AuditPage() {
             <Input name={key} defaultValue={search[key] ?? ""} placeholder={hint} className="block w-44 text-ink" />
           </label>
         ))}
+        <label className="text-xs text-dim">
+          Time
+          <Select name="range" defaultValue={search.range ?? ""} className="block text-ink">
+            <option value="">All</option>
+            <option value="1h">Last hour</option>
+            <option value="24h">Last 24 hours</option>
+            <option value="7d">Last 7 days</option>
+            <option value="30d">Last 30 days</option>
+          </Select>
+        </label>
         <Button type="submit">Filter</Button>
         {filtered && <Button onClick={() => void navigate({ search: {} })}>Clear</Button>}
       </form>
@@ -64,7 +113,7 @@ export function AuditPage() {
         <Problem error={pages.error} retry={() => void pages.refetch()} />
       ) : entries.length === 0 ? (
         filtered ? (
-          <Empty title="No entries match">Filters match exactly.</Empty>
+          <Empty title="No entries match">Action, actor and object match exactly; “Contains” finds any text.</Empty>
         ) : (
           <Empty title="No entries yet" command="deckhand audit list">
             Every change that a person makes is recorded here, with the person and the address.

@@ -10,6 +10,7 @@ import { Problem } from "@/components/Problem";
 import { useShortcut } from "@/components/shortcuts";
 import { Skeletons } from "@/components/Skeleton";
 import { agentWord } from "@/components/state";
+import { FirstSteps } from "@/features/start/FirstSteps";
 import { AgentService, AgentStatus, type Agent } from "@/gen/deckhand/v1/agent_pb";
 import { NodeService } from "@/gen/deckhand/v1/node_pb";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
@@ -92,6 +93,7 @@ export function FleetPage() {
   return (
     <Page title="Fleet">
       <div className="space-y-4">
+        <FirstSteps />
         <NodeStrip nodes={all} samples={samples} />
         <div role="search" aria-label="Filter agents" className="flex flex-wrap items-center gap-2">
           <Input

@@ -1,9 +1,13 @@
 import { useQuery } from "@connectrpc/connect-query";
+import { useNavigate } from "@tanstack/react-router";
+import { Play } from "lucide-react";
+import { useState } from "react";
 import { Button } from "@/components/Button";
 import { Command } from "@/components/Command";
 import { Dialog } from "@/components/Dialog";
 import { Id } from "@/components/Id";
 import { Time } from "@/components/Time";
+import { Run } from "@/features/history/Run";
 import { urlOf } from "@/features/trigger/parts";
 import type { AppliedTrigger, ApplyAgentResponse } from "@/gen/deckhand/v1/agent_pb";
 import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
@@ -21,6 +25,8 @@ export function tryCommand(t: AppliedTrigger): string {
 export function Deployed(props: { result: ApplyAgentResponse; onClose: () => void }) {
   const { result } = props;
   const agent = result.agent;
+  const navigate = useNavigate();
+  const [running, setRunning] = useState(false);
   const triggers = useQuery(TriggerService.method.listTriggers, { agentId: agent?.id ?? "" }, { staleTime: 0 });
   const word = { created: "created", updated: "updated", unchanged: "unchanged" }[result.change] ?? result.change;
   return (
@@ -30,7 +36,7 @@ export function Deployed(props: { result: ApplyAgentResponse; onClose: () => voi
       onClose={props.onClose}
       title={`${agent?.name ?? "The agent"} ${word}`}
       footer={
-        <Button look="primary" onClick={props.onClose}>
+        <Button onClick={props.onClose}>
           Done
         </Button>
       }
@@ -39,10 +45,21 @@ export function Deployed(props: { result: ApplyAgentResponse; onClose: () => voi
         Version {agent?.version}.{" "}
         {result.triggers.some((t) => t.change !== "deleted")
           ? "Its triggers are active."
-          : "It has no trigger. Run it now:"}
+          : "It has no trigger: it runs when you run it."}
       </p>
-      {result.triggers.every((t) => t.change === "deleted") && (
-        <Command text={`deckhand run ${agent?.name ?? ""} "What to do"`} />
+      {agent && (
+        <div>
+          <Button look={result.triggers.every((t) => t.change === "deleted") ? "primary" : "plain"} onClick={() => setRunning(true)}>
+            <Play aria-hidden className="size-4" /> Run {agent.name}
+          </Button>
+        </div>
+      )}
+      {running && agent && (
+        <Run
+          agent={agent}
+          onClose={() => setRunning(false)}
+          started={(task) => void navigate({ to: "/tasks/$task", params: { task } })}
+        />
       )}
       {result.triggers.map((t) => {
         const now = triggers.data?.triggers.find((x) => x.name === t.name);

@@ -9,14 +9,17 @@ import { colour } from "./colours";
 import { look } from "./look";
 import type { Remark } from "./problems";
 
-// Editor edits a persona. What is wrong with it is marked at its lines. Tab
+// Editor edits a persona, or a policy. What is wrong with it is marked at its lines. Tab
 // leaves it, as it leaves every other control.
 export function Editor(props: {
   value: string;
   onChange: (value: string) => void;
   remarks: Remark[];
   // A line to go to; a new object goes there again.
-  goTo?: { line: number };
+  goTo?: { line: number } | undefined;
+  // What is edited; a persona where unset.
+  label?: string;
+  language?: "yaml";
 }) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(undefined);
@@ -39,14 +42,14 @@ export function Editor(props: {
           EditorView.lineWrapping,
           keymap.of([...defaultKeymap.filter((k) => k.key !== "Mod-Enter"), ...historyKeymap]), // that key deploys
           look,
-          EditorView.contentAttributes.of({ "aria-label": "Persona", spellcheck: "false", tabindex: "0" }),
+          EditorView.contentAttributes.of({ "aria-label": latest.current.label ?? "Persona", spellcheck: "false", tabindex: "0" }),
           EditorView.updateListener.of((u) => {
             if (u.docChanged) latest.current.onChange(u.state.doc.toString());
           }),
         ],
       }),
     });
-    colour(v);
+    colour(v, latest.current.language);
     view.current = v;
     return () => v.destroy();
   }, []);
@@ -82,7 +85,7 @@ export function Editor(props: {
     v.focus();
   }, [props.goTo]);
 
-  return <div ref={host} data-testid="persona-editor" className="h-full min-h-0 overflow-hidden" />;
+  return <div ref={host} data-testid={props.label ? `${props.label.toLowerCase()}-editor` : "persona-editor"} className="h-full min-h-0 overflow-hidden" />;
 }
 
 function chipOf(char: string): HTMLElement {

@@ -1,4 +1,4 @@
-import { yamlFrontmatter } from "@codemirror/lang-yaml";
+import { yaml, yamlFrontmatter } from "@codemirror/lang-yaml";
 import {
   defineLanguageFacet,
   HighlightStyle,
@@ -20,11 +20,7 @@ const markdown = new Language(
   "markdown",
 );
 
-// personaLanguage is Markdown behind YAML front matter, in the colours of the
-// theme.
-export const personaLanguage = [
-  yamlFrontmatter({ content: new LanguageSupport(markdown) }),
-  syntaxHighlighting(
+const colours = syntaxHighlighting(
     HighlightStyle.define([
       { tag: tags.heading, fontWeight: "600", color: "var(--accent)" },
       { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: "var(--info)" },
@@ -34,5 +30,11 @@ export const personaLanguage = [
       { tag: tags.strong, fontWeight: "600" },
       { tag: tags.link, textDecoration: "underline" },
     ]),
-  ),
-];
+  );
+
+// personaLanguage is Markdown behind YAML front matter, in the colours of the
+// theme.
+export const personaLanguage = [yamlFrontmatter({ content: new LanguageSupport(markdown) }), colours];
+
+// yamlLanguage is YAML in the same colours.
+export const yamlLanguage = [yaml(), colours];

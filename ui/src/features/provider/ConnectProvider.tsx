@@ -15,8 +15,8 @@ const known = ["anthropic", "openai", "gemini", "qwen", "mistral"];
 // ConnectProvider gives the hub a key, which it tests first. The key is in no
 // state and no cache of the page: it is read from its box when it is sent, and
 // the box is emptied, also when the hub does not take it.
-export function ConnectProvider(props: { name: string; baseUrl: string; onClose: () => void; done: () => Promise<unknown> }) {
-  const [name, setName] = useState(props.name);
+export function ConnectProvider(props: { name: string; suggested?: string; baseUrl: string; onClose: () => void; done: () => Promise<unknown> }) {
+  const [name, setName] = useState(props.name || props.suggested || "");
   const [baseUrl, setBaseUrl] = useState(props.baseUrl);
   const [expires, setExpires] = useState("");
   const [busy, setBusy] = useState(false);

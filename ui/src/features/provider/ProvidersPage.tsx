@@ -34,7 +34,9 @@ const route = getRouteApi("/shell/providers");
 // ProvidersPage lists the connected providers, and the usage and prices of models.
 export function ProvidersPage() {
   const admin = may(useSession(), "admin");
-  const [connecting, setConnecting] = useState<string>();
+  const { connect } = route.useSearch();
+  const navigate = route.useNavigate();
+  const [connecting, setConnecting] = useState<string | undefined>(connect);
   const [leaving, setLeaving] = useState<Provider>();
   useShortcut("n", "Connect a provider", "Providers", () => setConnecting(""), admin);
   // When a key was used or refused has no event: it is asked for again.
@@ -102,7 +104,18 @@ export function ProvidersPage() {
         </Table>
       )}
       <Used admin={admin} />
-      {connecting !== undefined && <ConnectProvider name={connecting} baseUrl={all.find((p) => p.name === connecting)?.baseUrl ?? ""} onClose={() => setConnecting(undefined)} done={refresh} />}
+      {connecting !== undefined && (
+        <ConnectProvider
+          name={all.some((p) => p.name === connecting) ? connecting : ""}
+          suggested={connecting}
+          baseUrl={all.find((p) => p.name === connecting)?.baseUrl ?? ""}
+          onClose={() => {
+            setConnecting(undefined);
+            if (connect) void navigate({ search: (s) => ({ ...s, connect: undefined }), replace: true });
+          }}
+          done={refresh}
+        />
+      )}
       <Confirm
         open={leaving !== undefined}
         onClose={() => setLeaving(undefined)}

@@ -2,8 +2,13 @@
 const sinces = ["today", "week", "month"] as const;
 export type Since = (typeof sinces)[number];
 
-export function parseSince(search: Record<string, unknown>): { since?: Since } {
-  return { since: sinces.find((s) => s === search.since) };
+export function parseSince(search: Record<string, unknown>): { since?: Since; connect?: string } {
+  const { connect } = search;
+  return {
+    since: sinces.find((s) => s === search.since),
+    // The provider to connect, as an error asks for it.
+    connect: typeof connect === "string" && /^[a-z0-9._-]{1,60}$/.test(connect) ? connect : undefined,
+  };
 }
 
 // sinceTime returns the start of a period, in UTC.

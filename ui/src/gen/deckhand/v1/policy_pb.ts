@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/policy.proto.
  */
 export const file_deckhand_v1_policy: GenFile = /*@__PURE__*/
-  fileDesc("ChhkZWNraGFuZC92MS9wb2xpY3kucHJvdG8SC2RlY2toYW5kLnYxIn0KBlBvbGljeRIQCghhZ2VudF9pZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgFEgwKBHlhbWwYAyABKAkSEgoKY3JlYXRlZF9ieRgEIAEoCRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJoCghEZWNpc2lvbhIOCgZlZmZlY3QYASABKAkSDAoEcnVsZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEgsKA3doeRgEIAEoCRIPCgdjb21tYW5kGAUgASgJEg8KB2RhbmdlcnMYBiADKAkiNQoQR2V0UG9saWN5UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgFIjgKEUdldFBvbGljeVJlc3BvbnNlEiMKBnBvbGljeRgBIAEoCzITLmRlY2toYW5kLnYxLlBvbGljeSJTChJBcHBseVBvbGljeVJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDAoEeWFtbBgCIAEoCRIMCgRmaWxlGAMgASgJEg8KB2RyeV9ydW4YBCABKAgiSwoTQXBwbHlQb2xpY3lSZXNwb25zZRIjCgZwb2xpY3kYASABKAsyEy5kZWNraGFuZC52MS5Qb2xpY3kSDwoHY2hhbmdlZBgCIAEoCCLsAQoRVGVzdFBvbGljeVJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDAoEdG9vbBgCIAEoCRIWCg5hcmd1bWVudHNfanNvbhgDIAEoCRIMCgR5YW1sGAQgASgJEiYKAmF0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI6CgZsYWJlbHMYBiADKAsyKi5kZWNraGFuZC52MS5UZXN0UG9saWN5UmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIk8KElRlc3RQb2xpY3lSZXNwb25zZRInCghkZWNpc2lvbhgBIAEoCzIVLmRlY2toYW5kLnYxLkRlY2lzaW9uEhAKCGNvbW1hbmRzGAIgAygJIlIKE1JlcGxheVBvbGljeVJlcXVlc3QSDAoEeWFtbBgBIAEoCRIQCghhZ2VudF9pZBgCIAEoCRINCgVzdGVwcxgDIAEoBRIMCgRmaWxlGAQgASgJIrABCgxSZXBsYXllZFN0ZXASDwoHc3RlcF9pZBgBIAEoCRIPCgd0YXNrX2lkGAIgASgJEhIKCmFnZW50X25hbWUYAyABKAkSDAoEdG9vbBgEIAEoCRIPCgdwcmV2aWV3GAUgASgJEiIKA3dhcxgGIAEoCzIVLmRlY2toYW5kLnYxLkRlY2lzaW9uEicKCHdvdWxkX2JlGAcgASgLMhUuZGVja2hhbmQudjEuRGVjaXNpb24iZQoUUmVwbGF5UG9saWN5UmVzcG9uc2USDQoFc3RlcHMYASABKAUSEgoKdW5yZWFkYWJsZRgCIAEoBRIqCgdjaGFuZ2VkGAMgAygLMhkuZGVja2hhbmQudjEuUmVwbGF5ZWRTdGVwIsoCCglBbGxvd1J1bGUSCgoCaWQYASABKAkSEAoIYWdlbnRfaWQYAiABKAkSEgoKYWdlbnRfbmFtZRgDIAEoCRIMCgR0b29sGAQgASgJEg0KBXNjb3BlGAUgASgJEhAKCGNvbW1hbmRzGAYgAygJEhMKC2Rlc2NyaXB0aW9uGAcgASgJEg8KB2l0ZW1faWQYCCABKAkSEgoKY3JlYXRlZF9ieRgJIAEoCRIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXZva2VkX2J5GAwgASgJEi4KCnJldm9rZWRfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlsKC0Fsd2F5c0FsbG93Eg0KBXNjb3BlGAEgASgJEhMKC2V2ZXJ5X2FnZW50GAIgASgIEigKBWxhc3RzGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIkwKFUxpc3RBbGxvd1J1bGVzUmVxdWVzdBIMCgRwYXN0GAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlgKFkxpc3RBbGxvd1J1bGVzUmVzcG9uc2USJQoFcnVsZXMYASADKAsyFi5kZWNraGFuZC52MS5BbGxvd1J1bGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIikKFlJldm9rZUFsbG93UnVsZVJlcXVlc3QSDwoHcnVsZV9pZBgBIAEoCSI/ChdSZXZva2VBbGxvd1J1bGVSZXNwb25zZRIkCgRydWxlGAEgASgLMhYuZGVja2hhbmQudjEuQWxsb3dSdWxlMooECg1Qb2xpY3lTZXJ2aWNlEkoKCUdldFBvbGljeRIdLmRlY2toYW5kLnYxLkdldFBvbGljeVJlcXVlc3QaHi5kZWNraGFuZC52MS5HZXRQb2xpY3lSZXNwb25zZRJQCgtBcHBseVBvbGljeRIfLmRlY2toYW5kLnYxLkFwcGx5UG9saWN5UmVxdWVzdBogLmRlY2toYW5kLnYxLkFwcGx5UG9saWN5UmVzcG9uc2USTQoKVGVzdFBvbGljeRIeLmRlY2toYW5kLnYxLlRlc3RQb2xpY3lSZXF1ZXN0Gh8uZGVja2hhbmQudjEuVGVzdFBvbGljeVJlc3BvbnNlElMKDFJlcGxheVBvbGljeRIgLmRlY2toYW5kLnYxLlJlcGxheVBvbGljeVJlcXVlc3QaIS5kZWNraGFuZC52MS5SZXBsYXlQb2xpY3lSZXNwb25zZRJZCg5MaXN0QWxsb3dSdWxlcxIiLmRlY2toYW5kLnYxLkxpc3RBbGxvd1J1bGVzUmVxdWVzdBojLmRlY2toYW5kLnYxLkxpc3RBbGxvd1J1bGVzUmVzcG9uc2USXAoPUmV2b2tlQWxsb3dSdWxlEiMuZGVja2hhbmQudjEuUmV2b2tlQWxsb3dSdWxlUmVxdWVzdBokLmRlY2toYW5kLnYxLlJldm9rZUFsbG93UnVsZVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChhkZWNraGFuZC92MS9wb2xpY3kucHJvdG8SC2RlY2toYW5kLnYxIn0KBlBvbGljeRIQCghhZ2VudF9pZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgFEgwKBHlhbWwYAyABKAkSEgoKY3JlYXRlZF9ieRgEIAEoCRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJoCghEZWNpc2lvbhIOCgZlZmZlY3QYASABKAkSDAoEcnVsZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEgsKA3doeRgEIAEoCRIPCgdjb21tYW5kGAUgASgJEg8KB2RhbmdlcnMYBiADKAkiNQoQR2V0UG9saWN5UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgFIjgKEUdldFBvbGljeVJlc3BvbnNlEiMKBnBvbGljeRgBIAEoCzITLmRlY2toYW5kLnYxLlBvbGljeSJTChJBcHBseVBvbGljeVJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDAoEeWFtbBgCIAEoCRIMCgRmaWxlGAMgASgJEg8KB2RyeV9ydW4YBCABKAgiSwoTQXBwbHlQb2xpY3lSZXNwb25zZRIjCgZwb2xpY3kYASABKAsyEy5kZWNraGFuZC52MS5Qb2xpY3kSDwoHY2hhbmdlZBgCIAEoCCL5AQoRVGVzdFBvbGljeVJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDAoEdG9vbBgCIAEoCRIWCg5hcmd1bWVudHNfanNvbhgDIAEoCRIMCgR5YW1sGAQgASgJEiYKAmF0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI6CgZsYWJlbHMYBiADKAsyKi5kZWNraGFuZC52MS5UZXN0UG9saWN5UmVxdWVzdC5MYWJlbHNFbnRyeRILCgNvd24YByABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKiAQoSVGVzdFBvbGljeVJlc3BvbnNlEicKCGRlY2lzaW9uGAEgASgLMhUuZGVja2hhbmQudjEuRGVjaXNpb24SEAoIY29tbWFuZHMYAiADKAkSJgoFcGFydHMYAyADKAsyFy5kZWNraGFuZC52MS5Qb2xpY3lQYXJ0EikKBmFnZW50cxgEIAMoCzIZLmRlY2toYW5kLnYxLkFnZW50VmVyZGljdCJTCgpQb2xpY3lQYXJ0EgwKBHRleHQYASABKAkSDAoEbGluZRgCIAEoBRILCgN2aWEYAyADKAkSDgoGZWZmZWN0GAQgASgJEgwKBHJ1bGUYBSABKAkiPwoMQWdlbnRWZXJkaWN0EhIKCmFnZW50X25hbWUYASABKAkSDgoGZWZmZWN0GAIgASgJEgsKA3doeRgDIAEoCSJSChNSZXBsYXlQb2xpY3lSZXF1ZXN0EgwKBHlhbWwYASABKAkSEAoIYWdlbnRfaWQYAiABKAkSDQoFc3RlcHMYAyABKAUSDAoEZmlsZRgEIAEoCSKwAQoMUmVwbGF5ZWRTdGVwEg8KB3N0ZXBfaWQYASABKAkSDwoHdGFza19pZBgCIAEoCRISCgphZ2VudF9uYW1lGAMgASgJEgwKBHRvb2wYBCABKAkSDwoHcHJldmlldxgFIAEoCRIiCgN3YXMYBiABKAsyFS5kZWNraGFuZC52MS5EZWNpc2lvbhInCgh3b3VsZF9iZRgHIAEoCzIVLmRlY2toYW5kLnYxLkRlY2lzaW9uImUKFFJlcGxheVBvbGljeVJlc3BvbnNlEg0KBXN0ZXBzGAEgASgFEhIKCnVucmVhZGFibGUYAiABKAUSKgoHY2hhbmdlZBgDIAMoCzIZLmRlY2toYW5kLnYxLlJlcGxheWVkU3RlcCLKAgoJQWxsb3dSdWxlEgoKAmlkGAEgASgJEhAKCGFnZW50X2lkGAIgASgJEhIKCmFnZW50X25hbWUYAyABKAkSDAoEdG9vbBgEIAEoCRINCgVzY29wZRgFIAEoCRIQCghjb21tYW5kcxgGIAMoCRITCgtkZXNjcmlwdGlvbhgHIAEoCRIPCgdpdGVtX2lkGAggASgJEhIKCmNyZWF0ZWRfYnkYCSABKAkSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKcmV2b2tlZF9ieRgMIAEoCRIuCgpyZXZva2VkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJbCgtBbHdheXNBbGxvdxINCgVzY29wZRgBIAEoCRITCgtldmVyeV9hZ2VudBgCIAEoCBIoCgVsYXN0cxgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJMChVMaXN0QWxsb3dSdWxlc1JlcXVlc3QSDAoEcGFzdBgBIAEoCBIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJYChZMaXN0QWxsb3dSdWxlc1Jlc3BvbnNlEiUKBXJ1bGVzGAEgAygLMhYuZGVja2hhbmQudjEuQWxsb3dSdWxlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIpChZSZXZva2VBbGxvd1J1bGVSZXF1ZXN0Eg8KB3J1bGVfaWQYASABKAkiPwoXUmV2b2tlQWxsb3dSdWxlUmVzcG9uc2USJAoEcnVsZRgBIAEoCzIWLmRlY2toYW5kLnYxLkFsbG93UnVsZTKKBAoNUG9saWN5U2VydmljZRJKCglHZXRQb2xpY3kSHS5kZWNraGFuZC52MS5HZXRQb2xpY3lSZXF1ZXN0Gh4uZGVja2hhbmQudjEuR2V0UG9saWN5UmVzcG9uc2USUAoLQXBwbHlQb2xpY3kSHy5kZWNraGFuZC52MS5BcHBseVBvbGljeVJlcXVlc3QaIC5kZWNraGFuZC52MS5BcHBseVBvbGljeVJlc3BvbnNlEk0KClRlc3RQb2xpY3kSHi5kZWNraGFuZC52MS5UZXN0UG9saWN5UmVxdWVzdBofLmRlY2toYW5kLnYxLlRlc3RQb2xpY3lSZXNwb25zZRJTCgxSZXBsYXlQb2xpY3kSIC5kZWNraGFuZC52MS5SZXBsYXlQb2xpY3lSZXF1ZXN0GiEuZGVja2hhbmQudjEuUmVwbGF5UG9saWN5UmVzcG9uc2USWQoOTGlzdEFsbG93UnVsZXMSIi5kZWNraGFuZC52MS5MaXN0QWxsb3dSdWxlc1JlcXVlc3QaIy5kZWNraGFuZC52MS5MaXN0QWxsb3dSdWxlc1Jlc3BvbnNlElwKD1Jldm9rZUFsbG93UnVsZRIjLmRlY2toYW5kLnYxLlJldm9rZUFsbG93UnVsZVJlcXVlc3QaJC5kZWNraGFuZC52MS5SZXZva2VBbGxvd1J1bGVSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Policy is one version of a policy.
@@ -261,6 +261,13 @@ export type TestPolicyRequest = Message<"deckhand.v1.TestPolicyRequest"> & {
    * @generated from field: map<string, string> labels = 6;
    */
   labels: { [key: string]: string };
+
+  /**
+   * yaml takes the place of the agent's own policy, not of the organisation's.
+   *
+   * @generated from field: bool own = 7;
+   */
+  own: boolean;
 };
 
 /**
@@ -286,6 +293,21 @@ export type TestPolicyResponse = Message<"deckhand.v1.TestPolicyResponse"> & {
    * @generated from field: repeated string commands = 2;
    */
   commands: string[];
+
+  /**
+   * The same commands with the rule that decides about each, at most 500.
+   *
+   * @generated from field: repeated deckhand.v1.PolicyPart parts = 3;
+   */
+  parts: PolicyPart[];
+
+  /**
+   * What the call would get from the agent that is named; without one, from each
+   * agent, at most 50, in the order of their names.
+   *
+   * @generated from field: repeated deckhand.v1.AgentVerdict agents = 4;
+   */
+  agents: AgentVerdict[];
 };
 
 /**
@@ -294,6 +316,86 @@ export type TestPolicyResponse = Message<"deckhand.v1.TestPolicyResponse"> & {
  */
 export const TestPolicyResponseSchema: GenMessage<TestPolicyResponse> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_policy, 7);
+
+/**
+ * PolicyPart is one simple command of a script, after pipes, nested shells and
+ * encoded payloads were taken apart.
+ *
+ * @generated from message deckhand.v1.PolicyPart
+ */
+export type PolicyPart = Message<"deckhand.v1.PolicyPart"> & {
+  /**
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * Its line in the script, from 1.
+   *
+   * @generated from field: int32 line = 2;
+   */
+  line: number;
+
+  /**
+   * What runs it, outermost first: sudo, bash -c.
+   *
+   * @generated from field: repeated string via = 3;
+   */
+  via: string[];
+
+  /**
+   * "allow", "ask" or "deny"; empty where no rule is about it.
+   *
+   * @generated from field: string effect = 4;
+   */
+  effect: string;
+
+  /**
+   * @generated from field: string rule = 5;
+   */
+  rule: string;
+};
+
+/**
+ * Describes the message deckhand.v1.PolicyPart.
+ * Use `create(PolicyPartSchema)` to create a new message.
+ */
+export const PolicyPartSchema: GenMessage<PolicyPart> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_policy, 8);
+
+/**
+ * AgentVerdict is what a call would get from an agent: of the policies and its
+ * persona together.
+ *
+ * @generated from message deckhand.v1.AgentVerdict
+ */
+export type AgentVerdict = Message<"deckhand.v1.AgentVerdict"> & {
+  /**
+   * @generated from field: string agent_name = 1;
+   */
+  agentName: string;
+
+  /**
+   * "allow", "ask", "deny", or "missing" where its persona has no such tool.
+   *
+   * @generated from field: string effect = 2;
+   */
+  effect: string;
+
+  /**
+   * In a sentence; empty where nothing asks.
+   *
+   * @generated from field: string why = 3;
+   */
+  why: string;
+};
+
+/**
+ * Describes the message deckhand.v1.AgentVerdict.
+ * Use `create(AgentVerdictSchema)` to create a new message.
+ */
+export const AgentVerdictSchema: GenMessage<AgentVerdict> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_policy, 9);
 
 /**
  * @generated from message deckhand.v1.ReplayPolicyRequest
@@ -332,7 +434,7 @@ export type ReplayPolicyRequest = Message<"deckhand.v1.ReplayPolicyRequest"> & {
  * Use `create(ReplayPolicyRequestSchema)` to create a new message.
  */
 export const ReplayPolicyRequestSchema: GenMessage<ReplayPolicyRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_policy, 8);
+  messageDesc(file_deckhand_v1_policy, 10);
 
 /**
  * ReplayedStep is a step that would have been decided otherwise.
@@ -383,7 +485,7 @@ export type ReplayedStep = Message<"deckhand.v1.ReplayedStep"> & {
  * Use `create(ReplayedStepSchema)` to create a new message.
  */
 export const ReplayedStepSchema: GenMessage<ReplayedStep> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_policy, 9);
+  messageDesc(file_deckhand_v1_policy, 11);
 
 /**
  * @generated from message deckhand.v1.ReplayPolicyResponse
@@ -412,7 +514,7 @@ export type ReplayPolicyResponse = Message<"deckhand.v1.ReplayPolicyResponse"> &
  * Use `create(ReplayPolicyResponseSchema)` to create a new message.
  */
 export const ReplayPolicyResponseSchema: GenMessage<ReplayPolicyResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_policy, 10);
+  messageDesc(file_deckhand_v1_policy, 12);
 
 /**
  * AllowRule is a rule that a person created to allow calls without asking.
@@ -498,7 +600,7 @@ export type AllowRule = Message<"deckhand.v1.AllowRule"> & {
  * Use `create(AllowRuleSchema)` to create a new message.
  */
 export const AllowRuleSchema: GenMessage<AllowRule> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_policy, 11);
+  messageDesc(file_deckhand_v1_policy, 13);
 
 /**
  * AlwaysAllow requests that similar calls need no approval in future.
@@ -533,7 +635,7 @@ export type AlwaysAllow = Message<"deckhand.v1.AlwaysAllow"> & {
  * Use `create(AlwaysAllowSchema)` to create a new message.
  */
 export const AlwaysAllowSchema: GenMessage<AlwaysAllow> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_policy, 12);
+  messageDesc(file_deckhand_v1_policy, 14);
 
 /**
  * @generated from message deckhand.v1.ListAllowRulesRequest
@@ -566,7 +668,7 @@ export type ListAllowRulesRequest = Message<"deckhand.v1.ListAllowRulesRequest">
  * Use `create(ListAllowRulesRequestSchema)` to create a new message.
  */
 export const ListAllowRulesRequestSchema: GenMessage<ListAllowRulesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_policy, 13);
+  messageDesc(file_deckhand_v1_policy, 15);
 
 /**
  * @generated from message deckhand.v1.ListAllowRulesResponse
@@ -590,7 +692,7 @@ export type ListAllowRulesResponse = Message<"deckhand.v1.ListAllowRulesResponse
  * Use `create(ListAllowRulesResponseSchema)` to create a new message.
  */
 export const ListAllowRulesResponseSchema: GenMessage<ListAllowRulesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_policy, 14);
+  messageDesc(file_deckhand_v1_policy, 16);
 
 /**
  * @generated from message deckhand.v1.RevokeAllowRuleRequest
@@ -609,7 +711,7 @@ export type RevokeAllowRuleRequest = Message<"deckhand.v1.RevokeAllowRuleRequest
  * Use `create(RevokeAllowRuleRequestSchema)` to create a new message.
  */
 export const RevokeAllowRuleRequestSchema: GenMessage<RevokeAllowRuleRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_policy, 15);
+  messageDesc(file_deckhand_v1_policy, 17);
 
 /**
  * @generated from message deckhand.v1.RevokeAllowRuleResponse
@@ -626,7 +728,7 @@ export type RevokeAllowRuleResponse = Message<"deckhand.v1.RevokeAllowRuleRespon
  * Use `create(RevokeAllowRuleResponseSchema)` to create a new message.
  */
 export const RevokeAllowRuleResponseSchema: GenMessage<RevokeAllowRuleResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_policy, 16);
+  messageDesc(file_deckhand_v1_policy, 18);
 
 /**
  * PolicyService is what an organisation, and each of its agents, allows, asks

@@ -1,0 +1,106 @@
+package arch
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+// notInConsole are the RPCs that people call and the console does not, and why. A
+// service alone stands for all of its RPCs.
+var notInConsole = map[string]string{
+	"Workers":    "of workers only: no person calls it",
+	"Enrollment": "of nodes only: no person calls it",
+
+	"Terminals.OpenTerminal":       "browsers cannot stream both ways: the console's terminals go over the WebSocket at /terminals",
+	"NodeExecs.StartNodeExec":      "a person in the console opens a terminal, which records the same",
+	"NodeExecs.GetNodeExec":        "ListNodeExecs has all that the console shows",
+	"NodeExecs.SearchNodeLog":      "the console's log view searches what it has read; searching on the node is still missing there",
+	"Sessions.CreateLoginCode":     "it makes the link of deckhand open, for somebody who is not logged in yet",
+	"Agents.GetAgentGraph":         "still missing: the page Graph",
+	"Audit.GetReceipt":             "the receipt is a file to verify offline, with the command line",
+	"Credentials.GetCredential":    "ListCredentials has all that the console shows",
+	"Destinations.GetDestination":  "ListDestinations has all that the console shows",
+	"Destinations.GetNotification": "ListNotifications has all that the console shows",
+	"Budgets.GetBudget":            "ListBudgets has all that the console shows",
+	"Budgets.GetUsageReport":       "still missing: the burn chart",
+	"Files.CompareFiles":           "Workspaces.DiffChanges has the console's diffs",
+	"Files.DescribeFiles":          "ListFiles has all that the console shows",
+	"Files.DownloadFiles":          "still missing: download of a folder",
+	"Files.UploadFiles":            "still missing: upload",
+	"Files.SendFiles":              "between workspaces, for scripts: the command line",
+	"Files.WatchFiles":             "the console reads a folder again when an event says that it changed",
+	"Images.PrepareImage":          "a task prepares its image by itself",
+	"Images.ImportImage":           "an archive of gigabytes is not for a browser: the command line",
+	"Organisations":                "of the hub's operator, on the hub's own machine: the command line",
+	"Plans.SetCallRate":            "of the hub's operator, on the hub's own machine: the command line",
+	"Queue.ReorderTask":            "still missing: the order of the queue",
+	"Queue.AssignTask":             "still missing: tasks of people",
+	"Queue.CompleteTask":           "still missing: tasks of people",
+	"Queue.ListWorkers":            "still missing: workers on the page Nodes",
+	"Queue.DrainWorker":            "still missing: workers on the page Nodes",
+	"Queue.UndrainWorker":          "still missing: workers on the page Nodes",
+	"Tasks.CancelTask":             "the console's Kill ends a task and all that runs of it",
+	"Tasks.ResumeTaskFrom":         "still missing: resume from a checkpoint",
+	"Tasks.KeepCheckpoint":         "still missing: resume from a checkpoint",
+	"Tokens.GetTokenLimits":        "still missing: limits of tokens",
+	"Tokens.SetTokenLimits":        "still missing: limits of tokens",
+	"Workspaces.UndoNodeExec":      "still missing: undo of a person's own command",
+	"Workspaces.ListArtifacts":     "still missing: artifacts on the task's page",
+	"Workspaces.ExportWorkspace":   "still missing: the workspace as an archive",
+}
+
+// Every RPC is reachable in the console, or it is written down why not.
+func TestEveryRPCIsInTheConsoleOrSaysWhyNot(t *testing.T) {
+	t.Parallel()
+	var source strings.Builder
+	require.NoError(t, filepath.WalkDir("../../ui/src", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == "gen":
+			return fs.SkipDir
+		case strings.Contains(path, ".test."), !strings.HasSuffix(path, ".ts") && !strings.HasSuffix(path, ".tsx"):
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		source.Write(data)
+		return err
+	}))
+	calls := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\.([a-z]\w+)\b`).FindAllStringSubmatch(source.String(), -1) {
+		calls[m[1]] = true
+	}
+	known, seen := map[string]bool{}, 0
+	client := reflect.TypeFor[sdk.Client]()
+	for i := range client.NumField() {
+		service := client.Field(i)
+		if !service.IsExported() || service.Type.Kind() != reflect.Interface {
+			continue
+		}
+		known[service.Name] = true
+		for j := range service.Type.NumMethod() {
+			seen++
+			method := service.Type.Method(j).Name
+			rpc := service.Name + "." + method
+			known[rpc] = true
+			called := calls[strings.ToLower(method[:1])+method[1:]]
+			if !called && notInConsole[rpc] == "" && notInConsole[service.Name] == "" {
+				t.Errorf("the console does not call %s: call it, or say in notInConsole why not", rpc)
+			}
+		}
+	}
+	require.Greater(t, seen, 100, "the services were not found")
+	for rpc, why := range notInConsole {
+		require.True(t, known[rpc], "%s does not exist any more", rpc)
+		require.Greater(t, len(why), 15, rpc)
+	}
+}

@@ -1,0 +1,137 @@
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { accessible, cli, close, kill, live, login, newest, open, start, state, url } from "./world";
+
+let page: Page;
+let problems: string[];
+
+beforeAll(async () => {
+  ({ page, problems } = await open());
+  await login(page);
+});
+afterAll(close);
+
+// All places of the navigation.
+const places = ["Fleet", "Tasks", "Inbox", "Chat", "Statistics", "Nodes", "Images", "New agent", "Triggers", "Providers", "Policy", "Credentials", "Budgets", "Notifications", "Users", "Audit", "Settings"];
+
+describe("the shell", () => {
+  it("leads from nothing to a result in at most eight clicks, without a terminal", async () => {
+    let clicks = 0;
+    const click = async (name: string | RegExp, role: "button" | "link" = "button") => {
+      clicks++;
+      await page.getByRole(role, { name, exact: typeof name === "string" }).click();
+    };
+    const steps = page.getByRole("region", { name: "Get started" });
+    await steps.waitFor();
+    await accessible(page, "the first steps");
+    await click("Use the scripted one");
+    await click("Take first-look");
+    await click("Run first-look");
+    await page.getByRole("dialog").getByRole("button", { name: "Run", exact: true }).click();
+    clicks++;
+    await page.waitForURL(/\/tasks\/task_/);
+    // What it found is there to read.
+    await page.getByText("I run in a jail with").first().waitFor();
+    expect(clicks).toBeLessThanOrEqual(8);
+    expect(await state(await newest())).toBe("TASK_STATE_SUCCEEDED");
+    await page.getByRole("link", { name: "Fleet" }).click();
+    await page.getByRole("heading", { name: "Fleet", level: 1 }).waitFor();
+    await page.getByRole("link", { name: "first-look" }).first().waitFor();
+    expect(await steps.count(), "the steps are gone").toBe(0);
+  });
+
+  it("offers to connect the provider that an agent lacks", async () => {
+    await page.goto(`${url}/agents/new?from=gpt`);
+    await page.getByRole("button", { name: "Deploy" }).click();
+    await page.getByRole("button", { name: "Run gpt" }).click();
+    const dialog = page.getByRole("dialog", { name: "Run gpt" });
+    await dialog.getByRole("button", { name: "Run", exact: true }).click();
+    await dialog.getByRole("link", { name: "Connect openai" }).click();
+    await page.getByRole("dialog", { name: "Connect a provider" }).waitFor();
+    expect(await page.getByLabel("Provider").inputValue()).toBe("openai");
+    await page.keyboard.press("Escape");
+  });
+
+  it("marks the errors of a policy at their lines, and decides by a new one at once", async () => {
+    await page.goto(`${url}/policy?tool=shell_exec&command=${encodeURIComponent("touch /workspace/sent")}&by=first-look`);
+    const editor = page.getByLabel("Policy", { exact: true });
+    await editor.getByText("rule-first-look-shell-exec").waitFor();
+    const verdict = page.getByTestId("verdict");
+    await verdict.getByText("rule-first-look-shell-exec").waitFor();
+    await accessible(page, "the policy");
+    // A command in parts, each with what decides about it.
+    await page.getByLabel("Try a command").fill("echo ready\ntouch /workspace/sent");
+    await page.getByRole("list", { name: "Parts of the command" }).getByText("asks: rule-first-look-shell-exec").waitFor();
+    // A mistake stands at its line, and cannot be applied.
+    await editor.click();
+    await page.keyboard.press("Control+End");
+    await page.keyboard.type("\nnonsense: 1");
+    await page.getByRole("list", { name: "Problems" }).getByRole("button", { name: /^Line \d+:/ }).waitFor();
+    expect(await page.getByRole("button", { name: "Apply" }).isDisabled()).toBe(true);
+    for (let i = 0; i < "\nnonsense: 1".length; i++) await page.keyboard.press("Backspace");
+    await page.getByRole("list", { name: "Problems" }).waitFor({ state: "detached" });
+    // What it would have decided on the steps before.
+    await page.getByRole("button", { name: "Replay" }).click();
+    await page.getByTestId("replayed").waitFor();
+    await page.getByRole("button", { name: "Apply" }).click();
+    await page.getByText("Version 1 applies from now on.").waitFor();
+    const decided = await cli("policy", "test", "touch /workspace/sent", "--agent", "first-look", "-o", "name");
+    expect(decided.trim()).toBe("ask");
+    // The version before can be looked at, and the one that applies compared.
+    await page.getByLabel("Compare with version").selectOption("1");
+    await page.getByText("Nothing differs.").waitFor();
+  });
+
+  it("finds an entry of the audit by a text of it", async () => {
+    await page.goto(`${url}/audit`);
+    await page.getByLabel("Contains").fill("POLICY.");
+    await page.getByLabel("Time").selectOption("1h");
+    await page.getByRole("button", { name: "Filter" }).click();
+    await page.getByRole("button", { name: /^policy\./ }).first().waitFor();
+    await page.getByLabel("Contains").fill("no such text anywhere");
+    await page.getByRole("button", { name: "Filter" }).click();
+    await page.getByText("No entries match").waitFor();
+  });
+
+  it("says on every page that the organisation is on hold, and releases it", async () => {
+    await cli("kill", "org", "--yes", "--reason", "a drill");
+    for (const path of ["fleet", "tasks", "settings"]) {
+      await page.goto(`${url}/${path}`);
+      await page.getByTestId("held").getByText("a drill").waitFor();
+    }
+    await page.getByRole("button", { name: "Release the organisation" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Release" }).click();
+    await page.getByTestId("held").waitFor({ state: "detached" });
+  });
+
+  it("keeps the shell and what was typed while the hub is away, and comes back by itself", async () => {
+    await page.goto(`${url}/policy`);
+    const answer = page.getByLabel("Try a command");
+    await answer.fill("half of a com");
+    await live(page);
+    await kill();
+    const lost = page.getByTestId("hub-lost");
+    await lost.getByText(/Figures are from \d\d:\d\d:\d\d/).first().waitFor();
+    expect(await answer.inputValue()).toBe("half of a com");
+    // Pages that were never opened are there, and each says so.
+    const main = page.getByRole("navigation", { name: "Main" });
+    await start();
+    await lost.waitFor({ state: "detached" });
+    await live(page);
+    expect(await answer.inputValue()).toBe("half of a com");
+    await kill();
+    await lost.waitFor();
+    for (const name of places) {
+      await main.getByRole("link", { name, exact: name !== "Inbox" }).click();
+      await page.getByRole("heading", { level: 1 }).waitFor();
+      await main.waitFor();
+      await lost.waitFor();
+    }
+    await start();
+    await lost.waitFor({ state: "detached" });
+    await live(page);
+    await main.getByRole("link", { name: "Fleet" }).click();
+    await page.getByRole("link", { name: "first-look" }).first().waitFor();
+    expect(problems).toEqual([]);
+  });
+});
