@@ -50,7 +50,7 @@ export function Literal(props: { text: string; className?: string }) {
 // Prose shows text of several lines among others, exactly as it is, with pictures
 // (emoji) as such: what people and agents say.
 export function Prose(props: { text: string; className?: string }) {
-  const of = useMemo(() => emoji(props.text), [props.text]);
+  const of = useMemo(() => proseOf(props.text), [props.text]);
   return (
     <span className={cx("literal literal-prose", props.className)} onCopy={copyExactly}>
       <Pieces of={of} />
@@ -60,7 +60,8 @@ export function Prose(props: { text: string; className?: string }) {
 
 const pictures = /(\p{Extended_Pictographic}(?:\ufe0f|\p{Emoji_Modifier})?(?:\u200d\p{Extended_Pictographic}(?:\ufe0f|\p{Emoji_Modifier})?)*|[#*0-9]\ufe0f\u20e3)/u;
 
-function emoji(text: string): Piece[] {
+// proseOf returns text as pieces, with pictures (emoji) as such.
+export function proseOf(text: string): Piece[] {
   return text.split(pictures).flatMap((t, i) => (i % 2 ? [t] : pieces(t)));
 }
 
