@@ -78,7 +78,13 @@ func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: inboxMessage(row)}), nil
+	card, err := h.Inbox.CardOf(ctx, row.InboxItem)
+	if err != nil {
+		return nil, err
+	}
+	m := inboxMessage(row)
+	addCard(m, card)
+	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: m}), nil
 }
 
 // AnswerInboxItem returns an open item.
@@ -91,7 +97,7 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 	a := inbox.Answer{Reason: m.GetReason(), By: actor(who), Role: who.Role, ShownDigest: m.GetShownDigest()}
 	switch answer := m.GetAnswer().(type) {
 	case *deckhandv1.AnswerInboxItemRequest_Approve_:
-		a.Verdict, a.ArgumentsJSON = inbox.Approve, answer.Approve.GetArgumentsJson()
+		a.Verdict, a.ArgumentsJSON, a.JudgedDigest = inbox.Approve, answer.Approve.GetArgumentsJson(), answer.Approve.GetJudgedDigest()
 		if w := answer.Approve.GetAlways(); w != nil {
 			a.Always = &policy.RememberRule{Scope: w.GetScope(), EveryAgent: w.GetEveryAgent(), Lasts: w.GetLasts().AsDuration()}
 		}
@@ -149,6 +155,7 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 		NodeId: deref(row.NodeID), ExecId: row.ExecID, ShownDigest: inbox.ShownDigest(row),
 	}
 	whole := object(i.Arguments)
+	m.Sentence = sentence(row, whole.AsMap())
 	if i.StepID != nil {
 		m.Title = tool.Title(i.Tool, whole.AsMap())
 		m.Decision = callDecision(row)

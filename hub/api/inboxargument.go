@@ -155,11 +155,21 @@ func callDecision(row db.GetInboxItemRow) *deckhandv1.CallDecision {
 	if err != nil {
 		return nil
 	}
+	return decisionMessage(row, d)
+}
+
+func decisionMessage(row db.GetInboxItemRow, d inbox.CallDecision) *deckhandv1.CallDecision {
 	m := &deckhandv1.CallDecision{
+		Source: d.Source, Policy: d.Policy, Effect: string(d.Effect), Reversible: d.Reversible,
 		Rule: d.Rule, PolicyVersion: d.PolicyVersion, Why: d.Why, Unclear: d.Unclear, NodeId: deref(row.NodeID), NodeName: row.NodeName,
 		Folder: d.Folder, User: d.User, TimeoutSeconds: d.TimeoutSeconds, Hosts: d.Hosts, Irreversible: d.Irreversible,
 		Definition: wholeRunes(d.Definition, longArgument), AgreedDefinition: wholeRunes(d.AgreedDefinition, longArgument),
 		Program: wholeRunes(d.Program, longArgument), Unsent: d.Unsent,
+	}
+	if r := d.Request; r != nil {
+		m.Request = &deckhandv1.CallRequest{
+			Method: r.Method, Host: r.Host, AsciiHost: r.ASCIIHost, MixedLabels: r.MixedLabels, Refused: r.Refused, Allow: r.Allow,
+		}
 	}
 	for _, one := range d.Dangers {
 		m.Dangers = append(m.Dangers, &deckhandv1.CallDanger{Kind: string(one.Kind), What: one.What, Command: one.Command, Line: int32(one.Line)}) //nolint:gosec // a line of a script

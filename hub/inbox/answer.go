@@ -70,6 +70,9 @@ type Answer struct {
 	// ArgumentsJSON replaces the arguments of a call that is approved; "" keeps the
 	// requested ones.
 	ArgumentsJSON string
+	// JudgedDigest is the digest of ArgumentsJSON as Judge returned it; "" to approve
+	// whatever is decided about them.
+	JudgedDigest string
 	// Text is the reply to a question. For the verdicts that reject a call, ask for
 	// another plan or return a question, the text is in Reason.
 	Text string
@@ -107,6 +110,8 @@ type Steps interface {
 	// not be asked.
 	EnsureWorkspaceRecorded(ctx context.Context, orgID, stepID string) (unseen bool, err error)
 	Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) (Applied, error)
+	// Judge returns what the hub would decide about a waiting call with other arguments.
+	Judge(ctx context.Context, orgID, stepID, argumentsJSON string) (Judged, error)
 }
 
 // Tasks reports whether a task may continue with what a person grants it.

@@ -80,6 +80,8 @@ type NewItem struct {
 	Binding json.RawMessage
 	// Decision is the hub's decision on the call and what it read in it.
 	Decision CallDecision
+	// Files are what the call would do to files; nil for calls of other tools.
+	Files *FileChanges
 	// Timeout is how long the item waits; 0 for no limit.
 	Timeout  time.Duration
 	OnExpiry string
@@ -127,6 +129,11 @@ func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask NewItem
 	item, err := tx.CreateInboxItem(ctx, params)
 	if err != nil {
 		return fmt.Errorf("store what is asked about step %s: %w", step.ID, err)
+	}
+	if ask.Files != nil {
+		if err := ask.Files.Store(ctx, tx.Queries, t.OrgID, item.ID); err != nil {
+			return err
+		}
 	}
 	payload := map[string]any{
 		"item_id": item.ID, "step_id": step.ID, "number": step.Number, "turn": step.Turn, "tool": step.Tool, "category": item.Category,

@@ -39,6 +39,48 @@ type CallDecision struct {
 	// typed there before and not sent yet.
 	Program string `json:"program,omitempty"`
 	Unsent  string `json:"unsent,omitempty"`
+	// Source is who asks, one of the Sources; Policy is the policy that has Rule.
+	Source string `json:"source,omitempty"`
+	Policy string `json:"policy,omitempty"`
+	// Effect is the policies' decision.
+	Effect policy.Effect `json:"effect,omitempty"`
+	// Reversible reports that everything that the call changes can be undone.
+	Reversible bool `json:"reversible,omitempty"`
+	// Request is the request that the call sends; nil for none.
+	Request *Request `json:"request,omitempty"`
+}
+
+// Who asks about a call.
+const (
+	SourceRule       = "rule"
+	SourceDanger     = "danger"
+	SourcePersona    = "persona"
+	SourceTool       = "tool"
+	SourceDefinition = "definition"
+	SourceAgent      = "agent"
+)
+
+// Request is the request that a call sends.
+type Request struct {
+	Method string `json:"method"`
+	Host   string `json:"host"`
+	// ASCIIHost is the host as it is looked up, if it is written otherwise.
+	ASCIIHost string `json:"ascii_host,omitempty"`
+	// MixedLabels are the labels of the host that mix scripts.
+	MixedLabels []string `json:"mixed_labels,omitempty"`
+	// Refused is why the jail's egress refuses it, and Allow what would allow it.
+	Refused string `json:"refused,omitempty"`
+	Allow   string `json:"allow,omitempty"`
+}
+
+// Judged is what the hub would decide about a call with other arguments.
+type Judged struct {
+	Decision CallDecision
+	// Arguments are masked.
+	Arguments map[string]any
+	Files     *FileChanges
+	// Digest identifies the arguments and the decision.
+	Digest string
 }
 
 // DecisionOf returns the CallDecision that is stored with an item.
@@ -69,6 +111,7 @@ func shownDigest(row db.GetInboxItemRow, state *int64, record string) string {
 	case i.StepID == nil:
 		return ""
 	default:
+		shown["changes"] = i.ChangesDigest
 		shown["arguments"], shown["decision"], shown["workspace"], shown["workspace_record"] = i.Arguments, i.Decision, state, record
 	}
 	// A json.RawMessage from the database has one canonical form.

@@ -125,6 +125,16 @@ func (s Set) Version() string {
 	return strings.Join(names, ", ")
 }
 
+// SourceOf returns the name of the policy that has a rule; "" if none has.
+func (s Set) SourceOf(rule string) string {
+	for _, src := range s {
+		if slices.ContainsFunc(src.Rules, func(r *Rule) bool { return rule != "" && r.Name == rule }) {
+			return src.Name
+		}
+	}
+	return ""
+}
+
 // Category returns the category of a tool: the strictest override, or the
 // registry's.
 func (s Set) Category(tool, registered string) string {

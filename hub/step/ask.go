@@ -71,6 +71,10 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 		}
 		ask.Kind, ask.OnExpiry = inbox.Question, inbox.OnExpiryDefault
 		ask.More = map[string]any{"question": q.Text, "answer_kind": q.Kind, "choices": q.Choices, "default": q.Default}
+	} else if raw, err := s.arguments(step); err != nil {
+		return err
+	} else if ask.Files, err = s.fileChanges(ctx, looksOf(tx), t, step.Tool, arguments, raw); err != nil {
+		return err
 	} else if record.Irreversible != "" {
 		ask.Why += ". " + strings.ToUpper(record.Irreversible[:1]) + record.Irreversible[1:] + " cannot be undone."
 		ask.More["irreversible"] = record.Irreversible
@@ -107,7 +111,7 @@ func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if ask.Binding, err = s.binding(ctx, tx.Queries, looksOf(tx), t, step, raw); err != nil {
 		return ask, err
 	}
-	ask.Decision, err = s.decisionOf(ctx, tx, t, step, record, arguments, raw)
+	ask.Decision, err = s.decisionOf(ctx, tx.Queries, looksOf(tx), t, step, record, arguments, raw)
 	return ask, err
 }
 
@@ -116,8 +120,7 @@ const jailUser = "uid 1000 of the jail"
 
 // decisionOf returns what an approver is shown of the decision on a call: the result of
 // the current policies, what was read in the call, and where it would run.
-func (s *Steps) decisionOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any, raw []byte) (inbox.CallDecision, error) {
-	q, l := tx.Queries, looksOf(tx)
+func (s *Steps) decisionOf(ctx context.Context, q *db.Queries, l *looks, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any, raw []byte) (inbox.CallDecision, error) {
 	decided, err := s.redecide(ctx, q, l, t, step, raw)
 	if err != nil {
 		return inbox.CallDecision{}, err
@@ -137,7 +140,9 @@ func (s *Steps) decisionOf(ctx context.Context, tx *event.Tx, t db.Task, step db
 	out := inbox.CallDecision{
 		Rule: decided.Rule, PolicyVersion: decided.Version, Why: decided.Why, Reading: set.Read(call),
 		TimeoutSeconds: record.Timeout.Seconds(), Irreversible: record.Irreversible,
+		Reversible: record.Reversible || record.ReadOnly, Effect: decided.Effect, Policy: set.SourceOf(decided.Rule),
 	}
+	out.Source = sourceOf(decided, record, p, arguments)
 	if err := l.unseen(set, call); err != nil {
 		return inbox.CallDecision{}, err
 	}
@@ -173,6 +178,10 @@ func (s *Steps) decisionOf(ctx context.Context, tx *event.Tx, t db.Task, step db
 				out.Hosts = append(out.Hosts, host)
 			}
 		}
+	}
+	out.Request = requestOf(step.Tool, arguments, spec.GetEgress())
+	if out.Request != nil {
+		out.Request.Host, out.Request.ASCIIHost = mask(out.Request.Host), mask(out.Request.ASCIIHost)
 	}
 	for _, f := range spec.GetEgress().GetForwards() {
 		out.Hosts = append(out.Hosts, fmt.Sprintf("%s:%d", f.GetHost(), f.GetPort()))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 )
@@ -29,8 +30,10 @@ type looks struct {
 	undoable map[lookedAt]undone
 	// inspected is what calls would do, of tools that inspect.
 	inspected map[inspectedCall]inspected
-	rounds    int
-	end       time.Time // deadline for asking
+	// changes are what calls would do to files, of file tools.
+	changes map[inspectedCall]*inbox.FileChanges
+	rounds  int
+	end     time.Time // deadline for asking
 }
 
 // lookedAt identifies a file of a jail, with its digest in the snapshots of its

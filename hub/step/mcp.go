@@ -146,7 +146,7 @@ func (s *Steps) acceptToolDefinition(ctx context.Context, tx *event.Tx, t db.Tas
 // the approval accepts the current one, so the request shows it whole.
 func showDefinition(ask *inbox.NewItem, standing *mcp.ToolStatus, mask *redact.Redactor) {
 	is, was := mask.String(standing.Is), mask.String(standing.Was)
-	ask.Decision.Definition, ask.Decision.AgreedDefinition = is, was
+	ask.Decision.Definition, ask.Decision.AgreedDefinition, ask.Decision.Source = is, was, inbox.SourceDefinition
 	ask.Preview = "what the tool is now:\n" + cut(is) + "\n\nwhat was agreed on:\n" + cmp.Or(cut(was), "(nothing: it is new)") + "\n\nthe call:\n" + ask.Preview
 	ask.More["definition"], ask.More["agreed_definition"] = cut(is), cut(was)
 }

@@ -41,6 +41,9 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 			}
 		}
 		if a.ArgumentsJSON != "" {
+			if err := s.asJudged(ctx, tx.Queries, looksOf(tx), t, step, a); err != nil {
+				return effect, err
+			}
 			if effect.ChangedArguments, err = s.change(ctx, tx, t, step, a, &params); err != nil {
 				return effect, err
 			}

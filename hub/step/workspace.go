@@ -35,7 +35,7 @@ func (s *Steps) RecordWorkspace(ctx context.Context, t db.Task, node machine.Lin
 	}); err != nil {
 		return fmt.Errorf("record the workspace of %s for its approval: %w", t.ID, err)
 	}
-	return nil
+	return s.lookAgainAtFiles(ctx, t)
 }
 
 // lookTimeout is how long a decision waits for the node to record the workspace.

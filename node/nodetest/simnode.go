@@ -364,9 +364,36 @@ func (n *Node) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nodev1
 	return &nodev1.ReadFileResponse{Content: data, Size: int64(len(data)), Lines: lines, TotalLines: lines}, nil
 }
 
-// DescribeFiles finds nothing: what is in memory cannot be copied.
+// DescribeFiles returns what is at exact paths, and finds nothing otherwise: what is in memory
+// cannot be copied.
 func (n *Node) DescribeFiles(req *nodev1.DescribeFilesRequest, stream grpc.ServerStreamingServer[nodev1.DescribeFilesResponse]) error {
+	if req.GetExact() {
+		return stream.Send(n.describe(req))
+	}
 	return stream.Send(&nodev1.DescribeFilesResponse{Missing: req.GetPaths()})
+}
+
+func (n *Node) describe(req *nodev1.DescribeFilesRequest) *nodev1.DescribeFilesResponse {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	res := &nodev1.DescribeFilesResponse{}
+	for _, path := range req.GetPaths() {
+		e := &nodev1.UploadEntry{Path: path}
+		for key, data := range n.files {
+			switch name := strings.TrimPrefix(key, req.GetJailId()+"/"); {
+			case name == path:
+				e.Type, e.Size, e.Mode = "file", int64(len(data)), 0o644
+			case strings.HasPrefix(name, path+"/"):
+				e.Type = "dir"
+			}
+		}
+		if e.GetType() == "" {
+			res.Missing = append(res.Missing, path)
+			continue
+		}
+		res.Entries = append(res.Entries, e)
+	}
+	return res
 }
 
 // ListFiles returns the files of a jail, or what is directly in a folder of it.

@@ -88,6 +88,7 @@ var rules = map[string]Rule{
 	c.InboxServiceListInboxProcedure:         {Kind: User, Role: "viewer"},
 	c.InboxServiceGetInboxItemProcedure:      {Kind: User, Role: "viewer"},
 	c.InboxServiceReadInboxArgumentProcedure: {Kind: User, Role: "viewer"},
+	c.InboxServiceJudgeInboxItemProcedure:    {Kind: User, Role: "basic"},
 	c.InboxServiceAnswerInboxItemProcedure:   {Kind: User, Role: "basic"},
 
 	c.PolicyServiceGetPolicyProcedure:      {Kind: User, Role: "viewer"},

@@ -15,7 +15,7 @@ const answerInboxItem = `-- name: AnswerInboxItem :one
 UPDATE inbox_items SET state = 'answered', answer = $1, reply = $2, reply_sealed = $3,
     changed_arguments = $4, reason = $5, answered_by = $6, answered_at = clock_timestamp()
 WHERE org_id = $7 AND id = $8 AND state = 'open'
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest
 `
 
 type AnswerInboxItemParams struct {
@@ -70,6 +70,7 @@ func (q *Queries) AnswerInboxItem(ctx context.Context, arg AnswerInboxItemParams
 		&i.Shape,
 		&i.Offered,
 		&i.Decision,
+		&i.ChangesDigest,
 	)
 	return i, err
 }
@@ -108,12 +109,49 @@ func (q *Queries) CountApprovals(ctx context.Context, arg CountApprovalsParams) 
 	return i, err
 }
 
+const countSimilarDecisions = `-- name: CountSimilarDecisions :one
+SELECT count(*) FILTER (WHERE answer = 'approve')::int AS approved, count(*) FILTER (WHERE answer = 'reject')::int AS rejected
+FROM inbox_items
+WHERE org_id = $1 AND agent_id = $2 AND tool = $3 AND state = 'answered' AND kind = 'approval' AND id <> $4
+  AND ($5::text = '' OR shape = $5) AND answered_at > clock_timestamp() - $6::interval
+`
+
+type CountSimilarDecisionsParams struct {
+	OrgID   string
+	AgentID string
+	Tool    string
+	ID      string
+	Shape   string
+	Since   time.Duration
+}
+
+type CountSimilarDecisionsRow struct {
+	Approved int32
+	Rejected int32
+}
+
+// The recent decisions of an agent's calls of a tool, or of a shape if that is set, other than
+// of one item.
+func (q *Queries) CountSimilarDecisions(ctx context.Context, arg CountSimilarDecisionsParams) (CountSimilarDecisionsRow, error) {
+	row := q.db.QueryRow(ctx, countSimilarDecisions,
+		arg.OrgID,
+		arg.AgentID,
+		arg.Tool,
+		arg.ID,
+		arg.Shape,
+		arg.Since,
+	)
+	var i CountSimilarDecisionsRow
+	err := row.Scan(&i.Approved, &i.Rejected)
+	return i, err
+}
+
 const createInboxItem = `-- name: CreateInboxItem :one
 INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding,
                          expires_at, on_expiry, detail, shape, offered, decision)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
         clock_timestamp() + $13::interval, $14, coalesce($15::jsonb, '{}'), $16, $17, coalesce($18::jsonb, '{}'))
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest
 `
 
 type CreateInboxItemParams struct {
@@ -188,6 +226,7 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 		&i.Shape,
 		&i.Offered,
 		&i.Decision,
+		&i.ChangesDigest,
 	)
 	return i, err
 }
@@ -195,7 +234,7 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 const expireInboxItem = `-- name: ExpireInboxItem :one
 UPDATE inbox_items SET state = 'expired', answered_at = clock_timestamp()
 WHERE org_id = $1 AND id = $2 AND state = 'open' AND expires_at <= clock_timestamp()
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest
 `
 
 type ExpireInboxItemParams struct {
@@ -235,6 +274,7 @@ func (q *Queries) ExpireInboxItem(ctx context.Context, arg ExpireInboxItemParams
 		&i.Shape,
 		&i.Offered,
 		&i.Decision,
+		&i.ChangesDigest,
 	)
 	return i, err
 }
@@ -268,6 +308,22 @@ func (q *Queries) ExpiredInboxItems(ctx context.Context, maxRows int32) ([]Expir
 		return nil, err
 	}
 	return items, nil
+}
+
+const filesChangedByStep = `-- name: FilesChangedByStep :one
+SELECT coalesce(sum(files), 0)::int FROM step_changes WHERE org_id = $1 AND step_id = $2
+`
+
+type FilesChangedByStepParams struct {
+	OrgID  string
+	StepID string
+}
+
+func (q *Queries) FilesChangedByStep(ctx context.Context, arg FilesChangedByStepParams) (int32, error) {
+	row := q.db.QueryRow(ctx, filesChangedByStep, arg.OrgID, arg.StepID)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const findInboxItems = `-- name: FindInboxItems :many
@@ -316,7 +372,7 @@ func (q *Queries) FindInboxItems(ctx context.Context, arg FindInboxItemsParams) 
 }
 
 const getInboxItem = `-- name: GetInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
        coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
        coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state, coalesce(s.asked_record, '')::text AS asked_record
 FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
@@ -376,6 +432,7 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 		&i.InboxItem.Shape,
 		&i.InboxItem.Offered,
 		&i.InboxItem.Decision,
+		&i.InboxItem.ChangesDigest,
 		&i.TaskTitle,
 		&i.SubmittedBy,
 		&i.AgentName,
@@ -391,8 +448,97 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 	return i, err
 }
 
+const inboxChanges = `-- name: InboxChanges :one
+SELECT item_id, org_id, changes, unknown, looked_at FROM inbox_changes WHERE org_id = $1 AND item_id = $2
+`
+
+type InboxChangesParams struct {
+	OrgID  string
+	ItemID string
+}
+
+func (q *Queries) InboxChanges(ctx context.Context, arg InboxChangesParams) (InboxChange, error) {
+	row := q.db.QueryRow(ctx, inboxChanges, arg.OrgID, arg.ItemID)
+	var i InboxChange
+	err := row.Scan(
+		&i.ItemID,
+		&i.OrgID,
+		&i.Changes,
+		&i.Unknown,
+		&i.LookedAt,
+	)
+	return i, err
+}
+
+const inboxItemPosition = `-- name: InboxItemPosition :one
+SELECT count(*)::int FROM inbox_items
+WHERE org_id = $1 AND task_id = $2 AND (asked_at, id) <= ($3::timestamptz, $4::text)
+`
+
+type InboxItemPositionParams struct {
+	OrgID   string
+	TaskID  string
+	AskedAt time.Time
+	ID      string
+}
+
+// The position of an item among those of its task, from 1.
+func (q *Queries) InboxItemPosition(ctx context.Context, arg InboxItemPositionParams) (int32, error) {
+	row := q.db.QueryRow(ctx, inboxItemPosition,
+		arg.OrgID,
+		arg.TaskID,
+		arg.AskedAt,
+		arg.ID,
+	)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const lastSimilarRejection = `-- name: LastSimilarRejection :one
+SELECT id, answered_by, reason, answered_at FROM inbox_items
+WHERE org_id = $1 AND agent_id = $2 AND tool = $3 AND state = 'answered' AND kind = 'approval' AND answer = 'reject' AND id <> $4
+  AND ($5::text = '' OR shape = $5) AND answered_at > clock_timestamp() - $6::interval
+ORDER BY answered_at DESC LIMIT 1
+`
+
+type LastSimilarRejectionParams struct {
+	OrgID   string
+	AgentID string
+	Tool    string
+	ID      string
+	Shape   string
+	Since   time.Duration
+}
+
+type LastSimilarRejectionRow struct {
+	ID         string
+	AnsweredBy string
+	Reason     string
+	AnsweredAt *time.Time
+}
+
+func (q *Queries) LastSimilarRejection(ctx context.Context, arg LastSimilarRejectionParams) (LastSimilarRejectionRow, error) {
+	row := q.db.QueryRow(ctx, lastSimilarRejection,
+		arg.OrgID,
+		arg.AgentID,
+		arg.Tool,
+		arg.ID,
+		arg.Shape,
+		arg.Since,
+	)
+	var i LastSimilarRejectionRow
+	err := row.Scan(
+		&i.ID,
+		&i.AnsweredBy,
+		&i.Reason,
+		&i.AnsweredAt,
+	)
+	return i, err
+}
+
 const listInboxItems = `-- name: ListInboxItems :many
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
        coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
        coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state, coalesce(s.asked_record, '')::text AS asked_record
 FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
@@ -486,6 +632,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 			&i.InboxItem.Shape,
 			&i.InboxItem.Offered,
 			&i.InboxItem.Decision,
+			&i.InboxItem.ChangesDigest,
 			&i.TaskTitle,
 			&i.SubmittedBy,
 			&i.AgentName,
@@ -509,7 +656,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 }
 
 const lockInboxItem = `-- name: LockInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
 FROM inbox_items i WHERE i.org_id = $1 AND i.id = $2 FOR UPDATE
 `
 
@@ -556,13 +703,14 @@ func (q *Queries) LockInboxItem(ctx context.Context, arg LockInboxItemParams) (L
 		&i.InboxItem.Shape,
 		&i.InboxItem.Offered,
 		&i.InboxItem.Decision,
+		&i.InboxItem.ChangesDigest,
 		&i.Over,
 	)
 	return i, err
 }
 
 const newestInboxItem = `-- name: NewestInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
 `
 
 type NewestInboxItemParams struct {
@@ -603,8 +751,29 @@ func (q *Queries) NewestInboxItem(ctx context.Context, arg NewestInboxItemParams
 		&i.Shape,
 		&i.Offered,
 		&i.Decision,
+		&i.ChangesDigest,
 	)
 	return i, err
+}
+
+const newestPlanStep = `-- name: NewestPlanStep :one
+SELECT arguments FROM steps
+WHERE org_id = $1 AND task_id = $2 AND tool = $3 AND state = 'succeeded'
+ORDER BY number DESC LIMIT 1
+`
+
+type NewestPlanStepParams struct {
+	OrgID  string
+	TaskID string
+	Tool   string
+}
+
+// The arguments with which an agent last set its plan.
+func (q *Queries) NewestPlanStep(ctx context.Context, arg NewestPlanStepParams) (json.RawMessage, error) {
+	row := q.db.QueryRow(ctx, newestPlanStep, arg.OrgID, arg.TaskID, arg.Tool)
+	var arguments json.RawMessage
+	err := row.Scan(&arguments)
+	return arguments, err
 }
 
 const offerOnce = `-- name: OfferOnce :execrows
@@ -634,8 +803,85 @@ func (q *Queries) OfferOnce(ctx context.Context, arg OfferOnceParams) (int64, er
 	return result.RowsAffected(), nil
 }
 
+const openApprovalsOfTools = `-- name: OpenApprovalsOfTools :many
+SELECT i.id AS item_id, s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released FROM inbox_items i JOIN steps s ON s.id = i.step_id
+WHERE i.org_id = $1 AND i.task_id = $2 AND i.kind = 'approval' AND i.state = 'open' AND i.tool = ANY ($3::text[])
+ORDER BY i.asked_at, i.id
+`
+
+type OpenApprovalsOfToolsParams struct {
+	OrgID  string
+	TaskID string
+	Tools  []string
+}
+
+type OpenApprovalsOfToolsRow struct {
+	ItemID string
+	Step   Step
+}
+
+// The open approvals of a task for calls of some tools, with their steps.
+func (q *Queries) OpenApprovalsOfTools(ctx context.Context, arg OpenApprovalsOfToolsParams) ([]OpenApprovalsOfToolsRow, error) {
+	rows, err := q.db.Query(ctx, openApprovalsOfTools, arg.OrgID, arg.TaskID, arg.Tools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OpenApprovalsOfToolsRow{}
+	for rows.Next() {
+		var i OpenApprovalsOfToolsRow
+		if err := rows.Scan(
+			&i.ItemID,
+			&i.Step.ID,
+			&i.Step.OrgID,
+			&i.Step.TaskID,
+			&i.Step.Number,
+			&i.Step.Turn,
+			&i.Step.CallIndex,
+			&i.Step.CallID,
+			&i.Step.Attempt,
+			&i.Step.Tool,
+			&i.Step.Category,
+			&i.Step.Arguments,
+			&i.Step.ArgumentsSealed,
+			&i.Step.ArgumentsDigest,
+			&i.Step.Reasoning,
+			&i.Step.State,
+			&i.Step.DecisionReason,
+			&i.Step.Observation,
+			&i.Step.Outcome,
+			&i.Step.ErrorCode,
+			&i.Step.NodeID,
+			&i.Step.JailID,
+			&i.Step.LogBytes,
+			&i.Step.ProposedAt,
+			&i.Step.StartedAt,
+			&i.Step.FinishedAt,
+			&i.Step.Run,
+			&i.Step.ExecID,
+			&i.Step.GrantedBinding,
+			&i.Step.ChangedArguments,
+			&i.Step.ChangedSealed,
+			&i.Step.ChangedBy,
+			&i.Step.WorkspaceState,
+			&i.Step.WorkspaceRecord,
+			&i.Step.AskedState,
+			&i.Step.AskedRecord,
+			&i.Step.Decision,
+			&i.Step.Released,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const openInboxItem = `-- name: OpenInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
 `
 
 type OpenInboxItemParams struct {
@@ -676,6 +922,7 @@ func (q *Queries) OpenInboxItem(ctx context.Context, arg OpenInboxItemParams) (I
 		&i.Shape,
 		&i.Offered,
 		&i.Decision,
+		&i.ChangesDigest,
 	)
 	return i, err
 }
@@ -785,6 +1032,37 @@ func (q *Queries) ParkedTasks(ctx context.Context, arg ParkedTasksParams) ([]Tas
 	return items, nil
 }
 
+const putInboxChanges = `-- name: PutInboxChanges :execrows
+WITH item AS (
+    UPDATE inbox_items i SET changes_digest = $3 WHERE i.org_id = $4 AND i.id = $5 AND i.state = 'open' RETURNING i.id, i.org_id
+)
+INSERT INTO inbox_changes (item_id, org_id, changes, unknown) SELECT item.id, item.org_id, $1::jsonb, $2::text FROM item
+ON CONFLICT (item_id) DO UPDATE SET changes = excluded.changes, unknown = excluded.unknown, looked_at = clock_timestamp()
+`
+
+type PutInboxChangesParams struct {
+	Changes json.RawMessage
+	Unknown string
+	Digest  string
+	OrgID   string
+	ItemID  string
+}
+
+// Stores what the call of an open item would do, and returns 0 if the item is closed.
+func (q *Queries) PutInboxChanges(ctx context.Context, arg PutInboxChangesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, putInboxChanges,
+		arg.Changes,
+		arg.Unknown,
+		arg.Digest,
+		arg.OrgID,
+		arg.ItemID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const setParkedReason = `-- name: SetParkedReason :exec
 UPDATE tasks SET reason = $1 WHERE org_id = $2 AND id = $3 AND state IN ('awaiting_approval', 'needs_input')
 `
@@ -798,4 +1076,53 @@ type SetParkedReasonParams struct {
 func (q *Queries) SetParkedReason(ctx context.Context, arg SetParkedReasonParams) error {
 	_, err := q.db.Exec(ctx, setParkedReason, arg.Reason, arg.OrgID, arg.ID)
 	return err
+}
+
+const taskFailures = `-- name: TaskFailures :many
+SELECT e.time, coalesce(e.payload ->> 'error_code', '')::text AS error_code,
+       coalesce(e.payload ->> 'message', e.payload ->> 'cause', '')::text AS message
+FROM (SELECT id, xid, org_id, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload FROM events n WHERE n.task_id = $1 AND n.org_id = $2 AND n.time <= $3::timestamptz ORDER BY n.seq DESC LIMIT 200) e
+WHERE e.type = ANY ($4::text[])
+ORDER BY e.seq DESC LIMIT $5
+`
+
+type TaskFailuresParams struct {
+	TaskID  string
+	OrgID   string
+	Until   time.Time
+	Types   []string
+	MaxRows int32
+}
+
+type TaskFailuresRow struct {
+	Time      time.Time
+	ErrorCode string
+	Message   string
+}
+
+// The last failures of a task, newest first, of its newest events.
+func (q *Queries) TaskFailures(ctx context.Context, arg TaskFailuresParams) ([]TaskFailuresRow, error) {
+	rows, err := q.db.Query(ctx, taskFailures,
+		arg.TaskID,
+		arg.OrgID,
+		arg.Until,
+		arg.Types,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TaskFailuresRow{}
+	for rows.Next() {
+		var i TaskFailuresRow
+		if err := rows.Scan(&i.Time, &i.ErrorCode, &i.Message); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

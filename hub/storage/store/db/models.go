@@ -391,6 +391,14 @@ type ImageSetup struct {
 	RemovedAt *time.Time
 }
 
+type InboxChange struct {
+	ItemID   string
+	OrgID    string
+	Changes  json.RawMessage
+	Unknown  string
+	LookedAt time.Time
+}
+
 type InboxItem struct {
 	ID               string
 	OrgID            string
@@ -420,6 +428,7 @@ type InboxItem struct {
 	Shape            string
 	Offered          int32
 	Decision         json.RawMessage
+	ChangesDigest    string
 }
 
 type JailAuthority struct {

@@ -81,3 +81,56 @@ WHERE org_id = @org_id AND agent_id = @agent_id AND tool = @tool AND shape = @sh
 -- name: OfferOnce :execrows
 INSERT INTO auto_offers (org_id, agent_id, tool, shape, item_id) VALUES (@org_id, @agent_id, @tool, @shape, @item_id)
 ON CONFLICT DO NOTHING;
+
+-- name: PutInboxChanges :execrows
+-- Stores what the call of an open item would do, and returns 0 if the item is closed.
+WITH item AS (
+    UPDATE inbox_items i SET changes_digest = @digest WHERE i.org_id = @org_id AND i.id = @item_id AND i.state = 'open' RETURNING i.id, i.org_id
+)
+INSERT INTO inbox_changes (item_id, org_id, changes, unknown) SELECT item.id, item.org_id, @changes::jsonb, @unknown::text FROM item
+ON CONFLICT (item_id) DO UPDATE SET changes = excluded.changes, unknown = excluded.unknown, looked_at = clock_timestamp();
+
+-- name: InboxChanges :one
+SELECT * FROM inbox_changes WHERE org_id = @org_id AND item_id = @item_id;
+
+-- name: OpenApprovalsOfTools :many
+-- The open approvals of a task for calls of some tools, with their steps.
+SELECT i.id AS item_id, sqlc.embed(s) FROM inbox_items i JOIN steps s ON s.id = i.step_id
+WHERE i.org_id = @org_id AND i.task_id = @task_id AND i.kind = 'approval' AND i.state = 'open' AND i.tool = ANY (@tools::text[])
+ORDER BY i.asked_at, i.id;
+
+-- name: InboxItemPosition :one
+-- The position of an item among those of its task, from 1.
+SELECT count(*)::int FROM inbox_items
+WHERE org_id = @org_id AND task_id = @task_id AND (asked_at, id) <= (@asked_at::timestamptz, @id::text);
+
+-- name: CountSimilarDecisions :one
+-- The recent decisions of an agent's calls of a tool, or of a shape if that is set, other than
+-- of one item.
+SELECT count(*) FILTER (WHERE answer = 'approve')::int AS approved, count(*) FILTER (WHERE answer = 'reject')::int AS rejected
+FROM inbox_items
+WHERE org_id = @org_id AND agent_id = @agent_id AND tool = @tool AND state = 'answered' AND kind = 'approval' AND id <> @id
+  AND (@shape::text = '' OR shape = @shape) AND answered_at > clock_timestamp() - @since::interval;
+
+-- name: LastSimilarRejection :one
+SELECT id, answered_by, reason, answered_at FROM inbox_items
+WHERE org_id = @org_id AND agent_id = @agent_id AND tool = @tool AND state = 'answered' AND kind = 'approval' AND answer = 'reject' AND id <> @id
+  AND (@shape::text = '' OR shape = @shape) AND answered_at > clock_timestamp() - @since::interval
+ORDER BY answered_at DESC LIMIT 1;
+
+-- name: NewestPlanStep :one
+-- The arguments with which an agent last set its plan.
+SELECT arguments FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND tool = @tool AND state = 'succeeded'
+ORDER BY number DESC LIMIT 1;
+
+-- name: FilesChangedByStep :one
+SELECT coalesce(sum(files), 0)::int FROM step_changes WHERE org_id = @org_id AND step_id = @step_id;
+
+-- name: TaskFailures :many
+-- The last failures of a task, newest first, of its newest events.
+SELECT e.time, coalesce(e.payload ->> 'error_code', '')::text AS error_code,
+       coalesce(e.payload ->> 'message', e.payload ->> 'cause', '')::text AS message
+FROM (SELECT * FROM events n WHERE n.task_id = @task_id AND n.org_id = @org_id AND n.time <= @until::timestamptz ORDER BY n.seq DESC LIMIT 200) e
+WHERE e.type = ANY (@types::text[])
+ORDER BY e.seq DESC LIMIT @max_rows;

@@ -213,7 +213,22 @@ type InboxItem struct {
 	// answered.
 	ShownDigest string `protobuf:"bytes,34,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	// The tool and its object, in one line: "file_edit docs/guide.md".
-	Title         string `protobuf:"bytes,35,opt,name=title,proto3" json:"title,omitempty"`
+	Title string `protobuf:"bytes,35,opt,name=title,proto3" json:"title,omitempty"`
+	// What is asked, as a sentence: "Run a command in the jail of coder on web-1",
+	// "Overwrite docs/guide.md (40 -> 38 lines)".
+	Sentence string `protobuf:"bytes,36,opt,name=sentence,proto3" json:"sentence,omitempty"`
+	// The task and the decisions before this one. Only GetInboxItem sets it.
+	Context *InboxContext `protobuf:"bytes,37,opt,name=context,proto3" json:"context,omitempty"`
+	// What the call of a file tool would do to the workspace as it was at
+	// changes_at. Only GetInboxItem sets it.
+	Changes   []*ProposedChange      `protobuf:"bytes,38,rep,name=changes,proto3" json:"changes,omitempty"`
+	ChangesAt *timestamppb.Timestamp `protobuf:"bytes,39,opt,name=changes_at,json=changesAt,proto3" json:"changes_at,omitempty"`
+	// Why changes are not known, such as that the node is not connected.
+	ChangesUnknown string `protobuf:"bytes,40,opt,name=changes_unknown,json=changesUnknown,proto3" json:"changes_unknown,omitempty"`
+	// What came of the call. Only GetInboxItem sets it, once the item is closed.
+	Outcome *CallOutcome `protobuf:"bytes,41,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// Set for escalations. Only GetInboxItem sets it.
+	Escalation    *InboxEscalation `protobuf:"bytes,42,opt,name=escalation,proto3" json:"escalation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +508,875 @@ func (x *InboxItem) GetTitle() string {
 	return ""
 }
 
+func (x *InboxItem) GetSentence() string {
+	if x != nil {
+		return x.Sentence
+	}
+	return ""
+}
+
+func (x *InboxItem) GetContext() *InboxContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *InboxItem) GetChanges() []*ProposedChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *InboxItem) GetChangesAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangesAt
+	}
+	return nil
+}
+
+func (x *InboxItem) GetChangesUnknown() string {
+	if x != nil {
+		return x.ChangesUnknown
+	}
+	return ""
+}
+
+func (x *InboxItem) GetOutcome() *CallOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *InboxItem) GetEscalation() *InboxEscalation {
+	if x != nil {
+		return x.Escalation
+	}
+	return nil
+}
+
+// InboxContext is the work that an item belongs to.
+type InboxContext struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The goal of the task.
+	Goal string `protobuf:"bytes,1,opt,name=goal,proto3" json:"goal,omitempty"`
+	// The title of the plan's item that the agent works on, or comes to next; empty
+	// without a plan. plan_done of plan_items items are done.
+	PlanItem  string `protobuf:"bytes,2,opt,name=plan_item,json=planItem,proto3" json:"plan_item,omitempty"`
+	PlanDone  int32  `protobuf:"varint,3,opt,name=plan_done,json=planDone,proto3" json:"plan_done,omitempty"`
+	PlanItems int32  `protobuf:"varint,4,opt,name=plan_items,json=planItems,proto3" json:"plan_items,omitempty"`
+	// The position of this item among those of its task, from 1.
+	Asked int32 `protobuf:"varint,5,opt,name=asked,proto3" json:"asked,omitempty"`
+	// Decisions of the last 30 days on calls like this one by the same agent.
+	// similar_by says which those are: "shape" (the same tool with arguments alike) or
+	// "tool".
+	SimilarApproved int32  `protobuf:"varint,6,opt,name=similar_approved,json=similarApproved,proto3" json:"similar_approved,omitempty"`
+	SimilarRejected int32  `protobuf:"varint,7,opt,name=similar_rejected,json=similarRejected,proto3" json:"similar_rejected,omitempty"`
+	SimilarBy       string `protobuf:"bytes,8,opt,name=similar_by,json=similarBy,proto3" json:"similar_by,omitempty"`
+	// The last of the rejected ones.
+	LastRejection *InboxRejection `protobuf:"bytes,9,opt,name=last_rejection,json=lastRejection,proto3" json:"last_rejection,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxContext) Reset() {
+	*x = InboxContext{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxContext) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxContext) ProtoMessage() {}
+
+func (x *InboxContext) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxContext.ProtoReflect.Descriptor instead.
+func (*InboxContext) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *InboxContext) GetGoal() string {
+	if x != nil {
+		return x.Goal
+	}
+	return ""
+}
+
+func (x *InboxContext) GetPlanItem() string {
+	if x != nil {
+		return x.PlanItem
+	}
+	return ""
+}
+
+func (x *InboxContext) GetPlanDone() int32 {
+	if x != nil {
+		return x.PlanDone
+	}
+	return 0
+}
+
+func (x *InboxContext) GetPlanItems() int32 {
+	if x != nil {
+		return x.PlanItems
+	}
+	return 0
+}
+
+func (x *InboxContext) GetAsked() int32 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+func (x *InboxContext) GetSimilarApproved() int32 {
+	if x != nil {
+		return x.SimilarApproved
+	}
+	return 0
+}
+
+func (x *InboxContext) GetSimilarRejected() int32 {
+	if x != nil {
+		return x.SimilarRejected
+	}
+	return 0
+}
+
+func (x *InboxContext) GetSimilarBy() string {
+	if x != nil {
+		return x.SimilarBy
+	}
+	return ""
+}
+
+func (x *InboxContext) GetLastRejection() *InboxRejection {
+	if x != nil {
+		return x.LastRejection
+	}
+	return nil
+}
+
+// InboxRejection is a call that a person rejected.
+type InboxRejection struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ItemId        string                 `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxRejection) Reset() {
+	*x = InboxRejection{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxRejection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxRejection) ProtoMessage() {}
+
+func (x *InboxRejection) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxRejection.ProtoReflect.Descriptor instead.
+func (*InboxRejection) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *InboxRejection) GetItemId() string {
+	if x != nil {
+		return x.ItemId
+	}
+	return ""
+}
+
+func (x *InboxRejection) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *InboxRejection) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *InboxRejection) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// ProposedChange is what a call would do with one file or folder.
+type ProposedChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "create", "overwrite", "append", "edit", "delete" or "move".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Below the workspace.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// The new path, for a move.
+	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// What is at path and at to now; unset for nothing.
+	Before *PathState `protobuf:"bytes,4,opt,name=before,proto3" json:"before,omitempty"`
+	Target *PathState `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
+	// What would be at path; unset if it is not known, or would be nothing.
+	After *PathState `protobuf:"bytes,6,opt,name=after,proto3" json:"after,omitempty"`
+	// Lines of the diff.
+	Added   int32 `protobuf:"varint,7,opt,name=added,proto3" json:"added,omitempty"`
+	Deleted int32 `protobuf:"varint,8,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// The diff, with secrets masked. If omitted says why there is none, see the
+	// arguments.
+	Unified string `protobuf:"bytes,9,opt,name=unified,proto3" json:"unified,omitempty"`
+	Omitted string `protobuf:"bytes,10,opt,name=omitted,proto3" json:"omitted,omitempty"`
+	// Why the call will fail; empty if nothing is known that prevents it.
+	Problem string `protobuf:"bytes,11,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Of what is deleted, and of a folder that is moved: the files, their size in
+	// bytes and the first 100 of them. With more, there are more files than that.
+	Files     int32        `protobuf:"varint,12,opt,name=files,proto3" json:"files,omitempty"`
+	SizeBytes int64        `protobuf:"varint,13,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	More      bool         `protobuf:"varint,14,opt,name=more,proto3" json:"more,omitempty"`
+	Entries   []*PathEntry `protobuf:"bytes,15,rep,name=entries,proto3" json:"entries,omitempty"`
+	// What Git has of what is deleted; unset if that is not known.
+	Git           *GitCoverage `protobuf:"bytes,16,opt,name=git,proto3" json:"git,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposedChange) Reset() {
+	*x = ProposedChange{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposedChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposedChange) ProtoMessage() {}
+
+func (x *ProposedChange) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposedChange.ProtoReflect.Descriptor instead.
+func (*ProposedChange) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ProposedChange) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetBefore() *PathState {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *ProposedChange) GetTarget() *PathState {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *ProposedChange) GetAfter() *PathState {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *ProposedChange) GetAdded() int32 {
+	if x != nil {
+		return x.Added
+	}
+	return 0
+}
+
+func (x *ProposedChange) GetDeleted() int32 {
+	if x != nil {
+		return x.Deleted
+	}
+	return 0
+}
+
+func (x *ProposedChange) GetUnified() string {
+	if x != nil {
+		return x.Unified
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetOmitted() string {
+	if x != nil {
+		return x.Omitted
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *ProposedChange) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *ProposedChange) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ProposedChange) GetEntries() []*PathEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ProposedChange) GetGit() *GitCoverage {
+	if x != nil {
+		return x.Git
+	}
+	return nil
+}
+
+// PathState is what is, or would be, at a path.
+type PathState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "file", "dir", "symlink" or "other".
+	Type      string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	SizeBytes int64  `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// 0 for what is no text.
+	Lines int32 `protobuf:"varint,3,opt,name=lines,proto3" json:"lines,omitempty"`
+	// Permission bits; 0 if they are not known.
+	Mode          uint32 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathState) Reset() {
+	*x = PathState{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathState) ProtoMessage() {}
+
+func (x *PathState) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathState.ProtoReflect.Descriptor instead.
+func (*PathState) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PathState) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *PathState) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *PathState) GetLines() int32 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *PathState) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+// PathEntry is a file below a folder.
+type PathEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	SizeBytes     int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathEntry) Reset() {
+	*x = PathEntry{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathEntry) ProtoMessage() {}
+
+func (x *PathEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathEntry.ProtoReflect.Descriptor instead.
+func (*PathEntry) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PathEntry) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PathEntry) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *PathEntry) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+// GitCoverage counts files by what Git's index has of them.
+type GitCoverage struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Branch string                 `protobuf:"bytes,1,opt,name=branch,proto3" json:"branch,omitempty"`
+	// As they are in the index, differing from it, not in it, and ignored.
+	Unchanged     int32 `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	Changed       int32 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	Untracked     int32 `protobuf:"varint,4,opt,name=untracked,proto3" json:"untracked,omitempty"`
+	Ignored       int32 `protobuf:"varint,5,opt,name=ignored,proto3" json:"ignored,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GitCoverage) Reset() {
+	*x = GitCoverage{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GitCoverage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GitCoverage) ProtoMessage() {}
+
+func (x *GitCoverage) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GitCoverage.ProtoReflect.Descriptor instead.
+func (*GitCoverage) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GitCoverage) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *GitCoverage) GetUnchanged() int32 {
+	if x != nil {
+		return x.Unchanged
+	}
+	return 0
+}
+
+func (x *GitCoverage) GetChanged() int32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *GitCoverage) GetUntracked() int32 {
+	if x != nil {
+		return x.Untracked
+	}
+	return 0
+}
+
+func (x *GitCoverage) GetIgnored() int32 {
+	if x != nil {
+		return x.Ignored
+	}
+	return 0
+}
+
+// CallOutcome is what came of a call.
+type CallOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The step's state.
+	State StepState `protobuf:"varint,1,opt,name=state,proto3,enum=deckhand.v1.StepState" json:"state,omitempty"`
+	// The exit status of its command; unset for other calls, and while it runs.
+	ExitStatus *int32                 `protobuf:"varint,2,opt,name=exit_status,json=exitStatus,proto3,oneof" json:"exit_status,omitempty"`
+	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// Files that it changed.
+	FilesChanged int32 `protobuf:"varint,5,opt,name=files_changed,json=filesChanged,proto3" json:"files_changed,omitempty"`
+	// A stable error code, and the beginning of what the agent was told: at most 2 KiB.
+	ErrorCode     string `protobuf:"bytes,6,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	Observation   string `protobuf:"bytes,7,opt,name=observation,proto3" json:"observation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallOutcome) Reset() {
+	*x = CallOutcome{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallOutcome) ProtoMessage() {}
+
+func (x *CallOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallOutcome.ProtoReflect.Descriptor instead.
+func (*CallOutcome) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CallOutcome) GetState() StepState {
+	if x != nil {
+		return x.State
+	}
+	return StepState_STEP_STATE_UNSPECIFIED
+}
+
+func (x *CallOutcome) GetExitStatus() int32 {
+	if x != nil && x.ExitStatus != nil {
+		return *x.ExitStatus
+	}
+	return 0
+}
+
+func (x *CallOutcome) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *CallOutcome) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+func (x *CallOutcome) GetFilesChanged() int32 {
+	if x != nil {
+		return x.FilesChanged
+	}
+	return 0
+}
+
+func (x *CallOutcome) GetErrorCode() string {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return ""
+}
+
+func (x *CallOutcome) GetObservation() string {
+	if x != nil {
+		return x.Observation
+	}
+	return ""
+}
+
+// InboxEscalation is why a task does not continue by itself.
+type InboxEscalation struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ErrorCode string                 `protobuf:"bytes,1,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	// The last failures, newest first, at most 3.
+	Failures []*TaskFailure `protobuf:"bytes,2,rep,name=failures,proto3" json:"failures,omitempty"`
+	// What the task ran with.
+	Provider string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model    string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	NodeId   string `protobuf:"bytes,5,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Remedies that fit the cause, the best first: "retry", "memory", "node", "model".
+	Remedies      []string `protobuf:"bytes,6,rep,name=remedies,proto3" json:"remedies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxEscalation) Reset() {
+	*x = InboxEscalation{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxEscalation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxEscalation) ProtoMessage() {}
+
+func (x *InboxEscalation) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxEscalation.ProtoReflect.Descriptor instead.
+func (*InboxEscalation) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *InboxEscalation) GetErrorCode() string {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return ""
+}
+
+func (x *InboxEscalation) GetFailures() []*TaskFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *InboxEscalation) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *InboxEscalation) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *InboxEscalation) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *InboxEscalation) GetRemedies() []string {
+	if x != nil {
+		return x.Remedies
+	}
+	return nil
+}
+
+// TaskFailure is one failure of a task.
+type TaskFailure struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	ErrorCode     string                 `protobuf:"bytes,2,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskFailure) Reset() {
+	*x = TaskFailure{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskFailure) ProtoMessage() {}
+
+func (x *TaskFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskFailure.ProtoReflect.Descriptor instead.
+func (*TaskFailure) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TaskFailure) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *TaskFailure) GetErrorCode() string {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return ""
+}
+
+func (x *TaskFailure) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // CallDecision is what the hub decided about a call, the commands that it found
 // in it, and where it would run.
 type CallDecision struct {
@@ -536,14 +1420,28 @@ type CallDecision struct {
 	Program string `protobuf:"bytes,17,opt,name=program,proto3" json:"program,omitempty"`
 	// What was typed into the terminal before, which no key has sent yet: the call
 	// types behind it. A key that edits the line is "[key]".
-	Unsent        string `protobuf:"bytes,18,opt,name=unsent,proto3" json:"unsent,omitempty"`
+	Unsent string `protobuf:"bytes,18,opt,name=unsent,proto3" json:"unsent,omitempty"`
+	// Who asks: "rule" (of a policy), "danger" (a known danger), "persona", "tool"
+	// (every call of a dangerous tool is asked about), "definition" (a server's tool is
+	// new or was changed) or "agent" (it asks itself).
+	Source string `protobuf:"bytes,19,opt,name=source,proto3" json:"source,omitempty"`
+	// The policy that has the rule, with its version: "organisation 3".
+	Policy string `protobuf:"bytes,20,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The request that the call sends; unset for other calls.
+	Request *CallRequest `protobuf:"bytes,21,opt,name=request,proto3" json:"request,omitempty"`
+	// What the policies decide about the call now: "allow", "ask", "deny", or empty
+	// for no rule.
+	Effect string `protobuf:"bytes,22,opt,name=effect,proto3" json:"effect,omitempty"`
+	// Everything that the call changes can be undone, from the snapshot of the
+	// workspace before it.
+	Reversible    bool `protobuf:"varint,23,opt,name=reversible,proto3" json:"reversible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallDecision) Reset() {
 	*x = CallDecision{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +1453,7 @@ func (x *CallDecision) String() string {
 func (*CallDecision) ProtoMessage() {}
 
 func (x *CallDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +1466,7 @@ func (x *CallDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDecision.ProtoReflect.Descriptor instead.
 func (*CallDecision) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CallDecision) GetRule() string {
@@ -697,6 +1595,131 @@ func (x *CallDecision) GetUnsent() string {
 	return ""
 }
 
+func (x *CallDecision) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *CallDecision) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *CallDecision) GetRequest() *CallRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *CallDecision) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *CallDecision) GetReversible() bool {
+	if x != nil {
+		return x.Reversible
+	}
+	return false
+}
+
+// CallRequest is the request that a call sends.
+type CallRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Method string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// The host and its port, as the URL has it.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// The host as it is looked up: with its labels in Punycode. Empty if it is the same.
+	AsciiHost string `protobuf:"bytes,3,opt,name=ascii_host,json=asciiHost,proto3" json:"ascii_host,omitempty"`
+	// Labels of the host that mix scripts, so that they may pass for another name.
+	MixedLabels []string `protobuf:"bytes,4,rep,name=mixed_labels,json=mixedLabels,proto3" json:"mixed_labels,omitempty"`
+	// Why the jail's egress refuses the request; empty if it allows it.
+	Refused string `protobuf:"bytes,5,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The egress rule that would allow it; empty for none.
+	Allow         string `protobuf:"bytes,6,opt,name=allow,proto3" json:"allow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallRequest) Reset() {
+	*x = CallRequest{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallRequest) ProtoMessage() {}
+
+func (x *CallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
+func (*CallRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CallRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *CallRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *CallRequest) GetAsciiHost() string {
+	if x != nil {
+		return x.AsciiHost
+	}
+	return ""
+}
+
+func (x *CallRequest) GetMixedLabels() []string {
+	if x != nil {
+		return x.MixedLabels
+	}
+	return nil
+}
+
+func (x *CallRequest) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+func (x *CallRequest) GetAllow() string {
+	if x != nil {
+		return x.Allow
+	}
+	return ""
+}
+
 // CallDanger is one thing that is known to be dangerous.
 type CallDanger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -714,7 +1737,7 @@ type CallDanger struct {
 
 func (x *CallDanger) Reset() {
 	*x = CallDanger{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +1749,7 @@ func (x *CallDanger) String() string {
 func (*CallDanger) ProtoMessage() {}
 
 func (x *CallDanger) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +1762,7 @@ func (x *CallDanger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDanger.ProtoReflect.Descriptor instead.
 func (*CallDanger) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CallDanger) GetKind() string {
@@ -786,7 +1809,7 @@ type CallCommand struct {
 
 func (x *CallCommand) Reset() {
 	*x = CallCommand{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +1821,7 @@ func (x *CallCommand) String() string {
 func (*CallCommand) ProtoMessage() {}
 
 func (x *CallCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +1834,7 @@ func (x *CallCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCommand.ProtoReflect.Descriptor instead.
 func (*CallCommand) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CallCommand) GetText() string {
@@ -859,7 +1882,7 @@ type LongArgument struct {
 
 func (x *LongArgument) Reset() {
 	*x = LongArgument{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +1894,7 @@ func (x *LongArgument) String() string {
 func (*LongArgument) ProtoMessage() {}
 
 func (x *LongArgument) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +1907,7 @@ func (x *LongArgument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LongArgument.ProtoReflect.Descriptor instead.
 func (*LongArgument) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LongArgument) GetPointer() string {
@@ -928,7 +1951,7 @@ type InboxReview struct {
 
 func (x *InboxReview) Reset() {
 	*x = InboxReview{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1963,7 @@ func (x *InboxReview) String() string {
 func (*InboxReview) ProtoMessage() {}
 
 func (x *InboxReview) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1976,7 @@ func (x *InboxReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxReview.ProtoReflect.Descriptor instead.
 func (*InboxReview) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *InboxReview) GetSummary() string {
@@ -1006,7 +2029,7 @@ type DeferredCall struct {
 
 func (x *DeferredCall) Reset() {
 	*x = DeferredCall{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +2041,7 @@ func (x *DeferredCall) String() string {
 func (*DeferredCall) ProtoMessage() {}
 
 func (x *DeferredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +2054,7 @@ func (x *DeferredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeferredCall.ProtoReflect.Descriptor instead.
 func (*DeferredCall) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeferredCall) GetStepId() string {
@@ -1082,7 +2105,7 @@ type ReviewedHost struct {
 
 func (x *ReviewedHost) Reset() {
 	*x = ReviewedHost{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +2117,7 @@ func (x *ReviewedHost) String() string {
 func (*ReviewedHost) ProtoMessage() {}
 
 func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +2130,7 @@ func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewedHost.ProtoReflect.Descriptor instead.
 func (*ReviewedHost) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReviewedHost) GetHost() string {
@@ -1153,7 +2176,7 @@ type AutoApprovalOffer struct {
 
 func (x *AutoApprovalOffer) Reset() {
 	*x = AutoApprovalOffer{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +2188,7 @@ func (x *AutoApprovalOffer) String() string {
 func (*AutoApprovalOffer) ProtoMessage() {}
 
 func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +2201,7 @@ func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoApprovalOffer.ProtoReflect.Descriptor instead.
 func (*AutoApprovalOffer) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AutoApprovalOffer) GetShape() string {
@@ -1210,7 +2233,7 @@ type InboxQuestion struct {
 
 func (x *InboxQuestion) Reset() {
 	*x = InboxQuestion{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +2245,7 @@ func (x *InboxQuestion) String() string {
 func (*InboxQuestion) ProtoMessage() {}
 
 func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +2258,7 @@ func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxQuestion.ProtoReflect.Descriptor instead.
 func (*InboxQuestion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InboxQuestion) GetText() string {
@@ -1285,7 +2308,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +2320,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +2333,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListInboxRequest) GetStates() []InboxState {
@@ -1365,7 +2388,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +2400,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +2413,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListInboxResponse) GetItems() []*InboxItem {
@@ -1416,7 +2439,7 @@ type GetInboxItemRequest struct {
 
 func (x *GetInboxItemRequest) Reset() {
 	*x = GetInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +2451,7 @@ func (x *GetInboxItemRequest) String() string {
 func (*GetInboxItemRequest) ProtoMessage() {}
 
 func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +2464,7 @@ func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*GetInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetInboxItemRequest) GetItemId() string {
@@ -1460,7 +2483,7 @@ type GetInboxItemResponse struct {
 
 func (x *GetInboxItemResponse) Reset() {
 	*x = GetInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +2495,7 @@ func (x *GetInboxItemResponse) String() string {
 func (*GetInboxItemResponse) ProtoMessage() {}
 
 func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +2508,7 @@ func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*GetInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetInboxItemResponse) GetItem() *InboxItem {
@@ -1512,7 +2535,7 @@ type ReadInboxArgumentRequest struct {
 
 func (x *ReadInboxArgumentRequest) Reset() {
 	*x = ReadInboxArgumentRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +2547,7 @@ func (x *ReadInboxArgumentRequest) String() string {
 func (*ReadInboxArgumentRequest) ProtoMessage() {}
 
 func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +2560,7 @@ func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentRequest.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReadInboxArgumentRequest) GetItemId() string {
@@ -1581,7 +2604,7 @@ type ReadInboxArgumentResponse struct {
 
 func (x *ReadInboxArgumentResponse) Reset() {
 	*x = ReadInboxArgumentResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +2616,7 @@ func (x *ReadInboxArgumentResponse) String() string {
 func (*ReadInboxArgumentResponse) ProtoMessage() {}
 
 func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +2629,7 @@ func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentResponse.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReadInboxArgumentResponse) GetText() string {
@@ -1628,6 +2651,139 @@ func (x *ReadInboxArgumentResponse) GetSizeBytes() int64 {
 		return x.SizeBytes
 	}
 	return 0
+}
+
+type JudgeInboxItemRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Item id or unique id prefix.
+	ItemId string `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
+	// A JSON object to call the tool with.
+	ArgumentsJson string `protobuf:"bytes,2,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JudgeInboxItemRequest) Reset() {
+	*x = JudgeInboxItemRequest{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JudgeInboxItemRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JudgeInboxItemRequest) ProtoMessage() {}
+
+func (x *JudgeInboxItemRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JudgeInboxItemRequest.ProtoReflect.Descriptor instead.
+func (*JudgeInboxItemRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *JudgeInboxItemRequest) GetItemId() string {
+	if x != nil {
+		return x.ItemId
+	}
+	return ""
+}
+
+func (x *JudgeInboxItemRequest) GetArgumentsJson() string {
+	if x != nil {
+		return x.ArgumentsJson
+	}
+	return ""
+}
+
+type JudgeInboxItemResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Decision *CallDecision          `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	// As in InboxItem.
+	Changes        []*ProposedChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	ChangesUnknown string            `protobuf:"bytes,3,opt,name=changes_unknown,json=changesUnknown,proto3" json:"changes_unknown,omitempty"`
+	Sentence       string            `protobuf:"bytes,4,opt,name=sentence,proto3" json:"sentence,omitempty"`
+	// Identifies the arguments and the decision. Send it back with the approval: if
+	// the decision has become another, the approval is refused.
+	JudgedDigest  string `protobuf:"bytes,5,opt,name=judged_digest,json=judgedDigest,proto3" json:"judged_digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JudgeInboxItemResponse) Reset() {
+	*x = JudgeInboxItemResponse{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JudgeInboxItemResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JudgeInboxItemResponse) ProtoMessage() {}
+
+func (x *JudgeInboxItemResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JudgeInboxItemResponse.ProtoReflect.Descriptor instead.
+func (*JudgeInboxItemResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *JudgeInboxItemResponse) GetDecision() *CallDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+func (x *JudgeInboxItemResponse) GetChanges() []*ProposedChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *JudgeInboxItemResponse) GetChangesUnknown() string {
+	if x != nil {
+		return x.ChangesUnknown
+	}
+	return ""
+}
+
+func (x *JudgeInboxItemResponse) GetSentence() string {
+	if x != nil {
+		return x.Sentence
+	}
+	return ""
+}
+
+func (x *JudgeInboxItemResponse) GetJudgedDigest() string {
+	if x != nil {
+		return x.JudgedDigest
+	}
+	return ""
 }
 
 type AnswerInboxItemRequest struct {
@@ -1660,7 +2816,7 @@ type AnswerInboxItemRequest struct {
 
 func (x *AnswerInboxItemRequest) Reset() {
 	*x = AnswerInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +2828,7 @@ func (x *AnswerInboxItemRequest) String() string {
 func (*AnswerInboxItemRequest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +2841,7 @@ func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AnswerInboxItemRequest) GetItemId() string {
@@ -1909,7 +3065,7 @@ type AnswerInboxItemResponse struct {
 
 func (x *AnswerInboxItemResponse) Reset() {
 	*x = AnswerInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +3077,7 @@ func (x *AnswerInboxItemResponse) String() string {
 func (*AnswerInboxItemResponse) ProtoMessage() {}
 
 func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +3090,7 @@ func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
@@ -1954,7 +3110,7 @@ type AnswerInboxItemRequest_Accept struct {
 
 func (x *AnswerInboxItemRequest_Accept) Reset() {
 	*x = AnswerInboxItemRequest_Accept{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +3122,7 @@ func (x *AnswerInboxItemRequest_Accept) String() string {
 func (*AnswerInboxItemRequest_Accept) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +3135,7 @@ func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Accept.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 0}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -1992,7 +3148,7 @@ type AnswerInboxItemRequest_Changes struct {
 
 func (x *AnswerInboxItemRequest_Changes) Reset() {
 	*x = AnswerInboxItemRequest_Changes{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +3160,7 @@ func (x *AnswerInboxItemRequest_Changes) String() string {
 func (*AnswerInboxItemRequest_Changes) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +3173,7 @@ func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Changes.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Changes) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 1}
 }
 
 func (x *AnswerInboxItemRequest_Changes) GetText() string {
@@ -2036,7 +3192,7 @@ type AnswerInboxItemRequest_Close struct {
 
 func (x *AnswerInboxItemRequest_Close) Reset() {
 	*x = AnswerInboxItemRequest_Close{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +3204,7 @@ func (x *AnswerInboxItemRequest_Close) String() string {
 func (*AnswerInboxItemRequest_Close) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +3217,7 @@ func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Close.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Close) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 2}
 }
 
 // Suggest drops a call that waits for approval, and suggests an alternative
@@ -2075,7 +3231,7 @@ type AnswerInboxItemRequest_Suggest struct {
 
 func (x *AnswerInboxItemRequest_Suggest) Reset() {
 	*x = AnswerInboxItemRequest_Suggest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +3243,7 @@ func (x *AnswerInboxItemRequest_Suggest) String() string {
 func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +3256,7 @@ func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Suggest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Suggest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 3}
 }
 
 func (x *AnswerInboxItemRequest_Suggest) GetText() string {
@@ -2120,7 +3276,7 @@ type AnswerInboxItemRequest_Replan struct {
 
 func (x *AnswerInboxItemRequest_Replan) Reset() {
 	*x = AnswerInboxItemRequest_Replan{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +3288,7 @@ func (x *AnswerInboxItemRequest_Replan) String() string {
 func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +3301,7 @@ func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Replan.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Replan) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 4}
 }
 
 func (x *AnswerInboxItemRequest_Replan) GetText() string {
@@ -2166,7 +3322,7 @@ type AnswerInboxItemRequest_Clarify struct {
 
 func (x *AnswerInboxItemRequest_Clarify) Reset() {
 	*x = AnswerInboxItemRequest_Clarify{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +3334,7 @@ func (x *AnswerInboxItemRequest_Clarify) String() string {
 func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +3347,7 @@ func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Clarify.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Clarify) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 5}
 }
 
 func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
@@ -2208,14 +3364,18 @@ type AnswerInboxItemRequest_Approve struct {
 	// arguments. The agent is informed of the change.
 	ArgumentsJson string `protobuf:"bytes,1,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// From now on allow calls like it; for administrators.
-	Always        *AlwaysAllow `protobuf:"bytes,2,opt,name=always,proto3" json:"always,omitempty"`
+	Always *AlwaysAllow `protobuf:"bytes,2,opt,name=always,proto3" json:"always,omitempty"`
+	// judged_digest of arguments_json as JudgeInboxItem returned it. If what the hub
+	// decides about those arguments is something else by now, the approval is refused
+	// with FAILED_PRECONDITION; empty to approve whatever it is.
+	JudgedDigest  string `protobuf:"bytes,3,opt,name=judged_digest,json=judgedDigest,proto3" json:"judged_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +3387,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +3400,7 @@ func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Approve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Approve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 6}
 }
 
 func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
@@ -2257,6 +3417,13 @@ func (x *AnswerInboxItemRequest_Approve) GetAlways() *AlwaysAllow {
 	return nil
 }
 
+func (x *AnswerInboxItemRequest_Approve) GetJudgedDigest() string {
+	if x != nil {
+		return x.JudgedDigest
+	}
+	return ""
+}
+
 // Reject tells the agent that a call is not approved, or that a question is
 // not answered. For a review it restores the workspace, and ends the task.
 type AnswerInboxItemRequest_Reject struct {
@@ -2267,7 +3434,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +3446,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +3459,7 @@ func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reject.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 7}
 }
 
 // Reply answers a question.
@@ -2305,7 +3472,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +3484,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +3497,7 @@ func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reply.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reply) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 8}
 }
 
 func (x *AnswerInboxItemRequest_Reply) GetText() string {
@@ -2352,7 +3519,7 @@ type AnswerInboxItemRequest_Retry struct {
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +3531,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +3544,7 @@ func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Retry.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Retry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 9}
 }
 
 func (x *AnswerInboxItemRequest_Retry) GetOverride() *TaskOverride {
@@ -2396,7 +3563,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +3575,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +3588,7 @@ func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Skip.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Skip) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 10}
 }
 
 // Resolve says what came of a call with an unknown outcome.
@@ -2434,7 +3601,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +3613,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +3626,7 @@ func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resolve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resolve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 11}
 }
 
 func (x *AnswerInboxItemRequest_Resolve) GetSucceeded() bool {
@@ -2473,8 +3640,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\n" +
-	"\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\r\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -2517,7 +3683,96 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\bdecision\x18  \x01(\v2\x19.deckhand.v1.CallDecisionR\bdecision\x12@\n" +
 	"\x0elong_arguments\x18! \x03(\v2\x19.deckhand.v1.LongArgumentR\rlongArguments\x12!\n" +
 	"\fshown_digest\x18\" \x01(\tR\vshownDigest\x12\x14\n" +
-	"\x05title\x18# \x01(\tR\x05title\"\xdc\x04\n" +
+	"\x05title\x18# \x01(\tR\x05title\x12\x1a\n" +
+	"\bsentence\x18$ \x01(\tR\bsentence\x123\n" +
+	"\acontext\x18% \x01(\v2\x19.deckhand.v1.InboxContextR\acontext\x125\n" +
+	"\achanges\x18& \x03(\v2\x1b.deckhand.v1.ProposedChangeR\achanges\x129\n" +
+	"\n" +
+	"changes_at\x18' \x01(\v2\x1a.google.protobuf.TimestampR\tchangesAt\x12'\n" +
+	"\x0fchanges_unknown\x18( \x01(\tR\x0echangesUnknown\x122\n" +
+	"\aoutcome\x18) \x01(\v2\x18.deckhand.v1.CallOutcomeR\aoutcome\x12<\n" +
+	"\n" +
+	"escalation\x18* \x01(\v2\x1c.deckhand.v1.InboxEscalationR\n" +
+	"escalation\"\xca\x02\n" +
+	"\fInboxContext\x12\x12\n" +
+	"\x04goal\x18\x01 \x01(\tR\x04goal\x12\x1b\n" +
+	"\tplan_item\x18\x02 \x01(\tR\bplanItem\x12\x1b\n" +
+	"\tplan_done\x18\x03 \x01(\x05R\bplanDone\x12\x1d\n" +
+	"\n" +
+	"plan_items\x18\x04 \x01(\x05R\tplanItems\x12\x14\n" +
+	"\x05asked\x18\x05 \x01(\x05R\x05asked\x12)\n" +
+	"\x10similar_approved\x18\x06 \x01(\x05R\x0fsimilarApproved\x12)\n" +
+	"\x10similar_rejected\x18\a \x01(\x05R\x0fsimilarRejected\x12\x1d\n" +
+	"\n" +
+	"similar_by\x18\b \x01(\tR\tsimilarBy\x12B\n" +
+	"\x0elast_rejection\x18\t \x01(\v2\x1b.deckhand.v1.InboxRejectionR\rlastRejection\"}\n" +
+	"\x0eInboxRejection\x12\x17\n" +
+	"\aitem_id\x18\x01 \x01(\tR\x06itemId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xfb\x03\n" +
+	"\x0eProposedChange\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12.\n" +
+	"\x06before\x18\x04 \x01(\v2\x16.deckhand.v1.PathStateR\x06before\x12.\n" +
+	"\x06target\x18\x05 \x01(\v2\x16.deckhand.v1.PathStateR\x06target\x12,\n" +
+	"\x05after\x18\x06 \x01(\v2\x16.deckhand.v1.PathStateR\x05after\x12\x14\n" +
+	"\x05added\x18\a \x01(\x05R\x05added\x12\x18\n" +
+	"\adeleted\x18\b \x01(\x05R\adeleted\x12\x18\n" +
+	"\aunified\x18\t \x01(\tR\aunified\x12\x18\n" +
+	"\aomitted\x18\n" +
+	" \x01(\tR\aomitted\x12\x18\n" +
+	"\aproblem\x18\v \x01(\tR\aproblem\x12\x14\n" +
+	"\x05files\x18\f \x01(\x05R\x05files\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\r \x01(\x03R\tsizeBytes\x12\x12\n" +
+	"\x04more\x18\x0e \x01(\bR\x04more\x120\n" +
+	"\aentries\x18\x0f \x03(\v2\x16.deckhand.v1.PathEntryR\aentries\x12*\n" +
+	"\x03git\x18\x10 \x01(\v2\x18.deckhand.v1.GitCoverageR\x03git\"h\n" +
+	"\tPathState\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12\x14\n" +
+	"\x05lines\x18\x03 \x01(\x05R\x05lines\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\rR\x04mode\"R\n" +
+	"\tPathEntry\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\x95\x01\n" +
+	"\vGitCoverage\x12\x16\n" +
+	"\x06branch\x18\x01 \x01(\tR\x06branch\x12\x1c\n" +
+	"\tunchanged\x18\x02 \x01(\x05R\tunchanged\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\x05R\achanged\x12\x1c\n" +
+	"\tuntracked\x18\x04 \x01(\x05R\tuntracked\x12\x18\n" +
+	"\aignored\x18\x05 \x01(\x05R\aignored\"\xcf\x02\n" +
+	"\vCallOutcome\x12,\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x16.deckhand.v1.StepStateR\x05state\x12$\n" +
+	"\vexit_status\x18\x02 \x01(\x05H\x00R\n" +
+	"exitStatus\x88\x01\x01\x129\n" +
+	"\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
+	"\vfinished_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\x12#\n" +
+	"\rfiles_changed\x18\x05 \x01(\x05R\ffilesChanged\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\x06 \x01(\tR\terrorCode\x12 \n" +
+	"\vobservation\x18\a \x01(\tR\vobservationB\x0e\n" +
+	"\f_exit_status\"\xcd\x01\n" +
+	"\x0fInboxEscalation\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\x01 \x01(\tR\terrorCode\x124\n" +
+	"\bfailures\x18\x02 \x03(\v2\x18.deckhand.v1.TaskFailureR\bfailures\x12\x1a\n" +
+	"\bprovider\x18\x03 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12\x17\n" +
+	"\anode_id\x18\x05 \x01(\tR\x06nodeId\x12\x1a\n" +
+	"\bremedies\x18\x06 \x03(\tR\bremedies\"r\n" +
+	"\vTaskFailure\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\x02 \x01(\tR\terrorCode\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xf8\x05\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -2540,7 +3795,22 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
 	"long_texts\x18\x10 \x03(\v2\x19.deckhand.v1.LongArgumentR\tlongTexts\x12\x18\n" +
 	"\aprogram\x18\x11 \x01(\tR\aprogram\x12\x16\n" +
-	"\x06unsent\x18\x12 \x01(\tR\x06unsent\"b\n" +
+	"\x06unsent\x18\x12 \x01(\tR\x06unsent\x12\x16\n" +
+	"\x06source\x18\x13 \x01(\tR\x06source\x12\x16\n" +
+	"\x06policy\x18\x14 \x01(\tR\x06policy\x122\n" +
+	"\arequest\x18\x15 \x01(\v2\x18.deckhand.v1.CallRequestR\arequest\x12\x16\n" +
+	"\x06effect\x18\x16 \x01(\tR\x06effect\x12\x1e\n" +
+	"\n" +
+	"reversible\x18\x17 \x01(\bR\n" +
+	"reversible\"\xab\x01\n" +
+	"\vCallRequest\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1d\n" +
+	"\n" +
+	"ascii_host\x18\x03 \x01(\tR\tasciiHost\x12!\n" +
+	"\fmixed_labels\x18\x04 \x03(\tR\vmixedLabels\x12\x18\n" +
+	"\arefused\x18\x05 \x01(\tR\arefused\x12\x14\n" +
+	"\x05allow\x18\x06 \x01(\tR\x05allow\"b\n" +
 	"\n" +
 	"CallDanger\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -2613,7 +3883,17 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
 	"nextOffset\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\xc0\v\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"q\n" +
+	"\x15JudgeInboxItemRequest\x12#\n" +
+	"\aitem_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x123\n" +
+	"\x0earguments_json\x18\x02 \x01(\tB\f\xbaH\tr\a\x10\x01(\x80\x80\x80\x02R\rargumentsJson\"\xf0\x01\n" +
+	"\x16JudgeInboxItemResponse\x125\n" +
+	"\bdecision\x18\x01 \x01(\v2\x19.deckhand.v1.CallDecisionR\bdecision\x125\n" +
+	"\achanges\x18\x02 \x03(\v2\x1b.deckhand.v1.ProposedChangeR\achanges\x12'\n" +
+	"\x0fchanges_unknown\x18\x03 \x01(\tR\x0echangesUnknown\x12\x1a\n" +
+	"\bsentence\x18\x04 \x01(\tR\bsentence\x12#\n" +
+	"\rjudged_digest\x18\x05 \x01(\tR\fjudgedDigest\"\xf0\v\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -2645,11 +3925,12 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a1\n" +
 	"\aClarify\x12&\n" +
 	"\bquestion\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\bquestion\x1an\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\bquestion\x1a\x9d\x01\n" +
 	"\aApprove\x121\n" +
 	"\x0earguments_json\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02R\rargumentsJson\x120\n" +
-	"\x06always\x18\x02 \x01(\v2\x18.deckhand.v1.AlwaysAllowR\x06always\x1a\b\n" +
+	"\x06always\x18\x02 \x01(\v2\x18.deckhand.v1.AlwaysAllowR\x06always\x12-\n" +
+	"\rjudged_digest\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\fjudgedDigest\x1a\b\n" +
 	"\x06Reject\x1a(\n" +
 	"\x05Reply\x12\x1f\n" +
 	"\x04text\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\xa0\x9c\x01R\x04text\x1a>\n" +
@@ -2674,12 +3955,13 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x10INBOX_STATE_OPEN\x10\x01\x12\x18\n" +
 	"\x14INBOX_STATE_ANSWERED\x10\x02\x12\x17\n" +
 	"\x13INBOX_STATE_EXPIRED\x10\x03\x12\x19\n" +
-	"\x15INBOX_STATE_WITHDRAWN\x10\x042\xf1\x02\n" +
+	"\x15INBOX_STATE_WITHDRAWN\x10\x042\xcc\x03\n" +
 	"\fInboxService\x12J\n" +
 	"\tListInbox\x12\x1d.deckhand.v1.ListInboxRequest\x1a\x1e.deckhand.v1.ListInboxResponse\x12S\n" +
 	"\fGetInboxItem\x12 .deckhand.v1.GetInboxItemRequest\x1a!.deckhand.v1.GetInboxItemResponse\x12b\n" +
 	"\x11ReadInboxArgument\x12%.deckhand.v1.ReadInboxArgumentRequest\x1a&.deckhand.v1.ReadInboxArgumentResponse\x12\\\n" +
-	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponse\x12Y\n" +
+	"\x0eJudgeInboxItem\x12\".deckhand.v1.JudgeInboxItemRequest\x1a#.deckhand.v1.JudgeInboxItemResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_inbox_proto_rawDescOnce sync.Once
@@ -2694,98 +3976,133 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
 	(InboxState)(0),                        // 1: deckhand.v1.InboxState
 	(*InboxItem)(nil),                      // 2: deckhand.v1.InboxItem
-	(*CallDecision)(nil),                   // 3: deckhand.v1.CallDecision
-	(*CallDanger)(nil),                     // 4: deckhand.v1.CallDanger
-	(*CallCommand)(nil),                    // 5: deckhand.v1.CallCommand
-	(*LongArgument)(nil),                   // 6: deckhand.v1.LongArgument
-	(*InboxReview)(nil),                    // 7: deckhand.v1.InboxReview
-	(*DeferredCall)(nil),                   // 8: deckhand.v1.DeferredCall
-	(*ReviewedHost)(nil),                   // 9: deckhand.v1.ReviewedHost
-	(*AutoApprovalOffer)(nil),              // 10: deckhand.v1.AutoApprovalOffer
-	(*InboxQuestion)(nil),                  // 11: deckhand.v1.InboxQuestion
-	(*ListInboxRequest)(nil),               // 12: deckhand.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),              // 13: deckhand.v1.ListInboxResponse
-	(*GetInboxItemRequest)(nil),            // 14: deckhand.v1.GetInboxItemRequest
-	(*GetInboxItemResponse)(nil),           // 15: deckhand.v1.GetInboxItemResponse
-	(*ReadInboxArgumentRequest)(nil),       // 16: deckhand.v1.ReadInboxArgumentRequest
-	(*ReadInboxArgumentResponse)(nil),      // 17: deckhand.v1.ReadInboxArgumentResponse
-	(*AnswerInboxItemRequest)(nil),         // 18: deckhand.v1.AnswerInboxItemRequest
-	(*AnswerInboxItemResponse)(nil),        // 19: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Accept)(nil),  // 20: deckhand.v1.AnswerInboxItemRequest.Accept
-	(*AnswerInboxItemRequest_Changes)(nil), // 21: deckhand.v1.AnswerInboxItemRequest.Changes
-	(*AnswerInboxItemRequest_Close)(nil),   // 22: deckhand.v1.AnswerInboxItemRequest.Close
-	(*AnswerInboxItemRequest_Suggest)(nil), // 23: deckhand.v1.AnswerInboxItemRequest.Suggest
-	(*AnswerInboxItemRequest_Replan)(nil),  // 24: deckhand.v1.AnswerInboxItemRequest.Replan
-	(*AnswerInboxItemRequest_Clarify)(nil), // 25: deckhand.v1.AnswerInboxItemRequest.Clarify
-	(*AnswerInboxItemRequest_Approve)(nil), // 26: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 27: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 28: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 29: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 30: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 31: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 32: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 33: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 34: google.protobuf.Timestamp
-	(*AlwaysAllow)(nil),                    // 35: deckhand.v1.AlwaysAllow
-	(*TaskOverride)(nil),                   // 36: deckhand.v1.TaskOverride
+	(*InboxContext)(nil),                   // 3: deckhand.v1.InboxContext
+	(*InboxRejection)(nil),                 // 4: deckhand.v1.InboxRejection
+	(*ProposedChange)(nil),                 // 5: deckhand.v1.ProposedChange
+	(*PathState)(nil),                      // 6: deckhand.v1.PathState
+	(*PathEntry)(nil),                      // 7: deckhand.v1.PathEntry
+	(*GitCoverage)(nil),                    // 8: deckhand.v1.GitCoverage
+	(*CallOutcome)(nil),                    // 9: deckhand.v1.CallOutcome
+	(*InboxEscalation)(nil),                // 10: deckhand.v1.InboxEscalation
+	(*TaskFailure)(nil),                    // 11: deckhand.v1.TaskFailure
+	(*CallDecision)(nil),                   // 12: deckhand.v1.CallDecision
+	(*CallRequest)(nil),                    // 13: deckhand.v1.CallRequest
+	(*CallDanger)(nil),                     // 14: deckhand.v1.CallDanger
+	(*CallCommand)(nil),                    // 15: deckhand.v1.CallCommand
+	(*LongArgument)(nil),                   // 16: deckhand.v1.LongArgument
+	(*InboxReview)(nil),                    // 17: deckhand.v1.InboxReview
+	(*DeferredCall)(nil),                   // 18: deckhand.v1.DeferredCall
+	(*ReviewedHost)(nil),                   // 19: deckhand.v1.ReviewedHost
+	(*AutoApprovalOffer)(nil),              // 20: deckhand.v1.AutoApprovalOffer
+	(*InboxQuestion)(nil),                  // 21: deckhand.v1.InboxQuestion
+	(*ListInboxRequest)(nil),               // 22: deckhand.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),              // 23: deckhand.v1.ListInboxResponse
+	(*GetInboxItemRequest)(nil),            // 24: deckhand.v1.GetInboxItemRequest
+	(*GetInboxItemResponse)(nil),           // 25: deckhand.v1.GetInboxItemResponse
+	(*ReadInboxArgumentRequest)(nil),       // 26: deckhand.v1.ReadInboxArgumentRequest
+	(*ReadInboxArgumentResponse)(nil),      // 27: deckhand.v1.ReadInboxArgumentResponse
+	(*JudgeInboxItemRequest)(nil),          // 28: deckhand.v1.JudgeInboxItemRequest
+	(*JudgeInboxItemResponse)(nil),         // 29: deckhand.v1.JudgeInboxItemResponse
+	(*AnswerInboxItemRequest)(nil),         // 30: deckhand.v1.AnswerInboxItemRequest
+	(*AnswerInboxItemResponse)(nil),        // 31: deckhand.v1.AnswerInboxItemResponse
+	(*AnswerInboxItemRequest_Accept)(nil),  // 32: deckhand.v1.AnswerInboxItemRequest.Accept
+	(*AnswerInboxItemRequest_Changes)(nil), // 33: deckhand.v1.AnswerInboxItemRequest.Changes
+	(*AnswerInboxItemRequest_Close)(nil),   // 34: deckhand.v1.AnswerInboxItemRequest.Close
+	(*AnswerInboxItemRequest_Suggest)(nil), // 35: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 36: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 37: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 38: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 39: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 40: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 41: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 42: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 43: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 44: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 45: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 46: google.protobuf.Timestamp
+	(StepState)(0),                         // 47: deckhand.v1.StepState
+	(*AlwaysAllow)(nil),                    // 48: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 49: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
 	1,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	32, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	33, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
-	11, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	34, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	34, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	33, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	34, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
-	7,  // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
-	10, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
-	3,  // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
-	6,  // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
-	4,  // 13: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
-	5,  // 14: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
-	6,  // 15: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
-	8,  // 16: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
-	9,  // 17: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	32, // 18: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
-	1,  // 19: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
-	0,  // 20: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
-	2,  // 21: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
-	2,  // 22: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	26, // 23: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	27, // 24: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	28, // 25: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	29, // 26: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	30, // 27: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	31, // 28: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	23, // 29: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	24, // 30: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	25, // 31: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	20, // 32: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	21, // 33: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	22, // 34: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	2,  // 35: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	35, // 36: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	36, // 37: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	12, // 38: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	14, // 39: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	16, // 40: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	18, // 41: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	13, // 42: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	15, // 43: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	17, // 44: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	19, // 45: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	42, // [42:46] is the sub-list for method output_type
-	38, // [38:42] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	44, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	45, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	21, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
+	46, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	46, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	45, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	46, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	17, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
+	20, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
+	12, // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
+	16, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
+	3,  // 13: deckhand.v1.InboxItem.context:type_name -> deckhand.v1.InboxContext
+	5,  // 14: deckhand.v1.InboxItem.changes:type_name -> deckhand.v1.ProposedChange
+	46, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
+	9,  // 16: deckhand.v1.InboxItem.outcome:type_name -> deckhand.v1.CallOutcome
+	10, // 17: deckhand.v1.InboxItem.escalation:type_name -> deckhand.v1.InboxEscalation
+	4,  // 18: deckhand.v1.InboxContext.last_rejection:type_name -> deckhand.v1.InboxRejection
+	46, // 19: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
+	6,  // 20: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
+	6,  // 21: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
+	6,  // 22: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
+	7,  // 23: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
+	8,  // 24: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
+	47, // 25: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
+	46, // 26: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
+	46, // 27: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
+	11, // 28: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
+	46, // 29: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
+	14, // 30: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
+	15, // 31: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
+	16, // 32: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
+	13, // 33: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
+	18, // 34: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
+	19, // 35: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
+	44, // 36: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
+	1,  // 37: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
+	0,  // 38: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
+	2,  // 39: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
+	2,  // 40: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	12, // 41: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
+	5,  // 42: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
+	38, // 43: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	39, // 44: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	40, // 45: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	41, // 46: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	42, // 47: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	43, // 48: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	35, // 49: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	36, // 50: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	37, // 51: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	32, // 52: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	33, // 53: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	34, // 54: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	2,  // 55: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	48, // 56: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	49, // 57: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	22, // 58: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	24, // 59: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	26, // 60: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	30, // 61: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	28, // 62: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
+	23, // 63: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	25, // 64: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	27, // 65: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	31, // 66: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	29, // 67: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
+	63, // [63:68] is the sub-list for method output_type
+	58, // [58:63] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -2796,7 +4113,8 @@ func file_deckhand_v1_inbox_proto_init() {
 	file_deckhand_v1_policy_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_inbox_proto_msgTypes[16].OneofWrappers = []any{
+	file_deckhand_v1_inbox_proto_msgTypes[7].OneofWrappers = []any{}
+	file_deckhand_v1_inbox_proto_msgTypes[28].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),
 		(*AnswerInboxItemRequest_Reject_)(nil),
 		(*AnswerInboxItemRequest_Reply_)(nil),
@@ -2816,7 +4134,7 @@ func file_deckhand_v1_inbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

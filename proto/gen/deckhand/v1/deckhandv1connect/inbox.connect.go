@@ -44,6 +44,9 @@ const (
 	// InboxServiceAnswerInboxItemProcedure is the fully-qualified name of the InboxService's
 	// AnswerInboxItem RPC.
 	InboxServiceAnswerInboxItemProcedure = "/deckhand.v1.InboxService/AnswerInboxItem"
+	// InboxServiceJudgeInboxItemProcedure is the fully-qualified name of the InboxService's
+	// JudgeInboxItem RPC.
+	InboxServiceJudgeInboxItemProcedure = "/deckhand.v1.InboxService/JudgeInboxItem"
 )
 
 // InboxServiceClient is a client for the deckhand.v1.InboxService service.
@@ -61,6 +64,10 @@ type InboxServiceClient interface {
 	// expired, the call is refused with FAILED_PRECONDITION, and the error says
 	// by whom. Repeating one's own answer is harmless.
 	AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error)
+	// JudgeInboxItem returns what the hub would decide about the call of an open
+	// approval with other arguments, and what it would do to files. It changes
+	// nothing.
+	JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error)
 }
 
 // NewInboxServiceClient constructs a client for the deckhand.v1.InboxService service. By default,
@@ -98,6 +105,12 @@ func NewInboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(inboxServiceMethods.ByName("AnswerInboxItem")),
 			connect.WithClientOptions(opts...),
 		),
+		judgeInboxItem: connect.NewClient[v1.JudgeInboxItemRequest, v1.JudgeInboxItemResponse](
+			httpClient,
+			baseURL+InboxServiceJudgeInboxItemProcedure,
+			connect.WithSchema(inboxServiceMethods.ByName("JudgeInboxItem")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -107,6 +120,7 @@ type inboxServiceClient struct {
 	getInboxItem      *connect.Client[v1.GetInboxItemRequest, v1.GetInboxItemResponse]
 	readInboxArgument *connect.Client[v1.ReadInboxArgumentRequest, v1.ReadInboxArgumentResponse]
 	answerInboxItem   *connect.Client[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse]
+	judgeInboxItem    *connect.Client[v1.JudgeInboxItemRequest, v1.JudgeInboxItemResponse]
 }
 
 // ListInbox calls deckhand.v1.InboxService.ListInbox.
@@ -129,6 +143,11 @@ func (c *inboxServiceClient) AnswerInboxItem(ctx context.Context, req *connect.R
 	return c.answerInboxItem.CallUnary(ctx, req)
 }
 
+// JudgeInboxItem calls deckhand.v1.InboxService.JudgeInboxItem.
+func (c *inboxServiceClient) JudgeInboxItem(ctx context.Context, req *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error) {
+	return c.judgeInboxItem.CallUnary(ctx, req)
+}
+
 // InboxServiceHandler is an implementation of the deckhand.v1.InboxService service.
 type InboxServiceHandler interface {
 	// ListInbox returns items, newest first, in keyset pages.
@@ -144,6 +163,10 @@ type InboxServiceHandler interface {
 	// expired, the call is refused with FAILED_PRECONDITION, and the error says
 	// by whom. Repeating one's own answer is harmless.
 	AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error)
+	// JudgeInboxItem returns what the hub would decide about the call of an open
+	// approval with other arguments, and what it would do to files. It changes
+	// nothing.
+	JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error)
 }
 
 // NewInboxServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -177,6 +200,12 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(inboxServiceMethods.ByName("AnswerInboxItem")),
 		connect.WithHandlerOptions(opts...),
 	)
+	inboxServiceJudgeInboxItemHandler := connect.NewUnaryHandler(
+		InboxServiceJudgeInboxItemProcedure,
+		svc.JudgeInboxItem,
+		connect.WithSchema(inboxServiceMethods.ByName("JudgeInboxItem")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.InboxService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case InboxServiceListInboxProcedure:
@@ -187,6 +216,8 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 			inboxServiceReadInboxArgumentHandler.ServeHTTP(w, r)
 		case InboxServiceAnswerInboxItemProcedure:
 			inboxServiceAnswerInboxItemHandler.ServeHTTP(w, r)
+		case InboxServiceJudgeInboxItemProcedure:
+			inboxServiceJudgeInboxItemHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -210,4 +241,8 @@ func (UnimplementedInboxServiceHandler) ReadInboxArgument(context.Context, *conn
 
 func (UnimplementedInboxServiceHandler) AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.AnswerInboxItem is not implemented"))
+}
+
+func (UnimplementedInboxServiceHandler) JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.JudgeInboxItem is not implemented"))
 }

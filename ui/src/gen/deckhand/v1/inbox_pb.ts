@@ -6,7 +6,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { AlwaysAllow } from "./policy_pb";
 import { file_deckhand_v1_policy } from "./policy_pb";
-import type { ToolCategory } from "./step_pb";
+import type { StepState, ToolCategory } from "./step_pb";
 import { file_deckhand_v1_step } from "./step_pb";
 import type { TaskOverride } from "./task_pb";
 import { file_deckhand_v1_task } from "./task_pb";
@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/inbox.proto.
  */
 export const file_deckhand_v1_inbox: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi3gcKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkipwMKDENhbGxEZWNpc2lvbhIMCgRydWxlGAEgASgJEhYKDnBvbGljeV92ZXJzaW9uGAIgASgJEgsKA3doeRgDIAEoCRIoCgdkYW5nZXJzGAQgAygLMhcuZGVja2hhbmQudjEuQ2FsbERhbmdlchIqCghjb21tYW5kcxgFIAMoCzIYLmRlY2toYW5kLnYxLkNhbGxDb21tYW5kEg8KB3VuY2xlYXIYBiADKAkSDwoHbm9kZV9pZBgHIAEoCRIRCglub2RlX25hbWUYCCABKAkSDgoGZm9sZGVyGAkgASgJEgwKBHVzZXIYCiABKAkSFwoPdGltZW91dF9zZWNvbmRzGAsgASgBEg0KBWhvc3RzGAwgAygJEhQKDGlycmV2ZXJzaWJsZRgNIAEoCRISCgpkZWZpbml0aW9uGA4gASgJEhkKEWFncmVlZF9kZWZpbml0aW9uGA8gASgJEi0KCmxvbmdfdGV4dHMYECADKAsyGS5kZWNraGFuZC52MS5Mb25nQXJndW1lbnQSDwoHcHJvZ3JhbRgRIAEoCRIOCgZ1bnNlbnQYEiABKAkiRwoKQ2FsbERhbmdlchIMCgRraW5kGAEgASgJEgwKBHdoYXQYAiABKAkSDwoHY29tbWFuZBgDIAEoCRIMCgRsaW5lGAQgASgFIkYKC0NhbGxDb21tYW5kEgwKBHRleHQYASABKAkSDAoEbGluZRgCIAEoBRILCgN2aWEYAyADKAkSDgoGZWZmZWN0GAQgASgJIkIKDExvbmdBcmd1bWVudBIPCgdwb2ludGVyGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSDQoFbGluZXMYAyABKAMikwEKC0luYm94UmV2aWV3Eg8KB3N1bW1hcnkYASABKAkSDQoFZmlsZXMYAiABKAUSDQoFcGF0aHMYAyADKAkSKwoIZGVmZXJyZWQYBCADKAsyGS5kZWNraGFuZC52MS5EZWZlcnJlZENhbGwSKAoFaG9zdHMYBSADKAsyGS5kZWNraGFuZC52MS5SZXZpZXdlZEhvc3QiewoMRGVmZXJyZWRDYWxsEg8KB3N0ZXBfaWQYASABKAkSDgoGbnVtYmVyGAIgASgFEgwKBHRvb2wYAyABKAkSKwoIY2F0ZWdvcnkYBCABKA4yGS5kZWNraGFuZC52MS5Ub29sQ2F0ZWdvcnkSDwoHcHJldmlldxgFIAEoCSJaCgxSZXZpZXdlZEhvc3QSDAoEaG9zdBgBIAEoCRIQCghyZXF1ZXN0cxgCIAEoAxISCgpzZW50X2J5dGVzGAMgASgDEhYKDnJlY2VpdmVkX2J5dGVzGAQgASgDIjUKEUF1dG9BcHByb3ZhbE9mZmVyEg0KBXNoYXBlGAEgASgJEhEKCWFwcHJvdmFscxgCIAEoBSJUCg1JbmJveFF1ZXN0aW9uEgwKBHRleHQYASABKAkSDAoEa2luZBgCIAEoCRIPCgdjaG9pY2VzGAMgAygJEhYKDmRlZmF1bHRfYW5zd2VyGAQgASgJIqwBChBMaXN0SW5ib3hSZXF1ZXN0EicKBnN0YXRlcxgBIAMoDjIXLmRlY2toYW5kLnYxLkluYm94U3RhdGUSJQoFa2luZHMYAiADKA4yFi5kZWNraGFuZC52MS5JbmJveEtpbmQSDwoHdGFza19pZBgDIAEoCRIQCghhZ2VudF9pZBgEIAEoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJTChFMaXN0SW5ib3hSZXNwb25zZRIlCgVpdGVtcxgBIAMoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJgoTR2V0SW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJIjwKFEdldEluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0iYQoYUmVhZEluYm94QXJndW1lbnRSZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDwoHcG9pbnRlchgCIAEoCRIOCgZvZmZzZXQYAyABKAMSEwoLaW5fZGVjaXNpb24YBCABKAgiUgoZUmVhZEluYm94QXJndW1lbnRSZXNwb25zZRIMCgR0ZXh0GAEgASgJEhMKC25leHRfb2Zmc2V0GAIgASgDEhIKCnNpemVfYnl0ZXMYAyABKAMihQkKFkFuc3dlckluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkSFAoMc2hvd25fZGlnZXN0GA8gASgJEj4KB2FwcHJvdmUYAyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFwcHJvdmVIABI8CgZyZWplY3QYBCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlamVjdEgAEjoKBXJlcGx5GAUgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBseUgAEjoKBXJldHJ5GAYgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXRyeUgAEjgKBHNraXAYByABKAsyKC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlNraXBIABI+CgdyZXNvbHZlGAggASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXNvbHZlSAASPgoHc3VnZ2VzdBgJIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU3VnZ2VzdEgAEjwKBnJlcGxhbhgKIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbGFuSAASPgoHY2xhcmlmeRgLIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xhcmlmeUgAEjwKBmFjY2VwdBgMIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQWNjZXB0SAASPgoHY2hhbmdlcxgNIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2hhbmdlc0gAEjoKBWNsb3NlGA4gASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DbG9zZUgAGggKBkFjY2VwdBoXCgdDaGFuZ2VzEgwKBHRleHQYASABKAkaBwoFQ2xvc2UaFwoHU3VnZ2VzdBIMCgR0ZXh0GAEgASgJGhYKBlJlcGxhbhIMCgR0ZXh0GAEgASgJGhsKB0NsYXJpZnkSEAoIcXVlc3Rpb24YASABKAkaSwoHQXBwcm92ZRIWCg5hcmd1bWVudHNfanNvbhgBIAEoCRIoCgZhbHdheXMYAiABKAsyGC5kZWNraGFuZC52MS5BbHdheXNBbGxvdxoICgZSZWplY3QaFQoFUmVwbHkSDAoEdGV4dBgBIAEoCRo0CgVSZXRyeRIrCghvdmVycmlkZRgBIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRoGCgRTa2lwGhwKB1Jlc29sdmUSEQoJc3VjY2VlZGVkGAEgASgIQggKBmFuc3dlciI/ChdBbnN3ZXJJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtKqMBCglJbmJveEtpbmQSGgoWSU5CT1hfS0lORF9VTlNQRUNJRklFRBAAEhcKE0lOQk9YX0tJTkRfQVBQUk9WQUwQARIXChNJTkJPWF9LSU5EX1FVRVNUSU9OEAISFgoSSU5CT1hfS0lORF9VTktOT1dOEAMSFQoRSU5CT1hfS0lORF9SRVZJRVcQBBIZChVJTkJPWF9LSU5EX0VTQ0FMQVRJT04QBSqNAQoKSW5ib3hTdGF0ZRIbChdJTkJPWF9TVEFURV9VTlNQRUNJRklFRBAAEhQKEElOQk9YX1NUQVRFX09QRU4QARIYChRJTkJPWF9TVEFURV9BTlNXRVJFRBACEhcKE0lOQk9YX1NUQVRFX0VYUElSRUQQAxIZChVJTkJPWF9TVEFURV9XSVRIRFJBV04QBDLxAgoMSW5ib3hTZXJ2aWNlEkoKCUxpc3RJbmJveBIdLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXNwb25zZRJTCgxHZXRJbmJveEl0ZW0SIC5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXF1ZXN0GiEuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVzcG9uc2USYgoRUmVhZEluYm94QXJndW1lbnQSJS5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QaJi5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlElwKD0Fuc3dlckluYm94SXRlbRIjLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QaJC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi8AkKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkSEAoIc2VudGVuY2UYJCABKAkSKgoHY29udGV4dBglIAEoCzIZLmRlY2toYW5kLnYxLkluYm94Q29udGV4dBIsCgdjaGFuZ2VzGCYgAygLMhsuZGVja2hhbmQudjEuUHJvcG9zZWRDaGFuZ2USLgoKY2hhbmdlc19hdBgnIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPY2hhbmdlc191bmtub3duGCggASgJEikKB291dGNvbWUYKSABKAsyGC5kZWNraGFuZC52MS5DYWxsT3V0Y29tZRIwCgplc2NhbGF0aW9uGCogASgLMhwuZGVja2hhbmQudjEuSW5ib3hFc2NhbGF0aW9uIuIBCgxJbmJveENvbnRleHQSDAoEZ29hbBgBIAEoCRIRCglwbGFuX2l0ZW0YAiABKAkSEQoJcGxhbl9kb25lGAMgASgFEhIKCnBsYW5faXRlbXMYBCABKAUSDQoFYXNrZWQYBSABKAUSGAoQc2ltaWxhcl9hcHByb3ZlZBgGIAEoBRIYChBzaW1pbGFyX3JlamVjdGVkGAcgASgFEhIKCnNpbWlsYXJfYnkYCCABKAkSMwoObGFzdF9yZWplY3Rpb24YCSABKAsyGy5kZWNraGFuZC52MS5JbmJveFJlamVjdGlvbiJlCg5JbmJveFJlamVjdGlvbhIPCgdpdGVtX2lkGAEgASgJEgoKAmJ5GAIgASgJEg4KBnJlYXNvbhgDIAEoCRImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigwMKDlByb3Bvc2VkQ2hhbmdlEgwKBGtpbmQYASABKAkSDAoEcGF0aBgCIAEoCRIKCgJ0bxgDIAEoCRImCgZiZWZvcmUYBCABKAsyFi5kZWNraGFuZC52MS5QYXRoU3RhdGUSJgoGdGFyZ2V0GAUgASgLMhYuZGVja2hhbmQudjEuUGF0aFN0YXRlEiUKBWFmdGVyGAYgASgLMhYuZGVja2hhbmQudjEuUGF0aFN0YXRlEg0KBWFkZGVkGAcgASgFEg8KB2RlbGV0ZWQYCCABKAUSDwoHdW5pZmllZBgJIAEoCRIPCgdvbWl0dGVkGAogASgJEg8KB3Byb2JsZW0YCyABKAkSDQoFZmlsZXMYDCABKAUSEgoKc2l6ZV9ieXRlcxgNIAEoAxIMCgRtb3JlGA4gASgIEicKB2VudHJpZXMYDyADKAsyFi5kZWNraGFuZC52MS5QYXRoRW50cnkSJQoDZ2l0GBAgASgLMhguZGVja2hhbmQudjEuR2l0Q292ZXJhZ2UiSgoJUGF0aFN0YXRlEgwKBHR5cGUYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoAxINCgVsaW5lcxgDIAEoBRIMCgRtb2RlGAQgASgNIjsKCVBhdGhFbnRyeRIMCgRwYXRoGAEgASgJEgwKBHR5cGUYAiABKAkSEgoKc2l6ZV9ieXRlcxgDIAEoAyJlCgtHaXRDb3ZlcmFnZRIOCgZicmFuY2gYASABKAkSEQoJdW5jaGFuZ2VkGAIgASgFEg8KB2NoYW5nZWQYAyABKAUSEQoJdW50cmFja2VkGAQgASgFEg8KB2lnbm9yZWQYBSABKAUi/wEKC0NhbGxPdXRjb21lEiUKBXN0YXRlGAEgASgOMhYuZGVja2hhbmQudjEuU3RlcFN0YXRlEhgKC2V4aXRfc3RhdHVzGAIgASgFSACIAQESLgoKc3RhcnRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZmluaXNoZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWZpbGVzX2NoYW5nZWQYBSABKAUSEgoKZXJyb3JfY29kZRgGIAEoCRITCgtvYnNlcnZhdGlvbhgHIAEoCUIOCgxfZXhpdF9zdGF0dXMilQEKD0luYm94RXNjYWxhdGlvbhISCgplcnJvcl9jb2RlGAEgASgJEioKCGZhaWx1cmVzGAIgAygLMhguZGVja2hhbmQudjEuVGFza0ZhaWx1cmUSEAoIcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSDwoHbm9kZV9pZBgFIAEoCRIQCghyZW1lZGllcxgGIAMoCSJaCgtUYXNrRmFpbHVyZRImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKZXJyb3JfY29kZRgCIAEoCRIPCgdtZXNzYWdlGAMgASgJIpYECgxDYWxsRGVjaXNpb24SDAoEcnVsZRgBIAEoCRIWCg5wb2xpY3lfdmVyc2lvbhgCIAEoCRILCgN3aHkYAyABKAkSKAoHZGFuZ2VycxgEIAMoCzIXLmRlY2toYW5kLnYxLkNhbGxEYW5nZXISKgoIY29tbWFuZHMYBSADKAsyGC5kZWNraGFuZC52MS5DYWxsQ29tbWFuZBIPCgd1bmNsZWFyGAYgAygJEg8KB25vZGVfaWQYByABKAkSEQoJbm9kZV9uYW1lGAggASgJEg4KBmZvbGRlchgJIAEoCRIMCgR1c2VyGAogASgJEhcKD3RpbWVvdXRfc2Vjb25kcxgLIAEoARINCgVob3N0cxgMIAMoCRIUCgxpcnJldmVyc2libGUYDSABKAkSEgoKZGVmaW5pdGlvbhgOIAEoCRIZChFhZ3JlZWRfZGVmaW5pdGlvbhgPIAEoCRItCgpsb25nX3RleHRzGBAgAygLMhkuZGVja2hhbmQudjEuTG9uZ0FyZ3VtZW50Eg8KB3Byb2dyYW0YESABKAkSDgoGdW5zZW50GBIgASgJEg4KBnNvdXJjZRgTIAEoCRIOCgZwb2xpY3kYFCABKAkSKQoHcmVxdWVzdBgVIAEoCzIYLmRlY2toYW5kLnYxLkNhbGxSZXF1ZXN0Eg4KBmVmZmVjdBgWIAEoCRISCgpyZXZlcnNpYmxlGBcgASgIInUKC0NhbGxSZXF1ZXN0Eg4KBm1ldGhvZBgBIAEoCRIMCgRob3N0GAIgASgJEhIKCmFzY2lpX2hvc3QYAyABKAkSFAoMbWl4ZWRfbGFiZWxzGAQgAygJEg8KB3JlZnVzZWQYBSABKAkSDQoFYWxsb3cYBiABKAkiRwoKQ2FsbERhbmdlchIMCgRraW5kGAEgASgJEgwKBHdoYXQYAiABKAkSDwoHY29tbWFuZBgDIAEoCRIMCgRsaW5lGAQgASgFIkYKC0NhbGxDb21tYW5kEgwKBHRleHQYASABKAkSDAoEbGluZRgCIAEoBRILCgN2aWEYAyADKAkSDgoGZWZmZWN0GAQgASgJIkIKDExvbmdBcmd1bWVudBIPCgdwb2ludGVyGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSDQoFbGluZXMYAyABKAMikwEKC0luYm94UmV2aWV3Eg8KB3N1bW1hcnkYASABKAkSDQoFZmlsZXMYAiABKAUSDQoFcGF0aHMYAyADKAkSKwoIZGVmZXJyZWQYBCADKAsyGS5kZWNraGFuZC52MS5EZWZlcnJlZENhbGwSKAoFaG9zdHMYBSADKAsyGS5kZWNraGFuZC52MS5SZXZpZXdlZEhvc3QiewoMRGVmZXJyZWRDYWxsEg8KB3N0ZXBfaWQYASABKAkSDgoGbnVtYmVyGAIgASgFEgwKBHRvb2wYAyABKAkSKwoIY2F0ZWdvcnkYBCABKA4yGS5kZWNraGFuZC52MS5Ub29sQ2F0ZWdvcnkSDwoHcHJldmlldxgFIAEoCSJaCgxSZXZpZXdlZEhvc3QSDAoEaG9zdBgBIAEoCRIQCghyZXF1ZXN0cxgCIAEoAxISCgpzZW50X2J5dGVzGAMgASgDEhYKDnJlY2VpdmVkX2J5dGVzGAQgASgDIjUKEUF1dG9BcHByb3ZhbE9mZmVyEg0KBXNoYXBlGAEgASgJEhEKCWFwcHJvdmFscxgCIAEoBSJUCg1JbmJveFF1ZXN0aW9uEgwKBHRleHQYASABKAkSDAoEa2luZBgCIAEoCRIPCgdjaG9pY2VzGAMgAygJEhYKDmRlZmF1bHRfYW5zd2VyGAQgASgJIqwBChBMaXN0SW5ib3hSZXF1ZXN0EicKBnN0YXRlcxgBIAMoDjIXLmRlY2toYW5kLnYxLkluYm94U3RhdGUSJQoFa2luZHMYAiADKA4yFi5kZWNraGFuZC52MS5JbmJveEtpbmQSDwoHdGFza19pZBgDIAEoCRIQCghhZ2VudF9pZBgEIAEoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJTChFMaXN0SW5ib3hSZXNwb25zZRIlCgVpdGVtcxgBIAMoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJgoTR2V0SW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJIjwKFEdldEluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0iYQoYUmVhZEluYm94QXJndW1lbnRSZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDwoHcG9pbnRlchgCIAEoCRIOCgZvZmZzZXQYAyABKAMSEwoLaW5fZGVjaXNpb24YBCABKAgiUgoZUmVhZEluYm94QXJndW1lbnRSZXNwb25zZRIMCgR0ZXh0GAEgASgJEhMKC25leHRfb2Zmc2V0GAIgASgDEhIKCnNpemVfYnl0ZXMYAyABKAMiQAoVSnVkZ2VJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSFgoOYXJndW1lbnRzX2pzb24YAiABKAkitQEKFkp1ZGdlSW5ib3hJdGVtUmVzcG9uc2USKwoIZGVjaXNpb24YASABKAsyGS5kZWNraGFuZC52MS5DYWxsRGVjaXNpb24SLAoHY2hhbmdlcxgCIAMoCzIbLmRlY2toYW5kLnYxLlByb3Bvc2VkQ2hhbmdlEhcKD2NoYW5nZXNfdW5rbm93bhgDIAEoCRIQCghzZW50ZW5jZRgEIAEoCRIVCg1qdWRnZWRfZGlnZXN0GAUgASgJIpwJChZBbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDgoGcmVhc29uGAIgASgJEhQKDHNob3duX2RpZ2VzdBgPIAEoCRI+CgdhcHByb3ZlGAMgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BcHByb3ZlSAASPAoGcmVqZWN0GAQgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZWplY3RIABI6CgVyZXBseRgFIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbHlIABI6CgVyZXRyeRgGIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmV0cnlIABI4CgRza2lwGAcgASgLMiguZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5Ta2lwSAASPgoHcmVzb2x2ZRgIIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVzb2x2ZUgAEj4KB3N1Z2dlc3QYCSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlN1Z2dlc3RIABI8CgZyZXBsYW4YCiABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGxhbkgAEj4KB2NsYXJpZnkYCyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsYXJpZnlIABI8CgZhY2NlcHQYDCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFjY2VwdEgAEj4KB2NoYW5nZXMYDSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNoYW5nZXNIABI6CgVjbG9zZRgOIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xvc2VIABoICgZBY2NlcHQaFwoHQ2hhbmdlcxIMCgR0ZXh0GAEgASgJGgcKBUNsb3NlGhcKB1N1Z2dlc3QSDAoEdGV4dBgBIAEoCRoWCgZSZXBsYW4SDAoEdGV4dBgBIAEoCRobCgdDbGFyaWZ5EhAKCHF1ZXN0aW9uGAEgASgJGmIKB0FwcHJvdmUSFgoOYXJndW1lbnRzX2pzb24YASABKAkSKAoGYWx3YXlzGAIgASgLMhguZGVja2hhbmQudjEuQWx3YXlzQWxsb3cSFQoNanVkZ2VkX2RpZ2VzdBgDIAEoCRoICgZSZWplY3QaFQoFUmVwbHkSDAoEdGV4dBgBIAEoCRo0CgVSZXRyeRIrCghvdmVycmlkZRgBIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRoGCgRTa2lwGhwKB1Jlc29sdmUSEQoJc3VjY2VlZGVkGAEgASgIQggKBmFuc3dlciI/ChdBbnN3ZXJJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtKqMBCglJbmJveEtpbmQSGgoWSU5CT1hfS0lORF9VTlNQRUNJRklFRBAAEhcKE0lOQk9YX0tJTkRfQVBQUk9WQUwQARIXChNJTkJPWF9LSU5EX1FVRVNUSU9OEAISFgoSSU5CT1hfS0lORF9VTktOT1dOEAMSFQoRSU5CT1hfS0lORF9SRVZJRVcQBBIZChVJTkJPWF9LSU5EX0VTQ0FMQVRJT04QBSqNAQoKSW5ib3hTdGF0ZRIbChdJTkJPWF9TVEFURV9VTlNQRUNJRklFRBAAEhQKEElOQk9YX1NUQVRFX09QRU4QARIYChRJTkJPWF9TVEFURV9BTlNXRVJFRBACEhcKE0lOQk9YX1NUQVRFX0VYUElSRUQQAxIZChVJTkJPWF9TVEFURV9XSVRIRFJBV04QBDLMAwoMSW5ib3hTZXJ2aWNlEkoKCUxpc3RJbmJveBIdLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXNwb25zZRJTCgxHZXRJbmJveEl0ZW0SIC5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXF1ZXN0GiEuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVzcG9uc2USYgoRUmVhZEluYm94QXJndW1lbnQSJS5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QaJi5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlElwKD0Fuc3dlckluYm94SXRlbRIjLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QaJC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXNwb25zZRJZCg5KdWRnZUluYm94SXRlbRIiLmRlY2toYW5kLnYxLkp1ZGdlSW5ib3hJdGVtUmVxdWVzdBojLmRlY2toYW5kLnYxLkp1ZGdlSW5ib3hJdGVtUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * InboxItem is one thing that waits, or waited, for a person.
@@ -251,6 +251,55 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
    * @generated from field: string title = 35;
    */
   title: string;
+
+  /**
+   * What is asked, as a sentence: "Run a command in the jail of coder on web-1",
+   * "Overwrite docs/guide.md (40 -> 38 lines)".
+   *
+   * @generated from field: string sentence = 36;
+   */
+  sentence: string;
+
+  /**
+   * The task and the decisions before this one. Only GetInboxItem sets it.
+   *
+   * @generated from field: deckhand.v1.InboxContext context = 37;
+   */
+  context?: InboxContext | undefined;
+
+  /**
+   * What the call of a file tool would do to the workspace as it was at
+   * changes_at. Only GetInboxItem sets it.
+   *
+   * @generated from field: repeated deckhand.v1.ProposedChange changes = 38;
+   */
+  changes: ProposedChange[];
+
+  /**
+   * @generated from field: google.protobuf.Timestamp changes_at = 39;
+   */
+  changesAt?: Timestamp | undefined;
+
+  /**
+   * Why changes are not known, such as that the node is not connected.
+   *
+   * @generated from field: string changes_unknown = 40;
+   */
+  changesUnknown: string;
+
+  /**
+   * What came of the call. Only GetInboxItem sets it, once the item is closed.
+   *
+   * @generated from field: deckhand.v1.CallOutcome outcome = 41;
+   */
+  outcome?: CallOutcome | undefined;
+
+  /**
+   * Set for escalations. Only GetInboxItem sets it.
+   *
+   * @generated from field: deckhand.v1.InboxEscalation escalation = 42;
+   */
+  escalation?: InboxEscalation | undefined;
 };
 
 /**
@@ -259,6 +308,474 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
  */
 export const InboxItemSchema: GenMessage<InboxItem> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 0);
+
+/**
+ * InboxContext is the work that an item belongs to.
+ *
+ * @generated from message deckhand.v1.InboxContext
+ */
+export type InboxContext = Message<"deckhand.v1.InboxContext"> & {
+  /**
+   * The goal of the task.
+   *
+   * @generated from field: string goal = 1;
+   */
+  goal: string;
+
+  /**
+   * The title of the plan's item that the agent works on, or comes to next; empty
+   * without a plan. plan_done of plan_items items are done.
+   *
+   * @generated from field: string plan_item = 2;
+   */
+  planItem: string;
+
+  /**
+   * @generated from field: int32 plan_done = 3;
+   */
+  planDone: number;
+
+  /**
+   * @generated from field: int32 plan_items = 4;
+   */
+  planItems: number;
+
+  /**
+   * The position of this item among those of its task, from 1.
+   *
+   * @generated from field: int32 asked = 5;
+   */
+  asked: number;
+
+  /**
+   * Decisions of the last 30 days on calls like this one by the same agent.
+   * similar_by says which those are: "shape" (the same tool with arguments alike) or
+   * "tool".
+   *
+   * @generated from field: int32 similar_approved = 6;
+   */
+  similarApproved: number;
+
+  /**
+   * @generated from field: int32 similar_rejected = 7;
+   */
+  similarRejected: number;
+
+  /**
+   * @generated from field: string similar_by = 8;
+   */
+  similarBy: string;
+
+  /**
+   * The last of the rejected ones.
+   *
+   * @generated from field: deckhand.v1.InboxRejection last_rejection = 9;
+   */
+  lastRejection?: InboxRejection | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.InboxContext.
+ * Use `create(InboxContextSchema)` to create a new message.
+ */
+export const InboxContextSchema: GenMessage<InboxContext> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 1);
+
+/**
+ * InboxRejection is a call that a person rejected.
+ *
+ * @generated from message deckhand.v1.InboxRejection
+ */
+export type InboxRejection = Message<"deckhand.v1.InboxRejection"> & {
+  /**
+   * @generated from field: string item_id = 1;
+   */
+  itemId: string;
+
+  /**
+   * @generated from field: string by = 2;
+   */
+  by: string;
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 4;
+   */
+  at?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.InboxRejection.
+ * Use `create(InboxRejectionSchema)` to create a new message.
+ */
+export const InboxRejectionSchema: GenMessage<InboxRejection> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 2);
+
+/**
+ * ProposedChange is what a call would do with one file or folder.
+ *
+ * @generated from message deckhand.v1.ProposedChange
+ */
+export type ProposedChange = Message<"deckhand.v1.ProposedChange"> & {
+  /**
+   * "create", "overwrite", "append", "edit", "delete" or "move".
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Below the workspace.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * The new path, for a move.
+   *
+   * @generated from field: string to = 3;
+   */
+  to: string;
+
+  /**
+   * What is at path and at to now; unset for nothing.
+   *
+   * @generated from field: deckhand.v1.PathState before = 4;
+   */
+  before?: PathState | undefined;
+
+  /**
+   * @generated from field: deckhand.v1.PathState target = 5;
+   */
+  target?: PathState | undefined;
+
+  /**
+   * What would be at path; unset if it is not known, or would be nothing.
+   *
+   * @generated from field: deckhand.v1.PathState after = 6;
+   */
+  after?: PathState | undefined;
+
+  /**
+   * Lines of the diff.
+   *
+   * @generated from field: int32 added = 7;
+   */
+  added: number;
+
+  /**
+   * @generated from field: int32 deleted = 8;
+   */
+  deleted: number;
+
+  /**
+   * The diff, with secrets masked. If omitted says why there is none, see the
+   * arguments.
+   *
+   * @generated from field: string unified = 9;
+   */
+  unified: string;
+
+  /**
+   * @generated from field: string omitted = 10;
+   */
+  omitted: string;
+
+  /**
+   * Why the call will fail; empty if nothing is known that prevents it.
+   *
+   * @generated from field: string problem = 11;
+   */
+  problem: string;
+
+  /**
+   * Of what is deleted, and of a folder that is moved: the files, their size in
+   * bytes and the first 100 of them. With more, there are more files than that.
+   *
+   * @generated from field: int32 files = 12;
+   */
+  files: number;
+
+  /**
+   * @generated from field: int64 size_bytes = 13;
+   */
+  sizeBytes: bigint;
+
+  /**
+   * @generated from field: bool more = 14;
+   */
+  more: boolean;
+
+  /**
+   * @generated from field: repeated deckhand.v1.PathEntry entries = 15;
+   */
+  entries: PathEntry[];
+
+  /**
+   * What Git has of what is deleted; unset if that is not known.
+   *
+   * @generated from field: deckhand.v1.GitCoverage git = 16;
+   */
+  git?: GitCoverage | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.ProposedChange.
+ * Use `create(ProposedChangeSchema)` to create a new message.
+ */
+export const ProposedChangeSchema: GenMessage<ProposedChange> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 3);
+
+/**
+ * PathState is what is, or would be, at a path.
+ *
+ * @generated from message deckhand.v1.PathState
+ */
+export type PathState = Message<"deckhand.v1.PathState"> & {
+  /**
+   * "file", "dir", "symlink" or "other".
+   *
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * @generated from field: int64 size_bytes = 2;
+   */
+  sizeBytes: bigint;
+
+  /**
+   * 0 for what is no text.
+   *
+   * @generated from field: int32 lines = 3;
+   */
+  lines: number;
+
+  /**
+   * Permission bits; 0 if they are not known.
+   *
+   * @generated from field: uint32 mode = 4;
+   */
+  mode: number;
+};
+
+/**
+ * Describes the message deckhand.v1.PathState.
+ * Use `create(PathStateSchema)` to create a new message.
+ */
+export const PathStateSchema: GenMessage<PathState> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 4);
+
+/**
+ * PathEntry is a file below a folder.
+ *
+ * @generated from message deckhand.v1.PathEntry
+ */
+export type PathEntry = Message<"deckhand.v1.PathEntry"> & {
+  /**
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * @generated from field: int64 size_bytes = 3;
+   */
+  sizeBytes: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.PathEntry.
+ * Use `create(PathEntrySchema)` to create a new message.
+ */
+export const PathEntrySchema: GenMessage<PathEntry> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 5);
+
+/**
+ * GitCoverage counts files by what Git's index has of them.
+ *
+ * @generated from message deckhand.v1.GitCoverage
+ */
+export type GitCoverage = Message<"deckhand.v1.GitCoverage"> & {
+  /**
+   * @generated from field: string branch = 1;
+   */
+  branch: string;
+
+  /**
+   * As they are in the index, differing from it, not in it, and ignored.
+   *
+   * @generated from field: int32 unchanged = 2;
+   */
+  unchanged: number;
+
+  /**
+   * @generated from field: int32 changed = 3;
+   */
+  changed: number;
+
+  /**
+   * @generated from field: int32 untracked = 4;
+   */
+  untracked: number;
+
+  /**
+   * @generated from field: int32 ignored = 5;
+   */
+  ignored: number;
+};
+
+/**
+ * Describes the message deckhand.v1.GitCoverage.
+ * Use `create(GitCoverageSchema)` to create a new message.
+ */
+export const GitCoverageSchema: GenMessage<GitCoverage> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 6);
+
+/**
+ * CallOutcome is what came of a call.
+ *
+ * @generated from message deckhand.v1.CallOutcome
+ */
+export type CallOutcome = Message<"deckhand.v1.CallOutcome"> & {
+  /**
+   * The step's state.
+   *
+   * @generated from field: deckhand.v1.StepState state = 1;
+   */
+  state: StepState;
+
+  /**
+   * The exit status of its command; unset for other calls, and while it runs.
+   *
+   * @generated from field: optional int32 exit_status = 2;
+   */
+  exitStatus?: number | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp started_at = 3;
+   */
+  startedAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp finished_at = 4;
+   */
+  finishedAt?: Timestamp | undefined;
+
+  /**
+   * Files that it changed.
+   *
+   * @generated from field: int32 files_changed = 5;
+   */
+  filesChanged: number;
+
+  /**
+   * A stable error code, and the beginning of what the agent was told: at most 2 KiB.
+   *
+   * @generated from field: string error_code = 6;
+   */
+  errorCode: string;
+
+  /**
+   * @generated from field: string observation = 7;
+   */
+  observation: string;
+};
+
+/**
+ * Describes the message deckhand.v1.CallOutcome.
+ * Use `create(CallOutcomeSchema)` to create a new message.
+ */
+export const CallOutcomeSchema: GenMessage<CallOutcome> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 7);
+
+/**
+ * InboxEscalation is why a task does not continue by itself.
+ *
+ * @generated from message deckhand.v1.InboxEscalation
+ */
+export type InboxEscalation = Message<"deckhand.v1.InboxEscalation"> & {
+  /**
+   * @generated from field: string error_code = 1;
+   */
+  errorCode: string;
+
+  /**
+   * The last failures, newest first, at most 3.
+   *
+   * @generated from field: repeated deckhand.v1.TaskFailure failures = 2;
+   */
+  failures: TaskFailure[];
+
+  /**
+   * What the task ran with.
+   *
+   * @generated from field: string provider = 3;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: string model = 4;
+   */
+  model: string;
+
+  /**
+   * @generated from field: string node_id = 5;
+   */
+  nodeId: string;
+
+  /**
+   * Remedies that fit the cause, the best first: "retry", "memory", "node", "model".
+   *
+   * @generated from field: repeated string remedies = 6;
+   */
+  remedies: string[];
+};
+
+/**
+ * Describes the message deckhand.v1.InboxEscalation.
+ * Use `create(InboxEscalationSchema)` to create a new message.
+ */
+export const InboxEscalationSchema: GenMessage<InboxEscalation> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 8);
+
+/**
+ * TaskFailure is one failure of a task.
+ *
+ * @generated from message deckhand.v1.TaskFailure
+ */
+export type TaskFailure = Message<"deckhand.v1.TaskFailure"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 1;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * @generated from field: string error_code = 2;
+   */
+  errorCode: string;
+
+  /**
+   * @generated from field: string message = 3;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message deckhand.v1.TaskFailure.
+ * Use `create(TaskFailureSchema)` to create a new message.
+ */
+export const TaskFailureSchema: GenMessage<TaskFailure> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 9);
 
 /**
  * CallDecision is what the hub decided about a call, the commands that it found
@@ -393,6 +910,45 @@ export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
    * @generated from field: string unsent = 18;
    */
   unsent: string;
+
+  /**
+   * Who asks: "rule" (of a policy), "danger" (a known danger), "persona", "tool"
+   * (every call of a dangerous tool is asked about), "definition" (a server's tool is
+   * new or was changed) or "agent" (it asks itself).
+   *
+   * @generated from field: string source = 19;
+   */
+  source: string;
+
+  /**
+   * The policy that has the rule, with its version: "organisation 3".
+   *
+   * @generated from field: string policy = 20;
+   */
+  policy: string;
+
+  /**
+   * The request that the call sends; unset for other calls.
+   *
+   * @generated from field: deckhand.v1.CallRequest request = 21;
+   */
+  request?: CallRequest | undefined;
+
+  /**
+   * What the policies decide about the call now: "allow", "ask", "deny", or empty
+   * for no rule.
+   *
+   * @generated from field: string effect = 22;
+   */
+  effect: string;
+
+  /**
+   * Everything that the call changes can be undone, from the snapshot of the
+   * workspace before it.
+   *
+   * @generated from field: bool reversible = 23;
+   */
+  reversible: boolean;
 };
 
 /**
@@ -400,7 +956,61 @@ export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
  * Use `create(CallDecisionSchema)` to create a new message.
  */
 export const CallDecisionSchema: GenMessage<CallDecision> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 1);
+  messageDesc(file_deckhand_v1_inbox, 10);
+
+/**
+ * CallRequest is the request that a call sends.
+ *
+ * @generated from message deckhand.v1.CallRequest
+ */
+export type CallRequest = Message<"deckhand.v1.CallRequest"> & {
+  /**
+   * @generated from field: string method = 1;
+   */
+  method: string;
+
+  /**
+   * The host and its port, as the URL has it.
+   *
+   * @generated from field: string host = 2;
+   */
+  host: string;
+
+  /**
+   * The host as it is looked up: with its labels in Punycode. Empty if it is the same.
+   *
+   * @generated from field: string ascii_host = 3;
+   */
+  asciiHost: string;
+
+  /**
+   * Labels of the host that mix scripts, so that they may pass for another name.
+   *
+   * @generated from field: repeated string mixed_labels = 4;
+   */
+  mixedLabels: string[];
+
+  /**
+   * Why the jail's egress refuses the request; empty if it allows it.
+   *
+   * @generated from field: string refused = 5;
+   */
+  refused: string;
+
+  /**
+   * The egress rule that would allow it; empty for none.
+   *
+   * @generated from field: string allow = 6;
+   */
+  allow: string;
+};
+
+/**
+ * Describes the message deckhand.v1.CallRequest.
+ * Use `create(CallRequestSchema)` to create a new message.
+ */
+export const CallRequestSchema: GenMessage<CallRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 11);
 
 /**
  * CallDanger is one thing that is known to be dangerous.
@@ -442,7 +1052,7 @@ export type CallDanger = Message<"deckhand.v1.CallDanger"> & {
  * Use `create(CallDangerSchema)` to create a new message.
  */
 export const CallDangerSchema: GenMessage<CallDanger> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 2);
+  messageDesc(file_deckhand_v1_inbox, 12);
 
 /**
  * CallCommand is one simple command of a script.
@@ -482,7 +1092,7 @@ export type CallCommand = Message<"deckhand.v1.CallCommand"> & {
  * Use `create(CallCommandSchema)` to create a new message.
  */
 export const CallCommandSchema: GenMessage<CallCommand> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 3);
+  messageDesc(file_deckhand_v1_inbox, 13);
 
 /**
  * LongArgument is a text, among the arguments or of the decision, that is sent in
@@ -519,7 +1129,7 @@ export type LongArgument = Message<"deckhand.v1.LongArgument"> & {
  * Use `create(LongArgumentSchema)` to create a new message.
  */
 export const LongArgumentSchema: GenMessage<LongArgument> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 4);
+  messageDesc(file_deckhand_v1_inbox, 14);
 
 /**
  * InboxReview is what a run in review mode did, as it stood when it was done.
@@ -569,7 +1179,7 @@ export type InboxReview = Message<"deckhand.v1.InboxReview"> & {
  * Use `create(InboxReviewSchema)` to create a new message.
  */
 export const InboxReviewSchema: GenMessage<InboxReview> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 5);
+  messageDesc(file_deckhand_v1_inbox, 15);
 
 /**
  * DeferredCall is a call that would have left the workspace.
@@ -610,7 +1220,7 @@ export type DeferredCall = Message<"deckhand.v1.DeferredCall"> & {
  * Use `create(DeferredCallSchema)` to create a new message.
  */
 export const DeferredCallSchema: GenMessage<DeferredCall> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6);
+  messageDesc(file_deckhand_v1_inbox, 16);
 
 /**
  * ReviewedHost is a host that commands connected to.
@@ -644,7 +1254,7 @@ export type ReviewedHost = Message<"deckhand.v1.ReviewedHost"> & {
  * Use `create(ReviewedHostSchema)` to create a new message.
  */
 export const ReviewedHostSchema: GenMessage<ReviewedHost> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 7);
+  messageDesc(file_deckhand_v1_inbox, 17);
 
 /**
  * AutoApprovalOffer offers to allow calls like one from now on. It is taken with
@@ -674,7 +1284,7 @@ export type AutoApprovalOffer = Message<"deckhand.v1.AutoApprovalOffer"> & {
  * Use `create(AutoApprovalOfferSchema)` to create a new message.
  */
 export const AutoApprovalOfferSchema: GenMessage<AutoApprovalOffer> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 8);
+  messageDesc(file_deckhand_v1_inbox, 18);
 
 /**
  * InboxQuestion is what an agent asks.
@@ -712,7 +1322,7 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
  * Use `create(InboxQuestionSchema)` to create a new message.
  */
 export const InboxQuestionSchema: GenMessage<InboxQuestion> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 9);
+  messageDesc(file_deckhand_v1_inbox, 19);
 
 /**
  * @generated from message deckhand.v1.ListInboxRequest
@@ -764,7 +1374,7 @@ export type ListInboxRequest = Message<"deckhand.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10);
+  messageDesc(file_deckhand_v1_inbox, 20);
 
 /**
  * @generated from message deckhand.v1.ListInboxResponse
@@ -786,7 +1396,7 @@ export type ListInboxResponse = Message<"deckhand.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 11);
+  messageDesc(file_deckhand_v1_inbox, 21);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemRequest
@@ -803,7 +1413,7 @@ export type GetInboxItemRequest = Message<"deckhand.v1.GetInboxItemRequest"> & {
  * Use `create(GetInboxItemRequestSchema)` to create a new message.
  */
 export const GetInboxItemRequestSchema: GenMessage<GetInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 12);
+  messageDesc(file_deckhand_v1_inbox, 22);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemResponse
@@ -820,7 +1430,7 @@ export type GetInboxItemResponse = Message<"deckhand.v1.GetInboxItemResponse"> &
  * Use `create(GetInboxItemResponseSchema)` to create a new message.
  */
 export const GetInboxItemResponseSchema: GenMessage<GetInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 13);
+  messageDesc(file_deckhand_v1_inbox, 23);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentRequest
@@ -861,7 +1471,7 @@ export type ReadInboxArgumentRequest = Message<"deckhand.v1.ReadInboxArgumentReq
  * Use `create(ReadInboxArgumentRequestSchema)` to create a new message.
  */
 export const ReadInboxArgumentRequestSchema: GenMessage<ReadInboxArgumentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 14);
+  messageDesc(file_deckhand_v1_inbox, 24);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentResponse
@@ -892,7 +1502,75 @@ export type ReadInboxArgumentResponse = Message<"deckhand.v1.ReadInboxArgumentRe
  * Use `create(ReadInboxArgumentResponseSchema)` to create a new message.
  */
 export const ReadInboxArgumentResponseSchema: GenMessage<ReadInboxArgumentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 15);
+  messageDesc(file_deckhand_v1_inbox, 25);
+
+/**
+ * @generated from message deckhand.v1.JudgeInboxItemRequest
+ */
+export type JudgeInboxItemRequest = Message<"deckhand.v1.JudgeInboxItemRequest"> & {
+  /**
+   * Item id or unique id prefix.
+   *
+   * @generated from field: string item_id = 1;
+   */
+  itemId: string;
+
+  /**
+   * A JSON object to call the tool with.
+   *
+   * @generated from field: string arguments_json = 2;
+   */
+  argumentsJson: string;
+};
+
+/**
+ * Describes the message deckhand.v1.JudgeInboxItemRequest.
+ * Use `create(JudgeInboxItemRequestSchema)` to create a new message.
+ */
+export const JudgeInboxItemRequestSchema: GenMessage<JudgeInboxItemRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 26);
+
+/**
+ * @generated from message deckhand.v1.JudgeInboxItemResponse
+ */
+export type JudgeInboxItemResponse = Message<"deckhand.v1.JudgeInboxItemResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.CallDecision decision = 1;
+   */
+  decision?: CallDecision | undefined;
+
+  /**
+   * As in InboxItem.
+   *
+   * @generated from field: repeated deckhand.v1.ProposedChange changes = 2;
+   */
+  changes: ProposedChange[];
+
+  /**
+   * @generated from field: string changes_unknown = 3;
+   */
+  changesUnknown: string;
+
+  /**
+   * @generated from field: string sentence = 4;
+   */
+  sentence: string;
+
+  /**
+   * Identifies the arguments and the decision. Send it back with the approval: if
+   * the decision has become another, the approval is refused.
+   *
+   * @generated from field: string judged_digest = 5;
+   */
+  judgedDigest: string;
+};
+
+/**
+ * Describes the message deckhand.v1.JudgeInboxItemResponse.
+ * Use `create(JudgeInboxItemResponseSchema)` to create a new message.
+ */
+export const JudgeInboxItemResponseSchema: GenMessage<JudgeInboxItemResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 27);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemRequest
@@ -1002,7 +1680,7 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
  * Use `create(AnswerInboxItemRequestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequestSchema: GenMessage<AnswerInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16);
+  messageDesc(file_deckhand_v1_inbox, 28);
 
 /**
  * Accept accepts the work of a review: deferred calls are made, and the task
@@ -1018,7 +1696,7 @@ export type AnswerInboxItemRequest_Accept = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_AcceptSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_AcceptSchema: GenMessage<AnswerInboxItemRequest_Accept> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 0);
+  messageDesc(file_deckhand_v1_inbox, 28, 0);
 
 /**
  * Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -1037,7 +1715,7 @@ export type AnswerInboxItemRequest_Changes = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ChangesSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ChangesSchema: GenMessage<AnswerInboxItemRequest_Changes> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 1);
+  messageDesc(file_deckhand_v1_inbox, 28, 1);
 
 /**
  * Close ends an escalated task.
@@ -1052,7 +1730,7 @@ export type AnswerInboxItemRequest_Close = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_CloseSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_CloseSchema: GenMessage<AnswerInboxItemRequest_Close> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 2);
+  messageDesc(file_deckhand_v1_inbox, 28, 2);
 
 /**
  * Suggest drops a call that waits for approval, and suggests an alternative
@@ -1072,7 +1750,7 @@ export type AnswerInboxItemRequest_Suggest = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_SuggestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SuggestSchema: GenMessage<AnswerInboxItemRequest_Suggest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 3);
+  messageDesc(file_deckhand_v1_inbox, 28, 3);
 
 /**
  * Replan has an approval's call left out, and the agent replace its plan.
@@ -1091,7 +1769,7 @@ export type AnswerInboxItemRequest_Replan = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_ReplanSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplanSchema: GenMessage<AnswerInboxItemRequest_Replan> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 4);
+  messageDesc(file_deckhand_v1_inbox, 28, 4);
 
 /**
  * Clarify asks the agent something before an approval is decided: the call is
@@ -1111,7 +1789,7 @@ export type AnswerInboxItemRequest_Clarify = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ClarifySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ClarifySchema: GenMessage<AnswerInboxItemRequest_Clarify> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 5);
+  messageDesc(file_deckhand_v1_inbox, 28, 5);
 
 /**
  * Approve allows the call.
@@ -1133,6 +1811,15 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
    * @generated from field: deckhand.v1.AlwaysAllow always = 2;
    */
   always?: AlwaysAllow | undefined;
+
+  /**
+   * judged_digest of arguments_json as JudgeInboxItem returned it. If what the hub
+   * decides about those arguments is something else by now, the approval is refused
+   * with FAILED_PRECONDITION; empty to approve whatever it is.
+   *
+   * @generated from field: string judged_digest = 3;
+   */
+  judgedDigest: string;
 };
 
 /**
@@ -1140,7 +1827,7 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ApproveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ApproveSchema: GenMessage<AnswerInboxItemRequest_Approve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 6);
+  messageDesc(file_deckhand_v1_inbox, 28, 6);
 
 /**
  * Reject tells the agent that a call is not approved, or that a question is
@@ -1156,7 +1843,7 @@ export type AnswerInboxItemRequest_Reject = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_RejectSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RejectSchema: GenMessage<AnswerInboxItemRequest_Reject> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 7);
+  messageDesc(file_deckhand_v1_inbox, 28, 7);
 
 /**
  * Reply answers a question.
@@ -1175,7 +1862,7 @@ export type AnswerInboxItemRequest_Reply = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_ReplySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplySchema: GenMessage<AnswerInboxItemRequest_Reply> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 8);
+  messageDesc(file_deckhand_v1_inbox, 28, 8);
 
 /**
  * Retry makes a call with an unknown outcome once more: it may then have
@@ -1197,7 +1884,7 @@ export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RetrySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RetrySchema: GenMessage<AnswerInboxItemRequest_Retry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 9);
+  messageDesc(file_deckhand_v1_inbox, 28, 9);
 
 /**
  * Skip drops the call and informs the agent.
@@ -1212,7 +1899,7 @@ export type AnswerInboxItemRequest_Skip = Message<"deckhand.v1.AnswerInboxItemRe
  * Use `create(AnswerInboxItemRequest_SkipSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SkipSchema: GenMessage<AnswerInboxItemRequest_Skip> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 10);
+  messageDesc(file_deckhand_v1_inbox, 28, 10);
 
 /**
  * Resolve says what came of a call with an unknown outcome.
@@ -1231,7 +1918,7 @@ export type AnswerInboxItemRequest_Resolve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ResolveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResolveSchema: GenMessage<AnswerInboxItemRequest_Resolve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 11);
+  messageDesc(file_deckhand_v1_inbox, 28, 11);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemResponse
@@ -1248,7 +1935,7 @@ export type AnswerInboxItemResponse = Message<"deckhand.v1.AnswerInboxItemRespon
  * Use `create(AnswerInboxItemResponseSchema)` to create a new message.
  */
 export const AnswerInboxItemResponseSchema: GenMessage<AnswerInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17);
+  messageDesc(file_deckhand_v1_inbox, 29);
 
 /**
  * InboxKind is the kind of answer that an item needs.
@@ -1396,6 +2083,18 @@ export const InboxService: GenService<{
     methodKind: "unary";
     input: typeof AnswerInboxItemRequestSchema;
     output: typeof AnswerInboxItemResponseSchema;
+  },
+  /**
+   * JudgeInboxItem returns what the hub would decide about the call of an open
+   * approval with other arguments, and what it would do to files. It changes
+   * nothing.
+   *
+   * @generated from rpc deckhand.v1.InboxService.JudgeInboxItem
+   */
+  judgeInboxItem: {
+    methodKind: "unary";
+    input: typeof JudgeInboxItemRequestSchema;
+    output: typeof JudgeInboxItemResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_inbox, 0);
