@@ -41,6 +41,7 @@ type jail struct {
 	// for each push that is judged.
 	reading, pushing chan struct{}
 	spool            *space // for pushes
+	memory           *space // for what must be read before it is passed on
 
 	mu       sync.Mutex
 	pol      *policy                // guarded by mu
@@ -64,7 +65,7 @@ func newJail(p *Proxy, id string, rules *policy) *jail {
 	j := &jail{
 		p: p, id: id, pol: rules, conns: map[*conn]struct{}{}, requests: map[*inflight]struct{}{}, secure: map[string]*http.Transport{},
 		refusals: newRefusals(p.cfg.Log, id), signers: newSigners(id, p.cfg.Hub), tokens: newTokens(id, p.cfg.Hub),
-		reading: make(chan struct{}, maxReading), pushing: make(chan struct{}, maxPushing), spool: newSpace(maxSpooled),
+		reading: make(chan struct{}, maxReading), pushing: make(chan struct{}, maxPushing), spool: newSpace(maxSpooled), memory: newSpace(p.cfg.MaxHeld),
 	}
 	j.issued = handle.New(handle.Config{Intercepts: j.intercepts})
 	j.pool = j.transport()
@@ -252,9 +253,11 @@ func (j *jail) plain(w http.ResponseWriter, r *http.Request, who asker) {
 		return
 	}
 	p := j.policy().plain()
-	q, err := j.question(p, t, r)
+	hold := j.newHold()
+	defer hold.release()
+	q, err := j.question(p, t, r, hold)
 	if err != nil {
-		say(w, http.StatusServiceUnavailable, err.Error())
+		say(w, http.StatusServiceUnavailable, holdText(err))
 		return
 	}
 	if _, refusal := p.decide(q); refusal != nil {
