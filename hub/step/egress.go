@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -30,15 +32,20 @@ func (s *Steps) jailOf(ctx context.Context, t db.Task, p *persona.Persona) (*nod
 // readOnly leaves only what changes nothing there. A credential that cannot be used any more is
 // left out: commands that need it get an error then, and others run.
 func (s *Steps) egressOf(ctx context.Context, t db.Task, p *persona.Persona, readOnly bool) (*nodev1.Egress, error) {
+	credentials, others, err := s.strictest(ctx, t, p)
+	if err != nil {
+		return nil, err
+	}
+	readOnly = readOnly || others
 	allowed := p.Egress
 	if readOnly {
 		allowed = allowed.ReadOnly()
 	}
 	egress := machine.EgressOf(allowed)
-	if len(p.Credentials) == 0 {
+	if len(credentials) == 0 {
 		return egress, s.authorize(ctx, t, egress)
 	}
-	bindings, err := s.cfg.Bindings(ctx, t.OrgID, p.Name, p.Credentials)
+	bindings, err := s.cfg.Bindings(ctx, t.OrgID, p.Name, credentials)
 	if err != nil && fault.As(err) == nil {
 		return nil, fmt.Errorf("bind the credentials of task %s: %w", t.ID, err)
 	}
@@ -53,6 +60,32 @@ func (s *Steps) egressOf(ctx context.Context, t db.Task, p *persona.Persona, rea
 	}
 	egress.Bindings = bindings
 	return egress, s.authorize(ctx, t, egress)
+}
+
+// strictest returns the credentials that a task and those that share its jail may all use,
+// and whether one of the others may change nothing outside of the workspace: commands of one
+// could say that they are of another.
+func (s *Steps) strictest(ctx context.Context, t db.Task, p *persona.Persona) (credentials []persona.Credential, readOnly bool, err error) {
+	if t.WorkspaceScope != string(persona.ScopeAgent) {
+		return p.Credentials, false, nil
+	}
+	tasks, err := s.cfg.Store.TasksInJail(ctx, db.TasksInJailParams{OrgID: t.OrgID, JailID: t.JailID})
+	if err != nil {
+		return nil, false, fmt.Errorf("look for tasks in jail %s: %w", t.JailID, err)
+	}
+	all := [][]persona.Credential{p.Credentials}
+	for _, other := range tasks {
+		if other.ID == t.ID {
+			continue
+		}
+		of, err := s.persona(ctx, other)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, of.Credentials)
+		readOnly = readOnly || of.Mode == persona.Review && task.State(other.State) != task.ReviewNeeded
+	}
+	return credential.Strictest(all...), readOnly, nil
 }
 
 // knowsEgress refuses a task whose node is too old for its egress: one that does not know rules

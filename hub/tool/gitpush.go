@@ -300,7 +300,7 @@ func pushInspection(ref string, facts map[string]string, rest string, long bool)
 	if facts["base"] != "-" {
 		compared = "with " + printable(facts["base"])
 	}
-	fmt.Fprintf(&out, "%s commits, the newest first, at most 200; the diff is compared %s\n", count(facts["commits"]), compared)
+	fmt.Fprintf(&out, "%s commits, the newest first, at most 200 and 16 KiB of them; the diff is compared %s\n", count(facts["commits"]), compared)
 	// Whoever shows it marks what misleads; only what cannot be stored is replaced.
 	out.WriteString("\n" + strings.ReplaceAll(rest, "\x00", "\uFFFD"))
 	if long {

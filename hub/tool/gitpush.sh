@@ -37,6 +37,13 @@ fetch() {
 bring() {
   g cat-file -e "$1^{commit}" 2>/dev/null || GIT_ALLOW_PROTOCOL=file g -c protocol.version=2 fetch --quiet --no-tags --no-write-fetch-head --update-shallow "$source" "$1" >/dev/null 2>&1
 }
+# part passes on the first bytes: neither many commits nor many files keep the diff from being
+# shown.
+part() {
+  shown=$(head -c "$1"; cat >/dev/null)
+  printf '%s\n' "$shown"
+  [ "${#shown}" -lt "$(($1 - 300))" ] || echo '[... the rest is not shown]'
+}
 g config --get-regexp '^url\..*\.(push)?insteadof$' >/dev/null 2>&1 && refuse rewritten
 
 if [ -z "${new:-}" ]; then
@@ -88,9 +95,9 @@ if [ "$mode" = inspect ]; then
   [ -n "$base" ] || base=$(g hash-object -t tree /dev/null)
   echo
   printf %s "$known" | g log --ignore-missing --stdin --max-count=200 --no-show-signature --no-mailmap --no-notes --no-decorate --no-color --no-patch \
-    --format='%H %an <%ae> %s' "$new" 2>&1 | cut -b1-300
+    --format='%H %an <%ae> %s' "$new" 2>&1 | cut -b1-300 | part 16384
   echo
-  g diff --no-ext-diff --no-textconv --no-color --no-relative --ignore-submodules=none --stat=200 "$base" "$new" 2>&1
+  g diff --no-ext-diff --no-textconv --no-color --no-relative --ignore-submodules=none --stat=200 --stat-count=200 "$base" "$new" 2>&1 | part 12288
   echo
   g diff --no-ext-diff --no-textconv --no-color --no-relative --ignore-submodules=none --submodule=short --src-prefix=a/ --dst-prefix=b/ "$base" "$new" 2>&1
   exit 0

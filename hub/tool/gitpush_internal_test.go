@@ -133,6 +133,34 @@ func (r *repository) inspect(more ...any) (push, string) {
 	return p, i.Preview
 }
 
+// Neither many commits with long subjects nor many files with long names keep the diff of a
+// push from being shown.
+func TestALargeLogLeavesTheDiffInSight(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	var in strings.Builder
+	const who = "Ann <ann@example.com> 1700000000 +0000"
+	for i := range 250 {
+		subject := strings.Repeat("much to say ", 30)
+		fmt.Fprintf(&in, "commit refs/heads/deckhand/fix\ncommitter %s\ndata %d\n%s\n", who, len(subject), subject)
+		if i == 0 {
+			in.WriteString("from refs/heads/main\n")
+		}
+		name := fmt.Sprintf("z-%03d-%s", i, strings.Repeat("long", 40))
+		fmt.Fprintf(&in, "M 100644 inline %s\ndata 1\n1\n", name)
+	}
+	in.WriteString("M 100644 inline a.txt\ndata 11\nthe change\n\n")
+	cmd := exec.Command("git", "fast-import", "--quiet", "--force")
+	cmd.Dir, cmd.Env, cmd.Stdin = r.dir, r.env, strings.NewReader(in.String())
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	_, shown := r.inspect()
+	shown = cut(shown, maxInspection)
+	assert.Contains(t, shown, "250 commits")
+	assert.Equal(t, 2, strings.Count(shown, "[... the rest is not shown]"))
+	assert.Contains(t, shown, "+the change")
+}
+
 // What was inspected is pushed, and nothing that was committed since.
 func TestAPushIsOfWhatWasInspected(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@
 //     either be useless or an attempt to send the secret elsewhere.
 //   - A response in which a secret could remain is an error and must not be passed on.
 //     The response to an LFS batch is rebuilt from the fields that are known.
-//   - Secrets are in memory only, for at most Config.MaxAge, and at most Config.Max of
-//     them. When there are more, the one that expires next is dropped; the client
+//   - Secrets are in memory only, for at most Config.MaxAge, and at most Config.Max and
+//     Config.MaxBytes of them. When there are more, the one that expires next is dropped; the client
 //     then asks for a new one, as it does when a secret has expired.
 //
 // No error contains a secret or a handle.
@@ -45,6 +45,9 @@ import (
 type Config struct {
 	// Max is the number of secrets that are kept. Default: 4096.
 	Max int
+	// MaxBytes is how long the secrets may be together. Default: 4 MiB. One of more than
+	// 64 KiB is an error.
+	MaxBytes int
 	// MaxAge is the longest time for which a secret is kept, whatever the server
 	// says. Default: one hour.
 	MaxAge time.Duration
@@ -56,17 +59,19 @@ type Config struct {
 // Exchange keeps secrets and their handles.
 type Exchange struct {
 	max        int
+	maxBytes   int
 	maxAge     time.Duration
 	intercepts func(string, uint16) bool
 
 	mu      sync.Mutex
-	secrets map[string]*secret // by handle
+	secrets map[string]*secret // by handle; guarded by mu
+	bytes   int                // of secrets; guarded by mu
 }
 
 // New creates an Exchange.
 func New(c Config) *Exchange {
 	return &Exchange{
-		max: cmp.Or(c.Max, 4096), maxAge: cmp.Or(c.MaxAge, time.Hour),
+		max: cmp.Or(c.Max, 4096), maxBytes: cmp.Or(c.MaxBytes, 4<<20), maxAge: cmp.Or(c.MaxAge, time.Hour),
 		intercepts: c.Intercepts, secrets: map[string]*secret{},
 	}
 }
@@ -92,6 +97,21 @@ type secret struct {
 	query   string
 }
 
+// maxSecret bounds one secret, in bytes.
+const maxSecret = 64 << 10
+
+// size returns how long a secret is, in bytes.
+func (s *secret) size() int {
+	n := len(s.query)
+	for name, value := range s.headers {
+		n += len(name) + len(value)
+	}
+	for _, u := range s.uses {
+		n += len(u.Host) + len(u.Path)
+	}
+	return n
+}
+
 // Len returns the number of secrets that are kept, expired ones included.
 func (e *Exchange) Len() int {
 	e.mu.Lock()
@@ -104,6 +124,7 @@ func (e *Exchange) Forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	clear(e.secrets)
+	e.bytes = 0
 }
 
 // kind begins each handle.
@@ -118,26 +139,33 @@ func (e *Exchange) keep(now time.Time, fresh map[string]*secret) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for handle, s := range fresh {
-		if len(e.secrets) >= e.max {
+		for len(e.secrets) > 0 && (len(e.secrets) >= e.max || e.bytes+s.size() > e.maxBytes) {
 			e.evict(now)
 		}
 		e.secrets[handle] = s
+		e.bytes += s.size()
 	}
 }
 
 // evict drops all that have expired, or else the one that expires next.
 func (e *Exchange) evict(now time.Time) {
-	next := ""
+	next, before := "", len(e.secrets)
 	for handle, s := range e.secrets {
 		if !s.expires.After(now) {
-			delete(e.secrets, handle)
+			e.drop(handle)
 		} else if next == "" || s.expires.Before(e.secrets[next].expires) {
 			next = handle
 		}
 	}
-	if len(e.secrets) >= e.max {
-		delete(e.secrets, next)
+	if len(e.secrets) == before {
+		e.drop(next)
 	}
+}
+
+// drop forgets one secret. The caller holds mu.
+func (e *Exchange) drop(handle string) {
+	e.bytes -= e.secrets[handle].size()
+	delete(e.secrets, handle)
 }
 
 // lookup returns the secret of a handle for a use.

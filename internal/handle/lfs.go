@@ -141,6 +141,9 @@ func (e *Exchange) hideAction(a *action, method string, now time.Time, fresh map
 		u.RawQuery = queryName + "=" + handle
 		a.Href = u.String()
 	}
+	if n := s.size(); n > maxSecret {
+		return fmt.Errorf("its address and header fields have %d bytes, more than %d", n, maxSecret)
+	}
 	if s.query != "" || len(s.headers) > 0 {
 		fresh[handle] = s
 	}

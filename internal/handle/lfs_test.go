@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/handle"
@@ -348,3 +349,29 @@ func TestGitLFSUploadsAndDownloadsWithHandles(t *testing.T) {
 }
 
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+
+// What servers issue is kept up to a number of bytes too, and one secret that is very long is
+// not taken.
+func TestSecretsAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	e := newExchange(handle.Config{MaxBytes: 100 << 10})
+	body := func(n int) string {
+		return fmt.Sprintf(`{"objects":[{"oid":"aa","size":5,"actions":{"download":{"href":"https://store.example.com/aa","header":{"Authorization":%q}}}}]}`, strings.Repeat("x", n))
+	}
+	first := hide(t, e, body(40<<10)).Objects[0].Actions["download"]
+	second := hide(t, e, body(40<<10)).Objects[0].Actions["download"]
+	third := hide(t, e, body(40<<10)).Objects[0].Actions["download"]
+	assert.Equal(t, 2, e.Len(), "the one that expires first is dropped")
+	known := 0
+	for _, a := range []struct{ Authorization string }{{first.Header["Authorization"]}, {second.Header["Authorization"]}, {third.Header["Authorization"]}} {
+		if _, err := e.Reveal(request("GET", "https://store.example.com/aa", map[string]string{"Authorization": a.Authorization}), now); err == nil {
+			known++
+		}
+	}
+	assert.Equal(t, 2, known)
+	_, err := e.HideLFS([]byte(body(70<<10)), now)
+	require.ErrorContains(t, err, "more than 65536")
+	e.Forget()
+	hide(t, e, body(60<<10))
+	assert.Equal(t, 1, e.Len())
+}

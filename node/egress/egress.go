@@ -69,6 +69,10 @@ type Config struct {
 	Hub Hub
 	// Recorder stores the requests with credentials; nil for a proxy that inserts none.
 	Recorder Recorder
+	// MaxHeld and MaxAllHeld are how much the requests of a jail, and of all, may keep in
+	// memory because it must be read before it is passed on, in bytes; 0 for 96 MiB and
+	// 320 MiB.
+	MaxHeld, MaxAllHeld int64
 	// SpoolDir is the folder in which packs of git are kept while they are judged, in files
 	// without names; empty for that of the machine.
 	SpoolDir string
@@ -95,6 +99,7 @@ type Proxy struct {
 	// pushing holds one for each push that is judged, and spool counts what is kept of them.
 	pushing chan struct{}
 	spool   *space
+	memory  *space
 	wg      sync.WaitGroup
 
 	mu    sync.Mutex
@@ -123,6 +128,12 @@ func New(cfg Config) *Proxy {
 	if cfg.Idle == 0 {
 		cfg.Idle = defaultIdle
 	}
+	if cfg.MaxHeld == 0 {
+		cfg.MaxHeld = maxHeld
+	}
+	if cfg.MaxAllHeld == 0 {
+		cfg.MaxAllHeld = maxAllHeld
+	}
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
@@ -130,7 +141,7 @@ func New(cfg Config) *Proxy {
 		cfg.Hub = noHub{}
 	}
 	return &Proxy{
-		cfg: cfg, slots: make(chan struct{}, cfg.MaxAll), pushing: make(chan struct{}, maxAllPushing), spool: newSpace(maxAllSpooled),
+		cfg: cfg, slots: make(chan struct{}, cfg.MaxAll), pushing: make(chan struct{}, maxAllPushing), spool: newSpace(maxAllSpooled), memory: newSpace(cfg.MaxAllHeld),
 		jails: map[string]*jail{}, cut: map[string]string{}, uses: map[useKey]*use{},
 	}
 }

@@ -25,6 +25,7 @@ type forwarded struct {
 	binding *binding // nil for none
 	q       *question
 	hides   hides
+	hold    *hold
 	// revealed says that the request has a secret that the server issued: no credential is
 	// inserted then.
 	revealed bool

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
 // A request with a credential may be answered with another secret, which is replaced by a
@@ -76,7 +78,13 @@ func (f *forwarded) hide(res *http.Response) error {
 	if encoding := res.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return fmt.Errorf("the response may contain a secret, and has the content encoding %.40q although none was asked for", encoding)
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxHidden+1))
+	body, err := io.ReadAll(io.LimitReader(&holding{ReadCloser: res.Body, hold: f.hold}, maxHidden+1))
+	if err == nil {
+		err = f.hold.take((lfsCopies - 1) * int64(len(body)))
+	}
+	if e := fault.As(err); e != nil {
+		return errors.New(holdText(e))
+	}
 	if err != nil {
 		return fmt.Errorf("read a response that may contain a secret: %w", err)
 	}
@@ -85,6 +93,7 @@ func (f *forwarded) hide(res *http.Response) error {
 	if err != nil {
 		return err
 	}
+	f.hold.keep(int64(len(out))) // until it is passed on
 	for _, name := range []string{"ETag", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest", "Accept-Ranges"} {
 		res.Header.Del(name)
 	}

@@ -157,6 +157,12 @@ func (h *fakeHub) set(credential string, token egresslink.Token) {
 // secureOrigin is a server with TLS for a name, and its certificate in PEM.
 func secureOrigin(t *testing.T, h http.HandlerFunc, names ...string) (port uint32, roots string) {
 	t.Helper()
+	return secureServer(t, h, nil, names...)
+}
+
+// secureServer is secureOrigin, with a function that is told of the server's connections.
+func secureServer(t *testing.T, h http.HandlerFunc, told func(net.Conn, http.ConnState), names ...string) (port uint32, roots string) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
@@ -166,6 +172,7 @@ func secureOrigin(t *testing.T, h http.HandlerFunc, names ...string) (port uint3
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	s := httptest.NewUnstartedServer(h)
+	s.Config.ConnState = told
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}}, NextProtos: []string{"h2", "http/1.1"}}
 	s.EnableHTTP2 = true
 	s.StartTLS()
@@ -188,6 +195,11 @@ type bound struct {
 
 func newBound(t *testing.T, h http.HandlerFunc, change func(*nodev1.Egress)) *bound {
 	t.Helper()
+	return newBoundWith(t, egress.Config{}, h, change)
+}
+
+func newBoundWith(t *testing.T, cfg egress.Config, h http.HandlerFunc, change func(*nodev1.Egress)) *bound {
+	t.Helper()
 	port, roots := secureOrigin(t, h, "git.test")
 	hub := newHub(t, "git.test")
 	hub.set("github", egresslink.Token{Headers: map[string]string{"Authorization": "Bearer " + secret}, Secrets: []string{secret}})
@@ -201,7 +213,8 @@ func newBound(t *testing.T, h http.HandlerFunc, change func(*nodev1.Egress)) *bo
 		change(rules)
 	}
 	spool := t.TempDir()
-	r := newRig(t, egress.Config{Hub: hub, Recorder: hub, SpoolDir: spool}, rules)
+	cfg.Hub, cfg.Recorder, cfg.SpoolDir = hub, hub, spool
+	r := newRig(t, cfg, rules)
 	r.names.set("git.test", "127.0.0.1")
 	return &bound{rig: r, hub: hub, port: port, roots: roots, spool: spool}
 }

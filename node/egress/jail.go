@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,14 +40,14 @@ type jail struct {
 	// for each push that is judged.
 	reading, pushing chan struct{}
 	spool            *space // for pushes
+	memory           *space // for what must be read before it is passed on
 
 	mu       sync.Mutex
 	pol      *policy                // guarded by mu
 	conns    map[*conn]struct{}     // guarded by mu
 	requests map[*inflight]struct{} // guarded by mu
-	// secure are the clients of hosts whose TLS is terminated, by the certificates that
-	// those are verified by; guarded by mu.
-	secure map[string]*http.Transport
+	// secure are the clients of hosts whose TLS is terminated; guarded by mu.
+	secure map[upstreamOf]*http.Transport
 	in     int  // how many of conns are commands'; guarded by mu
 	gone   bool // guarded by mu
 }
@@ -62,9 +61,9 @@ const (
 
 func newJail(p *Proxy, id string, rules *policy) *jail {
 	j := &jail{
-		p: p, id: id, pol: rules, conns: map[*conn]struct{}{}, requests: map[*inflight]struct{}{}, secure: map[string]*http.Transport{},
+		p: p, id: id, pol: rules, conns: map[*conn]struct{}{}, requests: map[*inflight]struct{}{}, secure: map[upstreamOf]*http.Transport{},
 		refusals: newRefusals(p.cfg.Log, id), signers: newSigners(id, p.cfg.Hub), tokens: newTokens(id, p.cfg.Hub),
-		reading: make(chan struct{}, maxReading), pushing: make(chan struct{}, maxPushing), spool: newSpace(maxSpooled),
+		reading: make(chan struct{}, maxReading), pushing: make(chan struct{}, maxPushing), spool: newSpace(maxSpooled), memory: newSpace(p.cfg.MaxHeld),
 	}
 	j.issued = handle.New(handle.Config{Intercepts: j.intercepts})
 	j.pool = j.transport()
@@ -81,18 +80,25 @@ func (j *jail) transport() *http.Transport {
 	}
 }
 
+// upstreamOf says what a client of hosts whose TLS is terminated is for: a version of HTTP, and
+// the certificates that they are verified by, in PEM; empty for the machine's.
+type upstreamOf struct {
+	major int
+	roots string
+}
+
 // upstream returns the client of hosts whose TLS is terminated. b is the credential of the
 // request, or nil. A request of HTTP/1.1 is sent on as one: it means the same at both ends,
 // and its server is not asked to do more than the command's program expects of it.
 func (j *jail) upstream(b *binding, major int) *http.Transport {
 	var roots *x509.CertPool
-	name := strconv.Itoa(major)
+	of := upstreamOf{major: min(major, 2)}
 	if b != nil {
-		roots, name = b.roots, name+b.GetRoots()
+		roots, of.roots = b.roots, b.GetRoots()
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	have := j.secure[name]
+	have := j.secure[of]
 	if have == nil {
 		have = j.transport()
 		have.ForceAttemptHTTP2 = major >= 2
@@ -100,7 +106,7 @@ func (j *jail) upstream(b *binding, major int) *http.Transport {
 		if major < 2 {
 			have.TLSClientConfig.NextProtos = []string{"http/1.1"}
 		}
-		j.secure[name] = have
+		j.secure[of] = have
 	}
 	return have
 }
@@ -145,7 +151,17 @@ func (j *jail) policy() *policy {
 func (j *jail) change(to *policy) {
 	j.mu.Lock()
 	j.pol = to
+	var old []*http.Transport
+	for of, one := range j.secure {
+		if of.roots != "" && !to.trusts(of.roots) {
+			old = append(old, one)
+			delete(j.secure, of)
+		}
+	}
 	j.mu.Unlock()
+	for _, one := range old {
+		one.CloseIdleConnections()
+	}
 	j.endConns(func(c *conn) bool { return c.judge != nil && c.judge(to) != nil })
 	j.endRequests(errChanged, func(one *inflight) bool { return !one.still(to) })
 }
@@ -252,9 +268,11 @@ func (j *jail) plain(w http.ResponseWriter, r *http.Request, who asker) {
 		return
 	}
 	p := j.policy().plain()
-	q, err := j.question(p, t, r)
+	hold := j.newHold()
+	defer hold.release()
+	q, err := j.question(p, t, r, hold)
 	if err != nil {
-		say(w, http.StatusServiceUnavailable, err.Error())
+		say(w, http.StatusServiceUnavailable, holdText(err))
 		return
 	}
 	if _, refusal := p.decide(q); refusal != nil {

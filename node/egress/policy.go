@@ -240,6 +240,11 @@ func (p *policy) rulesFor(t allowlist.Target) (out []httprule.Rule) {
 	return out
 }
 
+// trusts reports whether hosts of a credential are verified by some certificates.
+func (p *policy) trusts(roots string) bool {
+	return slices.ContainsFunc(p.bindings, func(b *binding) bool { return b.GetRoots() == roots })
+}
+
 // authority returns the one that may prove to be a host; nil if there is none.
 func (p *policy) authority(t allowlist.Target) *authority {
 	for _, a := range p.authorities {

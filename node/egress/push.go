@@ -64,6 +64,11 @@ func (f *forwarded) judgePush(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	defer done()
+	if err := f.hold.take(pushMemory); err != nil {
+		f.refusePush(r, []string{holdText(err)})
+		say(w, http.StatusServiceUnavailable, holdText(err))
+		return false
+	}
 	push, err := gitpush.ReadRequest(r, pushLimits)
 	if err != nil {
 		f.refusePush(r, []string{err.Error()})
@@ -74,6 +79,7 @@ func (f *forwarded) judgePush(w http.ResponseWriter, r *http.Request) bool {
 	refusals, err := judge.Judge(r.Context(), push)
 	if err == nil && len(refusals) == 0 {
 		if err = push.Forward(r); err == nil {
+			f.hold.keep(int64(len(push.Head))) // until it is sent
 			return true
 		}
 	}
@@ -122,37 +128,11 @@ func (j *jail) startPush(ctx context.Context) (done func(), err error) {
 	return func() { <-j.p.pushing; <-j.pushing }, nil
 }
 
-// space counts bytes of files, up to a limit.
-type space struct {
-	most int64
-
-	mu   sync.Mutex
-	used int64 // guarded by mu
-}
-
-func newSpace(most int64) *space { return &space{most: most} }
-
-func (s *space) take(n int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.used+n > s.most {
-		return false
-	}
-	s.used += n
-	return true
-}
-
-func (s *space) give(n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.used -= n
-}
-
 // boundedSpool is a spool whose bytes are counted for its jail and for all.
 type boundedSpool struct {
 	gitpush.Spool
 
-	spaces []*space
+	spaces spaces
 	once   sync.Once
 	n      int64 // written; by one goroutine, before Close
 }
@@ -162,20 +142,15 @@ func (j *jail) newSpool() (gitpush.Spool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &boundedSpool{Spool: file, spaces: []*space{j.spool, j.p.spool}}, nil
+	return &boundedSpool{Spool: file, spaces: spaces{j.spool, j.p.spool}}, nil
 }
 
 // Write implements io.Writer.
 func (b *boundedSpool) Write(p []byte) (int, error) {
-	for i, s := range b.spaces {
-		if !s.take(int64(len(p))) {
-			for _, before := range b.spaces[:i] {
-				before.give(int64(len(p)))
-			}
-			return 0, &gitpush.Error{
-				What:   fmt.Sprintf("the packs of pushes that are being checked have %d bytes already; push less at once, or try again in a moment", s.most),
-				Status: http.StatusServiceUnavailable,
-			}
+	if full := b.spaces.take(int64(len(p))); full != nil {
+		return 0, &gitpush.Error{
+			What:   fmt.Sprintf("the packs of pushes that are being checked have %d bytes already; push less at once, or try again in a moment", full.most),
+			Status: http.StatusServiceUnavailable,
 		}
 	}
 	b.n += int64(len(p))
@@ -185,9 +160,7 @@ func (b *boundedSpool) Write(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *boundedSpool) Close() (err error) {
 	b.once.Do(func() {
-		for _, s := range b.spaces {
-			s.give(b.n)
-		}
+		b.spaces.give(b.n)
 		if file, ok := b.Spool.(interface{ Close() error }); ok {
 			err = file.Close()
 		}

@@ -37,8 +37,8 @@ type question struct {
 }
 
 // question reads of a request what a policy decides by. It may read the body, and puts it
-// back.
-func (j *jail) question(p *policy, t allowlist.Target, r *http.Request) (*question, error) {
+// back; what is kept of it is counted in hold.
+func (j *jail) question(p *policy, t allowlist.Target, r *http.Request, hold *hold) (*question, error) {
 	q := &question{t: t, method: r.Method}
 	target := r.RequestURI
 	if strings.HasPrefix(target, "http://") {
@@ -72,9 +72,12 @@ func (j *jail) question(p *policy, t allowlist.Target, r *http.Request) (*questi
 	case <-ctx.Done():
 		return nil, errors.New("this jail sends too many requests whose bodies must be read to decide them; try again in a moment")
 	}
+	body := &holding{ReadCloser: r.Body, hold: hold}
+	r.Body = body
 	q.err = httprule.OverrideForm(r)
 	j.operations(p, q, r)
-	return q, nil
+	body.let = true
+	return q, body.full
 }
 
 // operations reads the operations of a GraphQL request, if a policy decides by them.

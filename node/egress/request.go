@@ -44,9 +44,11 @@ func (j *jail) request(w http.ResponseWriter, r *http.Request, t allowlist.Targe
 		return
 	}
 	p := j.policy()
-	q, err := j.question(p, t, r)
+	hold := j.newHold()
+	defer hold.release()
+	q, err := j.question(p, t, r, hold)
 	if err != nil {
-		say(w, http.StatusServiceUnavailable, err.Error())
+		say(w, http.StatusServiceUnavailable, holdText(err))
 		return
 	}
 	b, refusal := p.decide(q)
@@ -67,7 +69,7 @@ func (j *jail) request(w http.ResponseWriter, r *http.Request, t allowlist.Targe
 		return
 	}
 	defer j.finish(one)
-	f := &forwarded{j: j, t: t, who: who, count: who.counter(t), binding: b, q: q, hides: hidesOf(r)}
+	f := &forwarded{j: j, t: t, who: who, count: who.counter(t), binding: b, q: q, hides: hidesOf(r), hold: hold}
 	f.serve(w, r.WithContext(ctx))
 }
 

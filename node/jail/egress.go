@@ -92,13 +92,22 @@ func (m *Manager) lead(ctx context.Context, spec *nodev1.JailSpec, conn *Init) e
 }
 
 // barWay lets nothing out of a jail that is frozen or being killed, and closes
-// open connections. The caller must hold Manager.mu.
+// open connections. The proxy may take long to do so: the caller does not hold
+// Manager.mu, so that other jails are not waited for. Of several changes at
+// once, the last one holds.
 func (m *Manager) barWay(e *entry) {
+	if m.cfg.Egress == nil {
+		return
+	}
+	e.barring.Lock()
+	defer e.barring.Unlock()
+	m.mu.Lock()
+	killing, frozen := e.killing, len(e.holders) > 0
+	m.mu.Unlock()
 	switch {
-	case m.cfg.Egress == nil:
-	case e.killing:
+	case killing:
 		m.cfg.Egress.Cut(e.id, "everything in this jail is being killed")
-	case len(e.holders) > 0:
+	case frozen:
 		m.cfg.Egress.Cut(e.id, "this jail is frozen")
 	default:
 		m.cfg.Egress.Resume(e.id)

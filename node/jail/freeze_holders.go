@@ -232,8 +232,8 @@ func (m *Manager) LetGo(id string, tree []Process) error {
 
 func (m *Manager) setHolders(e *entry, holders []string) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	e.holders = holders
+	m.mu.Unlock()
 	m.barWay(e)
 }
 

@@ -101,8 +101,8 @@ func killInside(ctx context.Context, conn *Init, by string) (execs []string, lef
 
 func (m *Manager) setKilling(e *entry, to bool) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	e.killing = to
+	m.mu.Unlock()
 	m.barWay(e)
 }
 

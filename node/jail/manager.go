@@ -100,6 +100,9 @@ type entry struct {
 	// is being killed; guarded by Manager.mu.
 	holders []string
 	killing bool
+	// barring is held while the proxy is told whether the jail may send anything; never
+	// with Manager.mu held.
+	barring sync.Mutex
 
 	freezer freezer
 	// rest says that the jail's end failed: something of it may be left. It is

@@ -2,6 +2,8 @@ package credential
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +53,11 @@ func (c *Credentials) Bindings(ctx context.Context, orgID, agentName string, wan
 			failed(err)
 			continue
 		}
-		out = append(out, binding(rows[at], w))
+		b, err := binding(rows[at], w)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
 	}
 	ambiguous := map[string]bool{}
 	for i, a := range out {
@@ -91,10 +97,24 @@ func usable(row db.EgressCredential, agentName string, want persona.Credential) 
 }
 
 // binding returns the binding of a credential.
-func binding(row db.EgressCredential, want persona.Credential) *nodev1.Egress_Binding {
+func binding(row db.EgressCredential, want persona.Credential) (*nodev1.Egress_Binding, error) {
+	version := row.Version
+	if Kind(row.Kind) == GitHubApp {
+		// A token is of what the persona wants: one for more is not to be used any more.
+		settings, err := settingsOf(row)
+		if err != nil {
+			return nil, fmt.Errorf("read the settings of credential %s: %w", row.Name, err)
+		}
+		scope, err := narrow(row, settings, want)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256([]byte(scope.text()))
+		version += "." + hex.EncodeToString(sum[:8])
+	}
 	b := &nodev1.Egress_Binding{
 		Credential: row.Name, Hosts: row.Hosts, Methods: row.Methods, Paths: row.Paths, Private: row.Private, Held: Kind(row.Kind).Held(),
-		Variable: row.Variable, Roots: row.Roots, Pushes: want.Pushes, Version: row.Version,
+		Variable: row.Variable, Roots: row.Roots, Pushes: want.Pushes, Version: version,
 	}
 	for _, port := range row.Ports {
 		b.Ports = append(b.Ports, uint32(port)) //nolint:gosec // it was one before
@@ -102,7 +122,7 @@ func binding(row db.EgressCredential, want persona.Credential) *nodev1.Egress_Bi
 	if b.GetVariable() != "" {
 		b.Placeholder = "deckhand-inserts-" + row.Name
 	}
-	return b
+	return b, nil
 }
 
 // conflict refuses two bindings that could be for one request, or that set one variable.

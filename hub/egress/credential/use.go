@@ -17,17 +17,18 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// use is a credential that a task in a jail may use now.
+// use is a credential that the tasks in a jail may use now.
 type use struct {
 	row      db.EgressCredential
 	settings *deckhandv1.CredentialSettings
-	want     persona.Credential
-	// readOnly says that the task may change nothing outside of its workspace.
+	// want is what all of the tasks want of it.
+	want persona.Credential
+	// readOnly says that one of the tasks may change nothing outside of its workspace.
 	readOnly bool
 }
 
 // use returns a credential for a jail, or an error that says why it cannot be used there and
-// who can change that.
+// who can change that. If several tasks run in the jail, the strictest of them decides.
 func (c *Credentials) use(ctx context.Context, orgID, jailID, name string) (use, error) {
 	if !identifier.MatchString(jailID) || !agentName.MatchString(name) {
 		return use{}, fault.New(fault.Invalid, "%.128q is not a jail, or %.63q not the name of a credential", jailID, name).WithCode(fault.CredentialRefused).
@@ -48,30 +49,43 @@ func (c *Credentials) use(ctx context.Context, orgID, jailID, name string) (use,
 	if err != nil {
 		return use{}, fmt.Errorf("load credential %s: %w", name, err)
 	}
-	refused := error(fault.New(fault.Denied, "the persona of the agent in jail %s does not list credential %s", jailID, name).WithCode(fault.CredentialRefused).WithObject(name).
-		WithFix("add it to credentials of the persona, and apply it"))
-	for _, t := range tasks {
+	settings, err := settingsOf(row)
+	if err != nil {
+		return use{}, fmt.Errorf("read the settings of credential %s: %w", name, err)
+	}
+	u := use{row: row, settings: settings}
+	for i, t := range tasks {
 		p, err := c.cfg.Persona(ctx, t)
 		if err != nil {
 			return use{}, err
 		}
 		want := p.CredentialOf(name)
 		if want == nil {
-			continue
+			return use{}, unlisted(jailID, name, t.ID, len(tasks))
 		}
 		if err := usable(row, p.Name, *want); err != nil {
-			refused = err
-			continue
+			return use{}, err
 		}
-		settings, err := settingsOf(row)
-		if err != nil {
-			return use{}, fmt.Errorf("read the settings of credential %s: %w", name, err)
+		if i == 0 {
+			u.want = *want
+		} else if u.want, err = strictest(u.want, *want); err != nil {
+			return use{}, err
 		}
 		// A run in review mode is released, call by call, once a person has accepted it.
-		readOnly := p.Mode == persona.Review && task.State(t.State) != task.ReviewNeeded
-		return use{row: row, settings: settings, want: *want, readOnly: readOnly}, nil
+		u.readOnly = u.readOnly || p.Mode == persona.Review && task.State(t.State) != task.ReviewNeeded
 	}
-	return use{}, refused
+	return u, nil
+}
+
+// unlisted returns the error for a credential that the persona of a task in a jail does not
+// list; tasks is how many there are.
+func unlisted(jailID, name, taskID string, tasks int) error {
+	e := fault.New(fault.Denied, "the persona of the agent in jail %s does not list credential %s", jailID, name).WithCode(fault.CredentialRefused).WithObject(name)
+	if tasks > 1 {
+		e = fault.New(fault.Denied, "jail %s is shared by %d tasks, and the persona of one of them, %s, does not list credential %s", jailID, tasks, taskID, name).WithCode(fault.CredentialRefused).WithObject(name)
+		return e.WithFix("wait until that task has ended, or add the credential to its persona")
+	}
+	return e.WithFix("add it to credentials of the persona, and apply it")
 }
 
 // safeMethods change nothing (RFC 9110, section 9.2.1).

@@ -123,25 +123,73 @@ func TestTheNextProcessSendsWhatIsLeft(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// Without the hub, requests are not made without end.
+// Without the hub, requests are not made without end, and a jail that makes many keeps no
+// other from making its own.
 func TestAFullJournalRefusesRequests(t *testing.T) {
 	t.Parallel()
 	s := &store{have: map[string]egresslink.Record{}}
 	j := open(t, filepath.Join(t.TempDir(), "requests.jsonl"), s)
-	var err error
-	n := 0
-	for ; err == nil && n < 30_000; n++ {
-		err = j.Begin(record(n))
+	var all []egresslink.Record
+	// fill makes as many requests of a jail as it may make, and returns why not more.
+	fill := func(jail string) (n int, err error) {
+		for ; n < 30_000; n++ {
+			rec := record(len(all))
+			rec.JailID = jail
+			if err = j.Begin(rec); err != nil {
+				return n, err
+			}
+			all = append(all, rec)
+		}
+		return n, nil
 	}
+	for i := range 5 {
+		n, err := fill(fmt.Sprintf("jail_%d", i))
+		require.True(t, fault.Is(err, fault.Unavailable))
+		require.ErrorContains(t, err, "requests of this jail")
+		assert.Equal(t, 4_000, n, "jail %d", i)
+	}
+	n, err := fill("jail_late")
 	require.True(t, fault.Is(err, fault.Unavailable))
 	require.ErrorContains(t, err, "wait to be recorded by the hub")
-	assert.Equal(t, 20_001, n)
-	for i := range n - 1 {
-		j.End(record(i))
+	assert.Equal(t, 100, n, "what others have made leaves a jail its own")
+	for _, rec := range all {
+		j.End(rec)
 	}
-	send(t, j, func() bool { return s.count() == n-1 })
-	require.NoError(t, j.Begin(record(n)))
+	send(t, j, func() bool { return s.count() == len(all) })
+	rec := record(len(all))
+	rec.JailID = "jail_0"
+	require.NoError(t, j.Begin(rec))
 	require.NoError(t, j.Close())
+}
+
+// Two processes never write one journal: the second waits for the end of the first.
+func TestAJournalIsOneProcesss(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "requests.jsonl")
+	s := &store{have: map[string]egresslink.Record{}}
+	first := open(t, path, s)
+	opened := make(chan *hublink.Journal)
+	go func() {
+		second, err := hublink.OpenJournal(path, s.put, hclog.NewNullLogger())
+		assert.NoError(t, err)
+		opened <- second
+	}()
+	require.NoError(t, first.Begin(record(1)))
+	select {
+	case <-opened:
+		t.Fatal("two have it")
+	case <-time.After(100 * time.Millisecond): // the second one would have read the file by now
+	}
+	ended := record(2)
+	require.NoError(t, first.Begin(ended))
+	ended.Status = 204
+	first.End(ended)
+	require.NoError(t, first.Close())
+	second := <-opened
+	send(t, second, func() bool { return s.count() == 2 })
+	assert.Equal(t, 204, s.have["creq_2"].Status, "what the first wrote last is read")
+	assert.NotEmpty(t, s.have["creq_1"].Problem)
+	require.NoError(t, second.Close())
 }
 
 // A record that the hub does not take keeps no others from it, and records are sent in pieces

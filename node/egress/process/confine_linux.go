@@ -26,7 +26,7 @@ const (
 // run a program, look at another process, or change its rights.
 var calls = []string{
 	"accept4", "bind", "brk", "clock_gettime", "clock_nanosleep", "close", "connect", "dup", "dup2", "dup3", "epoll_create1", "epoll_ctl",
-	"epoll_pwait", "epoll_wait", "eventfd2", "exit", "exit_group", "fchmod", "fcntl", "fdatasync", "fstat", "fsync", "ftruncate", "futex", "getdents64",
+	"epoll_pwait", "epoll_wait", "eventfd2", "exit", "exit_group", "fchmod", "fcntl", "fdatasync", "flock", "fstat", "fsync", "ftruncate", "futex", "getdents64",
 	"getegid", "geteuid", "getgid", "getpeername", "getpid", "getrandom", "getrlimit", "getrusage", "getsockname", "getsockopt", "gettid", "getuid", "listen",
 	"lseek", "madvise", "membarrier", "mincore", "mkdirat", "mmap", "mprotect", "munmap", "nanosleep", "newfstatat", "openat", "pipe2", "poll", "ppoll", "pread64",
 	"prlimit64", "pwrite64", "read", "readlinkat", "readv", "recvfrom", "recvmsg", "renameat", "renameat2", "restart_syscall", "rseq", "rt_sigaction",

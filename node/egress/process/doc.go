@@ -9,5 +9,6 @@
 // If the proxy dies, nothing leaves the jails: their sockets are not accepted from. The
 // daemon starts it again and tells it everything again; connections have ended, what was
 // counted of the execs that run is lost, and records that were not sent yet are read from
-// its folder. If the daemon dies, the proxy ends with the socket between them.
+// its folder. If the daemon dies, the proxy ends with the socket between them. One that does
+// not is killed by the next daemon, whose proxy waits for its end: two never have one folder.
 package process

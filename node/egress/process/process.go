@@ -290,6 +290,12 @@ func start(ctx context.Context, cfg Config) (_ *child, err error) {
 		_, _ = control.Close(), rights.Close()
 		close(c.ended)
 	}()
+	takeover := time.AfterFunc(takeoverAfter, func() {
+		if err := endOthers(cfg, cmd.Process.Pid); err != nil {
+			cfg.Log.Error("cannot take over from the egress proxy before", "error", err)
+		}
+	})
+	defer takeover.Stop()
 	if err = c.connect(ctx, control); err != nil {
 		c.end()
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -23,6 +24,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/egress/process"
@@ -41,6 +43,7 @@ type rig struct {
 	t      *testing.T
 	proxy  *process.Process
 	socket string
+	dir    string // of the proxy's files
 	host   string // a server that the jail may reach
 }
 
@@ -59,8 +62,9 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(server.Close)
 	r.host = server.URL
 	var err error
+	r.dir = filepath.Join(dir, "egress")
 	r.proxy, err = process.New(process.Config{
-		Dir: filepath.Join(dir, "egress"), UID: proxyUID, Special: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Dir: r.dir, UID: proxyUID, Special: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Log: hclog.New(&hclog.LoggerOptions{Output: testWriter{t}}),
 	})
 	require.NoError(t, err)
@@ -215,6 +219,16 @@ func TestAProxyThatDiesIsStartedAgain(t *testing.T) {
 	require.Len(t, use.GetHosts(), 1, "what was counted since it died")
 }
 
+// stop stops a process, and waits until it stands still.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	waittest.Until(t, 10*time.Second, "the process stands still", func() bool {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		return err == nil && bytes.Contains(text, []byte("State:\tT"))
+	})
+}
+
 // A proxy that hangs does not keep a jail from being cut off.
 func TestAProxyThatHangsIsKilledWhereItIsInTheWay(t *testing.T) {
 	t.Parallel()
@@ -230,7 +244,7 @@ func TestAProxyThatHangsIsKilledWhereItIsInTheWay(t *testing.T) {
 	require.NoError(t, err)
 	defer res.Body.Close()
 	require.Equal(t, http.StatusOK, res.StatusCode)
-	require.NoError(t, syscall.Kill(r.pid(), syscall.SIGSTOP))
+	stop(t, r.pid())
 	began := time.Now()
 	r.proxy.Cut("jail_test", "everything is being killed")
 	_ = c.SetReadDeadline(time.Now().Add(waittest.Limit(5 * time.Second)))
@@ -247,4 +261,39 @@ func TestTheProxyEndsWithItsDaemon(t *testing.T) {
 	pid := r.pid()
 	r.proxy.Stop()
 	waittest.Until(t, 10*time.Second, "the proxy ends", func() bool { return syscall.Kill(pid, 0) != nil })
+}
+
+// A proxy that does not end with its daemon keeps the records' file: that of the next daemon
+// waits for it, and takes its place.
+func TestTheNextDaemonTakesOver(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	dir := filepath.Join(filepath.Dir(r.dir), "left")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.Chown(dir, proxyUID, proxyUID))
+	left := exec.Command("/proc/self/exe", process.Argument, fmt.Sprintf(`{"dir":%q,"uid":%d}`, dir, proxyUID))
+	for range 2 { // its sockets to a daemon that it does not see the end of
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		own, theirs := os.NewFile(uintptr(fds[0]), "own"), os.NewFile(uintptr(fds[1]), "theirs")
+		defer own.Close()
+		defer theirs.Close()
+		left.ExtraFiles = append(left.ExtraFiles, theirs)
+	}
+	require.NoError(t, left.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- left.Wait() }()
+	waittest.Until(t, 10*time.Second, "it has the file", func() bool {
+		file, err := os.Open(filepath.Join(dir, "requests.jsonl.lock"))
+		if err != nil {
+			return false
+		}
+		defer file.Close()
+		return unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+	})
+	next, err := process.New(process.Config{Dir: dir, UID: proxyUID, Log: hclog.New(&hclog.LoggerOptions{Output: testWriter{t}})})
+	require.NoError(t, err)
+	require.NoError(t, next.Start(context.Background()))
+	require.ErrorContains(t, <-ended, "killed")
+	next.Stop()
 }
