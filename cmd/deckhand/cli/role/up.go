@@ -49,6 +49,7 @@ sudo deckhand run log-triage "What went wrong last night?" --input /var/log/dpkg
 func upFlags(flags *pflag.FlagSet) {
 	flags.String("data-dir", defaultDataDir(), "folder of all data")
 	flags.String("listen", hub.DefaultListen, "address of the API")
+	httpsFlags(flags)
 	flags.String("base-path", "", "path that browsers find the hub below, such as /deckhand; the root by default")
 	flags.String("edge-listen", up.DefaultEdgeListen, "address where nodes dial their link")
 	flags.String(metricsserver.Flag, "", metricsserver.Usage)
@@ -81,6 +82,6 @@ func (s announced) Start(ctx context.Context) error {
 	if err := s.Up.Start(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.stderr, "Deckhand is up: %s\nData in %s. Ctrl-C stops it.\n", s.URL(), s.DataDir())
+	fmt.Fprintf(s.stderr, "Deckhand is up: %s\nData in %s. Ctrl-C stops it.\n", s.PublicURL(), s.DataDir())
 	return nil
 }
