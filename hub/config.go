@@ -6,8 +6,6 @@ package hub
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -111,7 +109,8 @@ type Config struct {
 	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
 	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
 
-	// PublicURL is where browsers find the hub; for logins by OIDC.
+	// PublicURL is where browsers find the hub: for logins by OIDC, passkeys, Web Push,
+	// and links. Its host is what passkeys belong to. Its path, if any, is BasePath.
 	PublicURL string `koanf:"public-url"`
 	// OIDCIssuer and the rest: see oidc.Config.
 	OIDCIssuer       string        `koanf:"oidc-issuer"`
@@ -126,6 +125,13 @@ type Config struct {
 
 	// oidc are those of OIDC, checked.
 	oidc oidc.Config
+
+	// public is PublicURL, read.
+	public auth.PublicURL
+
+	// LocalHTTP also serves plain HTTP on a free port of loopback, for callers in the same
+	// process and on the same machine: the certificate is for other names.
+	LocalHTTP bool `koanf:"-"`
 
 	// notifyAllow is NotifyAllow, read, and so are the others.
 	notifyAllow, providerAllow, trustedProxies []netip.Prefix
@@ -197,6 +203,9 @@ func (c *Config) fill() error {
 	if c.providerAllow, err = dialguard.ParseAllow("provider-allow", c.ProviderAllow); err != nil {
 		return err
 	}
+	if err := c.readPublicURL(); err != nil {
+		return err
+	}
 	c.oidc = oidc.Config{
 		Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID, ClientSecret: c.OIDCClientSecret, PublicURL: c.PublicURL,
 		Roles: c.OIDCRoles, GroupsClaim: c.OIDCGroupsClaim, Organisation: c.OIDCOrganisation,
@@ -238,8 +247,10 @@ func (c *Config) fill() error {
 		return invalid("drain-delay is %s", c.DrainDelay).WithFix("use 0 to %s", maxDrainDelay)
 	case c.MaxPerUser < 1:
 		return invalid("max-active-per-user is %d", c.MaxPerUser).WithFix("use 1 or more")
-	case (c.TLSCert == "") != (c.TLSKey == ""):
-		return invalid("tls-cert and tls-key go together").WithFix("give both or neither")
+	case c.TLSCert == "" && c.TLSKey != "":
+		return invalid("tls-key is %s, and tls-cert is empty", c.TLSKey).WithFix("give the certificate of that key too: --tls-cert FILE")
+	case c.TLSCert != "" && c.TLSKey == "":
+		return invalid("tls-cert is %s, and tls-key is empty", c.TLSCert).WithFix("give the key of that certificate too: --tls-key FILE")
 	case c.NATSURL == "" && c.NATSListen == "" && !c.InProcessNATS:
 		return invalid("there is no bus").WithFix("name a NATS server with --nats-url, or run one inside this hub with --nats-listen 127.0.0.1:4222")
 	}
@@ -298,6 +309,9 @@ func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
 	if h.listener, err = c.listen(); err != nil {
 		return nil, err
 	}
+	if h.localListener, err = c.listenLocal(); err != nil {
+		return nil, err
+	}
 	if h.edgeListener, err = net.Listen("tcp", c.EdgeListen); err != nil {
 		return nil, listenFault("edge-listen", c.EdgeListen, err)
 	}
@@ -305,24 +319,6 @@ func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
 		return nil, err
 	}
 	return h, nil
-}
-
-func (c Config) listen() (net.Listener, error) {
-	l, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return nil, listenFault("listen", c.Listen, err)
-	}
-	if c.TLSCert == "" {
-		return l, nil
-	}
-	cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-	if err != nil {
-		return nil, errors.Join(fault.New(fault.Invalid, "tls-cert and tls-key cannot be used: %v", err).
-			WithFix("give a PEM certificate and its key"), l.Close())
-	}
-	return tls.NewListener(l, &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"},
-	}), nil
 }
 
 // CheckAddress returns the error of an address to listen on that is none; an empty

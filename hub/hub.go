@@ -95,15 +95,17 @@ const (
 type Hub struct {
 	lifecycle.Group
 
-	cfg          Config
-	replica      string
-	vault        *vault.Vault
-	store        *store.Store
-	ca           *ca.CA
-	listener     net.Listener
-	edgeListener net.Listener
-	background   sync.WaitGroup // short work that Stop waits for
-	nodeOrgs     sync.Map       // the organisation of each node, by id
+	cfg      Config
+	replica  string
+	vault    *vault.Vault
+	store    *store.Store
+	ca       *ca.CA
+	listener net.Listener
+	// localListener is that of Config.LocalHTTP; nil for none.
+	localListener net.Listener
+	edgeListener  net.Listener
+	background    sync.WaitGroup // short work that Stop waits for
+	nodeOrgs      sync.Map       // the organisation of each node, by id
 
 	nats       *bus.Server // nil when another server is used
 	bus        *bus.Bus
@@ -457,21 +459,15 @@ func (h *Hub) close() {
 	if h.listener != nil {
 		_ = h.listener.Close()
 	}
+	if h.localListener != nil {
+		_ = h.localListener.Close()
+	}
 	if h.edgeListener != nil {
 		_ = h.edgeListener.Close()
 	}
 	if h.store != nil {
 		h.store.Close()
 	}
-}
-
-// URL is where the API is, for callers on the same machine.
-func (h *Hub) URL() string {
-	scheme := "http"
-	if h.cfg.TLSCert != "" {
-		scheme = "https"
-	}
-	return scheme + "://" + reachable(h.listener.Addr())
 }
 
 // EdgeAddress is what nodes are told to dial.

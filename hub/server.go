@@ -49,7 +49,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &httpServer{listener: h.listener, delay: h.cfg.DrainDelay}
+	s := &httpServer{listeners: h.listeners(), delay: h.cfg.DrainDelay}
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	interceptors, err := h.cfg.Tracer.Interceptors()
@@ -124,7 +124,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Agents: h.agents, Tools: h.tools, Plans: h.plans, Redact: h.cfg.Redact, Draining: s.draining,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewSessionServiceHandler(&api.Sessions{
-		Store: h.store, Sessions: h.sessions, TLS: h.cfg.TLSCert != "", Path: strings.TrimRight(h.cfg.BasePath, "/"),
+		Store: h.store, Sessions: h.sessions, Path: strings.TrimRight(h.cfg.BasePath, "/"), Public: h.cfg.public,
 	}, options...))
 	people := &api.People{Users: h.users, Sessions: h.sessions, Teams: team.New(h.store, h.users)}
 	mux.Handle(deckhandv1connect.NewUserServiceHandler(people, options...))
@@ -163,7 +163,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler:   auth.TrustProxies(h.cfg.trustedProxies, pages.Under(auth.SameOrigin(auth.NewDoor(guards, h.turns, api.Refuse(h.cfg.Log.Named("api"), h.cfg.Redact), mux)))),
+		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, auth.NewDoor(guards, h.turns, api.Refuse(h.cfg.Log.Named("api"), h.cfg.Redact), mux))))),
 		Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}
@@ -175,8 +175,8 @@ func (h *Hub) server() (lifecycle.Service, error) {
 type httpServer struct {
 	lifecycle.Runner
 
-	listener net.Listener
-	http     *http.Server
+	listeners []net.Listener
+	http      *http.Server
 	// leaving ends when the server is told to stop; it serves still.
 	leaving context.Context
 	leave   context.CancelFunc
@@ -193,7 +193,7 @@ func (s *httpServer) Start(ctx context.Context) error {
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			serving = s.http.Serve(s.listener)
+			serving = s.serve()
 		}()
 		defer func() { <-served }()
 		select {
@@ -214,4 +214,20 @@ func (s *httpServer) Start(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// serve serves on all listeners until the server is shut down or one of them fails.
+func (s *httpServer) serve() error {
+	results := make(chan error, len(s.listeners))
+	for _, l := range s.listeners {
+		go func() { results <- s.http.Serve(l) }()
+	}
+	err := <-results
+	for range s.listeners[1:] {
+		if !errors.Is(err, http.ErrServerClosed) {
+			_ = s.http.Close() // the others end as well
+		}
+		<-results
+	}
+	return err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -21,19 +20,17 @@ import (
 type Sessions struct {
 	Store    *store.Store
 	Sessions *session.Sessions
-	// TLS reports that the API uses TLS: the cookie is then sent over TLS only.
-	TLS bool
 	// Path is what browsers find the hub below; empty for the root.
 	Path string
+	// Public is where browsers find the hub, as far as it is known.
+	Public auth.PublicURL
 }
 
 // cookie returns the header that sets the session's cookie; an empty secret deletes it.
-func (h *Sessions) cookie(header http.Header, secret string) string {
-	c := &http.Cookie{ //nolint:gosec // Secure depends, see below
+func (h *Sessions) cookie(ctx context.Context, secret string) string {
+	c := &http.Cookie{ //nolint:gosec // Secure depends on the call
 		Name: auth.CookieName, Value: secret, Path: h.Path + "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		// A proxy in front of the hub may terminate TLS. A client that forges the header
-		// only loses its own cookie.
-		Secure: h.TLS || strings.EqualFold(header.Get("X-Forwarded-Proto"), "https"),
+		Secure: auth.Secure(ctx),
 	}
 	if secret == "" {
 		c.MaxAge = -1
@@ -64,7 +61,7 @@ func (h *Sessions) CreateSession(ctx context.Context, req *connect.Request[deckh
 		return nil, err
 	}
 	res := connect.NewResponse(&deckhandv1.CreateSessionResponse{Session: m})
-	res.Header().Set("Set-Cookie", h.cookie(req.Header(), secret))
+	res.Header().Set("Set-Cookie", h.cookie(ctx, secret))
 	return res, nil
 }
 
@@ -136,7 +133,7 @@ func (h *Sessions) DeleteSession(ctx context.Context, req *connect.Request[deckh
 	}
 	res := connect.NewResponse(&deckhandv1.DeleteSessionResponse{})
 	if end == id.SessionID {
-		res.Header().Set("Set-Cookie", h.cookie(req.Header(), ""))
+		res.Header().Set("Set-Cookie", h.cookie(ctx, ""))
 	}
 	return res, nil
 }

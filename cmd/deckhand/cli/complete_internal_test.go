@@ -14,7 +14,6 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 )
 
-
 // Every positional argument of a known noun and every flag is completed, and only
 // files complete to files. Without a hub nothing is printed.
 func TestEveryArgumentAndFlagIsCompleted(t *testing.T) {

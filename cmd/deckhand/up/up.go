@@ -45,6 +45,12 @@ type Config struct {
 	// Listen and EdgeListen are the hub's addresses.
 	Listen     string `koanf:"listen"`
 	EdgeListen string `koanf:"edge-listen"`
+	// PublicURL, TLSCert, TLSKey, InsecureHTTP and TrustedProxies are hub.Config's.
+	PublicURL      string `koanf:"public-url"`
+	TLSCert        string `koanf:"tls-cert"`
+	TLSKey         string `koanf:"tls-key"`
+	InsecureHTTP   bool   `koanf:"insecure-http"`
+	TrustedProxies string `koanf:"trusted-proxies"`
 	// BasePath is hub.Config's.
 	BasePath string `koanf:"base-path"`
 	// DatabaseURL uses an existing database instead of a private cluster.
@@ -233,6 +239,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 		url = config.Secret(u.cluster.URL(database))
 	}
 	h, err := hub.Config{
+		PublicURL: u.cfg.PublicURL, TLSCert: u.cfg.TLSCert, TLSKey: u.cfg.TLSKey, InsecureHTTP: u.cfg.InsecureHTTP, TrustedProxies: u.cfg.TrustedProxies, LocalHTTP: true,
 		Listen: u.cfg.Listen, BasePath: u.cfg.BasePath, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
 		NATSURL: u.cfg.NATSURL, NATSCA: u.cfg.NATSCA, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
 		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,
@@ -294,6 +301,9 @@ func (u *Up) Stop() {
 
 // URL is where the hub's API is.
 func (u *Up) URL() string { return u.hub.URL() }
+
+// PublicURL is where browsers find the console.
+func (u *Up) PublicURL() string { return u.hub.PublicURL() }
 
 // DataDir is where everything is kept.
 func (u *Up) DataDir() string { return u.cfg.DataDir }

@@ -26,9 +26,15 @@ func cookie(header http.Header) string {
 // a token in a header by itself.
 //
 // Browsers state the origin (Sec-Fetch-Site, Origin) with every request that may change
-// something; one with a cookie that does not state it is refused.
-func SameOrigin(next http.Handler) http.Handler {
+// something; one with a cookie that does not state it is refused. Pages of the public URL
+// are this hub's, whatever name a proxy calls it by; the same name over plain HTTP is not,
+// where the URL begins with https.
+func SameOrigin(public PublicURL, next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
+	if public.Origin != "" {
+		// ParsePublicURL made it, so it is an origin.
+		_ = protection.AddTrustedOrigin(public.Origin)
+	}
 	errors := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		held := cookie(r.Header) != ""
@@ -44,7 +50,7 @@ func SameOrigin(next http.Handler) http.Handler {
 		}
 		safe := checked.Method == http.MethodGet || checked.Method == http.MethodHead || checked.Method == http.MethodOptions
 		silent := r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == ""
-		if protection.Check(checked) == nil && (safe || !held || !silent) {
+		if protection.Check(checked) == nil && (safe || !held || !silent) && (safe || !public.otherScheme(r.Header.Get("Origin"))) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -45,9 +45,7 @@ deckhand hub --listen 0.0.0.0:7800 --tls-cert hub.pem --tls-key hub.key --edge-a
 
 func hubFlags(flags *pflag.FlagSet) {
 	flags.String("listen", hub.DefaultListen, "address of the API")
-	flags.String("tls-cert", "", "PEM certificate of the API")
-	flags.String("tls-key", "", "PEM key of the API")
-	flags.Bool("insecure-http", false, "speak plain HTTP on an address that is not loopback, behind a proxy that adds TLS")
+	httpsFlags(flags)
 	flags.String("base-path", "", "path that browsers find the hub below, such as /deckhand; the root by default")
 	flags.String("edge-listen", hub.DefaultEdgeListen, "address where nodes dial their link")
 	flags.String("edge-address", "", "host:port that nodes are told to dial; that of --edge-listen by default")
@@ -70,8 +68,6 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.Duration("session-idle", session.DefaultIdle, "for how long a login may go unused")
 	flags.Duration("session-lifetime", session.DefaultLifetime, "how long a login lasts at most")
 	flags.Int("api-rate", auth.DefaultRate, "how many calls a second one token may make in the long run, and one address twice as many; negative for any number")
-	flags.String("trusted-proxies", "", "networks of proxies before the hub, whose X-Forwarded-For is believed: 10.20.0.5,10.20.0.6")
-	flags.String("public-url", "", "where browsers find the hub, for logins by OIDC: https://hub.example.com")
 	flags.String("oidc-issuer", "", "OpenID Connect provider at which people log in: https://login.example.com")
 	flags.String("oidc-client-id", "", "what the hub is called there")
 	flags.String("oidc-client-secret", "", "its secret there; better in DECKHAND_OIDC_CLIENT_SECRET, which other users cannot see")
@@ -84,6 +80,15 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.Duration("undo-window", workspace.DefaultWindow, "how long after its end what a task changed can be undone; negative for ever")
 	flags.String("anthropic-base-url", hub.DefaultAnthropic, "where the model relay reaches Anthropic")
 	flags.String("anthropic-api-key", "", "key for Anthropic; better in ANTHROPIC_API_KEY, which other users cannot see")
+}
+
+// httpsFlags are those of how browsers reach the API.
+func httpsFlags(flags *pflag.FlagSet) {
+	flags.String("public-url", "", "where browsers find the hub, for passkeys, notifications, logins by OIDC and links: https://hub.example.com")
+	flags.String("tls-cert", "", "PEM certificate of the API, with those that it depends on; read again when the file changes")
+	flags.String("tls-key", "", "PEM key of the API")
+	flags.Bool("insecure-http", false, "speak plain HTTP on an address that is not loopback, behind a proxy that adds TLS")
+	flags.String("trusted-proxies", "", "networks of proxies before the hub, whose X-Forwarded-For is believed: 10.20.0.5,10.20.0.6")
 }
 
 // orEnvironment returns a secret, or the variable that everybody keeps it in.

@@ -54,6 +54,7 @@ sudo deckhand run log-triage "What went wrong last night?" --input /var/log/dpkg
 func upFlags(flags *pflag.FlagSet) {
 	flags.String("data-dir", defaultDataDir(), "folder of all data")
 	flags.String("listen", hub.DefaultListen, "address of the API")
+	httpsFlags(flags)
 	flags.String("base-path", "", "path that browsers find the hub below, such as /deckhand; the root by default")
 	flags.String("edge-listen", up.DefaultEdgeListen, "address where nodes dial their link")
 	flags.String(metricsserver.Flag, "", metricsserver.Usage)
@@ -72,4 +73,3 @@ func upFlags(flags *pflag.FlagSet) {
 	flags.String("anthropic-base-url", hub.DefaultAnthropic, "where the model relay reaches Anthropic")
 	flags.String("anthropic-api-key", "", "key for Anthropic; better in ANTHROPIC_API_KEY, which other users cannot see")
 }
-

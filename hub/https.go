@@ -1,0 +1,110 @@
+package hub
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/internal/certfile"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// readPublicURL reads public-url. Its path is the base path, of which one needs to be
+// given only.
+func (c *Config) readPublicURL() (err error) {
+	if c.public, err = auth.ParsePublicURL(c.PublicURL); err != nil {
+		return err
+	}
+	base := strings.TrimRight(c.BasePath, "/")
+	switch {
+	case c.public.Origin == "":
+	case base == "":
+		c.BasePath = c.public.Path
+	case c.public.Path == "":
+		c.public.Path = base
+	case base != c.public.Path:
+		return fault.New(fault.Invalid, "public-url has the path %s, and base-path is %s", c.public.Path, base).WithFix("leave out --base-path")
+	}
+	if c.TLSCert != "" && c.public.Origin != "" && !c.public.HTTPS {
+		return fault.New(fault.Invalid, "public-url is %q, and tls-cert and tls-key are given", c.PublicURL).WithFix("begin --public-url with https://")
+	}
+	return nil
+}
+
+// listen opens the API's listener. The certificate is read again when its files change.
+func (c Config) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, listenFault("listen", c.Listen, err)
+	}
+	if c.TLSCert == "" {
+		return l, nil
+	}
+	log := c.Log.Named("tls")
+	pair, err := certfile.Load(c.TLSCert, c.TLSKey, func(err error) {
+		if err != nil {
+			log.Error("cannot use the changed files of tls-cert and tls-key; mend them, they are read again by themselves", "tls_cert", c.TLSCert, "tls_key", c.TLSKey, "error", err)
+			return
+		}
+		log.Info("uses the changed certificate", "tls_cert", c.TLSCert)
+	})
+	if err != nil {
+		return nil, errors.Join(fault.New(fault.Invalid, "tls-cert %s and tls-key %s cannot be used: %v", c.TLSCert, c.TLSKey, err).
+			WithFix("give a PEM certificate, with those that it depends on, and its PEM key without a password"), l.Close())
+	}
+	if host := c.public.Host; host != "" {
+		if err := pair.Leaf().VerifyHostname(host); err != nil {
+			return nil, errors.Join(fault.New(fault.Invalid, "tls-cert %s is not for the host of public-url, %s: %v", c.TLSCert, host, err).
+				WithFix("give a certificate for %s, or the --public-url that it is for", host), l.Close())
+		}
+	}
+	return tls.NewListener(l, &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: pair.Certificate, NextProtos: []string{"h2", "http/1.1"},
+	}), nil
+}
+
+// listenLocal opens the listener of LocalHTTP; nil for none.
+func (c Config) listenLocal() (net.Listener, error) {
+	if !c.LocalHTTP || c.TLSCert == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, listenFault("listen", "127.0.0.1:0", err)
+	}
+	return l, nil
+}
+
+// listeners returns those that the API is served on.
+func (h *Hub) listeners() []net.Listener {
+	if h.localListener == nil {
+		return []net.Listener{h.listener}
+	}
+	return []net.Listener{h.listener, h.localListener}
+}
+
+// PublicURL returns where browsers find the hub: the configured one, or else the address
+// that the API listens on.
+func (h *Hub) PublicURL() string {
+	if h.cfg.public.Origin != "" {
+		return h.cfg.public.String()
+	}
+	scheme := "http"
+	if h.cfg.TLSCert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + reachable(h.listener.Addr()) + strings.TrimRight(h.cfg.BasePath, "/")
+}
+
+// URL is where the API is, for callers on the same machine.
+func (h *Hub) URL() string {
+	switch {
+	case h.localListener != nil:
+		return "http://" + reachable(h.localListener.Addr())
+	case h.cfg.TLSCert != "":
+		return "https://" + reachable(h.listener.Addr())
+	}
+	return "http://" + reachable(h.listener.Addr())
+}
