@@ -187,6 +187,18 @@ type BudgetAccount struct {
 	WarnedAtLimit  *int64
 }
 
+type BudgetRefusal struct {
+	TaskID       string
+	OrgID        string
+	Scope        string
+	ObjectID     string
+	Period       string
+	LimitMicros  int64
+	SpentMicros  int64
+	AmountMicros int64
+	RefusedAt    time.Time
+}
+
 type CallRate struct {
 	OrgID          string
 	Provider       string
@@ -420,6 +432,11 @@ type InboxItem struct {
 	Shape            string
 	Offered          int32
 	Decision         json.RawMessage
+	TaskRef          *string
+	Subject          string
+	Cause            string
+	Place            int64
+	Alike            string
 }
 
 type JailAuthority struct {
@@ -822,6 +839,14 @@ type StepImage struct {
 	Place     int32
 	MediaType string
 	Data      []byte
+}
+
+type StoppedTask struct {
+	TaskID    string
+	OrgID     string
+	Kind      string
+	Subject   string
+	StoppedAt time.Time
 }
 
 type Task struct {

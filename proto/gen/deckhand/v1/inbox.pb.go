@@ -39,17 +39,35 @@ const (
 	InboxKind_INBOX_KIND_REVIEW InboxKind = 4
 	// A task does not continue by itself: retry it, or close it.
 	InboxKind_INBOX_KIND_ESCALATION InboxKind = 5
+	// A task stands at a limit of its run: raise it, or close the task.
+	InboxKind_INBOX_KIND_LIMIT InboxKind = 6
+	// A budget has too little left for the tasks that wait: raise it, or resume them.
+	InboxKind_INBOX_KIND_BUDGET InboxKind = 7
+	// Failures in a row have suspended an agent: resume it.
+	InboxKind_INBOX_KIND_SUSPENDED InboxKind = 8
+	// A command was refused a host: allow it for the agent, or dismiss it.
+	InboxKind_INBOX_KIND_EGRESS InboxKind = 9
+	// A provider of models cannot be called: connect it again, or resume what waits.
+	InboxKind_INBOX_KIND_PROVIDER InboxKind = 10
+	// A credential has expired, or its server refuses it: rotate it.
+	InboxKind_INBOX_KIND_CREDENTIAL InboxKind = 11
 )
 
 // Enum value maps for InboxKind.
 var (
 	InboxKind_name = map[int32]string{
-		0: "INBOX_KIND_UNSPECIFIED",
-		1: "INBOX_KIND_APPROVAL",
-		2: "INBOX_KIND_QUESTION",
-		3: "INBOX_KIND_UNKNOWN",
-		4: "INBOX_KIND_REVIEW",
-		5: "INBOX_KIND_ESCALATION",
+		0:  "INBOX_KIND_UNSPECIFIED",
+		1:  "INBOX_KIND_APPROVAL",
+		2:  "INBOX_KIND_QUESTION",
+		3:  "INBOX_KIND_UNKNOWN",
+		4:  "INBOX_KIND_REVIEW",
+		5:  "INBOX_KIND_ESCALATION",
+		6:  "INBOX_KIND_LIMIT",
+		7:  "INBOX_KIND_BUDGET",
+		8:  "INBOX_KIND_SUSPENDED",
+		9:  "INBOX_KIND_EGRESS",
+		10: "INBOX_KIND_PROVIDER",
+		11: "INBOX_KIND_CREDENTIAL",
 	}
 	InboxKind_value = map[string]int32{
 		"INBOX_KIND_UNSPECIFIED": 0,
@@ -58,6 +76,12 @@ var (
 		"INBOX_KIND_UNKNOWN":     3,
 		"INBOX_KIND_REVIEW":      4,
 		"INBOX_KIND_ESCALATION":  5,
+		"INBOX_KIND_LIMIT":       6,
+		"INBOX_KIND_BUDGET":      7,
+		"INBOX_KIND_SUSPENDED":   8,
+		"INBOX_KIND_EGRESS":      9,
+		"INBOX_KIND_PROVIDER":    10,
+		"INBOX_KIND_CREDENTIAL":  11,
 	}
 )
 
@@ -88,6 +112,56 @@ func (InboxKind) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{0}
 }
 
+// InboxOrder is the order of a list.
+type InboxOrder int32
+
+const (
+	// Newest first.
+	InboxOrder_INBOX_ORDER_UNSPECIFIED InboxOrder = 0
+	// What is open first: by the time left, and then what waits without end, the longest
+	// wait first. Then what is closed, the newest first.
+	InboxOrder_INBOX_ORDER_TIME_LEFT InboxOrder = 1
+)
+
+// Enum value maps for InboxOrder.
+var (
+	InboxOrder_name = map[int32]string{
+		0: "INBOX_ORDER_UNSPECIFIED",
+		1: "INBOX_ORDER_TIME_LEFT",
+	}
+	InboxOrder_value = map[string]int32{
+		"INBOX_ORDER_UNSPECIFIED": 0,
+		"INBOX_ORDER_TIME_LEFT":   1,
+	}
+)
+
+func (x InboxOrder) Enum() *InboxOrder {
+	p := new(InboxOrder)
+	*p = x
+	return p
+}
+
+func (x InboxOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InboxOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_v1_inbox_proto_enumTypes[1].Descriptor()
+}
+
+func (InboxOrder) Type() protoreflect.EnumType {
+	return &file_deckhand_v1_inbox_proto_enumTypes[1]
+}
+
+func (x InboxOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InboxOrder.Descriptor instead.
+func (InboxOrder) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+}
+
 // InboxState is the state of an item.
 type InboxState int32
 
@@ -97,7 +171,7 @@ const (
 	InboxState_INBOX_STATE_ANSWERED    InboxState = 2
 	// Its time ran out, and on_expiry happened.
 	InboxState_INBOX_STATE_EXPIRED InboxState = 3
-	// The task has ended.
+	// The task has ended, or the cause is gone.
 	InboxState_INBOX_STATE_WITHDRAWN InboxState = 4
 )
 
@@ -130,11 +204,11 @@ func (x InboxState) String() string {
 }
 
 func (InboxState) Descriptor() protoreflect.EnumDescriptor {
-	return file_deckhand_v1_inbox_proto_enumTypes[1].Descriptor()
+	return file_deckhand_v1_inbox_proto_enumTypes[2].Descriptor()
 }
 
 func (InboxState) Type() protoreflect.EnumType {
-	return &file_deckhand_v1_inbox_proto_enumTypes[1]
+	return &file_deckhand_v1_inbox_proto_enumTypes[2]
 }
 
 func (x InboxState) Number() protoreflect.EnumNumber {
@@ -143,17 +217,18 @@ func (x InboxState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InboxState.Descriptor instead.
 func (InboxState) EnumDescriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
 }
 
 // InboxItem is one thing that waits, or waited, for a person.
 type InboxItem struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Kind      InboxKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=deckhand.v1.InboxKind" json:"kind,omitempty"`
-	State     InboxState             `protobuf:"varint,3,opt,name=state,proto3,enum=deckhand.v1.InboxState" json:"state,omitempty"`
-	TaskId    string                 `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	TaskTitle string                 `protobuf:"bytes,5,opt,name=task_title,json=taskTitle,proto3" json:"task_title,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind  InboxKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=deckhand.v1.InboxKind" json:"kind,omitempty"`
+	State InboxState             `protobuf:"varint,3,opt,name=state,proto3,enum=deckhand.v1.InboxState" json:"state,omitempty"`
+	// Empty for items of no task, such as the budget of an organisation.
+	TaskId    string `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	TaskTitle string `protobuf:"bytes,5,opt,name=task_title,json=taskTitle,proto3" json:"task_title,omitempty"`
 	// The user who submitted the task.
 	SubmittedBy string `protobuf:"bytes,6,opt,name=submitted_by,json=submittedBy,proto3" json:"submitted_by,omitempty"`
 	AgentId     string `protobuf:"bytes,7,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
@@ -184,7 +259,8 @@ type InboxItem struct {
 	// question's default, or an error that the agent sees).
 	OnExpiry string `protobuf:"bytes,21,opt,name=on_expiry,json=onExpiry,proto3" json:"on_expiry,omitempty"`
 	// "approve", "reject", "reply", "retry", "skip", "succeeded", "failed",
-	// "suggest", "replan", "clarify", "accept", "changes" or "close".
+	// "suggest", "replan", "clarify", "accept", "changes", "close", "raise", "allow",
+	// "resume" or "dismiss".
 	Answer string `protobuf:"bytes,22,opt,name=answer,proto3" json:"answer,omitempty"`
 	// The answer to a question, with secrets masked.
 	Reply string `protobuf:"bytes,23,opt,name=reply,proto3" json:"reply,omitempty"`
@@ -213,7 +289,19 @@ type InboxItem struct {
 	// answered.
 	ShownDigest string `protobuf:"bytes,34,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	// The tool and its object, in one line: "file_edit docs/guide.md".
-	Title         string `protobuf:"bytes,35,opt,name=title,proto3" json:"title,omitempty"`
+	Title string `protobuf:"bytes,35,opt,name=title,proto3" json:"title,omitempty"`
+	// What stopped the work. Set for limit, budget, suspended, egress, provider and
+	// credential.
+	Stop *InboxStop `protobuf:"bytes,50,opt,name=stop,proto3" json:"stop,omitempty"`
+	// The same for open approvals of calls that look alike; empty for other items.
+	AlikeKey string `protobuf:"bytes,51,opt,name=alike_key,json=alikeKey,proto3" json:"alike_key,omitempty"`
+	// How many open items have the key, this one included.
+	AlikeCount int32 `protobuf:"varint,52,opt,name=alike_count,json=alikeCount,proto3" json:"alike_count,omitempty"`
+	// Reports whether something dangerous was recognised in the call, or its tool is of
+	// the dangerous category.
+	Dangerous bool `protobuf:"varint,53,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
+	// Reports whether the caller may answer it.
+	MayAnswer     bool `protobuf:"varint,54,opt,name=may_answer,json=mayAnswer,proto3" json:"may_answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +581,359 @@ func (x *InboxItem) GetTitle() string {
 	return ""
 }
 
+func (x *InboxItem) GetStop() *InboxStop {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+func (x *InboxItem) GetAlikeKey() string {
+	if x != nil {
+		return x.AlikeKey
+	}
+	return ""
+}
+
+func (x *InboxItem) GetAlikeCount() int32 {
+	if x != nil {
+		return x.AlikeCount
+	}
+	return 0
+}
+
+func (x *InboxItem) GetDangerous() bool {
+	if x != nil {
+		return x.Dangerous
+	}
+	return false
+}
+
+func (x *InboxItem) GetMayAnswer() bool {
+	if x != nil {
+		return x.MayAnswer
+	}
+	return false
+}
+
+// InboxStop is what keeps work from going on.
+type InboxStop struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What stopped, in a line.
+	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
+	// How many paused tasks go on when it is answered.
+	WaitingTasks int32 `protobuf:"varint,2,opt,name=waiting_tasks,json=waitingTasks,proto3" json:"waiting_tasks,omitempty"`
+	// Of a limit: its name in the persona's limits, such as "iterations" or "cost_usd".
+	LimitName string `protobuf:"bytes,3,opt,name=limit_name,json=limitName,proto3" json:"limit_name,omitempty"`
+	// What the run may use now: a number, seconds of active_time, or micro-dollars of
+	// cost_usd.
+	LimitMost int64 `protobuf:"varint,4,opt,name=limit_most,json=limitMost,proto3" json:"limit_most,omitempty"`
+	// A higher limit to offer; 0 if there is none.
+	LimitOffer int64 `protobuf:"varint,5,opt,name=limit_offer,json=limitOffer,proto3" json:"limit_offer,omitempty"`
+	// Of a budget: its name, and its amounts in micro-dollars.
+	Scope    string `protobuf:"bytes,6,opt,name=scope,proto3" json:"scope,omitempty"`
+	ObjectId string `protobuf:"bytes,7,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`
+	Every    string `protobuf:"bytes,8,opt,name=every,proto3" json:"every,omitempty"`
+	// The day or month, in UTC, that is used up; empty for one without periods.
+	Period      string `protobuf:"bytes,9,opt,name=period,proto3" json:"period,omitempty"`
+	LimitMicros int64  `protobuf:"varint,10,opt,name=limit_micros,json=limitMicros,proto3" json:"limit_micros,omitempty"`
+	SpentMicros int64  `protobuf:"varint,11,opt,name=spent_micros,json=spentMicros,proto3" json:"spent_micros,omitempty"`
+	// What the call that was refused may cost.
+	AmountMicros int64 `protobuf:"varint,12,opt,name=amount_micros,json=amountMicros,proto3" json:"amount_micros,omitempty"`
+	// A higher limit to offer.
+	OfferMicros int64 `protobuf:"varint,13,opt,name=offer_micros,json=offerMicros,proto3" json:"offer_micros,omitempty"`
+	// Of a refused host: what was refused, and to which call.
+	Host   string `protobuf:"bytes,14,opt,name=host,proto3" json:"host,omitempty"`
+	Port   uint32 `protobuf:"varint,15,opt,name=port,proto3" json:"port,omitempty"`
+	Method string `protobuf:"bytes,16,opt,name=method,proto3" json:"method,omitempty"`
+	StepId string `protobuf:"bytes,17,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Tool   string `protobuf:"bytes,18,opt,name=tool,proto3" json:"tool,omitempty"`
+	// The persona's next version, which allows the host. Set by GetInboxItem.
+	Change *PersonaChange `protobuf:"bytes,19,opt,name=change,proto3" json:"change,omitempty"`
+	// Of a provider or a credential: its name, and why it cannot be used: "refused",
+	// "expired", "not_connected" or "quota".
+	Provider   string `protobuf:"bytes,20,opt,name=provider,proto3" json:"provider,omitempty"`
+	Credential string `protobuf:"bytes,21,opt,name=credential,proto3" json:"credential,omitempty"`
+	Reason     string `protobuf:"bytes,22,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The provider was connected with a login.
+	Login bool `protobuf:"varint,23,opt,name=login,proto3" json:"login,omitempty"`
+	// Status of the server's response; 0 for none.
+	Status        int32 `protobuf:"varint,24,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxStop) Reset() {
+	*x = InboxStop{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxStop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxStop) ProtoMessage() {}
+
+func (x *InboxStop) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxStop.ProtoReflect.Descriptor instead.
+func (*InboxStop) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *InboxStop) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *InboxStop) GetWaitingTasks() int32 {
+	if x != nil {
+		return x.WaitingTasks
+	}
+	return 0
+}
+
+func (x *InboxStop) GetLimitName() string {
+	if x != nil {
+		return x.LimitName
+	}
+	return ""
+}
+
+func (x *InboxStop) GetLimitMost() int64 {
+	if x != nil {
+		return x.LimitMost
+	}
+	return 0
+}
+
+func (x *InboxStop) GetLimitOffer() int64 {
+	if x != nil {
+		return x.LimitOffer
+	}
+	return 0
+}
+
+func (x *InboxStop) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *InboxStop) GetObjectId() string {
+	if x != nil {
+		return x.ObjectId
+	}
+	return ""
+}
+
+func (x *InboxStop) GetEvery() string {
+	if x != nil {
+		return x.Every
+	}
+	return ""
+}
+
+func (x *InboxStop) GetPeriod() string {
+	if x != nil {
+		return x.Period
+	}
+	return ""
+}
+
+func (x *InboxStop) GetLimitMicros() int64 {
+	if x != nil {
+		return x.LimitMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetSpentMicros() int64 {
+	if x != nil {
+		return x.SpentMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetAmountMicros() int64 {
+	if x != nil {
+		return x.AmountMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetOfferMicros() int64 {
+	if x != nil {
+		return x.OfferMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *InboxStop) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *InboxStop) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *InboxStop) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *InboxStop) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *InboxStop) GetChange() *PersonaChange {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *InboxStop) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *InboxStop) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *InboxStop) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *InboxStop) GetLogin() bool {
+	if x != nil {
+		return x.Login
+	}
+	return false
+}
+
+func (x *InboxStop) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+// PersonaChange is a version of a persona that would be applied.
+type PersonaChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version that it changes.
+	Version int32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// A unified diff of the persona file; empty if it has no effect any more.
+	Diff string `protobuf:"bytes,2,opt,name=diff,proto3" json:"diff,omitempty"`
+	// The line that is added.
+	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Why the file cannot be changed by the hub; empty if it can.
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PersonaChange) Reset() {
+	*x = PersonaChange{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PersonaChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PersonaChange) ProtoMessage() {}
+
+func (x *PersonaChange) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PersonaChange.ProtoReflect.Descriptor instead.
+func (*PersonaChange) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PersonaChange) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *PersonaChange) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
+}
+
+func (x *PersonaChange) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *PersonaChange) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // CallDecision is what the hub decided about a call, the commands that it found
 // in it, and where it would run.
 type CallDecision struct {
@@ -543,7 +984,7 @@ type CallDecision struct {
 
 func (x *CallDecision) Reset() {
 	*x = CallDecision{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +996,7 @@ func (x *CallDecision) String() string {
 func (*CallDecision) ProtoMessage() {}
 
 func (x *CallDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +1009,7 @@ func (x *CallDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDecision.ProtoReflect.Descriptor instead.
 func (*CallDecision) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CallDecision) GetRule() string {
@@ -714,7 +1155,7 @@ type CallDanger struct {
 
 func (x *CallDanger) Reset() {
 	*x = CallDanger{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +1167,7 @@ func (x *CallDanger) String() string {
 func (*CallDanger) ProtoMessage() {}
 
 func (x *CallDanger) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +1180,7 @@ func (x *CallDanger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDanger.ProtoReflect.Descriptor instead.
 func (*CallDanger) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CallDanger) GetKind() string {
@@ -786,7 +1227,7 @@ type CallCommand struct {
 
 func (x *CallCommand) Reset() {
 	*x = CallCommand{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +1239,7 @@ func (x *CallCommand) String() string {
 func (*CallCommand) ProtoMessage() {}
 
 func (x *CallCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +1252,7 @@ func (x *CallCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCommand.ProtoReflect.Descriptor instead.
 func (*CallCommand) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CallCommand) GetText() string {
@@ -859,7 +1300,7 @@ type LongArgument struct {
 
 func (x *LongArgument) Reset() {
 	*x = LongArgument{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +1312,7 @@ func (x *LongArgument) String() string {
 func (*LongArgument) ProtoMessage() {}
 
 func (x *LongArgument) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +1325,7 @@ func (x *LongArgument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LongArgument.ProtoReflect.Descriptor instead.
 func (*LongArgument) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LongArgument) GetPointer() string {
@@ -928,7 +1369,7 @@ type InboxReview struct {
 
 func (x *InboxReview) Reset() {
 	*x = InboxReview{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1381,7 @@ func (x *InboxReview) String() string {
 func (*InboxReview) ProtoMessage() {}
 
 func (x *InboxReview) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1394,7 @@ func (x *InboxReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxReview.ProtoReflect.Descriptor instead.
 func (*InboxReview) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *InboxReview) GetSummary() string {
@@ -1006,7 +1447,7 @@ type DeferredCall struct {
 
 func (x *DeferredCall) Reset() {
 	*x = DeferredCall{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1459,7 @@ func (x *DeferredCall) String() string {
 func (*DeferredCall) ProtoMessage() {}
 
 func (x *DeferredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1472,7 @@ func (x *DeferredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeferredCall.ProtoReflect.Descriptor instead.
 func (*DeferredCall) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeferredCall) GetStepId() string {
@@ -1082,7 +1523,7 @@ type ReviewedHost struct {
 
 func (x *ReviewedHost) Reset() {
 	*x = ReviewedHost{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1535,7 @@ func (x *ReviewedHost) String() string {
 func (*ReviewedHost) ProtoMessage() {}
 
 func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1548,7 @@ func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewedHost.ProtoReflect.Descriptor instead.
 func (*ReviewedHost) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReviewedHost) GetHost() string {
@@ -1153,7 +1594,7 @@ type AutoApprovalOffer struct {
 
 func (x *AutoApprovalOffer) Reset() {
 	*x = AutoApprovalOffer{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1606,7 @@ func (x *AutoApprovalOffer) String() string {
 func (*AutoApprovalOffer) ProtoMessage() {}
 
 func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1619,7 @@ func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoApprovalOffer.ProtoReflect.Descriptor instead.
 func (*AutoApprovalOffer) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AutoApprovalOffer) GetShape() string {
@@ -1210,7 +1651,7 @@ type InboxQuestion struct {
 
 func (x *InboxQuestion) Reset() {
 	*x = InboxQuestion{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1663,7 @@ func (x *InboxQuestion) String() string {
 func (*InboxQuestion) ProtoMessage() {}
 
 func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1676,7 @@ func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxQuestion.ProtoReflect.Descriptor instead.
 func (*InboxQuestion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InboxQuestion) GetText() string {
@@ -1277,15 +1718,23 @@ type ListInboxRequest struct {
 	// Agent id, unique id prefix, or name; empty for all.
 	AgentId string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// At most this many; 0 for 20.
-	PageSize      int32  `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32      `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string     `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Order     InboxOrder `protobuf:"varint,7,opt,name=order,proto3,enum=deckhand.v1.InboxOrder" json:"order,omitempty"`
+	// Only calls in which something dangerous was recognised, or whose tool is of the
+	// dangerous category.
+	Dangerous bool `protobuf:"varint,8,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
+	// Only items of the caller's own tasks and agents.
+	Mine bool `protobuf:"varint,9,opt,name=mine,proto3" json:"mine,omitempty"`
+	// Only items that contain this text, without regard to case; empty for all.
+	Text          string `protobuf:"bytes,10,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1746,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1759,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListInboxRequest) GetStates() []InboxState {
@@ -1355,17 +1804,48 @@ func (x *ListInboxRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListInboxRequest) GetOrder() InboxOrder {
+	if x != nil {
+		return x.Order
+	}
+	return InboxOrder_INBOX_ORDER_UNSPECIFIED
+}
+
+func (x *ListInboxRequest) GetDangerous() bool {
+	if x != nil {
+		return x.Dangerous
+	}
+	return false
+}
+
+func (x *ListInboxRequest) GetMine() bool {
+	if x != nil {
+		return x.Mine
+	}
+	return false
+}
+
+func (x *ListInboxRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type ListInboxResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*InboxItem           `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The number of items of each kind that match all filters but that of kinds. Set on
+	// the first page.
+	Counts        []*InboxCount `protobuf:"bytes,3,rep,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1857,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1870,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListInboxResponse) GetItems() []*InboxItem {
@@ -1407,6 +1887,66 @@ func (x *ListInboxResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListInboxResponse) GetCounts() []*InboxCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// InboxCount is the number of items of a kind.
+type InboxCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          InboxKind              `protobuf:"varint,1,opt,name=kind,proto3,enum=deckhand.v1.InboxKind" json:"kind,omitempty"`
+	Items         int32                  `protobuf:"varint,2,opt,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxCount) Reset() {
+	*x = InboxCount{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxCount) ProtoMessage() {}
+
+func (x *InboxCount) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxCount.ProtoReflect.Descriptor instead.
+func (*InboxCount) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *InboxCount) GetKind() InboxKind {
+	if x != nil {
+		return x.Kind
+	}
+	return InboxKind_INBOX_KIND_UNSPECIFIED
+}
+
+func (x *InboxCount) GetItems() int32 {
+	if x != nil {
+		return x.Items
+	}
+	return 0
+}
+
 type GetInboxItemRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ItemId        string                 `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
@@ -1416,7 +1956,7 @@ type GetInboxItemRequest struct {
 
 func (x *GetInboxItemRequest) Reset() {
 	*x = GetInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1968,7 @@ func (x *GetInboxItemRequest) String() string {
 func (*GetInboxItemRequest) ProtoMessage() {}
 
 func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1981,7 @@ func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*GetInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetInboxItemRequest) GetItemId() string {
@@ -1460,7 +2000,7 @@ type GetInboxItemResponse struct {
 
 func (x *GetInboxItemResponse) Reset() {
 	*x = GetInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +2012,7 @@ func (x *GetInboxItemResponse) String() string {
 func (*GetInboxItemResponse) ProtoMessage() {}
 
 func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +2025,7 @@ func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*GetInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetInboxItemResponse) GetItem() *InboxItem {
@@ -1512,7 +2052,7 @@ type ReadInboxArgumentRequest struct {
 
 func (x *ReadInboxArgumentRequest) Reset() {
 	*x = ReadInboxArgumentRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +2064,7 @@ func (x *ReadInboxArgumentRequest) String() string {
 func (*ReadInboxArgumentRequest) ProtoMessage() {}
 
 func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +2077,7 @@ func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentRequest.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReadInboxArgumentRequest) GetItemId() string {
@@ -1581,7 +2121,7 @@ type ReadInboxArgumentResponse struct {
 
 func (x *ReadInboxArgumentResponse) Reset() {
 	*x = ReadInboxArgumentResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +2133,7 @@ func (x *ReadInboxArgumentResponse) String() string {
 func (*ReadInboxArgumentResponse) ProtoMessage() {}
 
 func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +2146,7 @@ func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentResponse.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReadInboxArgumentResponse) GetText() string {
@@ -1636,7 +2176,7 @@ type AnswerInboxItemRequest struct {
 	// Why, for the record; the agent sees it, except of an approval.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// shown_digest of the item as the person saw it. Required to approve, to retry a
-	// call with an unknown outcome and to accept a review; FAILED_PRECONDITION where
+	// call with an unknown outcome, to accept a review and to allow a host; FAILED_PRECONDITION where
 	// it is another.
 	ShownDigest string `protobuf:"bytes,15,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	// Types that are valid to be assigned to Answer:
@@ -1653,6 +2193,10 @@ type AnswerInboxItemRequest struct {
 	//	*AnswerInboxItemRequest_Accept_
 	//	*AnswerInboxItemRequest_Changes_
 	//	*AnswerInboxItemRequest_Close_
+	//	*AnswerInboxItemRequest_Raise_
+	//	*AnswerInboxItemRequest_Allow_
+	//	*AnswerInboxItemRequest_Resume_
+	//	*AnswerInboxItemRequest_Dismiss_
 	Answer        isAnswerInboxItemRequest_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1660,7 +2204,7 @@ type AnswerInboxItemRequest struct {
 
 func (x *AnswerInboxItemRequest) Reset() {
 	*x = AnswerInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +2216,7 @@ func (x *AnswerInboxItemRequest) String() string {
 func (*AnswerInboxItemRequest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +2229,7 @@ func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AnswerInboxItemRequest) GetItemId() string {
@@ -1824,6 +2368,42 @@ func (x *AnswerInboxItemRequest) GetClose() *AnswerInboxItemRequest_Close {
 	return nil
 }
 
+func (x *AnswerInboxItemRequest) GetRaise() *AnswerInboxItemRequest_Raise {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Raise_); ok {
+			return x.Raise
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetAllow() *AnswerInboxItemRequest_Allow {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Allow_); ok {
+			return x.Allow
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetResume() *AnswerInboxItemRequest_Resume {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Resume_); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetDismiss() *AnswerInboxItemRequest_Dismiss {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Dismiss_); ok {
+			return x.Dismiss
+		}
+	}
+	return nil
+}
+
 type isAnswerInboxItemRequest_Answer interface {
 	isAnswerInboxItemRequest_Answer()
 }
@@ -1876,6 +2456,22 @@ type AnswerInboxItemRequest_Close_ struct {
 	Close *AnswerInboxItemRequest_Close `protobuf:"bytes,14,opt,name=close,proto3,oneof"`
 }
 
+type AnswerInboxItemRequest_Raise_ struct {
+	Raise *AnswerInboxItemRequest_Raise `protobuf:"bytes,50,opt,name=raise,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Allow_ struct {
+	Allow *AnswerInboxItemRequest_Allow `protobuf:"bytes,51,opt,name=allow,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Resume_ struct {
+	Resume *AnswerInboxItemRequest_Resume `protobuf:"bytes,52,opt,name=resume,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Dismiss_ struct {
+	Dismiss *AnswerInboxItemRequest_Dismiss `protobuf:"bytes,53,opt,name=dismiss,proto3,oneof"`
+}
+
 func (*AnswerInboxItemRequest_Approve_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Reject_) isAnswerInboxItemRequest_Answer() {}
@@ -1900,6 +2496,14 @@ func (*AnswerInboxItemRequest_Changes_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Close_) isAnswerInboxItemRequest_Answer() {}
 
+func (*AnswerInboxItemRequest_Raise_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Allow_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Resume_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Dismiss_) isAnswerInboxItemRequest_Answer() {}
+
 type AnswerInboxItemResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Item          *InboxItem             `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
@@ -1909,7 +2513,7 @@ type AnswerInboxItemResponse struct {
 
 func (x *AnswerInboxItemResponse) Reset() {
 	*x = AnswerInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2525,7 @@ func (x *AnswerInboxItemResponse) String() string {
 func (*AnswerInboxItemResponse) ProtoMessage() {}
 
 func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2538,7 @@ func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
@@ -1942,6 +2546,168 @@ func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
 		return x.Item
 	}
 	return nil
+}
+
+// Raise raises the limit of a run, or a budget, and has the work go on. It is for
+// administrators.
+type AnswerInboxItemRequest_Raise struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new limit: a number, seconds of active_time, or micro-dollars of a budget and
+	// of cost_usd. It must be higher than the one that was reached.
+	Limit         int64 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Raise) Reset() {
+	*x = AnswerInboxItemRequest_Raise{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Raise) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Raise) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Raise) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Raise.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Raise) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 0}
+}
+
+func (x *AnswerInboxItemRequest_Raise) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Allow applies the version of the agent's persona that allows the refused host, as it
+// was shown. Tasks of the version before go on with it. It is for the agent's owner
+// and administrators.
+type AnswerInboxItemRequest_Allow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Allow) Reset() {
+	*x = AnswerInboxItemRequest_Allow{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Allow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Allow) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Allow) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Allow.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Allow) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 1}
+}
+
+// Resume resumes a suspended agent, or the tasks that wait for a budget or a provider:
+// they try again.
+type AnswerInboxItemRequest_Resume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Resume) Reset() {
+	*x = AnswerInboxItemRequest_Resume{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Resume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Resume) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Resume) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Resume.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Resume) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 2}
+}
+
+// Dismiss closes an item about work that stopped; nothing goes on.
+type AnswerInboxItemRequest_Dismiss struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Dismiss) Reset() {
+	*x = AnswerInboxItemRequest_Dismiss{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Dismiss) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Dismiss) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Dismiss) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Dismiss.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Dismiss) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 3}
 }
 
 // Accept accepts the work of a review: deferred calls are made, and the task
@@ -1954,7 +2720,7 @@ type AnswerInboxItemRequest_Accept struct {
 
 func (x *AnswerInboxItemRequest_Accept) Reset() {
 	*x = AnswerInboxItemRequest_Accept{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2732,7 @@ func (x *AnswerInboxItemRequest_Accept) String() string {
 func (*AnswerInboxItemRequest_Accept) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2745,7 @@ func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Accept.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 0}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 4}
 }
 
 // Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -1992,7 +2758,7 @@ type AnswerInboxItemRequest_Changes struct {
 
 func (x *AnswerInboxItemRequest_Changes) Reset() {
 	*x = AnswerInboxItemRequest_Changes{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2770,7 @@ func (x *AnswerInboxItemRequest_Changes) String() string {
 func (*AnswerInboxItemRequest_Changes) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2783,7 @@ func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Changes.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Changes) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 5}
 }
 
 func (x *AnswerInboxItemRequest_Changes) GetText() string {
@@ -2027,7 +2793,7 @@ func (x *AnswerInboxItemRequest_Changes) GetText() string {
 	return ""
 }
 
-// Close ends an escalated task.
+// Close ends a task that is escalated, or stands at a limit.
 type AnswerInboxItemRequest_Close struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2036,7 +2802,7 @@ type AnswerInboxItemRequest_Close struct {
 
 func (x *AnswerInboxItemRequest_Close) Reset() {
 	*x = AnswerInboxItemRequest_Close{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2814,7 @@ func (x *AnswerInboxItemRequest_Close) String() string {
 func (*AnswerInboxItemRequest_Close) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2827,7 @@ func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Close.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Close) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 6}
 }
 
 // Suggest drops a call that waits for approval, and suggests an alternative
@@ -2075,7 +2841,7 @@ type AnswerInboxItemRequest_Suggest struct {
 
 func (x *AnswerInboxItemRequest_Suggest) Reset() {
 	*x = AnswerInboxItemRequest_Suggest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2853,7 @@ func (x *AnswerInboxItemRequest_Suggest) String() string {
 func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2866,7 @@ func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Suggest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Suggest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 7}
 }
 
 func (x *AnswerInboxItemRequest_Suggest) GetText() string {
@@ -2120,7 +2886,7 @@ type AnswerInboxItemRequest_Replan struct {
 
 func (x *AnswerInboxItemRequest_Replan) Reset() {
 	*x = AnswerInboxItemRequest_Replan{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2898,7 @@ func (x *AnswerInboxItemRequest_Replan) String() string {
 func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2911,7 @@ func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Replan.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Replan) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 8}
 }
 
 func (x *AnswerInboxItemRequest_Replan) GetText() string {
@@ -2166,7 +2932,7 @@ type AnswerInboxItemRequest_Clarify struct {
 
 func (x *AnswerInboxItemRequest_Clarify) Reset() {
 	*x = AnswerInboxItemRequest_Clarify{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2944,7 @@ func (x *AnswerInboxItemRequest_Clarify) String() string {
 func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2957,7 @@ func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Clarify.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Clarify) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 9}
 }
 
 func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
@@ -2215,7 +2981,7 @@ type AnswerInboxItemRequest_Approve struct {
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2993,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +3006,7 @@ func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Approve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Approve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 10}
 }
 
 func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
@@ -2267,7 +3033,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +3045,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +3058,7 @@ func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reject.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 11}
 }
 
 // Reply answers a question.
@@ -2305,7 +3071,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +3083,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +3096,7 @@ func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reply.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reply) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 12}
 }
 
 func (x *AnswerInboxItemRequest_Reply) GetText() string {
@@ -2352,7 +3118,7 @@ type AnswerInboxItemRequest_Retry struct {
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +3130,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +3143,7 @@ func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Retry.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Retry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 13}
 }
 
 func (x *AnswerInboxItemRequest_Retry) GetOverride() *TaskOverride {
@@ -2396,7 +3162,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +3174,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +3187,7 @@ func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Skip.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Skip) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 14}
 }
 
 // Resolve says what came of a call with an unknown outcome.
@@ -2434,7 +3200,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +3212,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +3225,7 @@ func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resolve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resolve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19, 15}
 }
 
 func (x *AnswerInboxItemRequest_Resolve) GetSucceeded() bool {
@@ -2473,8 +3239,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\n" +
-	"\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\v\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -2517,7 +3282,50 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\bdecision\x18  \x01(\v2\x19.deckhand.v1.CallDecisionR\bdecision\x12@\n" +
 	"\x0elong_arguments\x18! \x03(\v2\x19.deckhand.v1.LongArgumentR\rlongArguments\x12!\n" +
 	"\fshown_digest\x18\" \x01(\tR\vshownDigest\x12\x14\n" +
-	"\x05title\x18# \x01(\tR\x05title\"\xdc\x04\n" +
+	"\x05title\x18# \x01(\tR\x05title\x12*\n" +
+	"\x04stop\x182 \x01(\v2\x16.deckhand.v1.InboxStopR\x04stop\x12\x1b\n" +
+	"\talike_key\x183 \x01(\tR\balikeKey\x12\x1f\n" +
+	"\valike_count\x184 \x01(\x05R\n" +
+	"alikeCount\x12\x1c\n" +
+	"\tdangerous\x185 \x01(\bR\tdangerous\x12\x1d\n" +
+	"\n" +
+	"may_answer\x186 \x01(\bR\tmayAnswer\"\xb7\x05\n" +
+	"\tInboxStop\x12\x14\n" +
+	"\x05title\x18\x01 \x01(\tR\x05title\x12#\n" +
+	"\rwaiting_tasks\x18\x02 \x01(\x05R\fwaitingTasks\x12\x1d\n" +
+	"\n" +
+	"limit_name\x18\x03 \x01(\tR\tlimitName\x12\x1d\n" +
+	"\n" +
+	"limit_most\x18\x04 \x01(\x03R\tlimitMost\x12\x1f\n" +
+	"\vlimit_offer\x18\x05 \x01(\x03R\n" +
+	"limitOffer\x12\x14\n" +
+	"\x05scope\x18\x06 \x01(\tR\x05scope\x12\x1b\n" +
+	"\tobject_id\x18\a \x01(\tR\bobjectId\x12\x14\n" +
+	"\x05every\x18\b \x01(\tR\x05every\x12\x16\n" +
+	"\x06period\x18\t \x01(\tR\x06period\x12!\n" +
+	"\flimit_micros\x18\n" +
+	" \x01(\x03R\vlimitMicros\x12!\n" +
+	"\fspent_micros\x18\v \x01(\x03R\vspentMicros\x12#\n" +
+	"\ramount_micros\x18\f \x01(\x03R\famountMicros\x12!\n" +
+	"\foffer_micros\x18\r \x01(\x03R\vofferMicros\x12\x12\n" +
+	"\x04host\x18\x0e \x01(\tR\x04host\x12\x12\n" +
+	"\x04port\x18\x0f \x01(\rR\x04port\x12\x16\n" +
+	"\x06method\x18\x10 \x01(\tR\x06method\x12\x17\n" +
+	"\astep_id\x18\x11 \x01(\tR\x06stepId\x12\x12\n" +
+	"\x04tool\x18\x12 \x01(\tR\x04tool\x122\n" +
+	"\x06change\x18\x13 \x01(\v2\x1a.deckhand.v1.PersonaChangeR\x06change\x12\x1a\n" +
+	"\bprovider\x18\x14 \x01(\tR\bprovider\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x15 \x01(\tR\n" +
+	"credential\x12\x16\n" +
+	"\x06reason\x18\x16 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05login\x18\x17 \x01(\bR\x05login\x12\x16\n" +
+	"\x06status\x18\x18 \x01(\x05R\x06status\"k\n" +
+	"\rPersonaChange\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x05R\aversion\x12\x12\n" +
+	"\x04diff\x18\x02 \x01(\tR\x04diff\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xdc\x04\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -2582,19 +3390,29 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\achoices\x18\x03 \x03(\tR\achoices\x12%\n" +
-	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\"\x9f\x02\n" +
+	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\"\xa8\x03\n" +
 	"\x10ListInboxRequest\x129\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x17.deckhand.v1.InboxStateB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06states\x126\n" +
-	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\x05R\x05kinds\x12!\n" +
+	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\vR\x05kinds\x12!\n" +
 	"\atask_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06taskId\x12#\n" +
 	"\bagent_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12'\n" +
 	"\tpage_size\x18\x05 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"i\n" +
+	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x127\n" +
+	"\x05order\x18\a \x01(\x0e2\x17.deckhand.v1.InboxOrderB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05order\x12\x1c\n" +
+	"\tdangerous\x18\b \x01(\bR\tdangerous\x12\x12\n" +
+	"\x04mine\x18\t \x01(\bR\x04mine\x12\x1c\n" +
+	"\x04text\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x04text\"\x9a\x01\n" +
 	"\x11ListInboxResponse\x12,\n" +
 	"\x05items\x18\x01 \x03(\v2\x16.deckhand.v1.InboxItemR\x05items\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\":\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12/\n" +
+	"\x06counts\x18\x03 \x03(\v2\x17.deckhand.v1.InboxCountR\x06counts\"N\n" +
+	"\n" +
+	"InboxCount\x12*\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12\x14\n" +
+	"\x05items\x18\x02 \x01(\x05R\x05items\":\n" +
 	"\x13GetInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\"B\n" +
@@ -2613,7 +3431,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
 	"nextOffset\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\xc0\v\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\x9b\x0e\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -2631,7 +3449,16 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\aclarify\x18\v \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ClarifyH\x00R\aclarify\x12D\n" +
 	"\x06accept\x18\f \x01(\v2*.deckhand.v1.AnswerInboxItemRequest.AcceptH\x00R\x06accept\x12G\n" +
 	"\achanges\x18\r \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ChangesH\x00R\achanges\x12A\n" +
-	"\x05close\x18\x0e \x01(\v2).deckhand.v1.AnswerInboxItemRequest.CloseH\x00R\x05close\x1a\b\n" +
+	"\x05close\x18\x0e \x01(\v2).deckhand.v1.AnswerInboxItemRequest.CloseH\x00R\x05close\x12A\n" +
+	"\x05raise\x182 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.RaiseH\x00R\x05raise\x12A\n" +
+	"\x05allow\x183 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.AllowH\x00R\x05allow\x12D\n" +
+	"\x06resume\x184 \x01(\v2*.deckhand.v1.AnswerInboxItemRequest.ResumeH\x00R\x06resume\x12G\n" +
+	"\adismiss\x185 \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.DismissH\x00R\adismiss\x1a&\n" +
+	"\x05Raise\x12\x1d\n" +
+	"\x05limit\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x05limit\x1a\a\n" +
+	"\x05Allow\x1a\b\n" +
+	"\x06Resume\x1a\t\n" +
+	"\aDismiss\x1a\b\n" +
 	"\x06Accept\x1a)\n" +
 	"\aChanges\x12\x1e\n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
@@ -2660,14 +3487,25 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\tsucceeded\x18\x01 \x01(\bR\tsucceededB\x0f\n" +
 	"\x06answer\x12\x05\xbaH\x02\b\x01\"E\n" +
 	"\x17AnswerInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item*\xa3\x01\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item*\xb5\x02\n" +
 	"\tInboxKind\x12\x1a\n" +
 	"\x16INBOX_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13INBOX_KIND_APPROVAL\x10\x01\x12\x17\n" +
 	"\x13INBOX_KIND_QUESTION\x10\x02\x12\x16\n" +
 	"\x12INBOX_KIND_UNKNOWN\x10\x03\x12\x15\n" +
 	"\x11INBOX_KIND_REVIEW\x10\x04\x12\x19\n" +
-	"\x15INBOX_KIND_ESCALATION\x10\x05*\x8d\x01\n" +
+	"\x15INBOX_KIND_ESCALATION\x10\x05\x12\x14\n" +
+	"\x10INBOX_KIND_LIMIT\x10\x06\x12\x15\n" +
+	"\x11INBOX_KIND_BUDGET\x10\a\x12\x18\n" +
+	"\x14INBOX_KIND_SUSPENDED\x10\b\x12\x15\n" +
+	"\x11INBOX_KIND_EGRESS\x10\t\x12\x17\n" +
+	"\x13INBOX_KIND_PROVIDER\x10\n" +
+	"\x12\x19\n" +
+	"\x15INBOX_KIND_CREDENTIAL\x10\v*D\n" +
+	"\n" +
+	"InboxOrder\x12\x1b\n" +
+	"\x17INBOX_ORDER_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15INBOX_ORDER_TIME_LEFT\x10\x01*\x8d\x01\n" +
 	"\n" +
 	"InboxState\x12\x1b\n" +
 	"\x17INBOX_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -2693,99 +3531,116 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_inbox_proto_rawDescData
 }
 
-var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
-	(InboxState)(0),                        // 1: deckhand.v1.InboxState
-	(*InboxItem)(nil),                      // 2: deckhand.v1.InboxItem
-	(*CallDecision)(nil),                   // 3: deckhand.v1.CallDecision
-	(*CallDanger)(nil),                     // 4: deckhand.v1.CallDanger
-	(*CallCommand)(nil),                    // 5: deckhand.v1.CallCommand
-	(*LongArgument)(nil),                   // 6: deckhand.v1.LongArgument
-	(*InboxReview)(nil),                    // 7: deckhand.v1.InboxReview
-	(*DeferredCall)(nil),                   // 8: deckhand.v1.DeferredCall
-	(*ReviewedHost)(nil),                   // 9: deckhand.v1.ReviewedHost
-	(*AutoApprovalOffer)(nil),              // 10: deckhand.v1.AutoApprovalOffer
-	(*InboxQuestion)(nil),                  // 11: deckhand.v1.InboxQuestion
-	(*ListInboxRequest)(nil),               // 12: deckhand.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),              // 13: deckhand.v1.ListInboxResponse
-	(*GetInboxItemRequest)(nil),            // 14: deckhand.v1.GetInboxItemRequest
-	(*GetInboxItemResponse)(nil),           // 15: deckhand.v1.GetInboxItemResponse
-	(*ReadInboxArgumentRequest)(nil),       // 16: deckhand.v1.ReadInboxArgumentRequest
-	(*ReadInboxArgumentResponse)(nil),      // 17: deckhand.v1.ReadInboxArgumentResponse
-	(*AnswerInboxItemRequest)(nil),         // 18: deckhand.v1.AnswerInboxItemRequest
-	(*AnswerInboxItemResponse)(nil),        // 19: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Accept)(nil),  // 20: deckhand.v1.AnswerInboxItemRequest.Accept
-	(*AnswerInboxItemRequest_Changes)(nil), // 21: deckhand.v1.AnswerInboxItemRequest.Changes
-	(*AnswerInboxItemRequest_Close)(nil),   // 22: deckhand.v1.AnswerInboxItemRequest.Close
-	(*AnswerInboxItemRequest_Suggest)(nil), // 23: deckhand.v1.AnswerInboxItemRequest.Suggest
-	(*AnswerInboxItemRequest_Replan)(nil),  // 24: deckhand.v1.AnswerInboxItemRequest.Replan
-	(*AnswerInboxItemRequest_Clarify)(nil), // 25: deckhand.v1.AnswerInboxItemRequest.Clarify
-	(*AnswerInboxItemRequest_Approve)(nil), // 26: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 27: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 28: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 29: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 30: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 31: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 32: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 33: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 34: google.protobuf.Timestamp
-	(*AlwaysAllow)(nil),                    // 35: deckhand.v1.AlwaysAllow
-	(*TaskOverride)(nil),                   // 36: deckhand.v1.TaskOverride
+	(InboxOrder)(0),                        // 1: deckhand.v1.InboxOrder
+	(InboxState)(0),                        // 2: deckhand.v1.InboxState
+	(*InboxItem)(nil),                      // 3: deckhand.v1.InboxItem
+	(*InboxStop)(nil),                      // 4: deckhand.v1.InboxStop
+	(*PersonaChange)(nil),                  // 5: deckhand.v1.PersonaChange
+	(*CallDecision)(nil),                   // 6: deckhand.v1.CallDecision
+	(*CallDanger)(nil),                     // 7: deckhand.v1.CallDanger
+	(*CallCommand)(nil),                    // 8: deckhand.v1.CallCommand
+	(*LongArgument)(nil),                   // 9: deckhand.v1.LongArgument
+	(*InboxReview)(nil),                    // 10: deckhand.v1.InboxReview
+	(*DeferredCall)(nil),                   // 11: deckhand.v1.DeferredCall
+	(*ReviewedHost)(nil),                   // 12: deckhand.v1.ReviewedHost
+	(*AutoApprovalOffer)(nil),              // 13: deckhand.v1.AutoApprovalOffer
+	(*InboxQuestion)(nil),                  // 14: deckhand.v1.InboxQuestion
+	(*ListInboxRequest)(nil),               // 15: deckhand.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),              // 16: deckhand.v1.ListInboxResponse
+	(*InboxCount)(nil),                     // 17: deckhand.v1.InboxCount
+	(*GetInboxItemRequest)(nil),            // 18: deckhand.v1.GetInboxItemRequest
+	(*GetInboxItemResponse)(nil),           // 19: deckhand.v1.GetInboxItemResponse
+	(*ReadInboxArgumentRequest)(nil),       // 20: deckhand.v1.ReadInboxArgumentRequest
+	(*ReadInboxArgumentResponse)(nil),      // 21: deckhand.v1.ReadInboxArgumentResponse
+	(*AnswerInboxItemRequest)(nil),         // 22: deckhand.v1.AnswerInboxItemRequest
+	(*AnswerInboxItemResponse)(nil),        // 23: deckhand.v1.AnswerInboxItemResponse
+	(*AnswerInboxItemRequest_Raise)(nil),   // 24: deckhand.v1.AnswerInboxItemRequest.Raise
+	(*AnswerInboxItemRequest_Allow)(nil),   // 25: deckhand.v1.AnswerInboxItemRequest.Allow
+	(*AnswerInboxItemRequest_Resume)(nil),  // 26: deckhand.v1.AnswerInboxItemRequest.Resume
+	(*AnswerInboxItemRequest_Dismiss)(nil), // 27: deckhand.v1.AnswerInboxItemRequest.Dismiss
+	(*AnswerInboxItemRequest_Accept)(nil),  // 28: deckhand.v1.AnswerInboxItemRequest.Accept
+	(*AnswerInboxItemRequest_Changes)(nil), // 29: deckhand.v1.AnswerInboxItemRequest.Changes
+	(*AnswerInboxItemRequest_Close)(nil),   // 30: deckhand.v1.AnswerInboxItemRequest.Close
+	(*AnswerInboxItemRequest_Suggest)(nil), // 31: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 32: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 33: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 34: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 35: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 36: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 37: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 38: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 39: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 40: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 41: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 42: google.protobuf.Timestamp
+	(*AlwaysAllow)(nil),                    // 43: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 44: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
-	1,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	32, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	33, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
-	11, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	34, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	34, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	33, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	34, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
-	7,  // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
-	10, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
-	3,  // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
-	6,  // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
-	4,  // 13: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
-	5,  // 14: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
-	6,  // 15: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
-	8,  // 16: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
-	9,  // 17: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	32, // 18: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
-	1,  // 19: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
-	0,  // 20: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
-	2,  // 21: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
-	2,  // 22: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	26, // 23: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	27, // 24: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	28, // 25: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	29, // 26: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	30, // 27: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	31, // 28: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	23, // 29: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	24, // 30: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	25, // 31: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	20, // 32: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	21, // 33: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	22, // 34: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	2,  // 35: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	35, // 36: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	36, // 37: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	12, // 38: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	14, // 39: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	16, // 40: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	18, // 41: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	13, // 42: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	15, // 43: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	17, // 44: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	19, // 45: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	42, // [42:46] is the sub-list for method output_type
-	38, // [38:42] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	2,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
+	40, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	41, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	14, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
+	42, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	42, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	41, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	42, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	10, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
+	13, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
+	6,  // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
+	9,  // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
+	4,  // 13: deckhand.v1.InboxItem.stop:type_name -> deckhand.v1.InboxStop
+	5,  // 14: deckhand.v1.InboxStop.change:type_name -> deckhand.v1.PersonaChange
+	7,  // 15: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
+	8,  // 16: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
+	9,  // 17: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
+	11, // 18: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
+	12, // 19: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
+	40, // 20: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
+	2,  // 21: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
+	0,  // 22: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
+	1,  // 23: deckhand.v1.ListInboxRequest.order:type_name -> deckhand.v1.InboxOrder
+	3,  // 24: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
+	17, // 25: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
+	0,  // 26: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
+	3,  // 27: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	34, // 28: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	35, // 29: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	36, // 30: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	37, // 31: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	38, // 32: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	39, // 33: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	31, // 34: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	32, // 35: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	33, // 36: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	28, // 37: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	29, // 38: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	30, // 39: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	24, // 40: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
+	25, // 41: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
+	26, // 42: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
+	27, // 43: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
+	3,  // 44: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	43, // 45: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	44, // 46: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	15, // 47: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	18, // 48: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	20, // 49: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	22, // 50: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	16, // 51: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	19, // 52: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	21, // 53: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	23, // 54: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	51, // [51:55] is the sub-list for method output_type
+	47, // [47:51] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -2796,7 +3651,7 @@ func file_deckhand_v1_inbox_proto_init() {
 	file_deckhand_v1_policy_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_inbox_proto_msgTypes[16].OneofWrappers = []any{
+	file_deckhand_v1_inbox_proto_msgTypes[19].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),
 		(*AnswerInboxItemRequest_Reject_)(nil),
 		(*AnswerInboxItemRequest_Reply_)(nil),
@@ -2809,14 +3664,18 @@ func file_deckhand_v1_inbox_proto_init() {
 		(*AnswerInboxItemRequest_Accept_)(nil),
 		(*AnswerInboxItemRequest_Changes_)(nil),
 		(*AnswerInboxItemRequest_Close_)(nil),
+		(*AnswerInboxItemRequest_Raise_)(nil),
+		(*AnswerInboxItemRequest_Allow_)(nil),
+		(*AnswerInboxItemRequest_Resume_)(nil),
+		(*AnswerInboxItemRequest_Dismiss_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   30,
+			NumEnums:      3,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
