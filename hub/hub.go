@@ -38,6 +38,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/record/metrics"
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/review"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/bus"
@@ -75,6 +76,7 @@ const (
 	admissionSweep = 2 * time.Second
 	claimTimeout   = 5 * time.Second
 	inboxSweep     = time.Second
+	stopSweep      = 10 * time.Second
 	subtaskSweep   = 5 * time.Second
 	triggerSweep   = time.Second
 	nodeWait       = 10 * time.Second
@@ -253,7 +255,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Propose: h.steps.ProposeTurn,
 	})
 	h.inbox = inbox.New(inbox.Config{
-		Store: h.store, Recorder: recorder, Steps: h.steps, Reviews: h.reviews, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact,
+		Store: h.store, Recorder: recorder, Steps: h.steps, Reviews: h.reviews, Tasks: h.tasks, Agents: h.agents, Budgets: h.budgets, Vault: h.vault, Redact: c.Redact,
 		Sweep: inboxSweep, Log: c.Log.Named("inbox"),
 	})
 	h.kills = kill.New(kill.Config{
@@ -339,11 +341,11 @@ func (h *Hub) assembleModels(recorder *event.Recorder) {
 	guard := h.providerGuard()
 	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Jailed: h.jailed, OnChange: h.metrics.Leases})
 	h.credentials = credential.New(credential.Config{
-		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Preset: preset, Guard: guard,
+		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Preset: preset, Restored: inbox.ProviderRestored, Guard: guard,
 	})
 	h.models = modelaccess.New(modelaccess.Config{Store: h.store, Agents: h.agents, Leases: h.leases, Quotas: h.plans, Credentials: h.credentials})
 	h.budgets = budget.New(budget.Config{
-		Store: h.store, Recorder: recorder, Cap: h.models.CostCap, MaxCall: relay.MaxCall, Log: c.Log.Named("budget"),
+		Store: h.store, Recorder: recorder, Cap: h.models.CostCap, Raised: inbox.BudgetRaised, MaxCall: relay.MaxCall, Log: c.Log.Named("budget"),
 	})
 	h.relay = relay.New(relay.Config{
 		Authorize: h.models.Authorize, Ended: h.leases.Ended, Models: h.models.TaskModels, Refused: h.credentials.Refuse, Access: h.credentials.Access,
@@ -370,6 +372,8 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "give kill orders again", Do: h.kills.Sweep},
 		periodic.Job{Name: "settle lost model calls", Do: periodic.Uncounted(h.budgets.Sweep)},
 		periodic.Job{Name: "count late model calls", Do: periodic.Uncounted(h.reports.CountLate)},
+		periodic.Job{Name: "open and withdraw inbox items about what ended", Every: stopSweep, Do: func(ctx context.Context) error { return stop.Sweep(ctx, h.store, h.recorder) }},
+		periodic.Job{Name: "resume the tasks whose budget has begun again", Every: stopSweep, Do: h.inbox.NextPeriods},
 		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: periodic.Uncounted(h.store.ExpireCheckpoints)},
 	))
 	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"),

@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/review"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -29,10 +30,13 @@ type Inbox struct {
 
 const inboxPage = 20
 
-// ListInbox returns what waits, newest first.
+// ListInbox returns what waits.
 func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.ListInboxRequest]) (*connect.Response[deckhandv1.ListInboxResponse], error) {
 	org, m := auth.From(ctx).OrgID, req.Msg
-	filter := inbox.Filter{PageSize: m.GetPageSize(), PageToken: m.GetPageToken()}
+	filter := inbox.Filter{
+		PageSize: m.GetPageSize(), PageToken: m.GetPageToken(), Dangerous: m.GetDangerous(), Mine: m.GetMine(), Text: m.GetText(),
+		TimeLeft: m.GetOrder() == deckhandv1.InboxOrder_INBOX_ORDER_TIME_LEFT,
+	}
 	if filter.PageSize == 0 {
 		filter.PageSize = inboxPage
 	}
@@ -56,13 +60,20 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 	if len(filter.States) == 0 {
 		filter.States = []inbox.State{inbox.Open}
 	}
-	rows, next, err := h.Inbox.List(ctx, viewer(ctx), filter)
+	page, err := h.Inbox.List(ctx, viewer(ctx), filter)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListInboxResponse{NextPageToken: next}
-	for _, row := range rows {
-		res.Items = append(res.Items, inboxMessage(db.GetInboxItemRow(row)))
+	res := &deckhandv1.ListInboxResponse{NextPageToken: page.Next}
+	for _, row := range page.Rows {
+		item := h.listed(ctx, row)
+		item.AlikeCount = page.Alike[row.InboxItem.Alike]
+		res.Items = append(res.Items, item)
+	}
+	for _, k := range inbox.Kinds() {
+		if n := page.Counts[inbox.Kind(k)]; n > 0 {
+			res.Counts = append(res.Counts, &deckhandv1.InboxCount{Kind: deckhandv1.InboxKind(enumValue(deckhandv1.InboxKind_value, "INBOX_KIND_", k)), Items: n})
+		}
 	}
 	return connect.NewResponse(res), nil
 }
@@ -82,12 +93,15 @@ func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv
 	if err != nil {
 		return nil, err
 	}
-	m := inboxMessage(row)
-	addCard(m, card)
-	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: m}), nil
+	item, err := h.whole(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	addCard(item, card)
+	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: item}), nil
 }
 
-// AnswerInboxItem returns an open item.
+// AnswerInboxItem answers an open item.
 func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckhandv1.AnswerInboxItemRequest]) (*connect.Response[deckhandv1.AnswerInboxItemResponse], error) {
 	who, m := auth.From(ctx), req.Msg
 	id, err := h.Inbox.Find(ctx, viewer(ctx), m.GetItemId())
@@ -124,6 +138,14 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 		a.Verdict, a.Reason = inbox.Replan, answer.Replan.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Clarify_:
 		a.Verdict, a.Reason = inbox.Clarify, answer.Clarify.GetQuestion()
+	case *deckhandv1.AnswerInboxItemRequest_Raise_:
+		a.Verdict, a.Limit = inbox.Raise, answer.Raise.GetLimit()
+	case *deckhandv1.AnswerInboxItemRequest_Allow_:
+		a.Verdict = inbox.Allow
+	case *deckhandv1.AnswerInboxItemRequest_Resume_:
+		a.Verdict = inbox.Resume
+	case *deckhandv1.AnswerInboxItemRequest_Dismiss_:
+		a.Verdict = inbox.Dismiss
 	case *deckhandv1.AnswerInboxItemRequest_Skip_:
 		a.Verdict = inbox.Skip
 	case *deckhandv1.AnswerInboxItemRequest_Resolve_:
@@ -138,7 +160,11 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.AnswerInboxItemResponse{Item: inboxMessage(row)}), nil
+	item, err := h.whole(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.AnswerInboxItemResponse{Item: item}), nil
 }
 
 func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
@@ -153,6 +179,9 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 		AskedAt: timestamppb.New(i.AskedAt), ExpiresAt: timestamp(i.ExpiresAt), OnExpiry: i.OnExpiry,
 		Answer: i.Answer, Reply: i.Reply, Reason: i.Reason, AnsweredBy: i.AnsweredBy, AnsweredAt: timestamp(i.AnsweredAt),
 		NodeId: deref(row.NodeID), ExecId: row.ExecID, ShownDigest: inbox.ShownDigest(row),
+	}
+	if stop.Is(i.Kind) {
+		m.Title, m.Stop = i.Preview, stopMessage(i)
 	}
 	whole := object(i.Arguments)
 	m.Sentence = sentence(row, whole.AsMap())

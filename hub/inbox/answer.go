@@ -9,13 +9,16 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/model/budget"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -43,6 +46,11 @@ const (
 	Close     Verdict = "close"
 	// TimeOut is the verdict of an item whose time ran out.
 	TimeOut Verdict = "time_out"
+	// Verdicts on stops; see answerStop.
+	Raise   Verdict = "raise"
+	Allow   Verdict = "allow"
+	Resume  Verdict = "resume"
+	Dismiss Verdict = "dismiss"
 )
 
 // fitting lists the verdicts that a person may give, by kind.
@@ -53,6 +61,12 @@ var fitting = map[Kind][]Verdict{
 	Review:   {Accept, Changes, Reject},
 	// Escalated tasks; see escalated.
 	Escalation: {Retry, Close},
+	Limit:      {Raise, Close},
+	Budget:     {Raise, Resume, Dismiss},
+	Suspended:  {Resume, Dismiss},
+	Egress:     {Allow, Dismiss},
+	Provider:   {Resume, Dismiss},
+	Credential: {Dismiss},
 }
 
 // commands are the command-line commands that decide items, by kind.
@@ -62,6 +76,12 @@ var commands = map[Kind]string{
 	Unknown:    "retry or skip it, or mark it as succeeded or failed",
 	Review:     "accept it, ask for changes, or reject it",
 	Escalation: "retry or close it",
+	Limit:      "raise the limit, or close the task",
+	Budget:     "raise or resume it, or dismiss it",
+	Suspended:  "resume or dismiss it",
+	Egress:     "allow or dismiss it",
+	Provider:   "resume or dismiss it; connect the provider with: deckhand provider connect",
+	Credential: "dismiss it; store a new value with: deckhand credential rotate",
 }
 
 // Answer is a person's decision on an item, or their reply to a question.
@@ -83,7 +103,9 @@ type Answer struct {
 	ShownDigest string
 	// Override changes the settings of an escalated task that is retried.
 	Override task.Override
-	By       event.Actor
+	// Limit is the new limit of a run or a budget that is raised.
+	Limit int64
+	By    event.Actor
 	// Role is the person's role.
 	Role string
 
@@ -127,6 +149,11 @@ type Reviews interface {
 	Decided(ctx context.Context, tx *event.Tx, t db.Task, a Answer) error
 }
 
+// Budgets sets budgets.
+type Budgets interface {
+	SetIn(ctx context.Context, tx *event.Tx, orgID string, n budget.Name, limit int64, by event.Actor) error
+}
+
 // Sealer encrypts what must not be readable at rest.
 type Sealer interface {
 	Seal(value []byte, object string) ([]byte, error)
@@ -139,6 +166,8 @@ type Config struct {
 	Steps    Steps
 	Reviews  Reviews
 	Tasks    Tasks
+	Agents   *agent.Service
+	Budgets  Budgets
 	Vault    Sealer
 	Redact   *redact.Redactor
 	// Sweep is the interval at which expired items are looked for.
@@ -165,6 +194,12 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 		return row, err
 	}
 	a.Reason = s.cfg.Redact.Org(orgID).String(a.Reason)
+	if stop.Is(row.InboxItem.Kind) {
+		if err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error { return s.answerStop(ctx, tx, row, a) }); err != nil {
+			return row, err
+		}
+		return s.Get(ctx, orgID, id)
+	}
 	if err := s.look(ctx, row.InboxItem, &a); err != nil {
 		return row, err
 	}
@@ -205,7 +240,7 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 		if err != nil {
 			return err
 		}
-		if err := s.close(ctx, tx, t, item, a, effect); err != nil {
+		if err := s.close(ctx, tx, item, a, effect); err != nil {
 			return err
 		}
 		return s.settle(ctx, tx, t, fmt.Sprintf("%s answered %s (%s); waits for a worker", a.By.ID, item.ID, a.Verdict), a.By)
@@ -233,7 +268,7 @@ func (s *Service) look(ctx context.Context, item db.InboxItem, a *Answer) (err e
 // closeTask is close for an item about a task, which then continues or ends.
 func (s *Service) closeTask(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) error {
 	// The decision is stored first: a task that continues withdraws its open items.
-	if err := s.close(ctx, tx, t, item, a, Applied{}); err != nil {
+	if err := s.close(ctx, tx, item, a, Applied{}); err != nil {
 		return err
 	}
 	switch {
@@ -265,6 +300,9 @@ func answerable(item db.InboxItem, over bool, a Answer) error {
 		return fault.New(fault.Precondition, "%s has been answered: %s by %s at %s", item.ID, item.Answer, item.AnsweredBy,
 			item.AnsweredAt.UTC().Format(time.RFC3339)).WithObject(item.ID).WithFix("see what came of it: deckhand inbox show %s", item.ID)
 	case Withdrawn:
+		if item.TaskID == "" || item.Subject != "" {
+			return fault.New(fault.Precondition, "%s waits for nothing any more: its cause is gone", item.ID).WithObject(item.ID).WithFix("see what else waits: deckhand inbox list")
+		}
 		return fault.New(fault.Precondition, "%s waits for nothing any more: its task has ended", item.ID).WithObject(item.ID).
 			WithFix("see: deckhand task show %s", item.TaskID)
 	}
@@ -280,7 +318,7 @@ func answerable(item db.InboxItem, over bool, a Answer) error {
 }
 
 // close stores a decision whose effect is in the same transaction.
-func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer, effect Applied) error {
+func (s *Service) close(ctx context.Context, tx *event.Tx, item db.InboxItem, a Answer, effect Applied) error {
 	params := db.AnswerInboxItemParams{
 		OrgID: item.OrgID, ID: item.ID, Answer: string(a.Verdict), Reply: s.cfg.Redact.Org(item.OrgID).String(effect.Reply),
 		ChangedArguments: effect.ChangedArguments, Reason: a.Reason, AnsweredBy: a.By.ID,
@@ -297,14 +335,17 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	// The entry has the time, address and user agent. The preview may be cut; the digest
 	// covers all arguments, which the step keeps.
 	if err := audit.Append(tx, audit.Entry{
-		OrgID: t.OrgID, By: a.By, Action: "inbox." + string(a.Verdict), ObjectKind: "inbox_item", ObjectID: item.ID, Reason: a.Reason,
+		OrgID: item.OrgID, By: a.By, Action: "inbox." + string(a.Verdict), ObjectKind: "inbox_item", ObjectID: item.ID, Reason: a.Reason,
 		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview,
-			"arguments_sha256": digest(item.Arguments), "shown_digest": a.ShownDigest},
-		After: map[string]any{"reply": params.Reply, "changed_arguments": string(effect.ChangedArguments)},
+			"arguments_sha256": digest(item.Arguments), "shown_digest": a.ShownDigest, "subject": item.Subject},
+		After: map[string]any{"reply": params.Reply, "changed_arguments": string(effect.ChangedArguments), "limit": a.Limit},
 	}); err != nil {
 		return err
 	}
-	if err := tx.Append(t.OrgID, t.ID, a.By, event.Draft{Type: eventkind.InboxAnswered, Payload: map[string]any{
+	if item.TaskID == "" {
+		return nil
+	}
+	if err := tx.Append(item.OrgID, item.TaskID, a.By, event.Draft{Type: eventkind.InboxAnswered, Payload: map[string]any{
 		"item_id": item.ID, "kind": item.Kind, "step_id": deref(item.StepID), "tool": item.Tool, "answer": string(a.Verdict),
 		"reply": effect.Reply, "reason": a.Reason, "by": a.By.ID, "changed": effect.ChangedArguments != nil,
 	}}); err != nil {

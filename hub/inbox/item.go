@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -41,11 +42,18 @@ const (
 	// Items of a task, without a step.
 	Review     Kind = "review"
 	Escalation Kind = "escalation"
+	// Items about what keeps work from going on: see package stop.
+	Limit      = Kind(stop.Limit)
+	Budget     = Kind(stop.Budget)
+	Suspended  = Kind(stop.Suspended)
+	Egress     = Kind(stop.Egress)
+	Provider   = Kind(stop.Provider)
+	Credential = Kind(stop.Credential)
 )
 
 // Kinds returns the names of all kinds.
 func Kinds() []string {
-	return []string{string(Approval), string(Question), string(Unknown), string(Review), string(Escalation)}
+	return append([]string{string(Approval), string(Question), string(Unknown), string(Review), string(Escalation)}, stop.Kinds()...)
 }
 
 // State is the state of an item.
@@ -161,47 +169,4 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetInboxItemRow
 		return row, fault.New(fault.NotFound, "there is no inbox item %q", id).WithObject(id)
 	}
 	return row, err
-}
-
-// Filter selects items for List; empty fields match all.
-type Filter struct {
-	TaskID, AgentID string
-	Kinds           []Kind
-	States          []State
-	PageSize        int32
-	PageToken       string
-}
-
-// List returns a page of items, newest first, and the next page's token.
-func (s *Service) List(ctx context.Context, v task.Viewer, f Filter) ([]db.ListInboxItemsRow, string, error) {
-	params := db.ListInboxItemsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, MaxRows: f.PageSize + 1}
-	if f.TaskID != "" {
-		params.TaskID = &f.TaskID
-	}
-	if f.AgentID != "" {
-		params.AgentID = &f.AgentID
-	}
-	for _, k := range f.Kinds {
-		params.Kinds = append(params.Kinds, string(k))
-	}
-	for _, st := range f.States {
-		params.States = append(params.States, string(st))
-	}
-	if f.PageToken != "" {
-		at, id, err := store.ParsePageToken(f.PageToken)
-		if err != nil {
-			return nil, "", err
-		}
-		params.BeforeTime, params.BeforeID = &at, id
-	}
-	rows, err := s.cfg.Store.ListInboxItems(ctx, params)
-	if err != nil {
-		return nil, "", fmt.Errorf("list inbox items: %w", err)
-	}
-	if len(rows) <= int(f.PageSize) {
-		return rows, "", nil
-	}
-	rows = rows[:f.PageSize]
-	last := rows[len(rows)-1].InboxItem
-	return rows, store.PageToken(last.AskedAt, last.ID), nil
 }

@@ -1,13 +1,16 @@
 package step
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -39,7 +42,10 @@ func completed(step db.Step, r tool.Result, changed map[string]any) event.Draft 
 
 // recordRefused records the connections that the node's egress refused to a step's
 // command, in the task's history and in the audit log.
-func recordRefused(tx *event.Tx, step db.Step, refused []*nodev1.EgressUse_Refusal) error {
+func recordRefused(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, refused []*nodev1.EgressUse_Refusal) error {
+	if err := openRefused(ctx, tx, t, step, refused); err != nil {
+		return err
+	}
 	list := tool.RefusedOutcome(refused)
 	if err := tx.Append(step.OrgID, step.TaskID, event.Hub, event.Draft{Type: eventkind.EgressRefused, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "error_code": string(fault.EgressDenied), "refused": list,
@@ -54,6 +60,29 @@ func recordRefused(tx *event.Tx, step db.Step, refused []*nodev1.EgressUse_Refus
 		OrgID: step.OrgID, By: by, Action: "egress.refused", ObjectKind: "step", ObjectID: step.ID, Reason: refused[0].GetReason(),
 		After: map[string]any{"task_id": step.TaskID, "refused": list},
 	})
+}
+
+// openRefused opens inbox items for the hosts that a rule of the agent's persona would
+// allow. A task without an agent has no persona to change.
+func openRefused(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, refused []*nodev1.EgressUse_Refusal) error {
+	if t.AgentID == "" {
+		return nil
+	}
+	for _, r := range refused {
+		// What allows it is derived from the host, not taken from the node.
+		target, err := allowlist.ParseTarget(r.GetHost(), 0)
+		if r.GetAllow() == "" || err != nil {
+			continue
+		}
+		if _, err := stop.Open(ctx, tx, stop.Stop{
+			OrgID: t.OrgID, Kind: stop.Egress, Subject: stop.EgressSubject(t.AgentID, target.String()), TaskID: t.ID, AgentID: t.AgentID,
+			Title: "A command was refused a connection to " + target.String(), Why: r.GetReason(),
+			Detail: stop.Detail{Host: target.Host, Port: target.Port, Method: r.GetMethod(), StepID: step.ID, Tool: step.Tool},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxShown is the length in bytes at which an event cuts a text among the arguments; the

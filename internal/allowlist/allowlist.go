@@ -302,6 +302,13 @@ func suggest(r Rule) string {
 	return "egress: {allow: [{" + text + "}]}"
 }
 
+// RuleFor returns the rule that allows a target, as it is written in egress.allow: the
+// host alone for the usual ports.
+func RuleFor(t Target) string {
+	r := Rule{Host: t.Host, Ports: t.ports()}
+	return r.String()
+}
+
 // suggestion returns what would allow a target that no rule names.
 func suggestion(t Target) string {
 	if t.Addr.IsValid() {

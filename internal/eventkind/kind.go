@@ -78,6 +78,7 @@ const (
 	ToolExecuting       Kind = "tool_executing"
 	ToolRejected        Kind = "tool_rejected"
 	ToolSelected        Kind = "tool_selected"
+	WorkStopped         Kind = "work_stopped"
 	WorkspaceRestored   Kind = "workspace_restored"
 	WorkspaceUndone     Kind = "workspace_undone"
 )
@@ -155,6 +156,7 @@ var table = []Entry{
 	{ToolExecuting, false, "a step is handed to where it runs"},
 	{ToolRejected, true, "a call never became a step: its tool does not exist or its arguments do not fit"},
 	{ToolSelected, false, "a call became a step and may run"},
+	{WorkStopped, false, "an inbox item was opened: the work needs a person to go on"},
 	{WorkspaceRestored, false, "a task that continues from a checkpoint got its workspace"},
 	{WorkspaceUndone, false, "changes to files were undone"},
 }

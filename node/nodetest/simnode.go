@@ -249,7 +249,7 @@ func (n *Node) StartExec(_ context.Context, req *nodev1.StartExecRequest) (*node
 		defer n.mu.Unlock()
 		c.exec = &nodev1.Exec{
 			ExecId: spec.GetExecId(), JailId: spec.GetJailId(), State: nodev1.ExecState_EXEC_STATE_ENDED,
-			EndReason: end.GetEndReason(), ExitCode: end.GetExitCode(), Signal: end.GetSignal(), StartError: end.GetStartError(), Workspace: end.GetWorkspace(),
+			EndReason: end.GetEndReason(), ExitCode: end.GetExitCode(), Signal: end.GetSignal(), StartError: end.GetStartError(), Workspace: end.GetWorkspace(), Egress: end.GetEgress(),
 			KilledBy: c.killer, LogBytes: c.end(), CreatedAt: now, StartedAt: now, EndedAt: timestamppb.Now(),
 		}
 		close(c.done)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -49,6 +52,7 @@ func (c *Credentials) Record(ctx context.Context, orgID, nodeID string, records 
 	}
 	return c.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		var groups []*usage
+		refused := map[string]db.RecordCredentialRequestParams{} // the last of each credential
 		for _, r := range records {
 			from, known := who[r.JailID]
 			if !known || r.ID == "" || !agentName.MatchString(r.Credential) {
@@ -59,6 +63,9 @@ func (c *Credentials) Record(ctx context.Context, orgID, nodeID string, records 
 			n, err := tx.RecordCredentialRequest(ctx, row)
 			if err != nil {
 				return fmt.Errorf("record request %s of node %s: %w", r.ID, nodeID, err)
+			}
+			if n > 0 && row.Status == http.StatusUnauthorized {
+				refused[row.Credential] = row
 			}
 			if n == 0 || row.TaskID == nil {
 				continue // it is recorded, or is no task's
@@ -77,7 +84,28 @@ func (c *Credentials) Record(ctx context.Context, orgID, nodeID string, records 
 				return err
 			}
 		}
+		for _, name := range slices.Sorted(maps.Keys(refused)) {
+			if err := openRefused(ctx, tx, refused[name]); err != nil {
+				return err
+			}
+		}
 		return nil
+	})
+}
+
+// openRefused opens the inbox item of a credential that its server refuses. One that was
+// rotated after the request was sent is another one by now.
+func openRefused(ctx context.Context, tx *event.Tx, r db.RecordCredentialRequestParams) error {
+	c, err := tx.GetEgressCredential(ctx, db.GetEgressCredentialParams{OrgID: r.OrgID, Name: r.Credential})
+	if store.IsNotFound(err) || err == nil && c.RotatedAt.After(r.At) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("load credential %s: %w", r.Credential, err)
+	}
+	return stop.OpenCredential(ctx, tx, stop.Stop{
+		OrgID: r.OrgID, Cause: c.Version, Why: fmt.Sprintf("%s %s%s was answered with HTTP %d.", r.Method, r.Host, r.Path, r.Status),
+		Detail: stop.Detail{Credential: c.Name, Reason: stop.Refused, Host: r.Host, Status: r.Status, Method: r.Method},
 	})
 }
 

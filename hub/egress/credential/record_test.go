@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // events returns the payloads of the events of a task.
@@ -141,4 +144,64 @@ func TestAReportOfANodeIsBounded(t *testing.T) {
 	_, err = r.Token(t.Context(), org, "a\x00b", "api")
 	refused(t, err, fault.Invalid, "is not a jail")
 	refused(t, r.Record(t.Context(), org, node, make([]egresslink.Record, 1001)), fault.Invalid, "1001 records")
+}
+
+// items returns the inbox items about credentials: title, reason and state.
+func (r *rig) items() (out []string) {
+	r.t.Helper()
+	require.NoError(r.t, r.conn.QueryRow(r.t.Context(), `SELECT coalesce(array_agg(subject || ' ' || preview || ' ' || state ORDER BY asked_at, id), '{}') FROM inbox_items WHERE kind = 'credential'`).Scan(&out))
+	return out
+}
+
+// A credential that its server refuses, or that has expired, is one item in the inbox until it
+// is rotated or deleted.
+func TestACredentialThatEndedIsAnItem(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.create(bearer("api"))
+	report := func(id string, status int) {
+		t.Helper()
+		require.NoError(t, r.Record(t.Context(), org, node, []egresslink.Record{{
+			ID: id, JailID: jail, Credential: "api", Method: "GET", Host: "api.example.com:443", Path: "/v1", Status: status, At: time.Now(),
+		}}))
+	}
+	report("r1", 403)
+	require.Empty(t, r.items(), "it may lack a right only")
+	report("r2", 401)
+	report("r3", 401)
+	const refused = "api api.example.com:443 refuses credential api (HTTP 401) "
+	require.Equal(t, []string{refused + "open"}, r.items())
+
+	rotate := func(expires time.Time) {
+		t.Helper()
+		in := &deckhandv1.RotateCredentialRequest{Name: "api", Value: bearer("api").GetValue()}
+		if !expires.IsZero() {
+			in.ExpiresAt = timestamppb.New(expires)
+		}
+		_, err := r.Rotate(t.Context(), org, in, admin)
+		require.NoError(t, err)
+	}
+	rotate(time.Now().Add(time.Hour))
+	require.Equal(t, []string{refused + "withdrawn"}, r.items())
+	// A request that was sent before says nothing of the new value.
+	require.NoError(t, r.Record(t.Context(), org, node, []egresslink.Record{{ID: "r4", JailID: jail, Credential: "api", Host: "h", Status: 401, At: time.Now().Add(-time.Hour)}}))
+	require.Len(t, r.items(), 1)
+
+	require.NoError(t, stop.Sweep(t.Context(), r.store, r.recorder))
+	require.Len(t, r.items(), 1)
+	r.exec("UPDATE egress_credentials SET expires_at = clock_timestamp() - interval '1 second'")
+	for range 2 {
+		require.NoError(t, stop.Sweep(t.Context(), r.store, r.recorder))
+	}
+	require.Equal(t, []string{refused + "withdrawn", "api Credential api has expired open"}, r.items())
+	// Dismissed, it does not come again for the same value.
+	r.exec("UPDATE inbox_items SET state = 'answered', answer = 'dismiss', answered_by = 'ann', answered_at = clock_timestamp() WHERE state = 'open'")
+	require.NoError(t, stop.Sweep(t.Context(), r.store, r.recorder))
+	report("r5", 401)
+	require.Len(t, r.items(), 2)
+	rotate(time.Time{})
+	report("r6", 401)
+	require.Equal(t, refused+"open", r.items()[2])
+	require.NoError(t, r.Delete(t.Context(), org, "api", admin))
+	require.Equal(t, refused+"withdrawn", r.items()[2])
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -153,6 +154,9 @@ func (c *Credentials) Rotate(ctx context.Context, orgID string, in *deckhandv1.R
 			return fmt.Errorf("rotate credential %s: %w", before.Name, err)
 		}
 		tx.AfterCommit(func() { c.learn(orgID, row.Name, secrets(in.GetValue())...) })
+		if err := stop.Withdraw(ctx, tx.Queries, orgID, stop.Credential, row.Name, "it was rotated by "+by.ID); err != nil {
+			return err
+		}
 		return audit.Append(tx, audit.Entry{
 			OrgID: orgID, By: by, Action: "credential.rotated", ObjectKind: "credential", ObjectID: row.Name,
 			Before: map[string]any{"version": before.Version}, After: map[string]any{"version": row.Version},
@@ -174,6 +178,9 @@ func (c *Credentials) Delete(ctx context.Context, orgID, name string, by event.A
 		}
 		if err != nil {
 			return fmt.Errorf("delete credential %s: %w", name, err)
+		}
+		if err := stop.Withdraw(ctx, tx.Queries, orgID, stop.Credential, row.Name, "it was deleted by "+by.ID); err != nil {
+			return err
 		}
 		return audit.Append(tx, audit.Entry{
 			OrgID: orgID, By: by, Action: "credential.deleted", ObjectKind: "credential", ObjectID: row.Name, Before: described(row),

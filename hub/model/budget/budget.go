@@ -102,6 +102,9 @@ type Config struct {
 	// Cap returns a task's own limit in micro-dollars, as its persona sets it or
 	// its override does.
 	Cap func(ctx context.Context, orgID, agentID string, version int32, override json.RawMessage) (int64, error)
+	// Raised is called in the transaction that raises a limit, or removes it; nil for
+	// nobody. The rows of the tasks that waited for it are locked before the budget's.
+	Raised func(ctx context.Context, tx *event.Tx, orgID string, n Name, by event.Actor) error
 	// MaxCall is the longest that a call may take.
 	MaxCall time.Duration
 	Log     hclog.Logger
@@ -161,9 +164,27 @@ func (l *Ledger) Reserve(ctx context.Context, call Call) (*Reservation, error) {
 		return nil, fmt.Errorf("reserve a call of task %s: %w", call.Task.ID, err)
 	}
 	if poor := c.reserve.poor; poor != nil {
+		if err := l.keepRefusal(ctx, call, *poor); err != nil {
+			return nil, err
+		}
 		return nil, refused(*poor, call.Amount)
 	}
 	return r, nil
+}
+
+// keepRefusal stores which budget has too little left for a task, for the inbox item that
+// is opened when the task pauses. The task's own is a limit of its run.
+func (l *Ledger) keepRefusal(ctx context.Context, call Call, b balance) error {
+	if b.object == call.Task.ID {
+		return nil
+	}
+	if err := l.cfg.Store.PutBudgetRefusal(ctx, db.PutBudgetRefusalParams{
+		TaskID: call.Task.ID, OrgID: call.Task.OrgID, Scope: string(b.scope), ObjectID: b.object, Period: b.period,
+		LimitMicros: b.limit, SpentMicros: b.spent, AmountMicros: call.Amount,
+	}); err != nil {
+		return fmt.Errorf("store which budget refused a call of task %s: %w", call.Task.ID, err)
+	}
+	return nil
 }
 
 // account names one that a call draws on, and its default limit; negative for none.

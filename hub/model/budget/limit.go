@@ -136,30 +136,54 @@ func (l *Ledger) Set(ctx context.Context, orgID string, n Name, limit *int64, by
 	if err != nil {
 		return Budget{}, err
 	}
-	err = l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		after := map[string]any{"every": string(n.Every)}
-		switch {
-		case limit == nil:
-			after["limit_micros"] = "default"
-			err = tx.ClearBudget(ctx, db.ClearBudgetParams{OrgID: orgID, Scope: string(n.Scope), ObjectID: n.ObjectID, Every: string(n.Every)})
-		default:
-			after["limit_micros"] = *limit
-			p := db.SetBudgetParams{OrgID: orgID, Scope: string(n.Scope), ObjectID: n.ObjectID, Every: string(n.Every), SetBy: by.ID}
-			if *limit >= 0 {
-				p.LimitMicros = limit
-			}
-			err = tx.SetBudget(ctx, p)
+	byDefault := int64(none)
+	if limit == nil {
+		if byDefault, err = l.byDefault(ctx, orgID, n); err != nil {
+			return Budget{}, err
 		}
-		if err != nil {
-			return fmt.Errorf("store the budget of %s %s: %w", n.Scope, n.ObjectID, err)
-		}
-		return audit.Append(tx, audit.Entry{
-			OrgID: orgID, By: by, Action: "budget.set", ObjectKind: string(n.Scope), ObjectID: n.ObjectID,
-			Before: map[string]any{"every": string(n.Every), "limit_micros": before.Limit}, After: after,
-		})
-	})
-	if err != nil {
+	}
+	if err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error { return l.set(ctx, tx, orgID, before, limit, byDefault, by) }); err != nil {
 		return Budget{}, err
 	}
 	return l.Get(ctx, orgID, n)
+}
+
+// SetIn is Set in a transaction, to a limit in micro-dollars.
+func (l *Ledger) SetIn(ctx context.Context, tx *event.Tx, orgID string, n Name, limit int64, by event.Actor) error {
+	before, err := l.Get(ctx, orgID, n)
+	if err != nil {
+		return err
+	}
+	return l.set(ctx, tx, orgID, before, &limit, none, by)
+}
+
+func (l *Ledger) set(ctx context.Context, tx *event.Tx, orgID string, before Budget, limit *int64, byDefault int64, by event.Actor) (err error) {
+	n, now := before.Name, byDefault
+	if limit != nil {
+		now = *limit
+	}
+	if raised := now < 0 || before.Limit >= 0 && now > before.Limit; raised && l.cfg.Raised != nil {
+		if err := l.cfg.Raised(ctx, tx, orgID, n, by); err != nil {
+			return err
+		}
+	}
+	after := map[string]any{"every": string(n.Every)}
+	if limit == nil {
+		after["limit_micros"] = "default"
+		err = tx.ClearBudget(ctx, db.ClearBudgetParams{OrgID: orgID, Scope: string(n.Scope), ObjectID: n.ObjectID, Every: string(n.Every)})
+	} else {
+		after["limit_micros"] = *limit
+		p := db.SetBudgetParams{OrgID: orgID, Scope: string(n.Scope), ObjectID: n.ObjectID, Every: string(n.Every), SetBy: by.ID}
+		if *limit >= 0 {
+			p.LimitMicros = limit
+		}
+		err = tx.SetBudget(ctx, p)
+	}
+	if err != nil {
+		return fmt.Errorf("store the budget of %s %s: %w", n.Scope, n.ObjectID, err)
+	}
+	return audit.Append(tx, audit.Entry{
+		OrgID: orgID, By: by, Action: "budget.set", ObjectKind: string(n.Scope), ObjectID: n.ObjectID,
+		Before: map[string]any{"every": string(n.Every), "limit_micros": before.Limit}, After: after,
+	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
@@ -42,6 +43,9 @@ type Config struct {
 	// Preset are those that the hub was started with. They serve organisations
 	// that have connected none of their own, and are not stored.
 	Preset map[string]Access
+	// Restored is called in the transaction in which a provider is connected, or its login
+	// is renewed after it was refused; nil for nobody.
+	Restored func(ctx context.Context, tx *event.Tx, orgID, provider string, by event.Actor) error
 	// Guard limits the networks in which an organisation's servers may be.
 	Guard dialguard.Guard
 }
@@ -128,6 +132,9 @@ func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential
 		if row, err = tx.PutCredential(ctx, params); err != nil {
 			return fmt.Errorf("store the credential of %s: %w", in.Provider, err)
 		}
+		if err := c.restored(ctx, tx, in.OrgID, in.Provider, in.By); err != nil {
+			return err
+		}
 		tx.AfterCommit(func() {
 			c.learn(in.OrgID, in.Provider, append(login.values(), in.Key.Reveal())...)
 			c.cfg.Recorder.Publish(change.QueueChanged{OrgID: in.OrgID})
@@ -138,6 +145,14 @@ func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential
 		})
 	})
 	return row, err
+}
+
+// restored lets the work go on that waited for a provider.
+func (c *Credentials) restored(ctx context.Context, tx *event.Tx, orgID, name string, by event.Actor) error {
+	if c.cfg.Restored == nil {
+		return nil
+	}
+	return c.cfg.Restored(ctx, tx, orgID, name, by)
 }
 
 // learn has values masked for the organisation that has stored them.
@@ -418,7 +433,13 @@ func (c *Credentials) Refuse(ctx context.Context, orgID string, a Access) error 
 	if a.ConnectedAt.IsZero() {
 		return nil
 	}
-	return c.cfg.Store.RefuseCredential(ctx, db.RefuseCredentialParams{OrgID: orgID, Provider: a.Provider.Name, ConnectedAt: a.ConnectedAt})
+	return c.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		n, err := tx.RefuseCredential(ctx, db.RefuseCredentialParams{OrgID: orgID, Provider: a.Provider.Name, ConnectedAt: a.ConnectedAt})
+		if err != nil || n == 0 { // another one is connected, or it is known
+			return err
+		}
+		return stop.OpenProvider(ctx, tx, orgID, a.Provider.Name, stop.Refused, a.Provider.Name+" refuses the key (HTTP 401).")
+	})
 }
 
 // List returns a page of what is connected, by name, and the next page's token. Of a
@@ -462,6 +483,14 @@ func (c *Credentials) Disconnect(ctx context.Context, orgID, name string, by eve
 		}
 		if err != nil {
 			return fmt.Errorf("delete the credential of %s: %w", name, err)
+		}
+		// Tasks that wait for the provider still do.
+		if n, err := tx.CountStoppedTasks(ctx, db.CountStoppedTasksParams{OrgID: orgID, Kind: string(stop.Provider), Subject: name}); err != nil {
+			return fmt.Errorf("count the tasks that wait for %s: %w", name, err)
+		} else if n == 0 {
+			if err := stop.Withdraw(ctx, tx.Queries, orgID, stop.Provider, name, "it was disconnected by "+by.ID); err != nil {
+				return err
+			}
 		}
 		return audit.Append(tx, audit.Entry{
 			OrgID: orgID, By: by, Action: "provider.disconnected", ObjectKind: "provider", ObjectID: name,

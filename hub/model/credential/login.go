@@ -12,6 +12,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/config"
@@ -246,6 +247,11 @@ func (c *Credentials) renew(ctx context.Context, orgID, name string) (*db.Creden
 			return err
 		}
 		tx.AfterCommit(func() { c.learn(orgID, name, t.values()...) })
+		if row.RefusedAt != nil {
+			if err := c.restored(ctx, tx, orgID, name, event.Hub); err != nil {
+				return err
+			}
+		}
 		if row, err = tx.RenewCredential(ctx, db.RenewCredentialParams{Sealed: sealed, ExpiresAt: &expires, OrgID: orgID, Provider: name}); err != nil {
 			return fmt.Errorf("store the token of %s: %w", name, err)
 		}
@@ -267,6 +273,9 @@ func (c *Credentials) endLogin(ctx context.Context, tx *event.Tx, row *db.Creden
 	}
 	if _, err := tx.EndLogin(ctx, db.EndLoginParams{Sealed: sealed, OrgID: row.OrgID, Provider: row.Provider}); err != nil {
 		return fmt.Errorf("record that %s refuses the login: %w", row.Provider, err)
+	}
+	if err := stop.OpenProvider(ctx, tx, row.OrgID, row.Provider, stop.Refused, why.Message); err != nil {
+		return err
 	}
 	return audit.Append(tx, audit.Entry{
 		OrgID: row.OrgID, By: event.Hub, Action: "provider.refused", ObjectKind: "provider", ObjectID: row.Provider,

@@ -48,6 +48,21 @@ func ParseNameToken(token string) (name, id string, err error) {
 	return "", "", errPageToken()
 }
 
+// PlaceToken names a place in a list that is ordered by a number and id: behind that row.
+func PlaceToken(place int64, id string) string { return NameToken(id, strconv.FormatInt(place, 10)) }
+
+// ParsePlaceToken reads a token of PlaceToken; "" is the beginning.
+func ParsePlaceToken(token string) (place int64, id string, err error) {
+	id, number, err := ParseNameToken(token)
+	if err != nil || number == "" {
+		return 0, id, err
+	}
+	if place, err = strconv.ParseInt(number, 10, 64); err != nil {
+		return 0, "", errPageToken()
+	}
+	return place, id, nil
+}
+
 // NumberToken names a place in a list that is ordered by number: behind that row.
 func NumberToken(n int32) string { return NameToken(strconv.Itoa(int(n)), "") }
 

@@ -157,6 +157,9 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, d
 		if dryRun {
 			return errDryRun
 		}
+		if err := withdrawAllowed(ctx, tx, a, version, p); err != nil {
+			return err
+		}
 		return audit.Append(tx, audit.Entry{
 			OrgID: orgID, By: by.Actor, Action: "agent.applied", ObjectKind: "agent", ObjectID: a.ID,
 			Before: map[string]any{"version": a.CurrentVersion}, After: map[string]any{"name": p.Name, "version": version, "digest": digest},

@@ -7,6 +7,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -61,20 +62,26 @@ func (s *Service) ResumeAfter(ctx context.Context, t db.Task, by event.Actor) er
 	return s.resume(ctx, t.OrgID, t.AgentID, t.ID, by)
 }
 
-// resume is Resume; with a task's id, only of an agent that was suspended because of it.
 func (s *Service) resume(ctx context.Context, orgID, id, because string, by event.Actor) error {
-	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
-		a, err := lock(ctx, tx, orgID, id)
-		if err != nil || (a.Status != Paused && a.Status != ErrorSuspended) || because != "" && a.SuspendedBy != because {
-			return err
-		}
-		if err := tx.AgentGoesOn(ctx, db.AgentGoesOnParams{
-			OrgID: orgID, AgentID: id, Was: WaitReason(a.Name, a.Status, a.StatusReason), Reason: "agent " + a.Name + " was resumed; waits for its turn",
-		}); err != nil {
-			return fmt.Errorf("update the tasks that wait for agent %s: %w", id, err)
-		}
-		return set(ctx, tx, a, Idle, "", "agent.resumed", "", by)
-	})
+	return s.recorder.Tx(ctx, func(tx *event.Tx) error { return ResumeIn(ctx, tx, orgID, id, because, by) })
+}
+
+// ResumeIn is Resume in a transaction; with a task's id in because, only of an agent that
+// was suspended because of that task.
+func ResumeIn(ctx context.Context, tx *event.Tx, orgID, id, because string, by event.Actor) error {
+	a, err := lock(ctx, tx, orgID, id)
+	if err != nil || (a.Status != Paused && a.Status != ErrorSuspended) || because != "" && a.SuspendedBy != because {
+		return err
+	}
+	if err := tx.AgentGoesOn(ctx, db.AgentGoesOnParams{
+		OrgID: orgID, AgentID: id, Was: WaitReason(a.Name, a.Status, a.StatusReason), Reason: "agent " + a.Name + " was resumed; waits for its turn",
+	}); err != nil {
+		return fmt.Errorf("update the tasks that wait for agent %s: %w", id, err)
+	}
+	if err := stop.Withdraw(ctx, tx.Queries, orgID, stop.Suspended, id, "agent "+a.Name+" was resumed by "+by.ID); err != nil {
+		return err
+	}
+	return set(ctx, tx, a, Idle, "", "agent.resumed", "", by)
 }
 
 // Still are the statuses in which no task of an agent starts.
@@ -95,6 +102,12 @@ func Suspend(ctx context.Context, tx *event.Tx, t db.Task, why string) error {
 	}
 	a.SuspendedBy = t.ID
 	if err := set(ctx, tx, a, ErrorSuspended, why, "agent.suspended", why, event.Hub); err != nil {
+		return err
+	}
+	if _, err := stop.Open(ctx, tx, stop.Stop{
+		OrgID: t.OrgID, Kind: stop.Suspended, Subject: a.ID, TaskID: t.ID, AgentID: a.ID,
+		Title: fmt.Sprintf("Agent %s is suspended: %d tasks in a row failed", a.Name, a.Failures), Why: why,
+	}); err != nil {
 		return err
 	}
 	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.AgentSuspended, Payload: map[string]any{

@@ -451,6 +451,10 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			// It continues then, unless a person resumes it earlier.
 			err = tx.SetTaskTimer(ctx, db.SetTaskTimerParams{OrgID: t.OrgID, ID: t.ID, Wait: end.RetryAfter, Reason: reason})
 		}
+		if err == nil && end.State == task.Paused {
+			end.ErrorMessage = result.ErrorMessage
+			err = r.stopped(ctx, tx, t, end)
+		}
 		if err != nil || !open {
 			return err
 		}

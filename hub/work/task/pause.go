@@ -121,6 +121,21 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, limits Limits, b
 	})
 }
 
+// LiftIn sets limits of a paused task whose row the transaction has locked, and queues it.
+func LiftIn(ctx context.Context, tx *event.Tx, t db.Task, limits Limits, by event.Actor) error {
+	if err := lift(ctx, tx, t, limits, by); err != nil {
+		return err
+	}
+	return GoOn(ctx, tx, t, "resumed by "+by.ID, by)
+}
+
+// GoOn queues a paused task whose row the transaction has locked.
+func GoOn(ctx context.Context, tx *event.Tx, t db.Task, why string, by event.Actor) error {
+	tx.Publish(change.QueueChanged{OrgID: t.OrgID})
+	_, err := Move(ctx, tx, t, Queued, why+"; waits for a worker", by)
+	return err
+}
+
 // lift sets limits of a task that has not ended.
 func lift(ctx context.Context, tx *event.Tx, t db.Task, limits Limits, by event.Actor) error {
 	if limits == (Limits{}) || State(t.State).Final() {

@@ -177,7 +177,7 @@ func TryAgain(ctx context.Context, tx *event.Tx, t db.Task, with Override, by ev
 	return err
 }
 
-// Close ends an escalated task whose row the transaction has locked.
+// Close ends an escalated or paused task whose row the transaction has locked.
 func Close(ctx context.Context, tx *event.Tx, t db.Task, reason string, by event.Actor) error {
 	why := said("closed by "+by.ID, reason)
 	if _, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: why}); err != nil {

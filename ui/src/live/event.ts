@@ -66,6 +66,7 @@ export const summaryTypes = [
   "outcome_unknown",
   "inbox_answered",
   "inbox_expired",
+  "work_stopped",
   "pause_requested",
   "task.assigned",
   "task.escalated",

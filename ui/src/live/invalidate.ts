@@ -12,7 +12,7 @@ import type { EventStore } from "./store";
 // What an event makes out of date: whole services or single methods. A feature
 // that shows something else adds it here.
 const touched: [types: RegExp, of: (DescService | DescMethod)[]][] = [
-  [/^(approval_requested|input_required|outcome_unknown|inbox_|review\.)/, [InboxService]],
+  [/^(approval_requested|input_required|outcome_unknown|inbox_|review\.|work_stopped|limits_lifted|agent\.suspended)/, [InboxService]],
   [
     /^(state_changed|execution_|task\.|agent\.|pause_requested|limits_lifted|message_)/,
     [TaskService.method.getTask, TaskService.method.listTasks],

@@ -75,6 +75,8 @@ func (r *Renderer) event(e *deckhandv1.Event) {
 		r.show(e, "inbox", output.WaitStyle, "%s answered %s: %s", get("by"), get("item_id"), output.WithReason(get("answer"), get("reason")))
 	case "inbox_expired":
 		r.show(e, "inbox", output.FailStyle, "nobody answered %s in time: %s", get("item_id"), get("on_expiry"))
+	case "work_stopped":
+		r.show(e, "inbox", output.WaitStyle, "%s (deckhand inbox show %s)", get("title"), get("item_id"))
 	case "credential_used":
 		style := output.Dim
 		if get("problems") != "0" {

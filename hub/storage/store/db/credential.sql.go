@@ -562,9 +562,9 @@ func (q *Queries) PutPrice(ctx context.Context, arg PutPriceParams) error {
 	return err
 }
 
-const refuseCredential = `-- name: RefuseCredential :exec
-UPDATE credentials SET refused_at = coalesce(refused_at, clock_timestamp())
-WHERE org_id = $1 AND provider = $2 AND coalesce(refreshed_at, connected_at) = $3::timestamptz
+const refuseCredential = `-- name: RefuseCredential :execrows
+UPDATE credentials SET refused_at = clock_timestamp()
+WHERE org_id = $1 AND provider = $2 AND refused_at IS NULL AND coalesce(refreshed_at, connected_at) = $3::timestamptz
 `
 
 type RefuseCredentialParams struct {
@@ -574,10 +574,13 @@ type RefuseCredentialParams struct {
 }
 
 // The provider refuses the key that was connected, or the token that was
-// renewed, at that time.
-func (q *Queries) RefuseCredential(ctx context.Context, arg RefuseCredentialParams) error {
-	_, err := q.db.Exec(ctx, refuseCredential, arg.OrgID, arg.Provider, arg.ConnectedAt)
-	return err
+// renewed, at that time. No row is changed if that is known.
+func (q *Queries) RefuseCredential(ctx context.Context, arg RefuseCredentialParams) (int64, error) {
+	result, err := q.db.Exec(ctx, refuseCredential, arg.OrgID, arg.Provider, arg.ConnectedAt)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const renewCredential = `-- name: RenewCredential :one

@@ -15,7 +15,7 @@ const answerInboxItem = `-- name: AnswerInboxItem :one
 UPDATE inbox_items SET state = 'answered', answer = $1, reply = $2, reply_sealed = $3,
     changed_arguments = $4, reason = $5, answered_by = $6, answered_at = clock_timestamp()
 WHERE org_id = $7 AND id = $8 AND state = 'open'
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, alike
 `
 
 type AnswerInboxItemParams struct {
@@ -71,8 +71,57 @@ func (q *Queries) AnswerInboxItem(ctx context.Context, arg AnswerInboxItemParams
 		&i.Offered,
 		&i.Decision,
 		&i.ChangesDigest,
+		&i.TaskRef,
+		&i.Subject,
+		&i.Cause,
+		&i.Place,
+		&i.Alike,
 	)
 	return i, err
+}
+
+const countAlike = `-- name: CountAlike :many
+SELECT i.alike, count(*)::int AS items FROM inbox_items i
+WHERE i.org_id = $1 AND i.state = 'open' AND i.alike <> '' AND i.alike = ANY ($2::text[]) AND ($3::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $4::text))
+GROUP BY i.alike
+`
+
+type CountAlikeParams struct {
+	OrgID   string
+	Alike   []string
+	SeesAll bool
+	Viewer  string
+}
+
+type CountAlikeRow struct {
+	Alike string
+	Items int32
+}
+
+// How many open items that somebody sees are like each.
+func (q *Queries) CountAlike(ctx context.Context, arg CountAlikeParams) ([]CountAlikeRow, error) {
+	rows, err := q.db.Query(ctx, countAlike,
+		arg.OrgID,
+		arg.Alike,
+		arg.SeesAll,
+		arg.Viewer,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountAlikeRow{}
+	for rows.Next() {
+		var i CountAlikeRow
+		if err := rows.Scan(&i.Alike, &i.Items); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const countApprovals = `-- name: CountApprovals :one
@@ -107,6 +156,68 @@ func (q *Queries) CountApprovals(ctx context.Context, arg CountApprovalsParams) 
 	var i CountApprovalsRow
 	err := row.Scan(&i.Approved, &i.Rejected)
 	return i, err
+}
+
+const countInboxItems = `-- name: CountInboxItems :many
+SELECT i.kind, count(*)::int AS items
+FROM inbox_items i LEFT JOIN tasks t ON t.id = i.task_ref LEFT JOIN agents a ON a.id = i.agent_id
+WHERE i.org_id = $1
+  AND ($2::text IS NULL OR i.task_id = $2)
+  AND ($3::text IS NULL OR i.agent_id = $3)
+  AND ($4::text[] IS NULL OR i.state = ANY ($4::text[]))
+  AND (NOT $5::boolean OR inbox_dangerous(i.category, i.decision))
+  AND ($6::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower($6)) > 0)
+  AND ($7::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $7))
+  AND ($8::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $9::text))
+GROUP BY i.kind ORDER BY i.kind
+`
+
+type CountInboxItemsParams struct {
+	OrgID     string
+	TaskID    *string
+	AgentID   *string
+	States    []string
+	Dangerous bool
+	Words     string
+	Mine      string
+	SeesAll   bool
+	Viewer    string
+}
+
+type CountInboxItemsRow struct {
+	Kind  string
+	Items int32
+}
+
+// The items of each kind that a list without a filter by kind would have.
+func (q *Queries) CountInboxItems(ctx context.Context, arg CountInboxItemsParams) ([]CountInboxItemsRow, error) {
+	rows, err := q.db.Query(ctx, countInboxItems,
+		arg.OrgID,
+		arg.TaskID,
+		arg.AgentID,
+		arg.States,
+		arg.Dangerous,
+		arg.Words,
+		arg.Mine,
+		arg.SeesAll,
+		arg.Viewer,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountInboxItemsRow{}
+	for rows.Next() {
+		var i CountInboxItemsRow
+		if err := rows.Scan(&i.Kind, &i.Items); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const countSimilarDecisions = `-- name: CountSimilarDecisions :one
@@ -151,7 +262,7 @@ INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, cat
                          expires_at, on_expiry, detail, shape, offered, decision)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
         clock_timestamp() + $13::interval, $14, coalesce($15::jsonb, '{}'), $16, $17, coalesce($18::jsonb, '{}'))
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, alike
 `
 
 type CreateInboxItemParams struct {
@@ -227,6 +338,11 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 		&i.Offered,
 		&i.Decision,
 		&i.ChangesDigest,
+		&i.TaskRef,
+		&i.Subject,
+		&i.Cause,
+		&i.Place,
+		&i.Alike,
 	)
 	return i, err
 }
@@ -234,7 +350,7 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 const expireInboxItem = `-- name: ExpireInboxItem :one
 UPDATE inbox_items SET state = 'expired', answered_at = clock_timestamp()
 WHERE org_id = $1 AND id = $2 AND state = 'open' AND expires_at <= clock_timestamp()
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, alike
 `
 
 type ExpireInboxItemParams struct {
@@ -275,6 +391,11 @@ func (q *Queries) ExpireInboxItem(ctx context.Context, arg ExpireInboxItemParams
 		&i.Offered,
 		&i.Decision,
 		&i.ChangesDigest,
+		&i.TaskRef,
+		&i.Subject,
+		&i.Cause,
+		&i.Place,
+		&i.Alike,
 	)
 	return i, err
 }
@@ -327,8 +448,8 @@ func (q *Queries) FilesChangedByStep(ctx context.Context, arg FilesChangedByStep
 }
 
 const findInboxItems = `-- name: FindInboxItems :many
-SELECT i.id, (i.id = $1)::boolean AS exact FROM inbox_items i JOIN tasks t ON t.id = i.task_id
-WHERE i.org_id = $2 AND (i.id = $1 OR i.id LIKE $3) AND ($4::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, $5::text))
+SELECT i.id, (i.id = $1)::boolean AS exact FROM inbox_items i
+WHERE i.org_id = $2 AND (i.id = $1 OR i.id LIKE $3) AND ($4::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $5::text))
 ORDER BY exact DESC, i.id LIMIT 2
 `
 
@@ -372,10 +493,11 @@ func (q *Queries) FindInboxItems(ctx context.Context, arg FindInboxItemsParams) 
 }
 
 const getInboxItem = `-- name: GetInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
-       coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
-       coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state, coalesce(s.asked_record, '')::text AS asked_record
-FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+       coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
+       coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
+       coalesce(s.asked_record, '')::text AS asked_record
+FROM inbox_items i LEFT JOIN tasks t ON t.id = i.task_ref LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
      LEFT JOIN nodes n ON n.id = coalesce(s.node_id, t.node_id)
 WHERE i.org_id = $1 AND i.id = $2
 `
@@ -390,6 +512,7 @@ type GetInboxItemRow struct {
 	TaskTitle   string
 	SubmittedBy string
 	AgentName   string
+	AgentOwner  string
 	StepNumber  int32
 	Reasoning   string
 	Observation string
@@ -433,9 +556,15 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 		&i.InboxItem.Offered,
 		&i.InboxItem.Decision,
 		&i.InboxItem.ChangesDigest,
+		&i.InboxItem.TaskRef,
+		&i.InboxItem.Subject,
+		&i.InboxItem.Cause,
+		&i.InboxItem.Place,
+		&i.InboxItem.Alike,
 		&i.TaskTitle,
 		&i.SubmittedBy,
 		&i.AgentName,
+		&i.AgentOwner,
 		&i.StepNumber,
 		&i.Reasoning,
 		&i.Observation,
@@ -538,20 +667,24 @@ func (q *Queries) LastSimilarRejection(ctx context.Context, arg LastSimilarRejec
 }
 
 const listInboxItems = `-- name: ListInboxItems :many
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
-       coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
-       coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state, coalesce(s.asked_record, '')::text AS asked_record
-FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+       coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
+       coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
+       coalesce(s.asked_record, '')::text AS asked_record
+FROM inbox_items i LEFT JOIN tasks t ON t.id = i.task_ref LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
      LEFT JOIN nodes n ON n.id = coalesce(s.node_id, t.node_id)
 WHERE i.org_id = $1
   AND ($2::text IS NULL OR i.task_id = $2)
   AND ($3::text IS NULL OR i.agent_id = $3)
   AND ($4::text[] IS NULL OR i.kind = ANY ($4::text[]))
   AND ($5::text[] IS NULL OR i.state = ANY ($5::text[]))
-  AND ($6::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, $7::text))
-  AND ($8::timestamptz IS NULL
-       OR (i.asked_at, i.id) < ($8::timestamptz, $9::text))
-ORDER BY i.asked_at DESC, i.id DESC LIMIT $10
+  AND (NOT $6::boolean OR inbox_dangerous(i.category, i.decision))
+  AND ($7::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower($7)) > 0)
+  AND ($8::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $8))
+  AND ($9::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $10::text))
+  AND ($11::timestamptz IS NULL
+       OR (i.asked_at, i.id) < ($11::timestamptz, $12::text))
+ORDER BY i.asked_at DESC, i.id DESC LIMIT $13
 `
 
 type ListInboxItemsParams struct {
@@ -560,6 +693,9 @@ type ListInboxItemsParams struct {
 	AgentID    *string
 	Kinds      []string
 	States     []string
+	Dangerous  bool
+	Words      string
+	Mine       string
 	SeesAll    bool
 	Viewer     string
 	BeforeTime *time.Time
@@ -572,6 +708,7 @@ type ListInboxItemsRow struct {
 	TaskTitle   string
 	SubmittedBy string
 	AgentName   string
+	AgentOwner  string
 	StepNumber  int32
 	Reasoning   string
 	Observation string
@@ -590,6 +727,9 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 		arg.AgentID,
 		arg.Kinds,
 		arg.States,
+		arg.Dangerous,
+		arg.Words,
+		arg.Mine,
 		arg.SeesAll,
 		arg.Viewer,
 		arg.BeforeTime,
@@ -633,9 +773,149 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 			&i.InboxItem.Offered,
 			&i.InboxItem.Decision,
 			&i.InboxItem.ChangesDigest,
+			&i.InboxItem.TaskRef,
+			&i.InboxItem.Subject,
+			&i.InboxItem.Cause,
+			&i.InboxItem.Place,
+			&i.InboxItem.Alike,
 			&i.TaskTitle,
 			&i.SubmittedBy,
 			&i.AgentName,
+			&i.AgentOwner,
+			&i.StepNumber,
+			&i.Reasoning,
+			&i.Observation,
+			&i.NodeID,
+			&i.ExecID,
+			&i.NodeName,
+			&i.AskedState,
+			&i.AskedRecord,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listInboxItemsByPlace = `-- name: ListInboxItemsByPlace :many
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+       coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
+       coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
+       coalesce(s.asked_record, '')::text AS asked_record
+FROM inbox_items i LEFT JOIN tasks t ON t.id = i.task_ref LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
+     LEFT JOIN nodes n ON n.id = coalesce(s.node_id, t.node_id)
+WHERE i.org_id = $1
+  AND ($2::text IS NULL OR i.task_id = $2)
+  AND ($3::text IS NULL OR i.agent_id = $3)
+  AND ($4::text[] IS NULL OR i.kind = ANY ($4::text[]))
+  AND ($5::text[] IS NULL OR i.state = ANY ($5::text[]))
+  AND (NOT $6::boolean OR inbox_dangerous(i.category, i.decision))
+  AND ($7::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower($7)) > 0)
+  AND ($8::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $8))
+  AND ($9::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $10::text))
+  AND (i.place, i.id) > ($11::bigint, $12::text)
+ORDER BY i.place, i.id LIMIT $13
+`
+
+type ListInboxItemsByPlaceParams struct {
+	OrgID      string
+	TaskID     *string
+	AgentID    *string
+	Kinds      []string
+	States     []string
+	Dangerous  bool
+	Words      string
+	Mine       string
+	SeesAll    bool
+	Viewer     string
+	AfterPlace int64
+	AfterID    string
+	MaxRows    int32
+}
+
+type ListInboxItemsByPlaceRow struct {
+	InboxItem   InboxItem
+	TaskTitle   string
+	SubmittedBy string
+	AgentName   string
+	AgentOwner  string
+	StepNumber  int32
+	Reasoning   string
+	Observation string
+	NodeID      *string
+	ExecID      string
+	NodeName    string
+	AskedState  *int64
+	AskedRecord string
+}
+
+// By place, after a keyset position; NULL filters match all.
+func (q *Queries) ListInboxItemsByPlace(ctx context.Context, arg ListInboxItemsByPlaceParams) ([]ListInboxItemsByPlaceRow, error) {
+	rows, err := q.db.Query(ctx, listInboxItemsByPlace,
+		arg.OrgID,
+		arg.TaskID,
+		arg.AgentID,
+		arg.Kinds,
+		arg.States,
+		arg.Dangerous,
+		arg.Words,
+		arg.Mine,
+		arg.SeesAll,
+		arg.Viewer,
+		arg.AfterPlace,
+		arg.AfterID,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ListInboxItemsByPlaceRow{}
+	for rows.Next() {
+		var i ListInboxItemsByPlaceRow
+		if err := rows.Scan(
+			&i.InboxItem.ID,
+			&i.InboxItem.OrgID,
+			&i.InboxItem.Kind,
+			&i.InboxItem.State,
+			&i.InboxItem.TaskID,
+			&i.InboxItem.StepID,
+			&i.InboxItem.AgentID,
+			&i.InboxItem.Tool,
+			&i.InboxItem.Category,
+			&i.InboxItem.Arguments,
+			&i.InboxItem.Preview,
+			&i.InboxItem.Why,
+			&i.InboxItem.Binding,
+			&i.InboxItem.AskedAt,
+			&i.InboxItem.ExpiresAt,
+			&i.InboxItem.OnExpiry,
+			&i.InboxItem.Answer,
+			&i.InboxItem.Reply,
+			&i.InboxItem.ReplySealed,
+			&i.InboxItem.ChangedArguments,
+			&i.InboxItem.Reason,
+			&i.InboxItem.AnsweredBy,
+			&i.InboxItem.AnsweredAt,
+			&i.InboxItem.Detail,
+			&i.InboxItem.CarriedAt,
+			&i.InboxItem.Shape,
+			&i.InboxItem.Offered,
+			&i.InboxItem.Decision,
+			&i.InboxItem.ChangesDigest,
+			&i.InboxItem.TaskRef,
+			&i.InboxItem.Subject,
+			&i.InboxItem.Cause,
+			&i.InboxItem.Place,
+			&i.InboxItem.Alike,
+			&i.TaskTitle,
+			&i.SubmittedBy,
+			&i.AgentName,
+			&i.AgentOwner,
 			&i.StepNumber,
 			&i.Reasoning,
 			&i.Observation,
@@ -656,7 +936,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 }
 
 const lockInboxItem = `-- name: LockInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.alike, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
 FROM inbox_items i WHERE i.org_id = $1 AND i.id = $2 FOR UPDATE
 `
 
@@ -704,13 +984,18 @@ func (q *Queries) LockInboxItem(ctx context.Context, arg LockInboxItemParams) (L
 		&i.InboxItem.Offered,
 		&i.InboxItem.Decision,
 		&i.InboxItem.ChangesDigest,
+		&i.InboxItem.TaskRef,
+		&i.InboxItem.Subject,
+		&i.InboxItem.Cause,
+		&i.InboxItem.Place,
+		&i.InboxItem.Alike,
 		&i.Over,
 	)
 	return i, err
 }
 
 const newestInboxItem = `-- name: NewestInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, alike FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
 `
 
 type NewestInboxItemParams struct {
@@ -752,6 +1037,11 @@ func (q *Queries) NewestInboxItem(ctx context.Context, arg NewestInboxItemParams
 		&i.Offered,
 		&i.Decision,
 		&i.ChangesDigest,
+		&i.TaskRef,
+		&i.Subject,
+		&i.Cause,
+		&i.Place,
+		&i.Alike,
 	)
 	return i, err
 }
@@ -881,7 +1171,7 @@ func (q *Queries) OpenApprovalsOfTools(ctx context.Context, arg OpenApprovalsOfT
 }
 
 const openInboxItem = `-- name: OpenInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, alike FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
 `
 
 type OpenInboxItemParams struct {
@@ -923,6 +1213,11 @@ func (q *Queries) OpenInboxItem(ctx context.Context, arg OpenInboxItemParams) (I
 		&i.Offered,
 		&i.Decision,
 		&i.ChangesDigest,
+		&i.TaskRef,
+		&i.Subject,
+		&i.Cause,
+		&i.Place,
+		&i.Alike,
 	)
 	return i, err
 }

@@ -187,6 +187,18 @@ type BudgetAccount struct {
 	WarnedAtLimit  *int64
 }
 
+type BudgetRefusal struct {
+	TaskID       string
+	OrgID        string
+	Scope        string
+	ObjectID     string
+	Period       string
+	LimitMicros  int64
+	SpentMicros  int64
+	AmountMicros int64
+	RefusedAt    time.Time
+}
+
 type CallRate struct {
 	OrgID          string
 	Provider       string
@@ -429,6 +441,11 @@ type InboxItem struct {
 	Offered          int32
 	Decision         json.RawMessage
 	ChangesDigest    string
+	TaskRef          *string
+	Subject          string
+	Cause            string
+	Place            int64
+	Alike            string
 }
 
 type JailAuthority struct {
@@ -831,6 +848,14 @@ type StepImage struct {
 	Place     int32
 	MediaType string
 	Data      []byte
+}
+
+type StoppedTask struct {
+	TaskID    string
+	OrgID     string
+	Kind      string
+	Subject   string
+	StoppedAt time.Time
 }
 
 type Task struct {

@@ -39,11 +39,11 @@ FROM credentials c WHERE c.org_id = @org_id AND c.provider COLLATE "C" > @after_
 -- name: DeleteCredential :one
 DELETE FROM credentials WHERE org_id = @org_id AND provider = @provider RETURNING *;
 
--- name: RefuseCredential :exec
+-- name: RefuseCredential :execrows
 -- The provider refuses the key that was connected, or the token that was
--- renewed, at that time.
-UPDATE credentials SET refused_at = coalesce(refused_at, clock_timestamp())
-WHERE org_id = @org_id AND provider = @provider AND coalesce(refreshed_at, connected_at) = @connected_at::timestamptz;
+-- renewed, at that time. No row is changed if that is known.
+UPDATE credentials SET refused_at = clock_timestamp()
+WHERE org_id = @org_id AND provider = @provider AND refused_at IS NULL AND coalesce(refreshed_at, connected_at) = @connected_at::timestamptz;
 
 -- name: ProviderUsage :many
 -- The cost of models since a time, by model.

@@ -6,34 +6,79 @@ VALUES (@id, @org_id, @kind, @task_id, sqlc.narg(step_id), @agent_id, @tool, @ca
 RETURNING *;
 
 -- name: GetInboxItem :one
-SELECT sqlc.embed(i), t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
-       coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
-       coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state, coalesce(s.asked_record, '')::text AS asked_record
-FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
+SELECT sqlc.embed(i), coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+       coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
+       coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
+       coalesce(s.asked_record, '')::text AS asked_record
+FROM inbox_items i LEFT JOIN tasks t ON t.id = i.task_ref LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
      LEFT JOIN nodes n ON n.id = coalesce(s.node_id, t.node_id)
 WHERE i.org_id = @org_id AND i.id = @id;
 
 -- name: FindInboxItems :many
-SELECT i.id, (i.id = @ref)::boolean AS exact FROM inbox_items i JOIN tasks t ON t.id = i.task_id
-WHERE i.org_id = @org_id AND (i.id = @ref OR i.id LIKE @prefix) AND (@sees_all::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text))
+SELECT i.id, (i.id = @ref)::boolean AS exact FROM inbox_items i
+WHERE i.org_id = @org_id AND (i.id = @ref OR i.id LIKE @prefix) AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
 ORDER BY exact DESC, i.id LIMIT 2;
 
 -- name: ListInboxItems :many
 -- Newest first, after a keyset position; NULL filters match all.
-SELECT sqlc.embed(i), t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
-       coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
-       coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state, coalesce(s.asked_record, '')::text AS asked_record
-FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
+SELECT sqlc.embed(i), coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+       coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
+       coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
+       coalesce(s.asked_record, '')::text AS asked_record
+FROM inbox_items i LEFT JOIN tasks t ON t.id = i.task_ref LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
      LEFT JOIN nodes n ON n.id = coalesce(s.node_id, t.node_id)
 WHERE i.org_id = @org_id
   AND (sqlc.narg(task_id)::text IS NULL OR i.task_id = sqlc.narg(task_id))
   AND (sqlc.narg(agent_id)::text IS NULL OR i.agent_id = sqlc.narg(agent_id))
   AND (sqlc.narg(kinds)::text[] IS NULL OR i.kind = ANY (sqlc.narg(kinds)::text[]))
   AND (sqlc.narg(states)::text[] IS NULL OR i.state = ANY (sqlc.narg(states)::text[]))
-  AND (@sees_all::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text))
+  AND (NOT @dangerous::boolean OR inbox_dangerous(i.category, i.decision))
+  AND (@words::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower(@words)) > 0)
+  AND (@mine::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
+  AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (i.asked_at, i.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY i.asked_at DESC, i.id DESC LIMIT @max_rows;
+
+-- name: ListInboxItemsByPlace :many
+-- By place, after a keyset position; NULL filters match all.
+SELECT sqlc.embed(i), coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+       coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
+       coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
+       coalesce(s.asked_record, '')::text AS asked_record
+FROM inbox_items i LEFT JOIN tasks t ON t.id = i.task_ref LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
+     LEFT JOIN nodes n ON n.id = coalesce(s.node_id, t.node_id)
+WHERE i.org_id = @org_id
+  AND (sqlc.narg(task_id)::text IS NULL OR i.task_id = sqlc.narg(task_id))
+  AND (sqlc.narg(agent_id)::text IS NULL OR i.agent_id = sqlc.narg(agent_id))
+  AND (sqlc.narg(kinds)::text[] IS NULL OR i.kind = ANY (sqlc.narg(kinds)::text[]))
+  AND (sqlc.narg(states)::text[] IS NULL OR i.state = ANY (sqlc.narg(states)::text[]))
+  AND (NOT @dangerous::boolean OR inbox_dangerous(i.category, i.decision))
+  AND (@words::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower(@words)) > 0)
+  AND (@mine::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
+  AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
+  AND (i.place, i.id) > (@after_place::bigint, @after_id::text)
+ORDER BY i.place, i.id LIMIT @max_rows;
+
+-- name: CountInboxItems :many
+-- The items of each kind that a list without a filter by kind would have.
+SELECT i.kind, count(*)::int AS items
+FROM inbox_items i LEFT JOIN tasks t ON t.id = i.task_ref LEFT JOIN agents a ON a.id = i.agent_id
+WHERE i.org_id = @org_id
+  AND (sqlc.narg(task_id)::text IS NULL OR i.task_id = sqlc.narg(task_id))
+  AND (sqlc.narg(agent_id)::text IS NULL OR i.agent_id = sqlc.narg(agent_id))
+  AND (sqlc.narg(states)::text[] IS NULL OR i.state = ANY (sqlc.narg(states)::text[]))
+  AND (NOT @dangerous::boolean OR inbox_dangerous(i.category, i.decision))
+  AND (@words::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower(@words)) > 0)
+  AND (@mine::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
+  AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
+GROUP BY i.kind ORDER BY i.kind;
+
+-- name: CountAlike :many
+-- How many open items that somebody sees are like each.
+SELECT i.alike, count(*)::int AS items FROM inbox_items i
+WHERE i.org_id = @org_id AND i.state = 'open' AND i.alike <> '' AND i.alike = ANY (@alike::text[]) AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
+GROUP BY i.alike;
 
 -- name: LockInboxItem :one
 -- The item, and whether its time is over on the database's clock.

@@ -39,17 +39,35 @@ const (
 	InboxKind_INBOX_KIND_REVIEW InboxKind = 4
 	// A task does not continue by itself: retry it, or close it.
 	InboxKind_INBOX_KIND_ESCALATION InboxKind = 5
+	// A task stands at a limit of its run: raise it, or close the task.
+	InboxKind_INBOX_KIND_LIMIT InboxKind = 6
+	// A budget has too little left for the tasks that wait: raise it, or resume them.
+	InboxKind_INBOX_KIND_BUDGET InboxKind = 7
+	// Failures in a row have suspended an agent: resume it.
+	InboxKind_INBOX_KIND_SUSPENDED InboxKind = 8
+	// A command was refused a host: allow it for the agent, or dismiss it.
+	InboxKind_INBOX_KIND_EGRESS InboxKind = 9
+	// A provider of models cannot be called: connect it again, or resume what waits.
+	InboxKind_INBOX_KIND_PROVIDER InboxKind = 10
+	// A credential has expired, or its server refuses it: rotate it.
+	InboxKind_INBOX_KIND_CREDENTIAL InboxKind = 11
 )
 
 // Enum value maps for InboxKind.
 var (
 	InboxKind_name = map[int32]string{
-		0: "INBOX_KIND_UNSPECIFIED",
-		1: "INBOX_KIND_APPROVAL",
-		2: "INBOX_KIND_QUESTION",
-		3: "INBOX_KIND_UNKNOWN",
-		4: "INBOX_KIND_REVIEW",
-		5: "INBOX_KIND_ESCALATION",
+		0:  "INBOX_KIND_UNSPECIFIED",
+		1:  "INBOX_KIND_APPROVAL",
+		2:  "INBOX_KIND_QUESTION",
+		3:  "INBOX_KIND_UNKNOWN",
+		4:  "INBOX_KIND_REVIEW",
+		5:  "INBOX_KIND_ESCALATION",
+		6:  "INBOX_KIND_LIMIT",
+		7:  "INBOX_KIND_BUDGET",
+		8:  "INBOX_KIND_SUSPENDED",
+		9:  "INBOX_KIND_EGRESS",
+		10: "INBOX_KIND_PROVIDER",
+		11: "INBOX_KIND_CREDENTIAL",
 	}
 	InboxKind_value = map[string]int32{
 		"INBOX_KIND_UNSPECIFIED": 0,
@@ -58,6 +76,12 @@ var (
 		"INBOX_KIND_UNKNOWN":     3,
 		"INBOX_KIND_REVIEW":      4,
 		"INBOX_KIND_ESCALATION":  5,
+		"INBOX_KIND_LIMIT":       6,
+		"INBOX_KIND_BUDGET":      7,
+		"INBOX_KIND_SUSPENDED":   8,
+		"INBOX_KIND_EGRESS":      9,
+		"INBOX_KIND_PROVIDER":    10,
+		"INBOX_KIND_CREDENTIAL":  11,
 	}
 )
 
@@ -88,6 +112,56 @@ func (InboxKind) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{0}
 }
 
+// InboxOrder is the order of a list.
+type InboxOrder int32
+
+const (
+	// Newest first.
+	InboxOrder_INBOX_ORDER_UNSPECIFIED InboxOrder = 0
+	// What is open first: by the time left, and then what waits without end, the longest
+	// wait first. Then what is closed, the newest first.
+	InboxOrder_INBOX_ORDER_TIME_LEFT InboxOrder = 1
+)
+
+// Enum value maps for InboxOrder.
+var (
+	InboxOrder_name = map[int32]string{
+		0: "INBOX_ORDER_UNSPECIFIED",
+		1: "INBOX_ORDER_TIME_LEFT",
+	}
+	InboxOrder_value = map[string]int32{
+		"INBOX_ORDER_UNSPECIFIED": 0,
+		"INBOX_ORDER_TIME_LEFT":   1,
+	}
+)
+
+func (x InboxOrder) Enum() *InboxOrder {
+	p := new(InboxOrder)
+	*p = x
+	return p
+}
+
+func (x InboxOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InboxOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_v1_inbox_proto_enumTypes[1].Descriptor()
+}
+
+func (InboxOrder) Type() protoreflect.EnumType {
+	return &file_deckhand_v1_inbox_proto_enumTypes[1]
+}
+
+func (x InboxOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InboxOrder.Descriptor instead.
+func (InboxOrder) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+}
+
 // InboxState is the state of an item.
 type InboxState int32
 
@@ -97,7 +171,7 @@ const (
 	InboxState_INBOX_STATE_ANSWERED    InboxState = 2
 	// Its time ran out, and on_expiry happened.
 	InboxState_INBOX_STATE_EXPIRED InboxState = 3
-	// The task has ended.
+	// The task has ended, or the cause is gone.
 	InboxState_INBOX_STATE_WITHDRAWN InboxState = 4
 )
 
@@ -130,11 +204,11 @@ func (x InboxState) String() string {
 }
 
 func (InboxState) Descriptor() protoreflect.EnumDescriptor {
-	return file_deckhand_v1_inbox_proto_enumTypes[1].Descriptor()
+	return file_deckhand_v1_inbox_proto_enumTypes[2].Descriptor()
 }
 
 func (InboxState) Type() protoreflect.EnumType {
-	return &file_deckhand_v1_inbox_proto_enumTypes[1]
+	return &file_deckhand_v1_inbox_proto_enumTypes[2]
 }
 
 func (x InboxState) Number() protoreflect.EnumNumber {
@@ -143,17 +217,18 @@ func (x InboxState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InboxState.Descriptor instead.
 func (InboxState) EnumDescriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
 }
 
 // InboxItem is one thing that waits, or waited, for a person.
 type InboxItem struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Kind      InboxKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=deckhand.v1.InboxKind" json:"kind,omitempty"`
-	State     InboxState             `protobuf:"varint,3,opt,name=state,proto3,enum=deckhand.v1.InboxState" json:"state,omitempty"`
-	TaskId    string                 `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	TaskTitle string                 `protobuf:"bytes,5,opt,name=task_title,json=taskTitle,proto3" json:"task_title,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind  InboxKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=deckhand.v1.InboxKind" json:"kind,omitempty"`
+	State InboxState             `protobuf:"varint,3,opt,name=state,proto3,enum=deckhand.v1.InboxState" json:"state,omitempty"`
+	// Empty for items of no task, such as the budget of an organisation.
+	TaskId    string `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	TaskTitle string `protobuf:"bytes,5,opt,name=task_title,json=taskTitle,proto3" json:"task_title,omitempty"`
 	// The user who submitted the task.
 	SubmittedBy string `protobuf:"bytes,6,opt,name=submitted_by,json=submittedBy,proto3" json:"submitted_by,omitempty"`
 	AgentId     string `protobuf:"bytes,7,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
@@ -184,7 +259,8 @@ type InboxItem struct {
 	// question's default, or an error that the agent sees).
 	OnExpiry string `protobuf:"bytes,21,opt,name=on_expiry,json=onExpiry,proto3" json:"on_expiry,omitempty"`
 	// "approve", "reject", "reply", "retry", "skip", "succeeded", "failed",
-	// "suggest", "replan", "clarify", "accept", "changes" or "close".
+	// "suggest", "replan", "clarify", "accept", "changes", "close", "raise", "allow",
+	// "resume" or "dismiss".
 	Answer string `protobuf:"bytes,22,opt,name=answer,proto3" json:"answer,omitempty"`
 	// The answer to a question, with secrets masked.
 	Reply string `protobuf:"bytes,23,opt,name=reply,proto3" json:"reply,omitempty"`
@@ -228,7 +304,19 @@ type InboxItem struct {
 	// What came of the call. Only GetInboxItem sets it, once the item is closed.
 	Outcome *CallOutcome `protobuf:"bytes,41,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// Set for escalations. Only GetInboxItem sets it.
-	Escalation    *InboxEscalation `protobuf:"bytes,42,opt,name=escalation,proto3" json:"escalation,omitempty"`
+	Escalation *InboxEscalation `protobuf:"bytes,42,opt,name=escalation,proto3" json:"escalation,omitempty"`
+	// What stopped the work. Set for limit, budget, suspended, egress, provider and
+	// credential.
+	Stop *InboxStop `protobuf:"bytes,50,opt,name=stop,proto3" json:"stop,omitempty"`
+	// The same for open approvals of calls that look alike; empty for other items.
+	AlikeKey string `protobuf:"bytes,51,opt,name=alike_key,json=alikeKey,proto3" json:"alike_key,omitempty"`
+	// How many open items have the key, this one included.
+	AlikeCount int32 `protobuf:"varint,52,opt,name=alike_count,json=alikeCount,proto3" json:"alike_count,omitempty"`
+	// Reports whether something dangerous was recognised in the call, or its tool is of
+	// the dangerous category.
+	Dangerous bool `protobuf:"varint,53,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
+	// Reports whether the caller may answer it.
+	MayAnswer     bool `protobuf:"varint,54,opt,name=may_answer,json=mayAnswer,proto3" json:"may_answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -555,6 +643,41 @@ func (x *InboxItem) GetEscalation() *InboxEscalation {
 		return x.Escalation
 	}
 	return nil
+}
+
+func (x *InboxItem) GetStop() *InboxStop {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+func (x *InboxItem) GetAlikeKey() string {
+	if x != nil {
+		return x.AlikeKey
+	}
+	return ""
+}
+
+func (x *InboxItem) GetAlikeCount() int32 {
+	if x != nil {
+		return x.AlikeCount
+	}
+	return 0
+}
+
+func (x *InboxItem) GetDangerous() bool {
+	if x != nil {
+		return x.Dangerous
+	}
+	return false
+}
+
+func (x *InboxItem) GetMayAnswer() bool {
+	if x != nil {
+		return x.MayAnswer
+	}
+	return false
 }
 
 // InboxContext is the work that an item belongs to.
@@ -1377,6 +1500,324 @@ func (x *TaskFailure) GetMessage() string {
 	return ""
 }
 
+// InboxStop is what keeps work from going on.
+type InboxStop struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What stopped, in a line.
+	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
+	// How many paused tasks go on when it is answered.
+	WaitingTasks int32 `protobuf:"varint,2,opt,name=waiting_tasks,json=waitingTasks,proto3" json:"waiting_tasks,omitempty"`
+	// Of a limit: its name in the persona's limits, such as "iterations" or "cost_usd".
+	LimitName string `protobuf:"bytes,3,opt,name=limit_name,json=limitName,proto3" json:"limit_name,omitempty"`
+	// What the run may use now: a number, seconds of active_time, or micro-dollars of
+	// cost_usd.
+	LimitMost int64 `protobuf:"varint,4,opt,name=limit_most,json=limitMost,proto3" json:"limit_most,omitempty"`
+	// A higher limit to offer; 0 if there is none.
+	LimitOffer int64 `protobuf:"varint,5,opt,name=limit_offer,json=limitOffer,proto3" json:"limit_offer,omitempty"`
+	// Of a budget: its name, and its amounts in micro-dollars.
+	Scope    string `protobuf:"bytes,6,opt,name=scope,proto3" json:"scope,omitempty"`
+	ObjectId string `protobuf:"bytes,7,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`
+	Every    string `protobuf:"bytes,8,opt,name=every,proto3" json:"every,omitempty"`
+	// The day or month, in UTC, that is used up; empty for one without periods.
+	Period      string `protobuf:"bytes,9,opt,name=period,proto3" json:"period,omitempty"`
+	LimitMicros int64  `protobuf:"varint,10,opt,name=limit_micros,json=limitMicros,proto3" json:"limit_micros,omitempty"`
+	SpentMicros int64  `protobuf:"varint,11,opt,name=spent_micros,json=spentMicros,proto3" json:"spent_micros,omitempty"`
+	// What the call that was refused may cost.
+	AmountMicros int64 `protobuf:"varint,12,opt,name=amount_micros,json=amountMicros,proto3" json:"amount_micros,omitempty"`
+	// A higher limit to offer.
+	OfferMicros int64 `protobuf:"varint,13,opt,name=offer_micros,json=offerMicros,proto3" json:"offer_micros,omitempty"`
+	// Of a refused host: what was refused, and to which call.
+	Host   string `protobuf:"bytes,14,opt,name=host,proto3" json:"host,omitempty"`
+	Port   uint32 `protobuf:"varint,15,opt,name=port,proto3" json:"port,omitempty"`
+	Method string `protobuf:"bytes,16,opt,name=method,proto3" json:"method,omitempty"`
+	StepId string `protobuf:"bytes,17,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Tool   string `protobuf:"bytes,18,opt,name=tool,proto3" json:"tool,omitempty"`
+	// The persona's next version, which allows the host. Set by GetInboxItem.
+	Change *PersonaChange `protobuf:"bytes,19,opt,name=change,proto3" json:"change,omitempty"`
+	// Of a provider or a credential: its name, and why it cannot be used: "refused",
+	// "expired", "not_connected" or "quota".
+	Provider   string `protobuf:"bytes,20,opt,name=provider,proto3" json:"provider,omitempty"`
+	Credential string `protobuf:"bytes,21,opt,name=credential,proto3" json:"credential,omitempty"`
+	Reason     string `protobuf:"bytes,22,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The provider was connected with a login.
+	Login bool `protobuf:"varint,23,opt,name=login,proto3" json:"login,omitempty"`
+	// Status of the server's response; 0 for none.
+	Status        int32 `protobuf:"varint,24,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxStop) Reset() {
+	*x = InboxStop{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxStop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxStop) ProtoMessage() {}
+
+func (x *InboxStop) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxStop.ProtoReflect.Descriptor instead.
+func (*InboxStop) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *InboxStop) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *InboxStop) GetWaitingTasks() int32 {
+	if x != nil {
+		return x.WaitingTasks
+	}
+	return 0
+}
+
+func (x *InboxStop) GetLimitName() string {
+	if x != nil {
+		return x.LimitName
+	}
+	return ""
+}
+
+func (x *InboxStop) GetLimitMost() int64 {
+	if x != nil {
+		return x.LimitMost
+	}
+	return 0
+}
+
+func (x *InboxStop) GetLimitOffer() int64 {
+	if x != nil {
+		return x.LimitOffer
+	}
+	return 0
+}
+
+func (x *InboxStop) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *InboxStop) GetObjectId() string {
+	if x != nil {
+		return x.ObjectId
+	}
+	return ""
+}
+
+func (x *InboxStop) GetEvery() string {
+	if x != nil {
+		return x.Every
+	}
+	return ""
+}
+
+func (x *InboxStop) GetPeriod() string {
+	if x != nil {
+		return x.Period
+	}
+	return ""
+}
+
+func (x *InboxStop) GetLimitMicros() int64 {
+	if x != nil {
+		return x.LimitMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetSpentMicros() int64 {
+	if x != nil {
+		return x.SpentMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetAmountMicros() int64 {
+	if x != nil {
+		return x.AmountMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetOfferMicros() int64 {
+	if x != nil {
+		return x.OfferMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *InboxStop) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *InboxStop) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *InboxStop) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *InboxStop) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *InboxStop) GetChange() *PersonaChange {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *InboxStop) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *InboxStop) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *InboxStop) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *InboxStop) GetLogin() bool {
+	if x != nil {
+		return x.Login
+	}
+	return false
+}
+
+func (x *InboxStop) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+// PersonaChange is a version of a persona that would be applied.
+type PersonaChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version that it changes.
+	Version int32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// A unified diff of the persona file; empty if it has no effect any more.
+	Diff string `protobuf:"bytes,2,opt,name=diff,proto3" json:"diff,omitempty"`
+	// The line that is added.
+	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Why the file cannot be changed by the hub; empty if it can.
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PersonaChange) Reset() {
+	*x = PersonaChange{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PersonaChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PersonaChange) ProtoMessage() {}
+
+func (x *PersonaChange) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PersonaChange.ProtoReflect.Descriptor instead.
+func (*PersonaChange) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PersonaChange) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *PersonaChange) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
+}
+
+func (x *PersonaChange) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *PersonaChange) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // CallDecision is what the hub decided about a call, the commands that it found
 // in it, and where it would run.
 type CallDecision struct {
@@ -1441,7 +1882,7 @@ type CallDecision struct {
 
 func (x *CallDecision) Reset() {
 	*x = CallDecision{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1894,7 @@ func (x *CallDecision) String() string {
 func (*CallDecision) ProtoMessage() {}
 
 func (x *CallDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1907,7 @@ func (x *CallDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDecision.ProtoReflect.Descriptor instead.
 func (*CallDecision) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CallDecision) GetRule() string {
@@ -1650,7 +2091,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1662,7 +2103,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1675,7 +2116,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CallRequest) GetMethod() string {
@@ -1737,7 +2178,7 @@ type CallDanger struct {
 
 func (x *CallDanger) Reset() {
 	*x = CallDanger{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +2190,7 @@ func (x *CallDanger) String() string {
 func (*CallDanger) ProtoMessage() {}
 
 func (x *CallDanger) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +2203,7 @@ func (x *CallDanger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDanger.ProtoReflect.Descriptor instead.
 func (*CallDanger) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallDanger) GetKind() string {
@@ -1809,7 +2250,7 @@ type CallCommand struct {
 
 func (x *CallCommand) Reset() {
 	*x = CallCommand{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2262,7 @@ func (x *CallCommand) String() string {
 func (*CallCommand) ProtoMessage() {}
 
 func (x *CallCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2275,7 @@ func (x *CallCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCommand.ProtoReflect.Descriptor instead.
 func (*CallCommand) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallCommand) GetText() string {
@@ -1882,7 +2323,7 @@ type LongArgument struct {
 
 func (x *LongArgument) Reset() {
 	*x = LongArgument{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +2335,7 @@ func (x *LongArgument) String() string {
 func (*LongArgument) ProtoMessage() {}
 
 func (x *LongArgument) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +2348,7 @@ func (x *LongArgument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LongArgument.ProtoReflect.Descriptor instead.
 func (*LongArgument) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LongArgument) GetPointer() string {
@@ -1951,7 +2392,7 @@ type InboxReview struct {
 
 func (x *InboxReview) Reset() {
 	*x = InboxReview{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2404,7 @@ func (x *InboxReview) String() string {
 func (*InboxReview) ProtoMessage() {}
 
 func (x *InboxReview) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2417,7 @@ func (x *InboxReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxReview.ProtoReflect.Descriptor instead.
 func (*InboxReview) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *InboxReview) GetSummary() string {
@@ -2029,7 +2470,7 @@ type DeferredCall struct {
 
 func (x *DeferredCall) Reset() {
 	*x = DeferredCall{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2482,7 @@ func (x *DeferredCall) String() string {
 func (*DeferredCall) ProtoMessage() {}
 
 func (x *DeferredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2495,7 @@ func (x *DeferredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeferredCall.ProtoReflect.Descriptor instead.
 func (*DeferredCall) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeferredCall) GetStepId() string {
@@ -2105,7 +2546,7 @@ type ReviewedHost struct {
 
 func (x *ReviewedHost) Reset() {
 	*x = ReviewedHost{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2558,7 @@ func (x *ReviewedHost) String() string {
 func (*ReviewedHost) ProtoMessage() {}
 
 func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2571,7 @@ func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewedHost.ProtoReflect.Descriptor instead.
 func (*ReviewedHost) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReviewedHost) GetHost() string {
@@ -2176,7 +2617,7 @@ type AutoApprovalOffer struct {
 
 func (x *AutoApprovalOffer) Reset() {
 	*x = AutoApprovalOffer{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2629,7 @@ func (x *AutoApprovalOffer) String() string {
 func (*AutoApprovalOffer) ProtoMessage() {}
 
 func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2642,7 @@ func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoApprovalOffer.ProtoReflect.Descriptor instead.
 func (*AutoApprovalOffer) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AutoApprovalOffer) GetShape() string {
@@ -2233,7 +2674,7 @@ type InboxQuestion struct {
 
 func (x *InboxQuestion) Reset() {
 	*x = InboxQuestion{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2245,7 +2686,7 @@ func (x *InboxQuestion) String() string {
 func (*InboxQuestion) ProtoMessage() {}
 
 func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2258,7 +2699,7 @@ func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxQuestion.ProtoReflect.Descriptor instead.
 func (*InboxQuestion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InboxQuestion) GetText() string {
@@ -2300,15 +2741,23 @@ type ListInboxRequest struct {
 	// Agent id, unique id prefix, or name; empty for all.
 	AgentId string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// At most this many; 0 for 20.
-	PageSize      int32  `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32      `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string     `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Order     InboxOrder `protobuf:"varint,7,opt,name=order,proto3,enum=deckhand.v1.InboxOrder" json:"order,omitempty"`
+	// Only calls in which something dangerous was recognised, or whose tool is of the
+	// dangerous category.
+	Dangerous bool `protobuf:"varint,8,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
+	// Only items of the caller's own tasks and agents.
+	Mine bool `protobuf:"varint,9,opt,name=mine,proto3" json:"mine,omitempty"`
+	// Only items that contain this text, without regard to case; empty for all.
+	Text          string `protobuf:"bytes,10,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2769,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2782,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListInboxRequest) GetStates() []InboxState {
@@ -2378,17 +2827,48 @@ func (x *ListInboxRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListInboxRequest) GetOrder() InboxOrder {
+	if x != nil {
+		return x.Order
+	}
+	return InboxOrder_INBOX_ORDER_UNSPECIFIED
+}
+
+func (x *ListInboxRequest) GetDangerous() bool {
+	if x != nil {
+		return x.Dangerous
+	}
+	return false
+}
+
+func (x *ListInboxRequest) GetMine() bool {
+	if x != nil {
+		return x.Mine
+	}
+	return false
+}
+
+func (x *ListInboxRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type ListInboxResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*InboxItem           `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The number of items of each kind that match all filters but that of kinds. Set on
+	// the first page.
+	Counts        []*InboxCount `protobuf:"bytes,3,rep,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2400,7 +2880,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2413,7 +2893,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListInboxResponse) GetItems() []*InboxItem {
@@ -2430,6 +2910,66 @@ func (x *ListInboxResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListInboxResponse) GetCounts() []*InboxCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// InboxCount is the number of items of a kind.
+type InboxCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          InboxKind              `protobuf:"varint,1,opt,name=kind,proto3,enum=deckhand.v1.InboxKind" json:"kind,omitempty"`
+	Items         int32                  `protobuf:"varint,2,opt,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxCount) Reset() {
+	*x = InboxCount{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxCount) ProtoMessage() {}
+
+func (x *InboxCount) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxCount.ProtoReflect.Descriptor instead.
+func (*InboxCount) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *InboxCount) GetKind() InboxKind {
+	if x != nil {
+		return x.Kind
+	}
+	return InboxKind_INBOX_KIND_UNSPECIFIED
+}
+
+func (x *InboxCount) GetItems() int32 {
+	if x != nil {
+		return x.Items
+	}
+	return 0
+}
+
 type GetInboxItemRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ItemId        string                 `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
@@ -2439,7 +2979,7 @@ type GetInboxItemRequest struct {
 
 func (x *GetInboxItemRequest) Reset() {
 	*x = GetInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2991,7 @@ func (x *GetInboxItemRequest) String() string {
 func (*GetInboxItemRequest) ProtoMessage() {}
 
 func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +3004,7 @@ func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*GetInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetInboxItemRequest) GetItemId() string {
@@ -2483,7 +3023,7 @@ type GetInboxItemResponse struct {
 
 func (x *GetInboxItemResponse) Reset() {
 	*x = GetInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +3035,7 @@ func (x *GetInboxItemResponse) String() string {
 func (*GetInboxItemResponse) ProtoMessage() {}
 
 func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +3048,7 @@ func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*GetInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetInboxItemResponse) GetItem() *InboxItem {
@@ -2535,7 +3075,7 @@ type ReadInboxArgumentRequest struct {
 
 func (x *ReadInboxArgumentRequest) Reset() {
 	*x = ReadInboxArgumentRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +3087,7 @@ func (x *ReadInboxArgumentRequest) String() string {
 func (*ReadInboxArgumentRequest) ProtoMessage() {}
 
 func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +3100,7 @@ func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentRequest.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReadInboxArgumentRequest) GetItemId() string {
@@ -2604,7 +3144,7 @@ type ReadInboxArgumentResponse struct {
 
 func (x *ReadInboxArgumentResponse) Reset() {
 	*x = ReadInboxArgumentResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +3156,7 @@ func (x *ReadInboxArgumentResponse) String() string {
 func (*ReadInboxArgumentResponse) ProtoMessage() {}
 
 func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +3169,7 @@ func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentResponse.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReadInboxArgumentResponse) GetText() string {
@@ -2665,7 +3205,7 @@ type JudgeInboxItemRequest struct {
 
 func (x *JudgeInboxItemRequest) Reset() {
 	*x = JudgeInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +3217,7 @@ func (x *JudgeInboxItemRequest) String() string {
 func (*JudgeInboxItemRequest) ProtoMessage() {}
 
 func (x *JudgeInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +3230,7 @@ func (x *JudgeInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*JudgeInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JudgeInboxItemRequest) GetItemId() string {
@@ -2723,7 +3263,7 @@ type JudgeInboxItemResponse struct {
 
 func (x *JudgeInboxItemResponse) Reset() {
 	*x = JudgeInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +3275,7 @@ func (x *JudgeInboxItemResponse) String() string {
 func (*JudgeInboxItemResponse) ProtoMessage() {}
 
 func (x *JudgeInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +3288,7 @@ func (x *JudgeInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*JudgeInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JudgeInboxItemResponse) GetDecision() *CallDecision {
@@ -2792,7 +3332,7 @@ type AnswerInboxItemRequest struct {
 	// Why, for the record; the agent sees it, except of an approval.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// shown_digest of the item as the person saw it. Required to approve, to retry a
-	// call with an unknown outcome and to accept a review; FAILED_PRECONDITION where
+	// call with an unknown outcome, to accept a review and to allow a host; FAILED_PRECONDITION where
 	// it is another.
 	ShownDigest string `protobuf:"bytes,15,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	// Types that are valid to be assigned to Answer:
@@ -2809,6 +3349,10 @@ type AnswerInboxItemRequest struct {
 	//	*AnswerInboxItemRequest_Accept_
 	//	*AnswerInboxItemRequest_Changes_
 	//	*AnswerInboxItemRequest_Close_
+	//	*AnswerInboxItemRequest_Raise_
+	//	*AnswerInboxItemRequest_Allow_
+	//	*AnswerInboxItemRequest_Resume_
+	//	*AnswerInboxItemRequest_Dismiss_
 	Answer        isAnswerInboxItemRequest_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2816,7 +3360,7 @@ type AnswerInboxItemRequest struct {
 
 func (x *AnswerInboxItemRequest) Reset() {
 	*x = AnswerInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +3372,7 @@ func (x *AnswerInboxItemRequest) String() string {
 func (*AnswerInboxItemRequest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +3385,7 @@ func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AnswerInboxItemRequest) GetItemId() string {
@@ -2980,6 +3524,42 @@ func (x *AnswerInboxItemRequest) GetClose() *AnswerInboxItemRequest_Close {
 	return nil
 }
 
+func (x *AnswerInboxItemRequest) GetRaise() *AnswerInboxItemRequest_Raise {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Raise_); ok {
+			return x.Raise
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetAllow() *AnswerInboxItemRequest_Allow {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Allow_); ok {
+			return x.Allow
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetResume() *AnswerInboxItemRequest_Resume {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Resume_); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetDismiss() *AnswerInboxItemRequest_Dismiss {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Dismiss_); ok {
+			return x.Dismiss
+		}
+	}
+	return nil
+}
+
 type isAnswerInboxItemRequest_Answer interface {
 	isAnswerInboxItemRequest_Answer()
 }
@@ -3032,6 +3612,22 @@ type AnswerInboxItemRequest_Close_ struct {
 	Close *AnswerInboxItemRequest_Close `protobuf:"bytes,14,opt,name=close,proto3,oneof"`
 }
 
+type AnswerInboxItemRequest_Raise_ struct {
+	Raise *AnswerInboxItemRequest_Raise `protobuf:"bytes,50,opt,name=raise,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Allow_ struct {
+	Allow *AnswerInboxItemRequest_Allow `protobuf:"bytes,51,opt,name=allow,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Resume_ struct {
+	Resume *AnswerInboxItemRequest_Resume `protobuf:"bytes,52,opt,name=resume,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Dismiss_ struct {
+	Dismiss *AnswerInboxItemRequest_Dismiss `protobuf:"bytes,53,opt,name=dismiss,proto3,oneof"`
+}
+
 func (*AnswerInboxItemRequest_Approve_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Reject_) isAnswerInboxItemRequest_Answer() {}
@@ -3056,6 +3652,14 @@ func (*AnswerInboxItemRequest_Changes_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Close_) isAnswerInboxItemRequest_Answer() {}
 
+func (*AnswerInboxItemRequest_Raise_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Allow_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Resume_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Dismiss_) isAnswerInboxItemRequest_Answer() {}
+
 type AnswerInboxItemResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Item          *InboxItem             `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
@@ -3065,7 +3669,7 @@ type AnswerInboxItemResponse struct {
 
 func (x *AnswerInboxItemResponse) Reset() {
 	*x = AnswerInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3681,7 @@ func (x *AnswerInboxItemResponse) String() string {
 func (*AnswerInboxItemResponse) ProtoMessage() {}
 
 func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3694,7 @@ func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
@@ -3098,6 +3702,168 @@ func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
 		return x.Item
 	}
 	return nil
+}
+
+// Raise raises the limit of a run, or a budget, and has the work go on. It is for
+// administrators.
+type AnswerInboxItemRequest_Raise struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new limit: a number, seconds of active_time, or micro-dollars of a budget and
+	// of cost_usd. It must be higher than the one that was reached.
+	Limit         int64 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Raise) Reset() {
+	*x = AnswerInboxItemRequest_Raise{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Raise) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Raise) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Raise) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Raise.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Raise) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 0}
+}
+
+func (x *AnswerInboxItemRequest_Raise) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Allow applies the version of the agent's persona that allows the refused host, as it
+// was shown. Tasks of the version before go on with it. It is for the agent's owner
+// and administrators.
+type AnswerInboxItemRequest_Allow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Allow) Reset() {
+	*x = AnswerInboxItemRequest_Allow{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Allow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Allow) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Allow) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Allow.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Allow) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 1}
+}
+
+// Resume resumes a suspended agent, or the tasks that wait for a budget or a provider:
+// they try again.
+type AnswerInboxItemRequest_Resume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Resume) Reset() {
+	*x = AnswerInboxItemRequest_Resume{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Resume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Resume) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Resume) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Resume.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Resume) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 2}
+}
+
+// Dismiss closes an item about work that stopped; nothing goes on.
+type AnswerInboxItemRequest_Dismiss struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Dismiss) Reset() {
+	*x = AnswerInboxItemRequest_Dismiss{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Dismiss) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Dismiss) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Dismiss) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Dismiss.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Dismiss) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 3}
 }
 
 // Accept accepts the work of a review: deferred calls are made, and the task
@@ -3110,7 +3876,7 @@ type AnswerInboxItemRequest_Accept struct {
 
 func (x *AnswerInboxItemRequest_Accept) Reset() {
 	*x = AnswerInboxItemRequest_Accept{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3888,7 @@ func (x *AnswerInboxItemRequest_Accept) String() string {
 func (*AnswerInboxItemRequest_Accept) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3901,7 @@ func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Accept.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 0}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 4}
 }
 
 // Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -3148,7 +3914,7 @@ type AnswerInboxItemRequest_Changes struct {
 
 func (x *AnswerInboxItemRequest_Changes) Reset() {
 	*x = AnswerInboxItemRequest_Changes{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3926,7 @@ func (x *AnswerInboxItemRequest_Changes) String() string {
 func (*AnswerInboxItemRequest_Changes) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3939,7 @@ func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Changes.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Changes) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 5}
 }
 
 func (x *AnswerInboxItemRequest_Changes) GetText() string {
@@ -3183,7 +3949,7 @@ func (x *AnswerInboxItemRequest_Changes) GetText() string {
 	return ""
 }
 
-// Close ends an escalated task.
+// Close ends a task that is escalated, or stands at a limit.
 type AnswerInboxItemRequest_Close struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3192,7 +3958,7 @@ type AnswerInboxItemRequest_Close struct {
 
 func (x *AnswerInboxItemRequest_Close) Reset() {
 	*x = AnswerInboxItemRequest_Close{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3970,7 @@ func (x *AnswerInboxItemRequest_Close) String() string {
 func (*AnswerInboxItemRequest_Close) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3983,7 @@ func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Close.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Close) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 6}
 }
 
 // Suggest drops a call that waits for approval, and suggests an alternative
@@ -3231,7 +3997,7 @@ type AnswerInboxItemRequest_Suggest struct {
 
 func (x *AnswerInboxItemRequest_Suggest) Reset() {
 	*x = AnswerInboxItemRequest_Suggest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +4009,7 @@ func (x *AnswerInboxItemRequest_Suggest) String() string {
 func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +4022,7 @@ func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Suggest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Suggest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 7}
 }
 
 func (x *AnswerInboxItemRequest_Suggest) GetText() string {
@@ -3276,7 +4042,7 @@ type AnswerInboxItemRequest_Replan struct {
 
 func (x *AnswerInboxItemRequest_Replan) Reset() {
 	*x = AnswerInboxItemRequest_Replan{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3288,7 +4054,7 @@ func (x *AnswerInboxItemRequest_Replan) String() string {
 func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3301,7 +4067,7 @@ func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Replan.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Replan) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 8}
 }
 
 func (x *AnswerInboxItemRequest_Replan) GetText() string {
@@ -3322,7 +4088,7 @@ type AnswerInboxItemRequest_Clarify struct {
 
 func (x *AnswerInboxItemRequest_Clarify) Reset() {
 	*x = AnswerInboxItemRequest_Clarify{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3334,7 +4100,7 @@ func (x *AnswerInboxItemRequest_Clarify) String() string {
 func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3347,7 +4113,7 @@ func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Clarify.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Clarify) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 9}
 }
 
 func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
@@ -3375,7 +4141,7 @@ type AnswerInboxItemRequest_Approve struct {
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +4153,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +4166,7 @@ func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Approve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Approve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 10}
 }
 
 func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
@@ -3434,7 +4200,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +4212,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3459,7 +4225,7 @@ func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reject.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 11}
 }
 
 // Reply answers a question.
@@ -3472,7 +4238,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +4250,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +4263,7 @@ func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reply.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reply) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 12}
 }
 
 func (x *AnswerInboxItemRequest_Reply) GetText() string {
@@ -3519,7 +4285,7 @@ type AnswerInboxItemRequest_Retry struct {
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3531,7 +4297,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +4310,7 @@ func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Retry.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Retry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 13}
 }
 
 func (x *AnswerInboxItemRequest_Retry) GetOverride() *TaskOverride {
@@ -3563,7 +4329,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3575,7 +4341,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3588,7 +4354,7 @@ func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Skip.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Skip) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 14}
 }
 
 // Resolve says what came of a call with an unknown outcome.
@@ -3601,7 +4367,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +4379,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +4392,7 @@ func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resolve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resolve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28, 11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31, 15}
 }
 
 func (x *AnswerInboxItemRequest_Resolve) GetSucceeded() bool {
@@ -3640,7 +4406,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\r\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x0e\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -3693,7 +4459,14 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\aoutcome\x18) \x01(\v2\x18.deckhand.v1.CallOutcomeR\aoutcome\x12<\n" +
 	"\n" +
 	"escalation\x18* \x01(\v2\x1c.deckhand.v1.InboxEscalationR\n" +
-	"escalation\"\xca\x02\n" +
+	"escalation\x12*\n" +
+	"\x04stop\x182 \x01(\v2\x16.deckhand.v1.InboxStopR\x04stop\x12\x1b\n" +
+	"\talike_key\x183 \x01(\tR\balikeKey\x12\x1f\n" +
+	"\valike_count\x184 \x01(\x05R\n" +
+	"alikeCount\x12\x1c\n" +
+	"\tdangerous\x185 \x01(\bR\tdangerous\x12\x1d\n" +
+	"\n" +
+	"may_answer\x186 \x01(\bR\tmayAnswer\"\xca\x02\n" +
 	"\fInboxContext\x12\x12\n" +
 	"\x04goal\x18\x01 \x01(\tR\x04goal\x12\x1b\n" +
 	"\tplan_item\x18\x02 \x01(\tR\bplanItem\x12\x1b\n" +
@@ -3772,7 +4545,43 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1d\n" +
 	"\n" +
 	"error_code\x18\x02 \x01(\tR\terrorCode\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xf8\x05\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xb7\x05\n" +
+	"\tInboxStop\x12\x14\n" +
+	"\x05title\x18\x01 \x01(\tR\x05title\x12#\n" +
+	"\rwaiting_tasks\x18\x02 \x01(\x05R\fwaitingTasks\x12\x1d\n" +
+	"\n" +
+	"limit_name\x18\x03 \x01(\tR\tlimitName\x12\x1d\n" +
+	"\n" +
+	"limit_most\x18\x04 \x01(\x03R\tlimitMost\x12\x1f\n" +
+	"\vlimit_offer\x18\x05 \x01(\x03R\n" +
+	"limitOffer\x12\x14\n" +
+	"\x05scope\x18\x06 \x01(\tR\x05scope\x12\x1b\n" +
+	"\tobject_id\x18\a \x01(\tR\bobjectId\x12\x14\n" +
+	"\x05every\x18\b \x01(\tR\x05every\x12\x16\n" +
+	"\x06period\x18\t \x01(\tR\x06period\x12!\n" +
+	"\flimit_micros\x18\n" +
+	" \x01(\x03R\vlimitMicros\x12!\n" +
+	"\fspent_micros\x18\v \x01(\x03R\vspentMicros\x12#\n" +
+	"\ramount_micros\x18\f \x01(\x03R\famountMicros\x12!\n" +
+	"\foffer_micros\x18\r \x01(\x03R\vofferMicros\x12\x12\n" +
+	"\x04host\x18\x0e \x01(\tR\x04host\x12\x12\n" +
+	"\x04port\x18\x0f \x01(\rR\x04port\x12\x16\n" +
+	"\x06method\x18\x10 \x01(\tR\x06method\x12\x17\n" +
+	"\astep_id\x18\x11 \x01(\tR\x06stepId\x12\x12\n" +
+	"\x04tool\x18\x12 \x01(\tR\x04tool\x122\n" +
+	"\x06change\x18\x13 \x01(\v2\x1a.deckhand.v1.PersonaChangeR\x06change\x12\x1a\n" +
+	"\bprovider\x18\x14 \x01(\tR\bprovider\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x15 \x01(\tR\n" +
+	"credential\x12\x16\n" +
+	"\x06reason\x18\x16 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05login\x18\x17 \x01(\bR\x05login\x12\x16\n" +
+	"\x06status\x18\x18 \x01(\x05R\x06status\"k\n" +
+	"\rPersonaChange\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x05R\aversion\x12\x12\n" +
+	"\x04diff\x18\x02 \x01(\tR\x04diff\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xf8\x05\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -3852,19 +4661,29 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\achoices\x18\x03 \x03(\tR\achoices\x12%\n" +
-	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\"\x9f\x02\n" +
+	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\"\xa8\x03\n" +
 	"\x10ListInboxRequest\x129\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x17.deckhand.v1.InboxStateB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06states\x126\n" +
-	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\x05R\x05kinds\x12!\n" +
+	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\vR\x05kinds\x12!\n" +
 	"\atask_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06taskId\x12#\n" +
 	"\bagent_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12'\n" +
 	"\tpage_size\x18\x05 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"i\n" +
+	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x127\n" +
+	"\x05order\x18\a \x01(\x0e2\x17.deckhand.v1.InboxOrderB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05order\x12\x1c\n" +
+	"\tdangerous\x18\b \x01(\bR\tdangerous\x12\x12\n" +
+	"\x04mine\x18\t \x01(\bR\x04mine\x12\x1c\n" +
+	"\x04text\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x04text\"\x9a\x01\n" +
 	"\x11ListInboxResponse\x12,\n" +
 	"\x05items\x18\x01 \x03(\v2\x16.deckhand.v1.InboxItemR\x05items\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\":\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12/\n" +
+	"\x06counts\x18\x03 \x03(\v2\x17.deckhand.v1.InboxCountR\x06counts\"N\n" +
+	"\n" +
+	"InboxCount\x12*\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12\x14\n" +
+	"\x05items\x18\x02 \x01(\x05R\x05items\":\n" +
 	"\x13GetInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\"B\n" +
@@ -3893,7 +4712,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\achanges\x18\x02 \x03(\v2\x1b.deckhand.v1.ProposedChangeR\achanges\x12'\n" +
 	"\x0fchanges_unknown\x18\x03 \x01(\tR\x0echangesUnknown\x12\x1a\n" +
 	"\bsentence\x18\x04 \x01(\tR\bsentence\x12#\n" +
-	"\rjudged_digest\x18\x05 \x01(\tR\fjudgedDigest\"\xf0\v\n" +
+	"\rjudged_digest\x18\x05 \x01(\tR\fjudgedDigest\"\xcb\x0e\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -3911,7 +4730,16 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\aclarify\x18\v \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ClarifyH\x00R\aclarify\x12D\n" +
 	"\x06accept\x18\f \x01(\v2*.deckhand.v1.AnswerInboxItemRequest.AcceptH\x00R\x06accept\x12G\n" +
 	"\achanges\x18\r \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ChangesH\x00R\achanges\x12A\n" +
-	"\x05close\x18\x0e \x01(\v2).deckhand.v1.AnswerInboxItemRequest.CloseH\x00R\x05close\x1a\b\n" +
+	"\x05close\x18\x0e \x01(\v2).deckhand.v1.AnswerInboxItemRequest.CloseH\x00R\x05close\x12A\n" +
+	"\x05raise\x182 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.RaiseH\x00R\x05raise\x12A\n" +
+	"\x05allow\x183 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.AllowH\x00R\x05allow\x12D\n" +
+	"\x06resume\x184 \x01(\v2*.deckhand.v1.AnswerInboxItemRequest.ResumeH\x00R\x06resume\x12G\n" +
+	"\adismiss\x185 \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.DismissH\x00R\adismiss\x1a&\n" +
+	"\x05Raise\x12\x1d\n" +
+	"\x05limit\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x05limit\x1a\a\n" +
+	"\x05Allow\x1a\b\n" +
+	"\x06Resume\x1a\t\n" +
+	"\aDismiss\x1a\b\n" +
 	"\x06Accept\x1a)\n" +
 	"\aChanges\x12\x1e\n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
@@ -3941,14 +4769,25 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\tsucceeded\x18\x01 \x01(\bR\tsucceededB\x0f\n" +
 	"\x06answer\x12\x05\xbaH\x02\b\x01\"E\n" +
 	"\x17AnswerInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item*\xa3\x01\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item*\xb5\x02\n" +
 	"\tInboxKind\x12\x1a\n" +
 	"\x16INBOX_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13INBOX_KIND_APPROVAL\x10\x01\x12\x17\n" +
 	"\x13INBOX_KIND_QUESTION\x10\x02\x12\x16\n" +
 	"\x12INBOX_KIND_UNKNOWN\x10\x03\x12\x15\n" +
 	"\x11INBOX_KIND_REVIEW\x10\x04\x12\x19\n" +
-	"\x15INBOX_KIND_ESCALATION\x10\x05*\x8d\x01\n" +
+	"\x15INBOX_KIND_ESCALATION\x10\x05\x12\x14\n" +
+	"\x10INBOX_KIND_LIMIT\x10\x06\x12\x15\n" +
+	"\x11INBOX_KIND_BUDGET\x10\a\x12\x18\n" +
+	"\x14INBOX_KIND_SUSPENDED\x10\b\x12\x15\n" +
+	"\x11INBOX_KIND_EGRESS\x10\t\x12\x17\n" +
+	"\x13INBOX_KIND_PROVIDER\x10\n" +
+	"\x12\x19\n" +
+	"\x15INBOX_KIND_CREDENTIAL\x10\v*D\n" +
+	"\n" +
+	"InboxOrder\x12\x1b\n" +
+	"\x17INBOX_ORDER_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15INBOX_ORDER_TIME_LEFT\x10\x01*\x8d\x01\n" +
 	"\n" +
 	"InboxState\x12\x1b\n" +
 	"\x17INBOX_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -3975,134 +4814,151 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_inbox_proto_rawDescData
 }
 
-var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
-	(InboxState)(0),                        // 1: deckhand.v1.InboxState
-	(*InboxItem)(nil),                      // 2: deckhand.v1.InboxItem
-	(*InboxContext)(nil),                   // 3: deckhand.v1.InboxContext
-	(*InboxRejection)(nil),                 // 4: deckhand.v1.InboxRejection
-	(*ProposedChange)(nil),                 // 5: deckhand.v1.ProposedChange
-	(*PathState)(nil),                      // 6: deckhand.v1.PathState
-	(*PathEntry)(nil),                      // 7: deckhand.v1.PathEntry
-	(*GitCoverage)(nil),                    // 8: deckhand.v1.GitCoverage
-	(*CallOutcome)(nil),                    // 9: deckhand.v1.CallOutcome
-	(*InboxEscalation)(nil),                // 10: deckhand.v1.InboxEscalation
-	(*TaskFailure)(nil),                    // 11: deckhand.v1.TaskFailure
-	(*CallDecision)(nil),                   // 12: deckhand.v1.CallDecision
-	(*CallRequest)(nil),                    // 13: deckhand.v1.CallRequest
-	(*CallDanger)(nil),                     // 14: deckhand.v1.CallDanger
-	(*CallCommand)(nil),                    // 15: deckhand.v1.CallCommand
-	(*LongArgument)(nil),                   // 16: deckhand.v1.LongArgument
-	(*InboxReview)(nil),                    // 17: deckhand.v1.InboxReview
-	(*DeferredCall)(nil),                   // 18: deckhand.v1.DeferredCall
-	(*ReviewedHost)(nil),                   // 19: deckhand.v1.ReviewedHost
-	(*AutoApprovalOffer)(nil),              // 20: deckhand.v1.AutoApprovalOffer
-	(*InboxQuestion)(nil),                  // 21: deckhand.v1.InboxQuestion
-	(*ListInboxRequest)(nil),               // 22: deckhand.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),              // 23: deckhand.v1.ListInboxResponse
-	(*GetInboxItemRequest)(nil),            // 24: deckhand.v1.GetInboxItemRequest
-	(*GetInboxItemResponse)(nil),           // 25: deckhand.v1.GetInboxItemResponse
-	(*ReadInboxArgumentRequest)(nil),       // 26: deckhand.v1.ReadInboxArgumentRequest
-	(*ReadInboxArgumentResponse)(nil),      // 27: deckhand.v1.ReadInboxArgumentResponse
-	(*JudgeInboxItemRequest)(nil),          // 28: deckhand.v1.JudgeInboxItemRequest
-	(*JudgeInboxItemResponse)(nil),         // 29: deckhand.v1.JudgeInboxItemResponse
-	(*AnswerInboxItemRequest)(nil),         // 30: deckhand.v1.AnswerInboxItemRequest
-	(*AnswerInboxItemResponse)(nil),        // 31: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Accept)(nil),  // 32: deckhand.v1.AnswerInboxItemRequest.Accept
-	(*AnswerInboxItemRequest_Changes)(nil), // 33: deckhand.v1.AnswerInboxItemRequest.Changes
-	(*AnswerInboxItemRequest_Close)(nil),   // 34: deckhand.v1.AnswerInboxItemRequest.Close
-	(*AnswerInboxItemRequest_Suggest)(nil), // 35: deckhand.v1.AnswerInboxItemRequest.Suggest
-	(*AnswerInboxItemRequest_Replan)(nil),  // 36: deckhand.v1.AnswerInboxItemRequest.Replan
-	(*AnswerInboxItemRequest_Clarify)(nil), // 37: deckhand.v1.AnswerInboxItemRequest.Clarify
-	(*AnswerInboxItemRequest_Approve)(nil), // 38: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 39: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 40: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 41: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 42: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 43: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 44: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 45: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 46: google.protobuf.Timestamp
-	(StepState)(0),                         // 47: deckhand.v1.StepState
-	(*AlwaysAllow)(nil),                    // 48: deckhand.v1.AlwaysAllow
-	(*TaskOverride)(nil),                   // 49: deckhand.v1.TaskOverride
+	(InboxOrder)(0),                        // 1: deckhand.v1.InboxOrder
+	(InboxState)(0),                        // 2: deckhand.v1.InboxState
+	(*InboxItem)(nil),                      // 3: deckhand.v1.InboxItem
+	(*InboxContext)(nil),                   // 4: deckhand.v1.InboxContext
+	(*InboxRejection)(nil),                 // 5: deckhand.v1.InboxRejection
+	(*ProposedChange)(nil),                 // 6: deckhand.v1.ProposedChange
+	(*PathState)(nil),                      // 7: deckhand.v1.PathState
+	(*PathEntry)(nil),                      // 8: deckhand.v1.PathEntry
+	(*GitCoverage)(nil),                    // 9: deckhand.v1.GitCoverage
+	(*CallOutcome)(nil),                    // 10: deckhand.v1.CallOutcome
+	(*InboxEscalation)(nil),                // 11: deckhand.v1.InboxEscalation
+	(*TaskFailure)(nil),                    // 12: deckhand.v1.TaskFailure
+	(*InboxStop)(nil),                      // 13: deckhand.v1.InboxStop
+	(*PersonaChange)(nil),                  // 14: deckhand.v1.PersonaChange
+	(*CallDecision)(nil),                   // 15: deckhand.v1.CallDecision
+	(*CallRequest)(nil),                    // 16: deckhand.v1.CallRequest
+	(*CallDanger)(nil),                     // 17: deckhand.v1.CallDanger
+	(*CallCommand)(nil),                    // 18: deckhand.v1.CallCommand
+	(*LongArgument)(nil),                   // 19: deckhand.v1.LongArgument
+	(*InboxReview)(nil),                    // 20: deckhand.v1.InboxReview
+	(*DeferredCall)(nil),                   // 21: deckhand.v1.DeferredCall
+	(*ReviewedHost)(nil),                   // 22: deckhand.v1.ReviewedHost
+	(*AutoApprovalOffer)(nil),              // 23: deckhand.v1.AutoApprovalOffer
+	(*InboxQuestion)(nil),                  // 24: deckhand.v1.InboxQuestion
+	(*ListInboxRequest)(nil),               // 25: deckhand.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),              // 26: deckhand.v1.ListInboxResponse
+	(*InboxCount)(nil),                     // 27: deckhand.v1.InboxCount
+	(*GetInboxItemRequest)(nil),            // 28: deckhand.v1.GetInboxItemRequest
+	(*GetInboxItemResponse)(nil),           // 29: deckhand.v1.GetInboxItemResponse
+	(*ReadInboxArgumentRequest)(nil),       // 30: deckhand.v1.ReadInboxArgumentRequest
+	(*ReadInboxArgumentResponse)(nil),      // 31: deckhand.v1.ReadInboxArgumentResponse
+	(*JudgeInboxItemRequest)(nil),          // 32: deckhand.v1.JudgeInboxItemRequest
+	(*JudgeInboxItemResponse)(nil),         // 33: deckhand.v1.JudgeInboxItemResponse
+	(*AnswerInboxItemRequest)(nil),         // 34: deckhand.v1.AnswerInboxItemRequest
+	(*AnswerInboxItemResponse)(nil),        // 35: deckhand.v1.AnswerInboxItemResponse
+	(*AnswerInboxItemRequest_Raise)(nil),   // 36: deckhand.v1.AnswerInboxItemRequest.Raise
+	(*AnswerInboxItemRequest_Allow)(nil),   // 37: deckhand.v1.AnswerInboxItemRequest.Allow
+	(*AnswerInboxItemRequest_Resume)(nil),  // 38: deckhand.v1.AnswerInboxItemRequest.Resume
+	(*AnswerInboxItemRequest_Dismiss)(nil), // 39: deckhand.v1.AnswerInboxItemRequest.Dismiss
+	(*AnswerInboxItemRequest_Accept)(nil),  // 40: deckhand.v1.AnswerInboxItemRequest.Accept
+	(*AnswerInboxItemRequest_Changes)(nil), // 41: deckhand.v1.AnswerInboxItemRequest.Changes
+	(*AnswerInboxItemRequest_Close)(nil),   // 42: deckhand.v1.AnswerInboxItemRequest.Close
+	(*AnswerInboxItemRequest_Suggest)(nil), // 43: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 44: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 45: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 46: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 47: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 48: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 49: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 50: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 51: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 52: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 53: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 54: google.protobuf.Timestamp
+	(StepState)(0),                         // 55: deckhand.v1.StepState
+	(*AlwaysAllow)(nil),                    // 56: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 57: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
-	1,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	44, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	45, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
-	21, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	46, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	46, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	45, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	46, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
-	17, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
-	20, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
-	12, // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
-	16, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
-	3,  // 13: deckhand.v1.InboxItem.context:type_name -> deckhand.v1.InboxContext
-	5,  // 14: deckhand.v1.InboxItem.changes:type_name -> deckhand.v1.ProposedChange
-	46, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
-	9,  // 16: deckhand.v1.InboxItem.outcome:type_name -> deckhand.v1.CallOutcome
-	10, // 17: deckhand.v1.InboxItem.escalation:type_name -> deckhand.v1.InboxEscalation
-	4,  // 18: deckhand.v1.InboxContext.last_rejection:type_name -> deckhand.v1.InboxRejection
-	46, // 19: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
-	6,  // 20: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
-	6,  // 21: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
-	6,  // 22: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
-	7,  // 23: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
-	8,  // 24: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
-	47, // 25: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
-	46, // 26: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
-	46, // 27: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
-	11, // 28: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
-	46, // 29: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
-	14, // 30: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
-	15, // 31: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
-	16, // 32: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
-	13, // 33: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
-	18, // 34: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
-	19, // 35: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	44, // 36: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
-	1,  // 37: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
-	0,  // 38: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
-	2,  // 39: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
-	2,  // 40: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	12, // 41: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
-	5,  // 42: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
-	38, // 43: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	39, // 44: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	40, // 45: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	41, // 46: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	42, // 47: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	43, // 48: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	35, // 49: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	36, // 50: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	37, // 51: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	32, // 52: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	33, // 53: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	34, // 54: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	2,  // 55: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	48, // 56: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	49, // 57: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	22, // 58: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	24, // 59: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	26, // 60: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	30, // 61: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	28, // 62: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
-	23, // 63: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	25, // 64: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	27, // 65: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	31, // 66: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	29, // 67: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
-	63, // [63:68] is the sub-list for method output_type
-	58, // [58:63] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	2,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
+	52, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	53, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	24, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
+	54, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	54, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	53, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	54, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	20, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
+	23, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
+	15, // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
+	19, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
+	4,  // 13: deckhand.v1.InboxItem.context:type_name -> deckhand.v1.InboxContext
+	6,  // 14: deckhand.v1.InboxItem.changes:type_name -> deckhand.v1.ProposedChange
+	54, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
+	10, // 16: deckhand.v1.InboxItem.outcome:type_name -> deckhand.v1.CallOutcome
+	11, // 17: deckhand.v1.InboxItem.escalation:type_name -> deckhand.v1.InboxEscalation
+	13, // 18: deckhand.v1.InboxItem.stop:type_name -> deckhand.v1.InboxStop
+	5,  // 19: deckhand.v1.InboxContext.last_rejection:type_name -> deckhand.v1.InboxRejection
+	54, // 20: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
+	7,  // 21: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
+	7,  // 22: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
+	7,  // 23: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
+	8,  // 24: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
+	9,  // 25: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
+	55, // 26: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
+	54, // 27: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
+	54, // 28: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
+	12, // 29: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
+	54, // 30: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
+	14, // 31: deckhand.v1.InboxStop.change:type_name -> deckhand.v1.PersonaChange
+	17, // 32: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
+	18, // 33: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
+	19, // 34: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
+	16, // 35: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
+	21, // 36: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
+	22, // 37: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
+	52, // 38: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
+	2,  // 39: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
+	0,  // 40: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
+	1,  // 41: deckhand.v1.ListInboxRequest.order:type_name -> deckhand.v1.InboxOrder
+	3,  // 42: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
+	27, // 43: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
+	0,  // 44: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
+	3,  // 45: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	15, // 46: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
+	6,  // 47: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
+	46, // 48: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	47, // 49: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	48, // 50: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	49, // 51: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	50, // 52: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	51, // 53: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	43, // 54: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	44, // 55: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	45, // 56: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	40, // 57: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	41, // 58: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	42, // 59: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	36, // 60: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
+	37, // 61: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
+	38, // 62: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
+	39, // 63: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
+	3,  // 64: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	56, // 65: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	57, // 66: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	25, // 67: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	28, // 68: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	30, // 69: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	34, // 70: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	32, // 71: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
+	26, // 72: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	29, // 73: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	31, // 74: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	35, // 75: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	33, // 76: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
+	72, // [72:77] is the sub-list for method output_type
+	67, // [67:72] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -4114,7 +4970,7 @@ func file_deckhand_v1_inbox_proto_init() {
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_task_proto_init()
 	file_deckhand_v1_inbox_proto_msgTypes[7].OneofWrappers = []any{}
-	file_deckhand_v1_inbox_proto_msgTypes[28].OneofWrappers = []any{
+	file_deckhand_v1_inbox_proto_msgTypes[31].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),
 		(*AnswerInboxItemRequest_Reject_)(nil),
 		(*AnswerInboxItemRequest_Reply_)(nil),
@@ -4127,14 +4983,18 @@ func file_deckhand_v1_inbox_proto_init() {
 		(*AnswerInboxItemRequest_Accept_)(nil),
 		(*AnswerInboxItemRequest_Changes_)(nil),
 		(*AnswerInboxItemRequest_Close_)(nil),
+		(*AnswerInboxItemRequest_Raise_)(nil),
+		(*AnswerInboxItemRequest_Allow_)(nil),
+		(*AnswerInboxItemRequest_Resume_)(nil),
+		(*AnswerInboxItemRequest_Dismiss_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   42,
+			NumEnums:      3,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -243,6 +243,9 @@ export class Threads {
         if (p.step_id) this.call(e, { itemId: undefined });
         this.note(e, `Expired without an answer: ${text(p.on_expiry)}`, "warn");
         break;
+      case "work_stopped":
+        this.note(e, text(p.title), "warn");
+        break;
       case "tool_executing":
         this.call(e, { state: "started", startedAt: e.time, itemId: undefined });
         break;

@@ -51,7 +51,7 @@ const (
 
 // InboxServiceClient is a client for the deckhand.v1.InboxService service.
 type InboxServiceClient interface {
-	// ListInbox returns items, newest first, in keyset pages.
+	// ListInbox returns items in keyset pages, in the order of the request.
 	ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error)
 	// GetInboxItem returns one item by id or unique id prefix.
 	GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error)
@@ -150,7 +150,7 @@ func (c *inboxServiceClient) JudgeInboxItem(ctx context.Context, req *connect.Re
 
 // InboxServiceHandler is an implementation of the deckhand.v1.InboxService service.
 type InboxServiceHandler interface {
-	// ListInbox returns items, newest first, in keyset pages.
+	// ListInbox returns items in keyset pages, in the order of the request.
 	ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error)
 	// GetInboxItem returns one item by id or unique id prefix.
 	GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error)
