@@ -20,6 +20,7 @@ import { useTaskView } from "@/live/context";
 import { TaskControls, tasks } from "./actions";
 import { Composer } from "./Composer";
 import { Cost } from "./Cost";
+import { Artifacts, Checkpoints, Manage } from "./Manage";
 import { Outcome } from "./Outcome";
 import { PlanTree } from "./Plan";
 import { taskTabs, type TaskTab } from "./search";
@@ -216,6 +217,9 @@ function Details({ task }: { task: Task }) {
             </div>
           ))}
       </dl>
+      <Manage task={task} />
+      <Checkpoints task={task} />
+      <Artifacts task={task} />
       <section className="space-y-2">
         <h2 className="font-semibold">Export</h2>
         <Export taskId={task.id} />
