@@ -36,7 +36,7 @@ export function Tail(props: { execId: string; lines: number; label: string; clas
       tabIndex={0}
       role="group"
       aria-label={props.label}
-      className={cx("max-h-80 overflow-auto rounded border bg-page p-2 font-mono text-xs break-words whitespace-pre-wrap", props.className)}
+      className={cx("overflow-auto rounded border bg-page p-2 font-mono text-xs break-words whitespace-pre-wrap", props.className ?? "max-h-80")}
     >
       {data.map((line, i) => (
         <div key={i} className="min-h-[1lh]">

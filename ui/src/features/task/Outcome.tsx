@@ -113,7 +113,7 @@ function Failed({ task, thread }: { task: Task; thread: Thread }) {
             Step {step.number}: {titleOf(step)}
           </p>
           {step.startedAt && step.tool === "shell_exec" ? (
-            <Tail execId={step.stepId} lines={20} label={`Last lines of step ${step.number}`} className="max-h-44" />
+            <Tail execId={step.stepId} lines={20} label={`Last lines of step ${step.number}`} className="max-h-36 md:max-h-44" />
           ) : (
             step.outcome?.message !== undefined && <p className="text-xs"><Literal text={String(step.outcome.message)} /></p>
           )}

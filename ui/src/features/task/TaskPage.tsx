@@ -5,6 +5,7 @@ import { useMemo } from "react";
 import { Badge } from "@/components/Badge";
 import { Id } from "@/components/Id";
 import { Literal, Prose } from "@/components/Literal";
+import { Markdown } from "@/components/Markdown";
 import { line } from "@/components/marks";
 import { count, dollars } from "@/components/money";
 import { Page } from "@/components/Page";
@@ -187,7 +188,7 @@ function Details({ task }: { task: Task }) {
   const usage = task.usage;
   const rows: [string, React.ReactNode][] = [
     ["Goal", <Prose text={task.goal || "(no goal given: follows its persona)"} />],
-    ["Summary", task.summary && <Prose text={task.summary} />],
+    ["Summary", task.summary && <Markdown text={task.summary} />],
     ["Priority", task.priority],
     ["Agent", `${task.agentName} version ${task.agentVersion}`],
     ["Assignee", task.assignee && `${task.assignee} (assigned by ${task.assignedBy})`],
