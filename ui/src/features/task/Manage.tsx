@@ -170,7 +170,7 @@ export function Checkpoints({ task }: { task: Task }) {
             <Cell><Literal text={c.name || c.reason} /></Cell>
             <Cell><Time at={c.createdAt} /></Cell>
             <Cell><Time at={c.expiresAt} /></Cell>
-            <Cell>{may(session, "basic") && <Button small aria-label={`Keep the checkpoint of iteration ${c.iteration}`} onClick={() => void keep(c.iteration)}>Keep for 7 days</Button>}</Cell>
+            <Cell>{may(session, "basic") && <Button small aria-label={`Keep for 7 days: iteration ${c.iteration}`} onClick={() => void keep(c.iteration)}>Keep for 7 days</Button>}</Cell>
           </Row>
         ))}
       </Table>
