@@ -137,7 +137,8 @@ function StepDetail(props: { taskId: string; step: Step; line?: number }) {
   const step = data?.steps[0];
   if (isPending) return <Skeletons rows={6} />;
   if (!step) return <Problem error={error ?? new Error("Step not found.")} retry={() => void refetch()} />;
-  const linkTo = (line: number) => `?tab=steps&step=${step.number}&line=${line}`;
+  // The page's base is not its address.
+  const linkTo = (line: number) => `${location.pathname}?tab=steps&step=${step.number}&line=${line}`;
   return (
     <section aria-label={`Step ${step.number}`} className="min-w-0 space-y-3">
       <h2 className="flex flex-wrap items-center gap-2 font-semibold">
