@@ -66,6 +66,10 @@ func TestStepsAreListedInPages(t *testing.T) {
 	require.Len(t, one.Msg.GetSteps(), 1)
 	require.EqualValues(t, 4711, one.Msg.GetSteps()[0].GetNumber())
 	require.Empty(t, one.Msg.GetNextPageToken())
+	brief, err := r.user.Tasks.ListSteps(t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: task, StepId: "step_004711", Brief: true}))
+	require.NoError(t, err)
+	require.Empty(t, brief.Msg.GetSteps()[0].GetObservation())
+	require.NotEmpty(t, brief.Msg.GetSteps()[0].GetTool())
 	// One step that is longer than a page is a page.
 	r.exec("UPDATE steps SET observation = repeat('x', 5000000) WHERE id = 'step_000002'")
 	page, err := list("", 0)

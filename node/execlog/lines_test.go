@@ -3,6 +3,7 @@ package execlog
 import (
 	"bytes"
 	"context"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,23 @@ func TestALogIsSearchedFromItsEnd(t *testing.T) {
 		}
 		require.Equal(rt, want, got)
 	})
+}
+
+func TestTextIsFoundWhateverItsCase(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		pattern := rapid.StringMatching(`[abAB1.]{1,4}`).Draw(rt, "pattern")
+		text := rapid.StringMatching(`([abAB1.]|é|\n){0,60}`).Draw(rt, "text")
+		from := rapid.IntRange(0, len(text)).Draw(rt, "from")
+		want := regexp.MustCompile("(?i)" + regexp.QuoteMeta(pattern)).FindStringIndex(text[from:])
+		got := fold(pattern).find([]byte(text), from)
+		if want == nil {
+			require.Equal(rt, -1, got)
+		} else {
+			require.Equal(rt, from+want[0], got)
+		}
+	})
+	require.Nil(t, fold("Größe"), "expressions know the case of letters beyond ASCII")
 }
 
 func TestAReaderIsToldWhenALogGrows(t *testing.T) {

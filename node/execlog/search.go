@@ -27,6 +27,7 @@ const (
 // Pattern is what is searched for.
 type Pattern struct {
 	literal []byte
+	folded  *folded
 	// plain is the expression, and after the same behind one more character:
 	// what ^ and \b say of a place depends on the one before it.
 	plain, after *grep.Expression
@@ -45,6 +46,9 @@ func NewPattern(text string, expression, ignoreCase bool) (*Pattern, error) {
 		return &Pattern{literal: []byte(text), reach: len(text), window: searchWindow}, nil
 	}
 	if !expression {
+		if f := fold(text); f != nil {
+			return &Pattern{folded: f, reach: len(text), window: searchWindow}, nil
+		}
 		text = regexp.QuoteMeta(text)
 	}
 	flags := "m"
@@ -90,6 +94,10 @@ func (p *Pattern) find(ctx context.Context, buf []byte, from int) (start, end in
 	if p.literal != nil {
 		i := bytes.Index(buf[from:], p.literal)
 		return from + i, from + i + len(p.literal), i >= 0, nil
+	}
+	if p.folded != nil {
+		i := p.folded.find(buf, from)
+		return i, i + len(p.folded.text), i >= 0, nil
 	}
 	before := max(0, from-1)
 	at, err := p.plain.FindSubmatchIndex(ctx, buf[before:])

@@ -28,6 +28,32 @@ func reasonsOf(out *nodev1.UndoChangesResponse) (got []string) {
 	return got
 }
 
+// One file of several steps is restored, and nothing else; the rest can be undone
+// afterwards.
+func TestOnePathIsRestored(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	s := m.service(t, m.config())
+	m.step(t, s, "step_0", "mkdir dir; echo 0 > dir/file; echo 0 > file; echo 0 > dirty")
+	for _, n := range []string{"1", "2", "3"} {
+		m.step(t, s, "step_"+n, "echo "+n+" > dir/file; echo "+n+" > file; echo "+n+" > dirty; echo "+n+" > dir/"+n)
+	}
+	one := request("step_1", "step_2", "step_3")
+	one.Paths = [][]byte{[]byte("file")}
+	out, err := s.UndoChanges(t.Context(), one)
+	require.NoError(t, err)
+	require.True(t, out.GetApplied())
+	require.Equal(t, []string{"modified file"}, paths(out.GetChanges()))
+	m.shell(t, "[ $(cat file dir/file dirty dir/2 | tr -d '\n') = 0332 ]")
+
+	one.Paths = [][]byte{[]byte("dir")}
+	out, err = s.UndoChanges(t.Context(), one)
+	require.NoError(t, err)
+	require.Equal(t, []string{"deleted dir/1", "deleted dir/2", "deleted dir/3", "modified dir/file"}, paths(out.GetChanges()))
+	require.True(t, undo(t, s, "step_1", "step_2", "step_3").GetApplied())
+	m.shell(t, "[ $(cat file dir/file dirty | tr -d '\n') = 000 ]; [ $(ls dir) = file ]")
+}
+
 // What a later step changed is not undone without being asked, and
 // the report names that step.
 func TestConflictsWithLaterSteps(t *testing.T) {

@@ -60,7 +60,7 @@ turns:
     const id = await newest();
     expect(await state(id)).toBe("TASK_STATE_SUCCEEDED");
     // The tree of its files, and one of them.
-    await page.getByRole("button", { name: "hello.txt" }).click();
+    await page.getByRole("button", { name: /^hello.txt/ }).click();
     await page.getByLabel("notes/hello.txt").getByText("hello from the jail").waitFor();
     await inBothThemes(page, "agent-full");
     // What a command printed is text, without what a terminal would obey.

@@ -49,7 +49,7 @@ turns:
     await page.getByRole("link", { name: /Break something/ }).first().click();
     const outcome = page.getByTestId("outcome");
     await outcome.getByRole("heading", { name: "Failed at step 3: shell_exec, exit 2" }).waitFor();
-    await outcome.getByText("FAIL: TestLogin").waitFor();
+    await outcome.getByText("FAIL: TestLogin", { exact: true }).waitFor();
     expect(clicks).toBeLessThanOrEqual(2);
     await outcome.getByRole("button", { name: "Retry with changes" }).waitFor();
     // What the agent wrote is rendered, and loads nothing.
@@ -63,7 +63,7 @@ turns:
   it("shows the end of a log that is longer than a browser can draw, by End and by a search", async () => {
     await page.getByTestId("outcome").getByRole("link", { name: /Open step 3/ }).click();
     const log = page.getByRole("log", { name: "Output of step 3" });
-    const last = log.getByText("FAIL: TestLogin");
+    const last = log.getByText("FAIL: TestLogin", { exact: true });
     await last.waitFor();
     expect(await last.evaluate((el) => getComputedStyle(el).color)).not.toBe(await log.evaluate((el) => getComputedStyle(el).color));
     await log.focus();

@@ -27,6 +27,7 @@ function outline(of: Node): string {
 describe("Markdown", () => {
   it.each([
     ["headings below those of the page", "# One\n\n## Two", "[h3 One]\n[h4 Two]"],
+    ["headings of a text that begins below", "## One\n\n> #### Two", "[h3 One]\n[blockquote \n[h5 Two]\n]"],
     ["emphasis, code and what is struck", "a **b** _c_ `d` ~~e~~", "[p a [strong b] [em c] d [del e]]"],
     ["a list in a list", "- a\n  1. b\n- c", "[ul \n[li a\n[ol \n[li b]\n]\n]\n[li c]\n]"],
     ["tasks that are done", "- [x] a\n- [ ] b", "[ul \n[li ☑  a]\n[li ☐  b]\n]"],
@@ -51,7 +52,7 @@ describe("Markdown", () => {
     ["a character reference of one as a chip", "a &#x202e;b &#x200b;c", "[p a ⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩b ⟨U+200B ZERO WIDTH SPACE⟩c]"],
     ["an escape as a chip", "a \u001b[31mred", "[p a ⟨ESC⟩[31mred]"],
     ["pictures as such", "done 👩‍💻 ✔️", "[p done 👩‍💻 ✔️]"],
-    ["footnotes that lead nowhere", "a[^1]\n\n[^1]: b", "[p a[sup 1]]\n[h4 Footnotes]\n[ol \n[li \n[p b ↩]\n]\n]\n"],
+    ["footnotes that lead nowhere", "a[^1]\n\n[^1]: b", "[p a[sup 1]]\n[h3 Footnotes]\n[ol \n[li \n[p b ↩]\n]\n]\n"],
   ])("shows %s", async (_, markdown, want) => {
     expect(outline(await rendered(markdown))).toBe(want);
   });

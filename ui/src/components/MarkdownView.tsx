@@ -47,6 +47,25 @@ function literal(tree: Root) {
     });
   };
   tree.children = children(tree.children as ElementContent[], false, 0);
+  lower(tree.children as ElementContent[]);
+}
+
+const level = (node: ElementContent) => (node.type === "element" && /^h[1-6]$/.test(node.tagName) ? Number(node.tagName[1]) : 0);
+
+// lower puts headings below those of the page: the highest one of the text, whatever
+// it is, is of the third level.
+function lower(all: readonly ElementContent[]) {
+  const headings: Element[] = [];
+  const collect = (of: readonly ElementContent[]) => {
+    for (const node of of) {
+      if (node.type !== "element") continue;
+      if (level(node)) headings.push(node);
+      collect(node.children);
+    }
+  };
+  collect(all);
+  const highest = Math.min(...headings.map(level));
+  for (const h of headings) h.tagName = `h${Math.min(6, level(h) - highest + 3)}`;
 }
 
 function nodeOf(piece: Piece): ElementContent {
@@ -113,12 +132,9 @@ const components: Components = {
       {alt && <Literal text={alt} />}]
     </Anchor>
   ),
-  // The page has headings of its own above these.
-  h1: ({ children }) => <h3 className="text-base font-semibold">{children}</h3>,
-  h2: ({ children }) => <h4 className="font-semibold">{children}</h4>,
-  h3: ({ children }) => <h5 className="font-semibold">{children}</h5>,
-  h4: ({ children }) => <h6 className="font-medium">{children}</h6>,
-  h5: ({ children }) => <h6 className="font-medium">{children}</h6>,
+  h3: ({ children }) => <h3 className="text-base font-semibold">{children}</h3>,
+  h4: ({ children }) => <h4 className="font-semibold">{children}</h4>,
+  h5: ({ children }) => <h5 className="font-semibold">{children}</h5>,
   h6: ({ children }) => <h6 className="font-medium">{children}</h6>,
   ul: ({ children }) => <ul className="list-disc space-y-0.5 pl-6">{children}</ul>,
   ol: ({ children, start }) => (

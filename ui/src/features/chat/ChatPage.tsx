@@ -12,6 +12,7 @@ import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
 import { Literal, Prose } from "@/components/Literal";
+import { Markdown } from "@/components/Markdown";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { useShortcut } from "@/components/shortcuts";
@@ -211,12 +212,12 @@ function Said(props: { chat: Task; allowed: boolean }) {
           <li key={i} className={line.role === "user" ? "flex justify-end" : ""}>
             <div
               className={cx(
-                "w-fit max-w-[85%] rounded-lg border px-3 py-2 break-words whitespace-pre-wrap",
-                line.role === "user" ? "bg-raised" : "bg-panel",
+                "w-fit max-w-[85%] rounded-lg border px-3 py-2 break-words",
+                line.role === "user" ? "bg-raised whitespace-pre-wrap" : "bg-panel",
               )}
             >
               <span className="sr-only">{line.role === "user" ? "You: " : `${chat.agentName}: `}</span>
-              <Prose text={line.text} />
+              {line.role === "user" ? <Prose text={line.text} /> : <Markdown text={line.text} />}
             </div>
           </li>
         ))}

@@ -1,6 +1,8 @@
-import { useQuery } from "@tanstack/react-query";
 import { createClient } from "@connectrpc/connect";
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useRef } from "react";
 import { transport } from "@/api/transport";
+import { cx } from "@/components/cx";
 import { NodeExecService } from "@/gen/deckhand/v1/node_exec_pb";
 import { runsOf } from "./ansi";
 
@@ -8,7 +10,8 @@ const execs = createClient(NodeExecService, transport);
 
 // Tail shows the last lines that a command wrote, in its colours. Nothing is shown of
 // one that wrote nothing, or whose log is gone.
-export function Tail(props: { execId: string; lines: number; label: string }) {
+export function Tail(props: { execId: string; lines: number; label: string; className?: string }) {
+  const box = useRef<HTMLPreElement>(null);
   const { data } = useQuery({
     queryKey: ["tail", props.execId, props.lines],
     queryFn: async ({ signal }) => {
@@ -22,9 +25,19 @@ export function Tail(props: { execId: string; lines: number; label: string }) {
     retry: false,
     staleTime: Infinity,
   });
+  // The end says most.
+  useEffect(() => {
+    if (box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [data]);
   if (!data || (data.length === 1 && data[0] === "")) return null;
   return (
-    <pre tabIndex={0} role="group" aria-label={props.label} className="max-h-80 overflow-auto rounded border bg-page p-2 font-mono text-xs break-words whitespace-pre-wrap">
+    <pre
+      ref={box}
+      tabIndex={0}
+      role="group"
+      aria-label={props.label}
+      className={cx("overflow-auto rounded border bg-page p-2 font-mono text-xs break-words whitespace-pre-wrap", props.className ?? "max-h-80")}
+    >
       {data.map((line, i) => (
         <div key={i} className="min-h-[1lh]">
           {runsOf(line).map((run, j) => (

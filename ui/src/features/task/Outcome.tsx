@@ -90,7 +90,7 @@ function Failed({ task, thread }: { task: Task; thread: Thread }) {
     changes: <Link key="changes" to="/tasks/$task" params={{ task: task.id }} search={{ tab: "changes" }} className={link}>See what it changed</Link>,
   };
   return (
-    <section aria-labelledby="outcome" data-testid="outcome" className="mx-5 mb-3 max-h-[45vh] shrink-0 space-y-2 overflow-y-auto rounded-lg border border-bad bg-panel p-4" tabIndex={0}>
+    <section aria-labelledby="outcome" data-testid="outcome" className="mx-5 mb-3 max-h-[48vh] shrink-0 space-y-2 overflow-y-auto rounded-lg border border-bad bg-panel p-4" tabIndex={0}>
       <h2 id="outcome" className="text-base font-semibold text-bad">
         {failure.title}
       </h2>
@@ -99,13 +99,21 @@ function Failed({ task, thread }: { task: Task; thread: Thread }) {
           <Literal className="break-words whitespace-pre-wrap" text={failure.cause} /> {task.errorCode && <Id value={task.errorCode} whole />}
         </p>
       )}
+      <div className="flex flex-wrap items-center gap-2">
+        {step && (
+          <Link to="/tasks/$task" params={{ task: task.id }} search={{ tab: "steps", step: step.number }} className={link}>
+            {step.logBytes > 0 ? `Open step ${step.number} and its log` : `Open step ${step.number}`}
+          </Link>
+        )}
+        {may(session, "basic") && failure.remedies.map((r) => remedies[r])}
+      </div>
       {step && (
         <div className="space-y-1">
           <p className="text-xs text-dim">
             Step {step.number}: {titleOf(step)}
           </p>
           {step.startedAt && step.tool === "shell_exec" ? (
-            <Tail execId={step.stepId} lines={20} label={`Last lines of step ${step.number}`} />
+            <Tail execId={step.stepId} lines={20} label={`Last lines of step ${step.number}`} className="max-h-36 md:max-h-44" />
           ) : (
             step.outcome?.message !== undefined && <p className="text-xs"><Literal text={String(step.outcome.message)} /></p>
           )}
@@ -117,14 +125,6 @@ function Failed({ task, thread }: { task: Task; thread: Thread }) {
           <Markdown text={task.summary} />
         </details>
       )}
-      <div className="flex flex-wrap items-center gap-2">
-        {step && (
-          <Link to="/tasks/$task" params={{ task: task.id }} search={{ tab: "steps", step: step.number }} className={link}>
-            {step.logBytes > 0 ? `Open step ${step.number} and its log` : `Open step ${step.number}`}
-          </Link>
-        )}
-        {may(session, "basic") && failure.remedies.map((r) => remedies[r])}
-      </div>
       {(open === "retry" || open === "limit") && <RetryWith task={task} limits={open === "limit"} onClose={() => setOpen(undefined)} onMade={goTo} />}
       {open === "resume" && <ResumeFrom task={task} onClose={() => setOpen(undefined)} onMade={goTo} />}
     </section>

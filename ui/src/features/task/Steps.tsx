@@ -137,12 +137,13 @@ function StepDetail(props: { taskId: string; step: Step; line?: number }) {
   const step = data?.steps[0];
   if (isPending) return <Skeletons rows={6} />;
   if (!step) return <Problem error={error ?? new Error("Step not found.")} retry={() => void refetch()} />;
-  const linkTo = (line: number) => `?tab=steps&step=${step.number}&line=${line}`;
+  // The page's base is not its address.
+  const linkTo = (line: number) => `${location.pathname}?tab=steps&step=${step.number}&line=${line}`;
   return (
     <section aria-label={`Step ${step.number}`} className="min-w-0 space-y-3">
-      <h3 className="flex flex-wrap items-center gap-2 font-semibold">
+      <h2 className="flex flex-wrap items-center gap-2 font-semibold">
         {step.number} <Literal className="font-mono text-sm" text={step.tool} /> <Ended step={step} /> <Id value={step.id} />
-      </h3>
+      </h2>
       {step.reasoning && <Markdown className="text-dim" text={step.reasoning} />}
       {step.decisionReason && <p className="text-xs text-dim">Decision: <Literal text={step.decisionReason} /></p>}
       <Arguments of={argumentsOf(step.arguments)} />

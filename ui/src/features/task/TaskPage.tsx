@@ -5,6 +5,7 @@ import { useMemo } from "react";
 import { Badge } from "@/components/Badge";
 import { Id } from "@/components/Id";
 import { Literal, Prose } from "@/components/Literal";
+import { Markdown } from "@/components/Markdown";
 import { line } from "@/components/marks";
 import { count, dollars } from "@/components/money";
 import { Page } from "@/components/Page";
@@ -22,6 +23,7 @@ import { useTaskView } from "@/live/context";
 import { TaskControls, tasks } from "./actions";
 import { Composer } from "./Composer";
 import { Cost } from "./Cost";
+import { Artifacts, Checkpoints, Manage } from "./Manage";
 import { Outcome } from "./Outcome";
 import { PlanTree } from "./Plan";
 import { taskTabs, type TaskTab } from "./search";
@@ -189,7 +191,7 @@ function Details({ task }: { task: Task }) {
   const usage = task.usage;
   const rows: [string, React.ReactNode][] = [
     ["Goal", <Prose text={task.goal || "(no goal given: follows its persona)"} />],
-    ["Summary", task.summary && <Prose text={task.summary} />],
+    ["Summary", task.summary && <Markdown text={task.summary} />],
     ["Priority", task.priority],
     ["Agent", `${task.agentName} version ${task.agentVersion}`],
     ["Assignee", task.assignee && `${task.assignee} (assigned by ${task.assignedBy})`],
@@ -219,6 +221,9 @@ function Details({ task }: { task: Task }) {
             </div>
           ))}
       </dl>
+      <Manage task={task} />
+      <Checkpoints task={task} />
+      <Artifacts task={task} />
       <section className="space-y-2">
         <h2 className="font-semibold">Export</h2>
         <Export taskId={task.id} />

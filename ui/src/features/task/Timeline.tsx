@@ -58,6 +58,7 @@ export function Timeline(props: { task: Task; view: TaskView }) {
     const begin = Math.max(0, Math.min(1 - size, zoom.from + by * size));
     setZoom({ from: begin, to: begin + size });
   };
+  const go = (step: number) => void navigate({ to: "/tasks/$task", params: { task: task.id }, search: { tab: "steps", step } });
   return (
     <section aria-label="Timeline" className="space-y-3">
       <div className="flex flex-wrap items-center gap-2">
@@ -99,19 +100,8 @@ export function Timeline(props: { task: Task; view: TaskView }) {
                       const style = { left: `${left * 100}%`, width: `max(2px, ${(right - left) * 100}%)` };
                       const label = line(`${bar.label} · ${duration(bar.to - bar.from)}`);
                       const look = cx("absolute top-0.5 h-3 rounded-sm", bar.bad ? "bg-bad" : colours[lane.name]);
-                      return bar.step ? (
-                        <button
-                          key={i}
-                          type="button"
-                          title={label}
-                          aria-label={label}
-                          className={look}
-                          style={style}
-                          onClick={() => void navigate({ to: "/tasks/$task", params: { task: task.id }, search: { tab: "steps", step: bar.step } })}
-                        />
-                      ) : (
-                        <span key={i} role="img" title={label} aria-label={label} className={look} style={style} />
-                      );
+                      // Too small to be a target by itself: the steps are a list as well.
+                      return <span key={i} aria-hidden title={label} className={cx(look, bar.step !== undefined && "cursor-pointer hover:brightness-75")} style={style} onClick={bar.step ? () => go(bar.step!) : undefined} />;
                     })}
                   </div>
                 ))}

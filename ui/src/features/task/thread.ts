@@ -183,7 +183,8 @@ export class Threads {
       this.thread.entries[last] = { ...before, text: `${before.text} → ${words(p.to)}`, at: e.time };
       return;
     }
-    this.note(e, `${words(p.from)} → ${words(p.to)}${p.reason && kind !== "plain" ? `: ${text(p.reason)}` : ""}`, kind);
+    const told = before?.kind === "note" && text(p.reason) !== "" && before.text.includes(text(p.reason));
+    this.note(e, `${words(p.from)} → ${words(p.to)}${p.reason && kind !== "plain" && !told ? `: ${text(p.reason)}` : ""}`, kind);
     if (kind === "plain") this.states = `e${e.seq}`;
   }
 

@@ -23,7 +23,7 @@ import { kinds } from "./kinds";
 const workspaces = createClient(WorkspaceService, transport);
 const tasks = createClient(TaskService, transport);
 
-type FileDiff = { path: string; quoted: boolean; kind: ChangeKind; unified: string; summary: string; added: number; deleted: number };
+type FileDiff = { path: string; type: string; quoted: boolean; kind: ChangeKind; unified: string; summary: string; added: number; deleted: number };
 
 // How many diffs are drawn at once.
 const mostOpen = 20;
@@ -46,7 +46,9 @@ export function ByFile(props: {
       for await (const d of workspaces.diffChanges({ taskId: props.taskId }, { signal })) {
         files.push({
           path: d.change?.path ?? "", quoted: d.change?.quoted ?? false, kind: d.change?.kind ?? ChangeKind.UNSPECIFIED,
-          unified: decoder.decode(d.unified), summary: d.summary, added: d.addedLines, deleted: d.deletedLines,
+          type: d.change?.after?.type ?? d.change?.before?.type ?? "",
+          // The names of the file are above it.
+          unified: decoder.decode(d.unified).replace(/^--- .*\n\+\+\+ .*\n/, ""), summary: d.summary, added: d.addedLines, deleted: d.deletedLines,
         });
       }
       return files;
@@ -55,14 +57,16 @@ export function ByFile(props: {
   if (isPending) return <Skeletons rows={4} />;
   if (error) return <Problem error={error} retry={() => void refetch()} />;
   if (data.length === 0) return <Empty title="Nothing is left of the changes">Every change was undone, or changed back.</Empty>;
+  // A folder is said by what is in it.
+  const files = data.filter((f) => f.unified || f.type !== "dir" || !data.some((o) => o.path.startsWith(`${f.path}/`)));
   const [added, deleted] = [data.reduce((n, f) => n + f.added, 0), data.reduce((n, f) => n + f.deleted, 0)];
   return (
     <div className="space-y-2">
       <p className="text-xs text-dim">
-        {data.length} {data.length === 1 ? "path" : "paths"} · <span className="text-good">+{added}</span> <span className="text-bad">−{deleted}</span>
+        {files.length} {files.length === 1 ? "file" : "files"} · <span className="text-good">+{added}</span> <span className="text-bad">−{deleted}</span>
       </p>
       <ul className="space-y-2" aria-label="Changed files">
-        {data.map((f, i) => (
+        {files.map((f, i) => (
           <File key={f.path} taskId={props.taskId} of={f} named={props.open === f.path} open={props.open === f.path || (props.open === undefined && i < mostOpen)} undo={props.undo} comment={props.comment} />
         ))}
       </ul>

@@ -209,6 +209,7 @@ function Undo(props: { taskId: string; stepIds: string[]; paths: string[]; onClo
         <>
           {data.undoLeft && <p className="text-dim">Time left: {duration(Number(data.undoLeft.seconds) * 1000)}</p>}
           <FileChanges changes={data.changes} />
+          {data.files === 0 && data.conflicts.length === 0 && <p>Nothing to undo: it is as it was before.</p>}
           {data.running > 0 && <p className="text-warn">{data.running} {data.running === 1 ? "command is" : "commands are"} running in this workspace.</p>}
           {data.conflicts.length > 0 && (
             <>

@@ -4,16 +4,17 @@ import { useMemo, useState } from "react";
 import { byToken, useRest } from "@/api/pages";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
-import { Select } from "@/components/Field";
-import { Literal, LiteralBlock } from "@/components/Literal";
+import { Input, Select } from "@/components/Field";
+import { Literal } from "@/components/Literal";
 import { line } from "@/components/marks";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { FileService, type FileInfo } from "@/gen/deckhand/v1/file_pb";
 import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
-import { Since } from "./Since";
 import { madeBy } from "./madeby";
+import { DownloadFile, FileText, isImage, mostImage, Picture } from "./Preview";
+import { Since } from "./Since";
 
 const shown = 256 * 1024;
 
@@ -66,10 +67,14 @@ export function Files(props: { taskId: string; live: boolean }) {
     // would take one of the browser's few connections.
     { retry: false, refetchInterval: props.live ? 3_000 : false },
   );
-  const nodes = useMemo(() => tree(data?.files ?? []), [data]);
+  const [filter, setFilter] = useState("");
+  const nodes = useMemo(() => {
+    const wanted = filter.trim().toLowerCase();
+    return tree((data?.files ?? []).filter((f) => !wanted || (f.type !== "dir" && f.path.toLowerCase().includes(wanted))));
+  }, [data, filter]);
   if (isPending) return <Skeletons rows={5} className="h-6 w-full" />;
   if (error) return <Problem error={error} retry={() => void refetch()} />;
-  if (nodes.length === 0) return <Empty title="The workspace is empty">Files appear here as the agent writes them.</Empty>;
+  if (data.files.length === 0) return <Empty title="The workspace is empty">Files appear here as the agent writes them.</Empty>;
   const rows = (level: Node[], depth: number) =>
     level.map((n) => {
       const folder = isFolder(n);
@@ -107,7 +112,9 @@ export function Files(props: { taskId: string; live: boolean }) {
     });
   return (
     <div className="space-y-3">
+      {data.files.length > 10 && <Input aria-label="Filter files" placeholder="Filter by name" className="min-h-7 text-xs" value={filter} onChange={(e) => setFilter(e.target.value)} />}
       <ul aria-label="Files of the workspace">{rows(nodes, 0)}</ul>
+      {nodes.length === 0 && <p className="text-xs text-dim">No file has that in its name.</p>}
       {data.truncated && <p className="text-xs text-dim">Only the first 10,000 entries are listed.</p>}
       {open && <Viewer key={open} taskId={props.taskId} path={open} />}
     </div>
@@ -117,7 +124,7 @@ export function Files(props: { taskId: string; live: boolean }) {
 function Viewer(props: { taskId: string; path: string }) {
   const { data, error, isPending } = useQuery(
     FileService.method.readFile,
-    { workspace: { case: "taskId", value: props.taskId }, path: props.path, limit: BigInt(shown) },
+    { workspace: { case: "taskId", value: props.taskId }, path: props.path, limit: BigInt(isImage(props.path) ? mostImage : shown) },
     { retry: false },
   );
   // Those of the task's steps that changed it, in order.
@@ -137,6 +144,7 @@ function Viewer(props: { taskId: string; path: string }) {
         <h3 className="min-w-0 flex-1 font-mono text-xs break-all">
           <Literal text={props.path} />
         </h3>
+        {data && <DownloadFile taskId={props.taskId} path={props.path} size={data.size} />}
         {steps.length > 0 && (
           <Select aria-label="Compare with" value={from < 0 ? "" : since} onChange={(e) => setSince(e.target.value)}>
             <option value="">Current</option>
@@ -152,13 +160,15 @@ function Viewer(props: { taskId: string; path: string }) {
         <Skeletons rows={4} />
       ) : error ? (
         <Problem error={error} />
+      ) : isImage(props.path) && Number(data.size) <= mostImage ? (
+        <Picture path={props.path} content={data.content} />
       ) : text.includes("\u0000") ? (
         <p className="text-dim">Binary file, {bytes(data.size)}.</p>
       ) : from >= 0 ? (
         <Since taskId={props.taskId} path={props.path} stepIds={steps.slice(from).map(madeBy)} now={text} />
       ) : (
         <>
-          <LiteralBlock text={text} label={line(props.path)} />
+          <FileText path={props.path} text={text} />
           {Number(data.size) > shown && <p className="text-xs text-dim">Showing the first {bytes(shown)} of {bytes(data.size)}.</p>}
         </>
       )}

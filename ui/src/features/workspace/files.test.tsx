@@ -42,3 +42,34 @@ it("a file is compared with any step", async () => {
   const diff = await screen.findByTestId("diff");
   await waitFor(() => expect(diff.textContent).toContain("old"));
 });
+
+it("a file is shown in the colours of its language, Markdown is rendered, and one is downloaded whole", async () => {
+  const page = createRoute({ path: "/files", getParentRoute: () => shellRoute, component: () => <Files taskId="task_1" live={false} /> });
+  const asked = vi.fn();
+  const saved = vi.fn((_: Blob) => "blob:x");
+  Object.assign(URL, { createObjectURL: saved, revokeObjectURL: vi.fn() });
+  showPage("/files", [page], (r) => {
+    r.service(FileService, {
+      listFiles: () => ({ files: [{ path: "README.md", type: "file", size: 9n }, { path: "main.go", type: "file", size: 9n }, { path: "logo.png", type: "file", size: 9n }] }),
+      readFile: (req) => ({ content: bytes(req.path === "main.go" ? "package a\n" : "# Title\n"), size: 9n }),
+      async *downloadFiles(req) {
+        asked(req.entries[0]?.path, req.entries[0]?.size);
+        yield { message: { case: "entry" as const, value: { path: "main.go" } } };
+        yield { message: { case: "data" as const, value: bytes("package a\n") } };
+      },
+    });
+    r.service(WorkspaceService, { listChanges: () => ({ steps: [] }) });
+  });
+  const user = userEvent.setup();
+  await user.click(await screen.findByRole("button", { name: /main\.go/ }));
+  await waitFor(() => expect(document.querySelector("pre .text-info")?.textContent).toBe("package"));
+  await user.click(screen.getByRole("button", { name: "Download main.go" }));
+  await waitFor(() => expect(saved).toHaveBeenCalled());
+  expect(asked).toHaveBeenCalledWith("main.go", 9n);
+  expect(saved.mock.calls[0]![0].size).toBe(10);
+  await user.click(screen.getByRole("button", { name: /README\.md/ }));
+  await user.click(await screen.findByRole("button", { name: "Preview" }));
+  expect(await screen.findByRole("heading", { name: "Title" })).toBeDefined();
+  await user.click(screen.getByRole("button", { name: /logo\.png/ }));
+  expect(await screen.findByRole("img", { name: "logo.png" })).toBeDefined();
+});
