@@ -27,8 +27,10 @@ const hour = 3_600_000;
 export function SpendPanel(props: { open?: boolean }) {
   const [span, setSpan] = useState<Span>("days");
   const [split, setSplit] = useState<Split>("agent");
+  // Nothing is asked for while it is closed.
+  const [open, setOpen] = useState(props.open ?? false);
   return (
-    <details open={props.open} className="rounded-lg border bg-panel">
+    <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)} className="rounded-lg border bg-panel">
       <summary className="flex cursor-pointer flex-wrap items-center gap-2 px-4 py-2 font-semibold">Spend</summary>
       <div className="space-y-3 px-4 pb-4">
         <div className="flex flex-wrap gap-2">
@@ -39,7 +41,7 @@ export function SpendPanel(props: { open?: boolean }) {
             {splits.map((s) => <option key={s} value={s}>By {s}</option>)}
           </Select>
         </div>
-        <Chart span={span} split={split} />
+        {open && <Chart span={span} split={split} />}
       </div>
     </details>
   );
