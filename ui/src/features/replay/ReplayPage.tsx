@@ -192,8 +192,8 @@ function Counters({ totals }: { totals: Totals }) {
     <p data-testid="counters" className="flex flex-wrap gap-x-4 gap-y-1 px-5 pb-2 text-xs text-dim">
       <span>{totals.state.replaceAll("_", " ") || "not started"}</span>
       <span>turn {totals.turn}</span>
-      <span>{totals.iterations} iterations</span>
-      <span>{totals.steps} steps ended</span>
+      <span>{totals.iterations} {totals.iterations === 1 ? "iteration" : "iterations"}</span>
+      <span>{totals.steps} {totals.steps === 1 ? "step" : "steps"} ended</span>
       <span>{count(totals.tokens)} tokens</span>
       <span>{dollars(totals.costMicros)}</span>
     </p>
