@@ -159,7 +159,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
             <Part value="files"><FilesThen taskId={task.id} stepId={then.stepId} number={then.stepNumber} /></Part>
             <Part value="terminal">
               <Suspense fallback={<Skeletons rows={4} />}>
-                <OutputThen stepId={totals.ranId} tool={totals.ranTool} clock={place.clock} />
+                <OutputThen stepId={totals.ranId} tool={totals.ranTool} clock={totals.ranId === totals.stepId ? Infinity : place.clock} />
               </Suspense>
             </Part>
             <Part value="plan"><PlanThen taskId={task.id} seq={then.planSeq} /></Part>
