@@ -102,6 +102,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
   }, [search.at]); // eslint-disable-line
   const totals = history.at(at);
   const then = history.at(settled);
+  const iteration = history.iterationAt(settled);
   const [dialog, setDialog] = useState<"continue" | "undo">();
   const show = search.show ?? "files";
   const title = task.title || task.goal || task.agentName;
@@ -120,7 +121,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
       actions={
         may(session, "basic") && (
           <>
-            <Button disabled={then.iterations === 0} title={then.iterations === 0 ? "No iteration had ended yet" : undefined} onClick={() => setDialog("continue")}>
+            <Button disabled={iteration === 0} title={iteration === 0 ? "No iteration had ended yet" : undefined} onClick={() => setDialog("continue")}>
               Continue from here
             </Button>
             <Button disabled={!then.stepId} onClick={() => setDialog("undo")}>
@@ -167,7 +168,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
           </Tabs.Root>
         </div>
       </div>
-      {dialog === "continue" && <ContinueFrom task={task} iteration={then.iterations} onClose={() => setDialog(undefined)} />}
+      {dialog === "continue" && <ContinueFrom task={task} iteration={iteration} onClose={() => setDialog(undefined)} />}
       {dialog === "undo" && <UndoTo taskId={task.id} number={then.stepNumber} onClose={() => setDialog(undefined)} />}
     </Page>
   );
