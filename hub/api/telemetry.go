@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -45,6 +47,7 @@ func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request
 	if err != nil {
 		return err
 	}
+	named := time.Now()
 	in, err := client.WatchTelemetry(ctx, &nodev1.WatchTelemetryRequest{})
 	if err != nil {
 		return fault.FromGRPC(err)
@@ -59,6 +62,13 @@ func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request
 		case err != nil:
 			return fault.FromGRPC(err)
 		}
+		// A task that began since has a jail that has no name yet.
+		if time.Since(named) > namesFor && unnamed(res, names) {
+			if names, err = h.jailNames(ctx, org); err != nil {
+				return err
+			}
+			named = time.Now()
+		}
 		if err := out.Send(telemetryMessage(res, names)); err != nil {
 			return err
 		}
@@ -68,16 +78,28 @@ func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request
 	}
 }
 
-// maxNames is how many agents' jails are listed by name.
-const maxNames = 1000
+const (
+	// maxNames is how many agents' jails are listed by name.
+	maxNames = 1000
+	// namesFor is how long names are used before unnamed jails are looked up again.
+	namesFor = 5 * time.Second
+)
 
-// jailNames returns the agents' names by their jails.
+// unnamed reports whether a sample has a jail that is not among names.
+func unnamed(res *nodev1.WatchTelemetryResponse, names map[string]string) bool {
+	return slices.ContainsFunc(res.GetSample().GetJails(), func(u *nodev1.Usage) bool { return names[u.GetJailId()] == "" })
+}
+
+// jailNames returns the agents' names by their jails, and by those of their live tasks.
 func (h *Telemetry) jailNames(ctx context.Context, org string) (map[string]string, error) {
 	rows, err := h.Agents.List(ctx, org, "", maxNames)
 	if err != nil {
 		return nil, fmt.Errorf("list agents: %w", err)
 	}
-	names := make(map[string]string, len(rows))
+	names, err := h.Agents.TaskJails(ctx, org)
+	if err != nil {
+		return nil, err
+	}
 	for _, row := range rows {
 		names[task.AgentJail(row.Agent.ID)] = row.Agent.Name
 	}

@@ -59,6 +59,13 @@ func TestTheShellInABrowser(t *testing.T) {
 	tell(t, "shell")
 }
 
+// The stories of ui/e2e about the past of runs: replay, undo back to a step, going on from
+// one, comparing two runs, and the graph of agents.
+func TestTimeTravelInABrowser(t *testing.T) {
+	t.Parallel()
+	tell(t, "travel")
+}
+
 // tell runs one file of stories in a browser on a separate `deckhand up`. The stories
 // request actions outside of the browser from this test.
 func tell(t *testing.T, file string) {

@@ -29,6 +29,7 @@ const (
 	uiRate    = 50     // events a second while it is
 	uiLive    = 15 * time.Second
 	uiCards   = 300
+	uiReplay  = 2_000 // turns of the run that is replayed
 )
 
 // console measures the console in the system's Chromium: what a browser fetches
@@ -36,9 +37,10 @@ const (
 // besides; how soon a task of 20 000 events is on the screen; the longest that
 // the page does not answer while 50 events a second come; from an event's time
 // to the frame that shows it; the share of a core that 300 cards take when an
-// iteration of each ends every second and its jail uses something else; and the
+// iteration of each ends every second and its jail uses something else; the
 // longest frame while the output of a command in a real jail is scrolled from
-// end to end.
+// end to end; and how soon the replay of 2 000 turns is on the screen, and its frames a
+// second while somebody drags along it, each against a static page with the same rows.
 func console(ctx context.Context) (_ result, err error) {
 	build := exec.CommandContext(ctx, "scripts/build-ui")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
@@ -101,6 +103,18 @@ func console(ctx context.Context) (_ result, err error) {
 			return nil, err
 		}
 	}
+	replayed := leases[1]
+	for n := 0; n < uiReplay; n += 100 {
+		turns, ends := make([]map[string]any, 100), make([]map[string]any, 100)
+		for i := range turns {
+			turns[i] = turn(n + i + 1)
+			ends[i] = map[string]any{"iteration": n + i + 1, "usage": map[string]any{"input_tokens": 900, "output_tokens": 100, "cost_micros": 20_000}}
+		}
+		// Without a number: those of the cards begin at one.
+		if err := errors.Join(record(replayed, 0, "thinking", turns...), record(replayed, 0, "iteration_complete", ends...)); err != nil {
+			return nil, err
+		}
+	}
 
 	admin, err := os.ReadFile(filepath.Join(s.dir, "hub", datadir.AdminTokenFile))
 	if err != nil {
@@ -110,7 +124,7 @@ func console(ctx context.Context) (_ result, err error) {
 	browser.Dir = "ui"
 	browser.Stderr = os.Stderr
 	browser.Env = append(os.Environ(), "DECKHAND_BENCH_URL="+s.hub.URL(), "DECKHAND_BENCH_TOKEN="+strings.TrimSpace(string(admin)),
-		"DECKHAND_BENCH_TASK="+seen.GetTaskId(), "DECKHAND_BENCH_PRINTED="+printed,
+		"DECKHAND_BENCH_TASK="+seen.GetTaskId(), "DECKHAND_BENCH_PRINTED="+printed, "DECKHAND_BENCH_REPLAY="+replayed.GetTaskId(),
 		fmt.Sprintf("DECKHAND_BENCH_MS=%d", uiLive.Milliseconds()))
 	stdout, err := browser.StdoutPipe()
 	if err != nil {

@@ -7,6 +7,7 @@ const {
   DECKHAND_BENCH_TOKEN: token,
   DECKHAND_BENCH_TASK: task,
   DECKHAND_BENCH_PRINTED: printed,
+  DECKHAND_BENCH_REPLAY: replayed,
 } = process.env;
 const during = Number(process.env.DECKHAND_BENCH_MS);
 const browser = await chromium.launch({
@@ -155,6 +156,53 @@ await log.locator("mark").getByText("4999999").waitFor();
 await cdp.send("HeapProfiler.enable");
 await cdp.send("HeapProfiler.collectGarbage");
 const heap = await cpu("JSHeapUsedSize");
+// The replay: how soon its newest row is there, and frames while the slider is dragged
+// from end to end and back, a new position each frame; the same of a page that is its
+// markup alone, scrolled the same way.
+const frames = (act) =>
+  page.evaluate(async (act) => {
+    const input = document.querySelector("input[type=range]");
+    const set = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set;
+    const list = document.querySelector("[aria-label='Thread until this moment']");
+    const move = {
+      drag: (share) => {
+        set.call(input, String(Math.round(share * Number(input.max))));
+        input.dispatchEvent(new Event("input", { bubbles: true }));
+      },
+      scroll: (share) => (list.scrollTop = share * (list.scrollHeight - list.clientHeight)),
+    }[act];
+    const begin = performance.now();
+    let n = 0;
+    while (performance.now() - begin < 4_000) {
+      move(Math.abs((((performance.now() - begin) / 2_000) % 2) - 1));
+      await new Promise(requestAnimationFrame);
+      n++;
+    }
+    return n / ((performance.now() - begin) / 1000);
+  }, act);
+const rowShown = () =>
+  page.waitForFunction(() => document.querySelector("[data-row=turn]") && performance.now(), undefined, { polling: "raf" }).then((h) => h.jsonValue());
+const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1];
+const paints = [];
+for (let i = 0; i < 5; i++) {
+  await page.goto(`${url}/tasks/${replayed}/replay`);
+  paints.push(await rowShown());
+}
+await page.waitForTimeout(1_000);
+const dragged = await frames("drag");
+const markup = await page.evaluate(() => {
+  const copy = document.documentElement.cloneNode(true);
+  for (const el of copy.querySelectorAll("script, link[rel=modulepreload]")) el.remove();
+  return `<!doctype html>${copy.outerHTML}`;
+});
+await page.route(`${url}/static-copy`, (r) => r.fulfill({ contentType: "text/html", body: markup }));
+const statics = [];
+for (let i = 0; i < 5; i++) {
+  await page.goto(`${url}/static-copy`);
+  statics.push(await rowShown());
+}
+const scrolledFrames = await frames("scroll");
+const two = (n) => Number(n.toFixed(2));
 
 console.log(
   JSON.stringify({
@@ -176,6 +224,12 @@ console.log(
     log_5m_last_line_ms: lastLine,
     log_5m_end_key_ms: end,
     log_5m_heap_mb: Math.round(heap / 1e6),
+    replay_first_paint_ms: Math.round(middle(paints)),
+    replay_first_paint_static_ms: Math.round(middle(statics)),
+    replay_first_paint_ratio: two(middle(paints) / middle(statics)),
+    replay_drag_fps: Math.round(dragged),
+    replay_static_fps: Math.round(scrolledFrames),
+    replay_drag_fps_ratio: two(dragged / scrolledFrames),
     n: first.length,
   }),
 );

@@ -12,13 +12,15 @@ export function Chart(props: {
   format: (value: number) => string;
   // What there is at most, where that is known: a line of its own.
   limit?: number;
+  // The times are days, in UTC.
+  days?: boolean;
 }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   const format = useRef(props.format);
   format.current = props.format;
   const dark = useDark();
-  const { times, values, limit, label } = props;
+  const { times, values, limit, label, days } = props;
   useEffect(() => {
     const el = box.current;
     if (!el) return undefined;
@@ -32,7 +34,7 @@ export function Chart(props: {
         cursor: { y: false, points: { size: 6 } },
         scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
         axes: [
-          { ...axis, size: 24, space: 80, values: (_, ticks) => ticks.map((t) => new Date(t * 1000).toLocaleTimeString([], { hourCycle: "h23" })) },
+          { ...axis, size: 24, space: 80, values: (_, ticks) => ticks.map((t) => days ? new Date(t * 1000).toISOString().slice(5, 10) : new Date(t * 1000).toLocaleTimeString([], { hourCycle: "h23" })) },
           { ...axis, size: 58, space: 28, values: (_, ticks) => ticks.map((t) => format.current(t)) },
         ],
         series: [
@@ -52,7 +54,7 @@ export function Chart(props: {
       plot.current = undefined;
       made.destroy();
     };
-  }, [dark, label]);
+  }, [dark, label, days]);
   useEffect(() => {
     plot.current?.setData([times, values, times.map(() => limit ?? null)]);
   }, [times, values, limit, dark, label]);
@@ -67,7 +69,7 @@ export function Chart(props: {
           {limit !== undefined && <span className="text-dim"> of {props.format(limit)}</span>}
         </span>
       </figcaption>
-      <div ref={box} role="img" aria-label={`${label} over the last minutes; now ${now}`} />
+      <div ref={box} role="img" aria-label={`${label} over ${days ? "days" : "the last minutes"}; ${days ? "last" : "now"} ${now}`} />
     </figure>
   );
 }

@@ -509,6 +509,42 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 	return items, nil
 }
 
+const liveTaskJails = `-- name: LiveTaskJails :many
+SELECT t.jail_id, a.name FROM tasks t JOIN agents a ON a.id = t.agent_id
+WHERE t.org_id = $1 AND t.finished_at IS NULL AND t.workspace_scope = 'task' AND t.started_at IS NOT NULL LIMIT $2
+`
+
+type LiveTaskJailsParams struct {
+	OrgID   string
+	MaxRows int32
+}
+
+type LiveTaskJailsRow struct {
+	JailID string
+	Name   string
+}
+
+// The jails of live tasks that have one of their own, with the names of their agents.
+func (q *Queries) LiveTaskJails(ctx context.Context, arg LiveTaskJailsParams) ([]LiveTaskJailsRow, error) {
+	rows, err := q.db.Query(ctx, liveTaskJails, arg.OrgID, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LiveTaskJailsRow{}
+	for rows.Next() {
+		var i LiveTaskJailsRow
+		if err := rows.Scan(&i.JailID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockAgent = `-- name: LockAgent :one
 SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by FROM agents WHERE org_id = $1 AND id = $2 FOR UPDATE
 `

@@ -91,3 +91,8 @@ FROM model_calls c JOIN tasks t ON t.id = c.task_id
 WHERE c.org_id = @org_id AND c.started_at >= @since AND c.basis <> 'reserved' AND t.agent_id = ANY (@agent_ids::text[])
   AND (sqlc.narg(user_name)::text IS NULL OR c.user_name = sqlc.narg(user_name))
 GROUP BY 1, 2;
+
+-- name: LiveTaskJails :many
+-- The jails of live tasks that have one of their own, with the names of their agents.
+SELECT t.jail_id, a.name FROM tasks t JOIN agents a ON a.id = t.agent_id
+WHERE t.org_id = @org_id AND t.finished_at IS NULL AND t.workspace_scope = 'task' AND t.started_at IS NOT NULL LIMIT @max_rows;

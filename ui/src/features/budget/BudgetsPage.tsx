@@ -17,6 +17,7 @@ import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { may } from "@/features/session/queries";
 import { BudgetService, type Budget } from "@/gen/deckhand/v1/provider_pb";
+import { SpendPanel } from "@/features/spend/SpendPanel";
 import { everyWords, share } from "./limit";
 import { Plan } from "./Plan";
 import { SetBudget } from "./SetBudget";
@@ -40,6 +41,9 @@ export function BudgetsPage() {
         )
       }
     >
+      <div className="pb-4">
+        <SpendPanel open />
+      </div>
       {list.isPending ? (
         <Skeletons rows={4} className="h-14 w-full" />
       ) : list.error && all.length === 0 ? (

@@ -7,8 +7,10 @@ import { AgentBadge, TaskBadge } from "@/components/state";
 import { Time, useNow } from "@/components/Time";
 import { AgentHold } from "@/features/agent/AgentHold";
 import { TaskControls } from "@/features/task/actions";
-import type { Agent } from "@/gen/deckhand/v1/agent_pb";
+import type { Agent, AgentSummary } from "@/gen/deckhand/v1/agent_pb";
 import type { Task } from "@/gen/deckhand/v1/task_pb";
+import type { Need } from "./need";
+import { LastRun, RunButton, Waiting, Week } from "./parts";
 import { going, useFigures, useTurns, type Pace, type Samples } from "./figures";
 
 // AgentCard shows one agent: its name, status, current task, usage and cost, and
@@ -21,6 +23,8 @@ export const AgentCard = memo(function AgentCard(props: {
   live: number;
   node: string;
   triggers: readonly string[];
+  need: Need | undefined;
+  summary: AgentSummary | undefined;
   samples: Samples;
   pace: Pace;
   selected: boolean;
@@ -67,7 +71,10 @@ export const AgentCard = memo(function AgentCard(props: {
         <span>{agent.provider === "script" ? "script" : agent.model}</span>
         {props.node && <span>on {props.node}</span>}
         {props.triggers.length > 0 && <span>{props.triggers.join(", ")}</span>}
+        {props.summary && props.summary.queued > 0 && <span className="text-info">{props.summary.queued} queued</span>}
+        <Week of={props.summary} />
       </p>
+      <Waiting agent={agent} need={props.need} />
       <Usage agent={agent.name} samples={props.samples} />
       {task ? (
         <div className="mt-auto space-y-1.5 border-t pt-2">
@@ -85,8 +92,9 @@ export const AgentCard = memo(function AgentCard(props: {
           </div>
         </div>
       ) : (
-        <div className="mt-auto flex items-center gap-3 border-t pt-2 text-xs text-dim">
-          <span className="flex-1">Idle</span>
+        <div className="mt-auto flex items-center gap-2 border-t pt-2 text-xs text-dim">
+          <span className="min-w-0 flex-1"><LastRun of={props.summary} /></span>
+          <RunButton agent={agent} />
           <AgentHold agent={agent} small />
         </div>
       )}

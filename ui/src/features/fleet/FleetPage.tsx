@@ -11,15 +11,22 @@ import { useShortcut } from "@/components/shortcuts";
 import { Skeletons } from "@/components/Skeleton";
 import { agentWord } from "@/components/state";
 import { FirstSteps } from "@/features/start/FirstSteps";
+import { millis } from "@/components/Time";
+import { SpendPanel } from "@/features/spend/SpendPanel";
 import { AgentService, AgentStatus, type Agent } from "@/gen/deckhand/v1/agent_pb";
+import { InboxService, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { NodeService } from "@/gen/deckhand/v1/node_pb";
+import { ProviderService } from "@/gen/deckhand/v1/provider_pb";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
 import { AgentCard } from "./AgentCard";
+import { AgentTable } from "./AgentTable";
 import { Bulk } from "./Bulk";
 import { usePace, useSamples } from "./figures";
+import { compareBy, needOf } from "./need";
 import { NodeStrip } from "./NodeStrip";
-import { groupings, type Grouping } from "./search";
+import { SavedViews } from "./SavedViews";
+import { groupings, sorts, type Grouping } from "./search";
 
 const route = getRouteApi("/shell/fleet");
 
@@ -78,7 +85,21 @@ export function FleetPage() {
       ),
     [agents.data, q, search.status, nodeNames],
   );
-  const groups = useMemo(() => grouped(shown, search.group, nodeNames), [shown, search.group, nodeNames]);
+  const inbox = useQuery(InboxService.method.listInbox, { pageSize: 500 });
+  const summaries = useInfiniteQuery(AgentService.method.listAgentSummaries, { pageSize: 500, pageToken: "" }, { ...byToken, refetchInterval: 15_000 });
+  useRest(summaries);
+  const providers = useQuery(ProviderService.method.listProviders, { pageSize: 500 }, { refetchInterval: 30_000 });
+  const summaryOf = useMemo(() => new Map(summaries.data?.pages.flatMap((p) => p.agents).map((s) => [s.agentId, s])), [summaries.data]);
+  const needs = useMemo(() => {
+    const items = new Map<string, InboxItem[]>();
+    for (const i of inbox.data?.items ?? none) items.set(i.agentId, [...(items.get(i.agentId) ?? []), i]);
+    for (const list of items.values()) list.sort((a, b) => (millis(a.askedAt) ?? 0) - (millis(b.askedAt) ?? 0));
+    const connected = providers.data && new Set(providers.data.providers.map((p) => p.name));
+    return new Map((agents.data?.agents ?? none).map((a) => [a.id, needOf(a, tasksOf.get(a.id)?.[0], items.get(a.id) ?? none, connected)]));
+  }, [agents.data, inbox.data, providers.data, tasksOf]);
+  const sorted = useMemo(() => [...shown].sort(compareBy(search.sort ?? "need", needs, summaryOf)), [shown, search.sort, needs, summaryOf]);
+  const waiting = sorted.filter((a) => (needs.get(a.id)?.rank ?? 9) < 4).length;
+  const groups = useMemo(() => grouped(sorted, search.group, nodeNames), [sorted, search.group, nodeNames]);
   const chosen = useMemo(() => shown.filter((a) => selected.has(a.id)), [shown, selected]);
   const select = useCallback((id: string, on: boolean) => {
     setSelected((before) => {
@@ -95,6 +116,7 @@ export function FleetPage() {
       <div className="space-y-4">
         <FirstSteps />
         <NodeStrip nodes={all} samples={samples} />
+        <SpendPanel />
         <div role="search" aria-label="Filter agents" className="flex flex-wrap items-center gap-2">
           <Input
             ref={find}
@@ -124,6 +146,14 @@ export function FleetPage() {
               </option>
             ))}
           </Select>
+          <Select aria-label="Sort by" value={search.sort ?? "need"} onChange={(e) => set({ sort: e.target.value === "need" ? undefined : sorts.find((s) => s === e.target.value) })}>
+            <option value="need">Needs a person first</option>
+            <option value="name">By name</option>
+            <option value="cost">By today's spend</option>
+            <option value="last">By last run</option>
+          </Select>
+          <Button aria-pressed={search.view === "table"} onClick={() => set({ view: search.view ? undefined : "table" })}>{search.view ? "Show cards" : "Show table"}</Button>
+          <SavedViews search={search} />
           {shown.length > 0 && (
             <label className="flex items-center gap-2">
               <input
@@ -136,6 +166,7 @@ export function FleetPage() {
             </label>
           )}
         </div>
+        {waiting > 0 && <p role="status" className="text-sm text-warn">{waiting} {waiting === 1 ? "agent needs" : "agents need"} a person.</p>}
         <Bulk agents={chosen} tasks={chosen.flatMap((a) => tasksOf.get(a.id) ?? none)} onClear={() => setSelected(new Set())} />
         {agents.isPending ? (
           <Skeletons rows={4} className="h-40 w-full" />
@@ -157,7 +188,10 @@ export function FleetPage() {
           groups.map(([name, members]) => (
             <section key={name} aria-label={name || "Agents"}>
               {name && <h2 className="pb-2 text-sm font-semibold text-dim">{name}</h2>}
-              <ul className="grid grid-cols-[repeat(auto-fill,minmax(22rem,1fr))] gap-3">
+              {search.view === "table" ? (
+                <AgentTable agents={members} tasksOf={tasksOf} needs={needs} summaries={summaryOf} selected={selected} onSelect={select} />
+              ) : (
+              <ul className="grid grid-cols-[repeat(auto-fill,minmax(min(22rem,100%),1fr))] gap-3">
                 {members.map((a) => {
                   const own = tasksOf.get(a.id);
                   return (
@@ -168,6 +202,8 @@ export function FleetPage() {
                         task={own?.[0]}
                         live={own?.length ?? 0}
                         node={nodeNames.get(a.homeNodeId) ?? ""}
+                        need={needs.get(a.id)}
+                        summary={summaryOf.get(a.id)}
                         triggers={triggersOf.get(a.id) ?? none}
                         samples={samples}
                         pace={pace}
@@ -178,6 +214,7 @@ export function FleetPage() {
                   );
                 })}
               </ul>
+              )}
             </section>
           ))
         )}

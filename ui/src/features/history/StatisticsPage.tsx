@@ -11,7 +11,9 @@ import { Cell, Row, Table } from "@/components/Table";
 import { duration } from "@/components/Time";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { HistoryService, type StatisticsRow } from "@/gen/deckhand/v1/history_pb";
+import type { TaskSearch } from "@/features/task/search";
 import { bys, periods, since, type By } from "./search";
+import { Trend } from "./Trend";
 import { spanMillis } from "./words";
 
 const route = getRouteApi("/shell/statistics");
@@ -63,6 +65,11 @@ export function StatisticsPage() {
         <Empty title="No tasks in this period" command="deckhand task stats">
           Outcomes, durations and costs of tasks appear here.
         </Empty>
+      ) : by === "day" && data.rows.length > 1 ? (
+        <>
+          <Trend rows={data.rows} />
+          <Rows rows={data.rows} by={by} agent={agent} />
+        </>
       ) : by === "tool" ? (
         <Table label="Statistics" head={["Tool", "Calls", "Failed", "Tasks", "Median", "p90"]}>
           {data.rows.map((r) => (
@@ -78,29 +85,57 @@ export function StatisticsPage() {
           ))}
         </Table>
       ) : (
-        <Table label="Statistics" head={[labels[by], "Tasks", "Succeeded", "Failed", "Timed out", "Cancelled", "Not ended", "Median", "p90", "Tokens", "Cost"]}>
-          {data.rows.map((r) => (
-            <Row key={r.key}>
-              <Cell>
-                <Key of={r} by={by} />
-              </Cell>
-              <Cell>{count(r.tasks)}</Cell>
-              <Cell>
-                {count(r.succeeded)} <Share of={r.succeeded} all={r.tasks - r.live} />
-              </Cell>
-              <Cell>{count(r.failed)}</Cell>
-              <Cell>{count(r.timedOut)}</Cell>
-              <Cell>{count(r.cancelled)}</Cell>
-              <Cell>{count(r.live)}</Cell>
-              <Took of={r} />
-              <Cell>{count((r.usage?.inputTokens ?? 0n) + (r.usage?.outputTokens ?? 0n))}</Cell>
-              <Cell>{dollars(r.usage?.costMicros ?? 0n)}</Cell>
-            </Row>
-          ))}
-        </Table>
+        <Rows rows={data.rows} by={by} agent={agent} />
       )}
     </Page>
   );
+}
+
+function Rows({ rows, by, agent }: { rows: StatisticsRow[]; by: By; agent: string }) {
+  return (
+    <Table label="Statistics" head={[labels[by], "Tasks", "Succeeded", "Failed", "Timed out", "Cancelled", "Not ended", "Median", "p90", "Tokens", "Cost"]}>
+      {rows.map((r) => (
+        <Row key={r.key}>
+          <Cell>
+            <Key of={r} by={by} />
+          </Cell>
+          <Cell>
+            {by === "agent" && !r.key ? (
+              count(r.tasks)
+            ) : (
+              <Link to="/tasks" search={tasksOf(r, by, agent)} aria-label={`Tasks: ${r.key}`} className="inline-flex min-h-6 items-center text-accent hover:underline">
+                {count(r.tasks)}
+              </Link>
+            )}
+          </Cell>
+          <Cell>
+            {count(r.succeeded)} <Share of={r.succeeded} all={r.tasks - r.live} />
+          </Cell>
+          <Cell>{count(r.failed)}</Cell>
+          <Cell>{count(r.timedOut)}</Cell>
+          <Cell>{count(r.cancelled)}</Cell>
+          <Cell>{count(r.live)}</Cell>
+          <Took of={r} />
+          <Cell>{count((r.usage?.inputTokens ?? 0n) + (r.usage?.outputTokens ?? 0n))}</Cell>
+          <Cell>{dollars(r.usage?.costMicros ?? 0n)}</Cell>
+        </Row>
+      ))}
+    </Table>
+  );
+}
+
+// tasksOf is the list of the tasks that a row adds up.
+function tasksOf(r: StatisticsRow, by: By, agent: string): TaskSearch {
+  const search: TaskSearch = { agent: agent || undefined };
+  if (by === "outcome") search.state = [r.key];
+  if (by === "day") search.from = search.to = r.key;
+  if (by === "month") {
+    const [year, month] = r.key.split("-").map(Number);
+    search.from = `${r.key}-01`;
+    search.to = `${r.key}-${String(new Date(Date.UTC(year!, month!, 0)).getUTCDate()).padStart(2, "0")}`;
+  }
+  if (by === "agent") search.agent = r.key;
+  return search;
 }
 
 function Key({ of: r, by }: { of: StatisticsRow; by: By }) {

@@ -1,5 +1,4 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { keepPreviousData } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Badge } from "@/components/Badge";
 import { Literal, LiteralBlock, Prose } from "@/components/Literal";
@@ -22,7 +21,7 @@ function StepDetails({ taskId, row, at }: { taskId: string; row: ThreadRow; at: 
   const { data, error, isPending } = useQuery(
     TaskService.method.listSteps,
     { taskId, stepId: row.stepId },
-    { staleTime: Infinity, placeholderData: keepPreviousData },
+    { staleTime: Infinity },
   );
   if (isPending) return <Skeletons rows={5} />;
   if (error) return <Problem error={error} />;
@@ -56,7 +55,7 @@ function EventDetails({ taskId, row }: { taskId: string; row: ThreadRow }) {
   const { data, error, isPending } = useQuery(
     EventService.method.listEvents,
     { taskId, beforeSeq: BigInt(row.seq + 1), pageSize: 1 },
-    { staleTime: Infinity, placeholderData: keepPreviousData },
+    { staleTime: Infinity },
   );
   if (isPending) return <Skeletons rows={5} />;
   if (error) return <Problem error={error} />;

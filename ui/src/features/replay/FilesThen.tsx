@@ -2,7 +2,7 @@ import { createClient } from "@connectrpc/connect";
 import { useQuery } from "@connectrpc/connect-query";
 import { keepPreviousData, useQuery as usePlainQuery } from "@tanstack/react-query";
 import { File, Folder } from "lucide-react";
-import { useMemo, useState } from "react";
+import { useMemo, useRef, useState } from "react";
 import { transport } from "@/api/transport";
 import { cx } from "@/components/cx";
 import { Diff } from "@/components/Diff";
@@ -29,6 +29,7 @@ export function FilesThen(props: { taskId: string; stepId: string; number: numbe
     { workspace: { case: "taskId", value: taskId }, recursive: true, stepId },
     { enabled: stepId !== "", retry: false, staleTime: Infinity, placeholderData: keepPreviousData },
   );
+  const of = useShown(number, list.data !== undefined && !list.isPlaceholderData);
   if (!stepId) return <Empty title="No step had ended yet">The files are shown from the end of the first step on.</Empty>;
   if (list.isPending) return <Skeletons rows={5} className="h-6 w-full" />;
   if (list.error) return <Problem error={list.error} retry={() => void list.refetch()} />;
@@ -36,14 +37,14 @@ export function FilesThen(props: { taskId: string; stepId: string; number: numbe
   return (
     <div className="space-y-3" aria-busy={list.isPlaceholderData}>
       <p className="text-xs text-dim">
-        The workspace after step {number}
-        {list.isPlaceholderData && " (loading)"}
+        The workspace after step {of}
+        {of !== number && `, loading step ${number}`}
       </p>
       <StepDiff taskId={taskId} stepId={stepId} onOpen={setOpen} />
       {files.length === 0 ? (
         <Empty title="The workspace was empty">No file was in it at this moment.</Empty>
       ) : (
-        <ul aria-label={`Files after step ${number}`}>
+        <ul aria-label={`Files after step ${of}`}>
           {files.slice(0, mostRows).map((f) => (
             <li key={f.path}>
               <button
@@ -68,6 +69,14 @@ export function FilesThen(props: { taskId: string; stepId: string; number: numbe
   );
 }
 
+// useShown returns the step that what is on screen is of: until that of another step has
+// come, it is the one before.
+function useShown(number: number, loaded: boolean): number {
+  const shown = useRef(number);
+  if (loaded) shown.current = number;
+  return shown.current;
+}
+
 function FileThen(props: { taskId: string; stepId: string; number: number; path: string }) {
   const { taskId, stepId, number, path } = props;
   const { data, error, isPending, isPlaceholderData } = useQuery(
@@ -75,11 +84,12 @@ function FileThen(props: { taskId: string; stepId: string; number: number; path:
     { workspace: { case: "taskId", value: taskId }, path, limit: BigInt(shown), stepId },
     { retry: false, staleTime: Infinity, placeholderData: keepPreviousData },
   );
+  const of = useShown(number, data !== undefined && !isPlaceholderData);
   const text = useMemo(() => (data ? new TextDecoder().decode(data.content) : ""), [data]);
   return (
     <section aria-label={line(path)} aria-busy={isPlaceholderData} className="space-y-1 border-t pt-3">
       <h3 className="font-mono text-xs break-all">
-        <Literal text={path} /> <span className="font-sans text-dim">after step {number}</span>
+        <Literal text={path} /> <span className="font-sans text-dim">after step {of}{of !== number && `, loading step ${number}`}</span>
       </h3>
       {isPending ? (
         <Skeletons rows={4} />
@@ -89,7 +99,7 @@ function FileThen(props: { taskId: string; stepId: string; number: number; path:
         <p className="text-dim">Binary file, {bytes(data.size)}.</p>
       ) : (
         <>
-          <LiteralBlock text={text} label={`${line(path)} after step ${number}`} />
+          <LiteralBlock text={text} label={`${line(path)} after step ${of}`} />
           {Number(data.size) > shown && <p className="text-xs text-dim">Showing the first {bytes(shown)} of {bytes(data.size)}.</p>}
         </>
       )}

@@ -20,7 +20,8 @@ const mostBytes = 1 << 20;
 
 type Piece = { time: number; data: Uint8Array; pty: boolean };
 
-// OutputThen shows what the newest command had printed by a time, as a terminal would.
+// OutputThen shows what the newest command had printed by a time, as a terminal would;
+// Infinity is for one that had ended, whose node may have another clock than the hub.
 // The output may be hostile: it sets neither title nor clipboard nor links, and the
 // terminal answers nothing.
 export function OutputThen(props: { stepId: string; tool: string; clock: number }) {

@@ -102,6 +102,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
   }, [search.at]); // eslint-disable-line
   const totals = history.at(at);
   const then = history.at(settled);
+  const iteration = history.iterationAt(settled);
   const [dialog, setDialog] = useState<"continue" | "undo">();
   const show = search.show ?? "files";
   const title = task.title || task.goal || task.agentName;
@@ -120,7 +121,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
       actions={
         may(session, "basic") && (
           <>
-            <Button disabled={then.iterations === 0} title={then.iterations === 0 ? "No iteration had ended yet" : undefined} onClick={() => setDialog("continue")}>
+            <Button disabled={iteration === 0} title={iteration === 0 ? "No iteration had ended yet" : undefined} onClick={() => setDialog("continue")}>
               Continue from here
             </Button>
             <Button disabled={!then.stepId} onClick={() => setDialog("undo")}>
@@ -159,7 +160,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
             <Part value="files"><FilesThen taskId={task.id} stepId={then.stepId} number={then.stepNumber} /></Part>
             <Part value="terminal">
               <Suspense fallback={<Skeletons rows={4} />}>
-                <OutputThen stepId={totals.ranId} tool={totals.ranTool} clock={place.clock} />
+                <OutputThen stepId={totals.ranId} tool={totals.ranTool} clock={totals.ranId === totals.stepId ? Infinity : place.clock} />
               </Suspense>
             </Part>
             <Part value="plan"><PlanThen taskId={task.id} seq={then.planSeq} /></Part>
@@ -167,7 +168,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
           </Tabs.Root>
         </div>
       </div>
-      {dialog === "continue" && <ContinueFrom task={task} iteration={then.iterations} onClose={() => setDialog(undefined)} />}
+      {dialog === "continue" && <ContinueFrom task={task} iteration={iteration} onClose={() => setDialog(undefined)} />}
       {dialog === "undo" && <UndoTo taskId={task.id} number={then.stepNumber} onClose={() => setDialog(undefined)} />}
     </Page>
   );
@@ -192,8 +193,8 @@ function Counters({ totals }: { totals: Totals }) {
     <p data-testid="counters" className="flex flex-wrap gap-x-4 gap-y-1 px-5 pb-2 text-xs text-dim">
       <span>{totals.state.replaceAll("_", " ") || "not started"}</span>
       <span>turn {totals.turn}</span>
-      <span>{totals.iterations} iterations</span>
-      <span>{totals.steps} steps ended</span>
+      <span>{totals.iterations} {totals.iterations === 1 ? "iteration" : "iterations"}</span>
+      <span>{totals.steps} {totals.steps === 1 ? "step" : "steps"} ended</span>
       <span>{count(totals.tokens)} tokens</span>
       <span>{dollars(totals.costMicros)}</span>
     </p>

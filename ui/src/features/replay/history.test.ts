@@ -58,6 +58,8 @@ describe("a run of 2,000 steps", () => {
     expect([row.step, row.title]).toEqual([1000, "echo 1000"]);
     expect([at - 3, at - 2, at - 1, at].map((i) => stateOf(row, i))).toEqual(["", "granted", "started", "failed"]);
     expect(history.at(at).stepNumber).toBe(1000);
+    // Its turn ends with it: the checkpoint is that of the turn, not of the one before.
+    expect([history.iterationAt(at), history.iterationAt(at - 1), history.at(at).iterations]).toEqual([1000, 999, 999]);
     expect(history.at(at - 1)).toMatchObject({ stepNumber: 999, ranId: "step_1000" });
   });
 

@@ -162,6 +162,17 @@ export class History {
     return totals;
   }
 
+  // iterationAt returns the iteration whose checkpoint a moment is at: the one that ends
+  // next where no other call of its turn comes before that, else the last that had ended.
+  iterationAt(i: number): number {
+    for (let n = i + 1; n < this.length; n++) {
+      const m = this.moments[n]!;
+      if (m.type === "iteration_complete") return Math.max(m.turn, this.at(i).iterations);
+      if (m.type === "thinking" || m.type.startsWith("tool_")) break;
+    }
+    return this.at(i).iterations;
+  }
+
   // rowsAt returns how many rows had begun by a moment.
   rowsAt(i: number): number {
     return this.begun[Math.min(i, this.length - 1)] ?? 0;

@@ -58,7 +58,7 @@ const counters = () => screen.getByTestId("counters").textContent;
 describe("the replay of a run", () => {
   it("opens at the step of its address, with the files of that step", async () => {
     const { asked } = show("/tasks/task_1/replay?at=step_2");
-    await waitFor(() => expect(counters()).toBe("runningturn 21 iterations2 steps ended1K tokens$0.25"));
+    await waitFor(() => expect(counters()).toBe("runningturn 21 iteration2 steps ended1K tokens$0.25"));
     const thread = screen.getByRole("group", { name: "Thread until this moment" });
     await within(thread).findByText("notes-2.md");
     expect(within(thread).queryByText("notes-3.md")).toBeNull();
@@ -75,7 +75,7 @@ describe("the replay of a run", () => {
     await waitFor(() => expect(counters()).toContain("3 steps ended"));
     await waitFor(() => expect(history.location.search).toContain("at=step_3"));
     await userEvent.keyboard("{ArrowLeft}{ArrowLeft}");
-    await waitFor(() => expect(counters()).toContain("1 steps ended"));
+    await waitFor(() => expect(counters()).toContain("1 step ended"));
     await userEvent.keyboard("{Shift>}{ArrowRight}{/Shift}");
     await waitFor(() => expect(counters()).toContain("turn 2"));
     await userEvent.keyboard("{Home}");
@@ -93,7 +93,7 @@ describe("the replay of a run", () => {
 
   it("undoes what came later, after a preview", async () => {
     const { asked } = show("/tasks/task_1/replay?at=step_1");
-    await waitFor(() => expect(counters()).toContain("1 steps ended"));
+    await waitFor(() => expect(counters()).toContain("1 step ended"));
     await userEvent.click(screen.getByRole("button", { name: "Undo back to here" }));
     await userEvent.click(await screen.findByRole("button", { name: "Undo 1 file" }));
     await waitFor(() => expect(asked.undone.slice(0, 2)).toEqual([[["step_2", "step_3"], true], [["step_2", "step_3"], false]]));
