@@ -21,7 +21,7 @@ func TestATriedCallSaysWhatEachPartAndAgentGets(t *testing.T) {
 	persona := func(name, more string) {
 		do(t, admin.Agents.ApplyAgent, &deckhandv1.ApplyAgentRequest{
 			Filename: name + ".md", Script: "turns: []\n",
-			Markdown: "---\nname: " + name + "\ndescription: x\nprovider: script\nscript: s.yaml\n" + more + "\n---\nGo.\n",
+			Markdown: "---\nname: " + name + "\ndescription: x\nprovider: script\nscript: s.yaml\nlimits: {iterations: 5}\n" + more + "\n---\nGo.\n",
 		})
 	}
 	persona("bold", "tools: [shell_exec]")
