@@ -45,7 +45,8 @@ func TestATriedCallSaysWhatEachPartAndAgentGets(t *testing.T) {
 	require.EqualValues(t, 2, res.GetParts()[1].GetLine())
 
 	require.Equal(t, map[string]string{"bold": "allow", "careful": "ask", "reader": "missing"}, effects(try("git status", "")), "a rule does not loosen what the persona asks about")
-	require.Equal(t, map[string]string{"bold": "ask", "careful": "ask", "reader": "missing"}, effects(try("make deploy", "")), "a dangerous tool that no rule allows")
+	require.Equal(t, map[string]string{"bold": "allow", "careful": "ask", "reader": "missing"}, effects(try("make deploy", "")), "no rule: as the persona says")
+	require.Equal(t, map[string]string{"bold": "ask", "careful": "ask", "reader": "missing"}, effects(try("rm -rf --no-preserve-root /", "")), "known to be dangerous")
 	require.Equal(t, map[string]string{"careful": "deny"}, effects(try("git push", "careful")))
 
 	// The draft of an agent's own policy takes the place of its own, not of all.
