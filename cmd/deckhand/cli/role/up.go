@@ -72,4 +72,3 @@ func upFlags(flags *pflag.FlagSet) {
 	flags.String("anthropic-base-url", hub.DefaultAnthropic, "where the model relay reaches Anthropic")
 	flags.String("anthropic-api-key", "", "key for Anthropic; better in ANTHROPIC_API_KEY, which other users cannot see")
 }
-
