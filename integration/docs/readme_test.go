@@ -124,7 +124,7 @@ func TestTheREADMEWorksForANormalUser(t *testing.T) {
 	}
 	require.Greater(t, ran, 2)
 	require.Contains(t, as("deckhand doctor"), "connected")
-	require.Contains(t, as("SSH_CONNECTION='10.0.0.2 5000 10.0.0.7 22' deckhand open"), "@10.0.0.7")
+	require.Contains(t, as("USER=reader SSH_CONNECTION='10.0.0.2 5000 10.0.0.7 22' deckhand open"), "reader@10.0.0.7")
 	require.Contains(t, as("deckhand __complete agent show log-"), "log-triage")
 
 	// Each task that ended has a line, and all else is in the log.

@@ -79,7 +79,8 @@ func Start(t testing.TB, env []string, path string, args ...string) *Process {
 	t.Helper()
 	p := &Process{Cmd: exec.Command(path, args...), Output: &Buffer{}, Done: make(chan struct{})}
 	// Tests load the machine themselves: that is no reason to start nothing.
-	p.Cmd.Env = append(append(os.Environ(), "DECKHAND_PRESSURE_MAX_LOAD=off"), env...)
+	// And a hub that ends with the test is none that whoever ran sudo is to know.
+	p.Cmd.Env = append(append(os.Environ(), "DECKHAND_PRESSURE_MAX_LOAD=off", "SUDO_UID="), env...)
 	p.Cmd.Stdout, p.Cmd.Stderr = p.Output, p.Output
 	require.NoError(t, p.Cmd.Start())
 	go func() {

@@ -48,7 +48,7 @@ describe("the shell", () => {
     await dialog.getByRole("button", { name: "Run", exact: true }).click();
     await dialog.getByRole("link", { name: "Connect openai" }).click();
     await page.getByRole("dialog", { name: "Connect a provider" }).waitFor();
-    expect(await page.getByLabel("Provider").inputValue()).toBe("openai");
+    expect(await page.getByLabel("Provider", { exact: true }).inputValue()).toBe("openai");
     await page.keyboard.press("Escape");
   });
 

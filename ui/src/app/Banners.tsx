@@ -62,7 +62,7 @@ export function Lost(props: { since: number }) {
   );
 }
 
-// Holds says on every page that the organisation, or an agent, starts no new task.
+// Holds says on every page that the organisation, or an agent, is on hold.
 export function Holds() {
   const session = useSession();
   const admin = may(session, "admin");

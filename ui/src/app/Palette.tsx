@@ -1,19 +1,39 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Command } from "cmdk";
-import { Bot, ListChecks, Moon, Sun } from "lucide-react";
-import type { ReactNode } from "react";
+import { Bot, Inbox, ListChecks, Moon, Server, Sun, Zap } from "lucide-react";
+import { useDeferredValue, useState, type ReactNode } from "react";
 import { Literal } from "@/components/Literal";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
+import { InboxService } from "@/gen/deckhand/v1/inbox_pb";
+import { NodeService } from "@/gen/deckhand/v1/node_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
+import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
 import type { NavItem } from "./nav";
 import { setTheme } from "./theme";
 
-// Palette finds pages, agents and tasks, and runs commands.
+// Words that are looked for on the hub have so many characters at least.
+const least = 3;
+
+// matches finds entries that hold every word that was typed: not those in which its
+// letters are scattered.
+const matches = (value: string, search: string): number => {
+  const text = value.toLowerCase();
+  return search.toLowerCase().split(/\s+/).every((word) => text.includes(word)) ? 1 : 0;
+};
+
+// Palette finds pages, agents, tasks of any age by their words, nodes, triggers and
+// what waits in the inbox, and runs commands.
 export function Palette(props: { items: NavItem[]; onClose: () => void }) {
   const navigate = useNavigate();
   const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
-  const tasks = useQuery(TaskService.method.listTasks, { pageSize: 50 });
+  const [typed, setTyped] = useState("");
+  const query = useDeferredValue(typed.trim());
+  const words = query.length >= least ? query.slice(0, 200) : "";
+  const tasks = useQuery(TaskService.method.listTasks, { pageSize: 50, query: words });
+  const nodes = useQuery(NodeService.method.listNodes, { pageSize: 500 });
+  const triggers = useQuery(TriggerService.method.listTriggers, { pageSize: 500 });
+  const inbox = useQuery(InboxService.method.listInbox, { pageSize: 50 });
   const run = (fn: () => unknown) => () => {
     props.onClose();
     void fn();
@@ -23,12 +43,15 @@ export function Palette(props: { items: NavItem[]; onClose: () => void }) {
       open
       onOpenChange={(open) => !open && props.onClose()}
       label="Search or run a command"
+      filter={matches}
       overlayClassName="fixed inset-0 z-40 bg-black/50"
       contentClassName="fixed top-[12vh] left-1/2 z-50 w-[calc(100vw-2rem)] max-w-xl -translate-x-1/2 rounded-lg border bg-panel shadow-xl"
     >
       <Command.Input
         autoFocus
-        placeholder="Search pages, agents, tasks and commands"
+        value={typed}
+        onValueChange={setTyped}
+        placeholder="Search pages, agents, tasks, nodes and commands"
         className="w-full border-b bg-transparent px-4 py-3 outline-none"
       />
       <Command.List className="max-h-[55vh] overflow-y-auto p-2">
@@ -51,15 +74,39 @@ export function Palette(props: { items: NavItem[]; onClose: () => void }) {
             </Item>
           ))}
         </Group>
-        <Group heading="Newest tasks">
+        <Group heading={words ? "Tasks" : "Newest tasks"}>
           {tasks.data?.tasks.map((t) => (
             <Item
               key={t.id}
-              value={`task ${t.title} ${t.goal.slice(0, 200)} ${t.agentName} ${t.id}`}
+              value={`task ${t.title} ${words ? words : t.goal.slice(0, 200)} ${t.agentName} ${t.id}`}
               run={run(() => navigate({ to: "/tasks/$task", params: { task: t.id } }))}
             >
               <ListChecks aria-hidden className="size-4" />
               <Literal className="truncate" text={t.title || t.goal || t.id} />
+              <span className="ml-auto text-xs text-dim">{t.agentName}</span>
+            </Item>
+          ))}
+        </Group>
+        <Group heading="Waiting in the inbox">
+          {inbox.data?.items.map((i) => (
+            <Item key={i.id} value={`inbox ${i.taskTitle} ${i.tool} ${i.agentName} ${i.id}`} run={run(() => navigate({ to: "/inbox", search: { item: i.id } }))}>
+              <Inbox aria-hidden className="size-4" />
+              <Literal className="truncate" text={i.taskTitle || i.tool || i.id} />
+              <span className="ml-auto text-xs text-dim">{i.agentName}</span>
+            </Item>
+          ))}
+        </Group>
+        <Group heading="Nodes">
+          {nodes.data?.nodes.map((n) => (
+            <Item key={n.id} value={`node ${n.name} ${n.id}`} run={run(() => navigate({ to: "/nodes/$nodeId", params: { nodeId: n.name } }))}>
+              <Server aria-hidden className="size-4" /> {n.name}
+            </Item>
+          ))}
+        </Group>
+        <Group heading="Triggers">
+          {triggers.data?.triggers.map((t) => (
+            <Item key={t.id} value={`trigger ${t.name} ${t.agentName} ${t.id}`} run={run(() => navigate({ to: "/triggers/$trigger", params: { trigger: t.id } }))}>
+              <Zap aria-hidden className="size-4" /> {t.name}
               <span className="ml-auto text-xs text-dim">{t.agentName}</span>
             </Item>
           ))}

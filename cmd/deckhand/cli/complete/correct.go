@@ -16,7 +16,7 @@ import (
 
 // commandSynonyms are words that people try at a group of commands, and what
 // Deckhand calls it. They are looked up with the group before them.
-var commandSynonyms = map[string]string{
+var commandSynonyms = map[string]string{ //nolint:gosec // words of commands, no secrets
 	"ps": "task list", "status": "task list", "tasks": "task list", "top": "node top", "logs": "task logs", "log": "task logs", "tail": "task logs",
 	"watch": "task watch", "attach": "task watch", "events": "task watch", "steps": "task steps", "diff": "task diff", "cancel": "task cancel", "stop": "task cancel",
 	"pause": "task pause", "resume": "task resume", "retry": "task retry", "undo": "task undo", "message": "task message",
@@ -29,11 +29,11 @@ var commandSynonyms = map[string]string{
 	"task ls": "task list", "agent ls": "agent list", "node ls": "node list", "inbox ls": "inbox list", "task get": "task show", "agent get": "agent show", "node get": "node show",
 	"task stop": "task cancel", "task kill": "kill task", "task delete": "task cancel", "task rm": "task cancel", "task tail": "task logs", "task log": "task logs", "task run": "run", "task create": "run", "task start": "run",
 	"agent create": "agent apply", "agent deploy": "agent apply", "agent run": "run", "agent stop": "agent pause", "agent start": "agent resume",
-	"agent describe": "agent show", "task describe": "task show", "node describe": "node show", "task describe ": "task show",
+	"agent describe": "agent show", "task describe": "task show", "node describe": "node show",
 	"inbox get": "inbox show", "inbox view": "inbox show", "node add": "node token", "node join": "node token", "node create": "node token", "node ssh": "node shell",
 	"provider add": "provider connect", "provider login": "provider connect", "provider remove": "provider disconnect", "provider delete": "provider disconnect",
 	"token delete": "token revoke", "token new": "token create", "user add": "user create", "trigger run": "trigger fire", "trigger add": "trigger create",
-	"policy edit": "policy show", "policy set": "policy apply", "budget list": "budget show", "context set": "context use", "context add-hub": "context add",
+	"policy edit": "policy show", "policy set": "policy apply", "budget list": "budget show", "context set": "context use",
 }
 
 // valueSynonyms are words that people try as values.

@@ -23,7 +23,13 @@ func removeCommand(e *env.Env) *cobra.Command {
 			if all.Current == args[0] {
 				all.Current = ""
 			}
-			return all.Save()
+			if err := all.Save(); err != nil {
+				return err
+			}
+			if all.Current == "" {
+				e.Notef("no context is current now; choose one with `deckhand context use NAME`")
+			}
+			return nil
 		},
 	}
 }

@@ -45,8 +45,10 @@ func Host() string {
 
 // userName is the person's, also below sudo.
 func userName() string {
-	if name := os.Getenv("SUDO_USER"); name != "" {
-		return name
+	for _, variable := range []string{"SUDO_USER", "USER"} {
+		if name := os.Getenv(variable); name != "" {
+			return name
+		}
 	}
 	current, err := user.Current()
 	if err != nil {

@@ -12,6 +12,7 @@ import { json, line, type ActObject } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import type { Progress } from "@/components/reading";
 import { useShortcut } from "@/components/shortcuts";
+import { RuleLink } from "@/features/policy/RuleLink";
 import { may } from "@/features/session/queries";
 import { InboxKind, InboxService, type AnswerInboxItemRequestSchema, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import type { Guard } from "./guard";
@@ -334,6 +335,7 @@ export function Answer(props: {
                   </Button>
                 ))}
                 {may(session, "admin") && <Button onClick={() => setForm("always")}>Always allow</Button>}
+                {may(session, "admin") && <RuleLink tool={item.tool} arguments={item.arguments} agent={item.agentName} className="inline-flex min-h-8 items-center px-1 underline" />}
               </>
             )}
             {unknown && (

@@ -18,6 +18,7 @@ import { may } from "@/features/session/queries";
 import { NodeService } from "@/gen/deckhand/v1/node_pb";
 import { Enrol } from "./Enrol";
 import { Labels, NodeBadges } from "./NodeBadges";
+import { Workers } from "./Workers";
 import { matches, nodeWords, type NodeWord } from "./search";
 
 const route = getRouteApi("/shell/nodes");
@@ -108,6 +109,7 @@ export function NodesPage() {
           ))}
         </Table>
       )}
+      <Workers />
       {enrolling && <Enrol known={all} onClose={() => setEnrolling(false)} />}
     </Page>
   );

@@ -7,6 +7,7 @@ import { describe, expect, it, vi } from "vitest";
 import { NodeExecService, NodeExecState, NodeExecTarget } from "@/gen/deckhand/v1/node_exec_pb";
 import { NodeSchema, NodeService } from "@/gen/deckhand/v1/node_pb";
 import { NodeTelemetryService, WatchNodeTelemetryResponseSchema } from "@/gen/deckhand/v1/node_telemetry_pb";
+import { QueueService } from "@/gen/deckhand/v1/queue_pb";
 import { showPage } from "@/test/page";
 import { nodeRoutes } from "./route";
 import { Samples } from "./samples";
@@ -126,14 +127,34 @@ describe("the list", () => {
   });
 
   it("says what went wrong, with its code", async () => {
-    showPage("/nodes", nodeRoutes, (r) =>
+    showPage("/nodes", nodeRoutes, (r) => {
+      r.service(QueueService, { listWorkers: () => ({ workers: [] }) });
       r.service(NodeService, {
         listNodes: () => {
           throw new ConnectError("no right", Code.PermissionDenied);
         },
-      }),
-    );
+      });
+    });
     expect((await screen.findByRole("alert")).textContent).toContain("PERMISSION_DENIED");
+  });
+
+  it("drains a worker, with the reason", async () => {
+    const drained: string[] = [];
+    showPage("/nodes", nodeRoutes, (r) => {
+      r.service(NodeService, { listNodes: () => ({ nodes: [node()] }) });
+      r.service(QueueService, {
+        listWorkers: () => ({ workers: [{ id: "worker_1", name: "rack-2", slots: 8, active: 3 }] }),
+        drainWorker: (req) => {
+          drained.push(`${req.workerId} ${req.reason}`);
+          return {};
+        },
+      });
+    });
+    expect(await screen.findByText("3 of 8")).toBeTruthy();
+    await userEvent.click(screen.getByRole("button", { name: "Drain rack-2" }));
+    await userEvent.type(screen.getByLabelText(/Reason/), "new disk");
+    await userEvent.click(screen.getByRole("button", { name: "Drain" }));
+    await waitFor(() => expect(drained).toEqual(["worker_1 new disk"]));
   });
 
   // A single-use join token, and the one command with it.

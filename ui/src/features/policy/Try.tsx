@@ -75,6 +75,7 @@ export function Try(props: {
           <p className="break-words" data-testid="verdict">
             <Effect of={decision.effect} /> {decision.rule ? <>by the rule <strong>{decision.rule}</strong></> : "by no rule"}
             {decision.why && <span className="block pt-1 text-dim">{decision.why}</span>}
+            {decision.dangers.length > 0 && <span className="block pt-1 text-bad">Known dangers: {decision.dangers.join(", ").replaceAll("_", " ")}</span>}
           </p>
         )}
         {decision && result && result.parts.length > 0 && (
