@@ -140,21 +140,29 @@ turns:
     await tell(page, "careful", "Go");
     const id = await newest();
     await page.getByTestId("inbox-count").getByText("1").waitFor();
-    await page.getByRole("button", { name: "Edit and approve" }).waitFor(); // inline, too
+    await page.getByRole("button", { name: "More answers" }).waitFor(); // inline, too
     await page.keyboard.press("Escape");
     await page.getByRole("heading", { level: 1 }).click(); // keys go to the page
     await page.keyboard.press("g");
     await page.keyboard.press("i");
     await page.getByRole("heading", { name: "Inbox", level: 1 }).waitFor();
     await page.getByLabel("Command", { exact: true }).getByText("echo as asked").waitFor();
-    const decision = page.getByLabel("Decision", { exact: true });
-    await decision.getByText("Reason").waitFor();
-    await decision.getByText("/workspace", { exact: true }).waitFor();
+    await page.getByRole("heading", { level: 2, name: /^Run a command in the jail of careful/ }).waitFor();
+    await page.getByLabel("Where it runs").getByText("/workspace", { exact: true }).waitFor();
+    await page.getByRole("region", { name: "Why the agent wants it" }).getByText("I ask.").waitFor();
     await inBothThemes(page, "inbox-item");
-    await enabled(page, "Edit and approve");
+    await enabled(page, "Approve");
     await page.keyboard.press("c");
-    await page.getByLabel("Arguments (JSON)").fill('{"command": "echo as changed > out"}');
+    // A script of two lines is edited as it is, without a backslash.
+    const editor = page.getByRole("textbox", { name: "Command" });
+    await editor.fill("sudo rm -rf --no-preserve-root /");
+    await page.getByRole("button", { name: "Approve the edited, dangerous call" }).waitFor();
+    await editor.fill("echo as changed > out\necho and more > more");
+    await page.getByRole("group", { name: "Changes of Command" }).getByText("echo as changed > out").waitFor();
+    await accessible(page, "an edited call");
     await page.getByRole("button", { name: "Approve edited call" }).click();
+    await page.getByTestId("outcome").getByText(/exit 0/).waitFor();
+    await accessible(page, "the outcome of a call");
     await page.getByText("Inbox zero").waitFor();
     await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
     expect(await cli("task", "files", "cat", id, "out")).toBe("as changed\n");

@@ -94,6 +94,7 @@ turns:
       ["echo three", "Ask the agent first", "Your question", "why thrice"],
     ] as const) {
       await page.getByLabel("Command", { exact: true }).getByText(command).waitFor();
+      await page.getByRole("button", { name: "More answers" }).click();
       await page.getByRole("button", { name: button }).click();
       await page.getByLabel(field).fill(words);
       await accessible(page, button);

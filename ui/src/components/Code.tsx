@@ -25,6 +25,8 @@ export function Code(props: {
   numbered?: boolean;
   // What is said of a line, or asked about it, by its number: shown below it.
   below?: (line: number) => ReactNode;
+  // What is dangerous, by its line.
+  dangers?: ReadonlyMap<number, string>;
   className?: string;
 }) {
   const { text } = props;
@@ -70,7 +72,7 @@ export function Code(props: {
                 props.className,
               )}
             >
-              <Lines of={part.lines} from={starts.get(part) ?? 0} tokens={tokens} numbered={numbered} below={props.below} />
+              <Lines of={part.lines} from={starts.get(part) ?? 0} tokens={tokens} numbered={numbered} below={props.below} dangers={props.dangers} />
             </pre>
             <CopyButton text={text} />
           </div>
@@ -109,7 +111,7 @@ function startsOf<P extends { lines: Line[] }>(parts: readonly P[]): Map<P, numb
   return starts;
 }
 
-function Lines(props: { of: Line[]; from: number; tokens: readonly Token[]; numbered: boolean; below?: (line: number) => ReactNode }) {
+function Lines(props: { of: Line[]; from: number; tokens: readonly Token[]; numbered: boolean; below?: (line: number) => ReactNode; dangers?: ReadonlyMap<number, string> }) {
   const { tokens } = props;
   let at = props.from;
   let next = firstAfter(tokens, at);
@@ -142,7 +144,11 @@ function Lines(props: { of: Line[]; from: number; tokens: readonly Token[]; numb
   };
   return props.of.map((l, i) => (
     <span key={i}>
-      <span className="literal-line" data-number={props.numbered ? (l.continued ? "…" : l.number) : undefined}>
+      <span
+        className={cx("literal-line", props.dangers?.has(l.number) && "bg-bad/10 text-bad")}
+        title={props.dangers?.get(l.number)}
+        data-number={props.numbered ? (l.continued ? "…" : l.number) : undefined}
+      >
         {l.pieces.map((p, j) => coloured(p, `${i}.${j}`))}
       </span>
       {!l.continued && props.below?.(l.number)}

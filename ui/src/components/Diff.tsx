@@ -17,7 +17,13 @@ const least = 6;
 // DiffRows shows a comparison, exactly as the texts are. It is coloured, and says
 // by its signs what the colours mean. Lines that are the same are folded, and
 // open where somebody wants them.
-export function DiffRows(props: { rows: readonly DiffRow[]; label: string }) {
+export function DiffRows(props: {
+  rows: readonly DiffRow[];
+  label: string;
+  // Called with the number of a line that is clicked.
+  onLine?: (line: number) => void;
+}) {
+  const { onLine } = props;
   const all = useMemo(() => props.rows.map((r): Row => ({ ...r, pieces: pieces(r.text) })), [props.rows]);
   const warning = useMemo(() => note(all.flatMap((r) => r.pieces.filter((p) => typeof p === "object"))), [all]);
   const parts = useMemo(() => inParts(folded(all)), [all]);
@@ -37,6 +43,13 @@ export function DiffRows(props: { rows: readonly DiffRow[]; label: string }) {
             aria-label={props.label}
             data-testid="diff"
             onCopy={copyExactly}
+            onClick={
+              onLine &&
+              ((e) => {
+                const row = e.target instanceof Element ? e.target.closest<HTMLElement>(".diff-row") : null;
+                if (row?.dataset.number && getSelection()?.isCollapsed !== false) onLine(Number(row.dataset.number));
+              })
+            }
             className="literal max-h-[60vh] overflow-auto rounded border bg-raised py-1 font-mono text-xs break-words whitespace-pre-wrap"
           >
             {part.map((r, i) => ("fold" in r ? <Folded key={i} of={r} /> : <Line key={i} of={r} />))}
@@ -114,9 +127,9 @@ function inParts(rows: (Row | Fold)[]): (Row | Fold)[][] {
 }
 
 // Diff shows a unified diff.
-export function Diff(props: { text: string; label: string }) {
+export function Diff(props: { text: string; label: string; onLine?: (line: number) => void }) {
   const rows = useMemo(() => rowsOf(props.text), [props.text]);
-  return <DiffRows rows={rows} label={props.label} />;
+  return <DiffRows rows={rows} label={props.label} onLine={props.onLine} />;
 }
 
 function rowsOf(unified: string): DiffRow[] {

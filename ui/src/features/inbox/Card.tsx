@@ -1,25 +1,37 @@
 import { create, equals } from "@bufbuild/protobuf";
 import { useQuery } from "@connectrpc/connect-query";
 import { useRef, useState, type ReactNode } from "react";
-import { useSession } from "@/app/session";
+import { Badge, type Tone } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Literal } from "@/components/Literal";
 import { Problem } from "@/components/Problem";
 import { ReadingContext, useReading } from "@/components/reading";
 import { Skeletons } from "@/components/Skeleton";
-import { Time } from "@/components/Time";
-import { InboxItemSchema, InboxService, InboxState, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import { InboxItemSchema, InboxKind, InboxService, InboxState, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { Answer } from "./Answer";
 import { useWholeArguments } from "./arguments";
-import { Details } from "./Details";
+import { kindWord } from "./Details";
+import { EscalationBody } from "./Escalation";
 import { useGuard, type Guard } from "./guard";
+import { Outcome } from "./Outcome";
+import { Before, DangerBand, Deadline, Part, Read, Wants, Where, WhyAsked } from "./Parts";
+import { QuestionBody } from "./Question";
+import { ReviewBody } from "./Review";
+import { useSeen, type Seen } from "./seen";
+import { Thing } from "./Thing";
+import { UnknownBody } from "./Unknown";
+import { approvalOf, running } from "./words";
 
 // Card shows one item and takes its answer. What it shows stays as it is until
 // the person asks for something else: what comes of the item meanwhile is told
-// beside it.
+// beside it. Every kind of item has the same parts in the same order: what is
+// asked, the thing itself, its risk, why the person is asked, why the agent wants
+// it, what was decided before, where it runs, what follows, and the answers; after
+// the answer, what came of it.
 export function Card(props: {
   itemId: string;
-  // The item as it is known already.
+  // The item as it is known already. One of a list lacks most of its card, and is
+  // not shown.
   first?: InboxItem;
   keys?: boolean;
   // What stands above the item.
@@ -27,14 +39,25 @@ export function Card(props: {
   // What stands below it when it is answered.
   below?: (guard: Guard) => ReactNode;
 }) {
-  const query = useQuery(InboxService.method.getInboxItem, { itemId: props.itemId });
-  const latest = query.data?.item;
-  const [shown, setShown] = useState(props.first);
-  const [looks, setLooks] = useState(0);
   const [answered, setAnswered] = useState<InboxItem>();
+  const query = useQuery(
+    InboxService.method.getInboxItem,
+    { itemId: props.itemId },
+    {
+      // What comes of a call that was approved a moment ago.
+      refetchInterval: (q) => {
+        const item = q.state.data?.item;
+        return item && item.state !== InboxState.OPEN && item.outcome && running(item.outcome.state) ? 1_000 : false;
+      },
+    },
+  );
+  const latest = query.data?.item;
+  const [shown, setShown] = useState(props.first?.context ? props.first : undefined);
+  const [looks, setLooks] = useState(0);
   const [refused, setRefused] = useState(false);
   const card = useRef<HTMLDivElement>(null);
   const guard = useGuard(card);
+  const unseen = useSeen(card);
   const reading = useReading();
   if (!shown && latest) setShown(latest);
   const over = answered ?? (latest && latest.state !== InboxState.OPEN ? latest : undefined);
@@ -66,8 +89,10 @@ export function Card(props: {
               key={looks}
               item={shown}
               over={over}
+              latest={latest}
               changed={Boolean(changed)}
               guard={guard}
+              unseen={unseen}
               pending={reading.pending}
               keys={props.keys}
               onAnswered={setAnswered}
@@ -92,90 +117,110 @@ export function Card(props: {
 function Asked(props: {
   item: InboxItem;
   over: InboxItem | undefined;
+  latest: InboxItem | undefined;
   changed: boolean;
   guard: Guard;
+  unseen: () => Seen[];
   pending: ReturnType<typeof useReading>["pending"];
   keys?: boolean;
   onAnswered: (item: InboxItem) => void;
   onRefused: () => Promise<void>;
   below?: (guard: Guard) => ReactNode;
 }) {
-  const whole = useWholeArguments(props.item);
+  const { item } = props;
+  const whole = useWholeArguments(item);
+  const of = whole.decision;
+  // The comments on a review become the text of "Ask for changes".
+  const [comments, setComments] = useState("");
   return (
     <>
-      <Details item={props.item} whole={whole} />
-      <div data-answers className="space-y-2">
+      <What item={item} />
+      <DangerBand item={item} of={of} />
+      <Part name="The call" hidden>
+        {item.kind === InboxKind.QUESTION ? (
+          <QuestionBody item={item} />
+        ) : item.kind === InboxKind.REVIEW ? (
+          <ReviewBody item={item} onComments={setComments} />
+        ) : item.kind === InboxKind.ESCALATION ? (
+          <EscalationBody item={item} />
+        ) : (
+          <div className="space-y-3">
+            {item.kind === InboxKind.UNKNOWN && <UnknownBody item={item} />}
+            <Thing item={item} whole={whole} />
+            {of && <Read of={of} />}
+          </div>
+        )}
+      </Part>
+      <WhyAsked item={item} of={of} />
+      <Wants item={item} />
+      <Before item={item} />
+      <Where item={item} of={of} />
+      <div data-answers className="space-y-2 max-sm:sticky max-sm:bottom-0 max-sm:border-t max-sm:bg-panel max-sm:py-2">
         {props.over ? (
           <>
-            <Outcome item={props.over} />
+            <Outcome item={props.over} now={props.latest} />
             {props.below?.(props.guard)}
           </>
         ) : (
-          <Answer
-            item={props.item}
-            args={whole.args}
-            changed={props.changed}
-            guard={props.guard}
-            pending={props.pending}
-            keys={props.keys}
-            onAnswered={props.onAnswered}
-            onRefused={props.onRefused}
-          />
+          <>
+            <Deadline item={item} />
+            <Answer
+              item={item}
+              args={whole.args}
+              decision={of}
+              changed={props.changed}
+              guard={props.guard}
+              unseen={props.unseen}
+              pending={props.pending}
+              comments={comments}
+              keys={props.keys}
+              onAnswered={props.onAnswered}
+              onRefused={props.onRefused}
+            />
+          </>
         )}
       </div>
     </>
   );
 }
 
-const verdicts: Record<string, string> = {
-  approve: "Approved",
-  reject: "Rejected",
-  reply: "Answered",
-  retry: "Retried",
-  skip: "Skipped",
-  succeeded: "Recorded as succeeded",
-  failed: "Recorded as failed",
-  suggest: "Answered with an alternative",
-  replan: "Answered with a new plan",
-  clarify: "Answered with a question",
-  accept: "Accepted",
-  changes: "Sent back for changes",
-  close: "Closed",
-};
-
-// Outcome says what became of an item.
-function Outcome({ item }: { item: InboxItem }) {
-  const session = useSession();
-  const by = item.answeredBy === session.userName ? "you" : item.answeredBy;
-  const what =
-    item.state === InboxState.WITHDRAWN
-      ? "Withdrawn: the task has ended"
-      : item.answeredBy
-        ? `${verdicts[item.answer] ?? item.answer} by ${by}`
-        : "Expired without an answer";
+// What is the sentence that says what is asked, and the risk of it in a word.
+function What({ item }: { item: InboxItem }) {
+  const [word, tone] = riskOf(item);
   return (
-    <p role="status" className="break-words">
-      {what}
-      {item.reply && (
-        <>
-          : <Literal text={item.reply} />
-        </>
-      )}
-      {item.reason && (
-        <>
-          {" "}
-          (<Literal text={item.reason} />)
-        </>
-      )}{" "}
-      <Time at={item.answeredAt} none="" />
-    </p>
+    <header className="space-y-1">
+      <h2 className="text-base font-semibold break-words">
+        <Literal text={item.sentence || item.title || item.tool || item.taskTitle} />
+      </h2>
+      <p className="flex flex-wrap items-center gap-2">
+        <Badge tone="info">{kindWord(item.kind)}</Badge>
+        {word && <Badge tone={tone}>{word}</Badge>}
+        {item.tool && <Literal className="font-mono text-xs text-dim" text={item.tool} />}
+      </p>
+    </header>
   );
+}
+
+// riskOf is the risk of the call itself, not of its tool in general.
+function riskOf(item: InboxItem): [string, Tone] {
+  if (item.kind !== InboxKind.APPROVAL && item.kind !== InboxKind.UNKNOWN) return ["", "neutral"];
+  const kinds = [...new Set(item.decision?.dangers.map((d) => d.kind.replaceAll("_", " ")))];
+  if (kinds.length > 0) return [`dangerous: ${kinds.join(", ")}`, "bad"];
+  return approvalOf(item.tool, item.category, item.decision) ? ["dangerous tool", "warn"] : ["", "neutral"];
 }
 
 // differs reports whether an item asks for something else than it did. That the
 // workspace was recorded after the item was shown is no change: the hub knows.
 function differs(a: InboxItem, b: InboxItem): boolean {
   const asked = (i: InboxItem) =>
-    create(InboxItemSchema, { arguments: i.arguments, decision: i.decision, longArguments: i.longArguments, question: i.question, review: i.review });
+    create(InboxItemSchema, {
+      arguments: i.arguments,
+      decision: i.decision,
+      longArguments: i.longArguments,
+      question: i.question,
+      review: i.review,
+      changes: i.changes,
+      changesUnknown: i.changesUnknown,
+    });
   return !equals(InboxItemSchema, asked(a), asked(b));
 }

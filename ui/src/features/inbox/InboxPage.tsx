@@ -139,9 +139,6 @@ export function InboxPage() {
 function Heading({ item }: { item: InboxItem }) {
   return (
     <header className="space-y-1">
-      <h2 className="text-base font-semibold break-words">
-        <Literal text={heading(item)} />
-      </h2>
       <p className="flex flex-wrap items-center gap-x-3 text-xs text-dim">
         <Link to="/tasks/$task" params={{ task: item.taskId }} className="inline-flex min-h-6 items-center text-accent hover:underline">
           <Literal text={item.taskTitle || item.taskId} />

@@ -1,11 +1,11 @@
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
 import { describe, expect, it, vi } from "vitest";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { InboxKind, InboxService, InboxState, type InboxItemSchema } from "@/gen/deckhand/v1/inbox_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
-import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
+import { ChangeKind, WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { showPage } from "@/test/page";
 import { inboxRoutes } from "./route";
 
@@ -35,6 +35,7 @@ const escalation = {
   taskTitle: "Move the tables",
   agentName: "dba",
   why: "it failed 4 times in a row",
+  escalation: { remedies: ["memory"] },
 };
 const offered = {
   id: "inbox_3",
@@ -62,7 +63,12 @@ const services =
       getInboxItem: (req) => ({ item: items.find((i) => i.id === req.itemId) }),
       answerInboxItem: (req) => (calls(req.itemId, req.answer, req.reason, req.shownDigest), {}),
     });
-    r.service(WorkspaceService, { listChanges: () => ({ steps: [] }) });
+    r.service(WorkspaceService, {
+      diffChanges: async function* () {
+        yield { change: { path: "a.txt", kind: ChangeKind.MODIFIED }, unified: new TextEncoder().encode("--- a/a.txt\n+++ b/a.txt\n@@ -1 +1,2 @@\n-one\n+two\n+three\n"), addedLines: 2, deletedLines: 1 };
+        yield { change: { path: "b.txt", kind: ChangeKind.ADDED }, unified: new TextEncoder().encode("--- /dev/null\n+++ b/b.txt\n@@ -0,0 +1 @@\n+new\n"), addedLines: 1 };
+      },
+    });
     r.service(TaskService, { listSteps: () => ({ steps }) });
   };
 
@@ -84,9 +90,9 @@ describe("a review", () => {
     expect(await screen.findByText("https://hooks.example.org")).toBeTruthy();
     expect(screen.getByLabelText("Body").textContent).toBe("all of it");
     expect(screen.getByText("2 files changed")).toBeTruthy();
-    expect(screen.getByText(/: 2 requests, 10 bytes sent/)).toBeTruthy();
+    expect(screen.getByText(/: 2 requests, 10 B sent/)).toBeTruthy();
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
-    await press("Accept");
+    await press("Accept: 2 files stay, 1 request is sent");
     await waitFor(() => expect(calls.mock.calls[0]?.slice(0, 2)).toMatchObject(["inbox_1", { case: "accept" }]));
   });
 
@@ -94,10 +100,19 @@ describe("a review", () => {
     const calls = vi.fn();
     showPage("/inbox", inboxRoutes, services([review], calls));
     const user = userEvent.setup();
+    // Comments on lines become the text.
+    await user.click(await screen.findByText("three"));
+    expect(screen.getByLabelText<HTMLInputElement>("Line").value).toBe("2");
+    await user.type(screen.getByLabelText("Comment"), "why three?");
+    await user.click(screen.getByRole("button", { name: "Add comment" }));
+    await user.click(screen.getByLabelText("Viewed b.txt"));
+    expect(screen.queryByLabelText("Changes of b.txt")).toBeNull();
     await press("Ask for changes");
-    await user.type(screen.getByLabelText(/What should change/), "the tests are missing");
+    const text = screen.getByLabelText<HTMLTextAreaElement>(/What should change/);
+    expect(text.value).toBe("a.txt:2: why three?");
+    await user.type(text, "\nthe tests are missing");
     await press("Ask for changes");
-    await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "changes", value: { text: "the tests are missing" } }));
+    await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "changes", value: { text: "a.txt:2: why three?\nthe tests are missing" } }));
     await press("Reject");
     await user.type(screen.getByLabelText(/Reason/), "not like this");
     await press("Reject");
@@ -111,8 +126,9 @@ describe("an escalated task", () => {
     const calls = vi.fn();
     showPage("/inbox", inboxRoutes, services([escalation], calls));
     const user = userEvent.setup();
-    expect(await screen.findByText("it failed 4 times in a row")).toBeTruthy();
+    expect(within(await screen.findByRole("region", { name: "The call" })).getByText("it failed 4 times in a row")).toBeTruthy();
     await press("Retry");
+    expect(screen.queryByLabelText("Model")).toBeNull();
     await user.type(screen.getByLabelText(/Memory/), "8");
     await press("Retry the task");
     await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "retry", value: { override: { memoryBytes: 8589934592n } } }));
