@@ -50,6 +50,16 @@ func (h *Credentials) GetCredential(ctx context.Context, req *connect.Request[de
 	return connect.NewResponse(&deckhandv1.GetCredentialResponse{Credential: m}), nil
 }
 
+// UpdateCredential replaces what one is for.
+func (h *Credentials) UpdateCredential(ctx context.Context, req *connect.Request[deckhandv1.UpdateCredentialRequest]) (*connect.Response[deckhandv1.UpdateCredentialResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.Credentials.Update(ctx, who.OrgID, req.Msg, actor(who))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.UpdateCredentialResponse{Credential: m}), nil
+}
+
 // RotateCredential replaces a value.
 func (h *Credentials) RotateCredential(ctx context.Context, req *connect.Request[deckhandv1.RotateCredentialRequest]) (*connect.Response[deckhandv1.RotateCredentialResponse], error) {
 	who := auth.From(ctx)

@@ -114,7 +114,7 @@ func runGitPush(ctx context.Context, c Call) (Result, error) {
 		return failure(err)
 	}
 	exec, err := execute(ctx, c, withShell(c, &nodev1.ExecSpec{
-		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Timeout: durationpb.New(gitPushTimeout),
+		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Timeout: durationpb.New(gitPushTimeout), Tool: toolname.GitPush,
 	}, line))
 	if err != nil {
 		return failure(err)

@@ -80,7 +80,7 @@ func runHTTP(ctx context.Context, name string, c Call, timeout time.Duration, sn
 		return Result{}, fmt.Errorf("encode the arguments of %s: %w", name, err)
 	}
 	return runSkillAs(ctx, c, &nodev1.ExecSpec{
-		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Timeout: durationpb.New(timeout), Stdin: arguments, Snapshot: snapshot,
+		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Timeout: durationpb.New(timeout), Stdin: arguments, Snapshot: snapshot, Tool: name,
 		Argv: []string{nodelink.SkillPath, "--json", name, "-"},
 	})
 }

@@ -79,6 +79,8 @@ type Authority struct {
 type TokenRequest struct {
 	JailID     string `json:"jail_id"`
 	Credential string `json:"credential"`
+	// Target is the host and port that the token is sent to; older nodes do not say it.
+	Target string `json:"target,omitempty"`
 }
 
 // Token is what is inserted into a request. It is kept in memory only.

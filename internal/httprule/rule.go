@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -37,6 +38,21 @@ func ParseRule(text string) (Rule, error) {
 	var err error
 	out.Pattern, err = Parse(strings.Join(words[1:], " "))
 	return out, err
+}
+
+// For returns rules as they are for the requests of a tool's own call: what they leave to that
+// tool is allowed. No rules are changed.
+func For(rules []Rule, tool string) []Rule {
+	if tool == "" {
+		return rules
+	}
+	out := slices.Clone(rules)
+	for i, r := range out {
+		if r.Effect == UseTool && r.Tool == tool {
+			out[i].Effect, out[i].Tool = Allow, ""
+		}
+	}
+	return out
 }
 
 // Text returns the rule as ParseRule reads it.

@@ -38,6 +38,11 @@ const (
 	// ReplicaURIHost is the second part for a hub replica.
 	ReplicaURIHost = "hub"
 
+	// ProxySecret begins the first line of the standard input of a command that makes the
+	// call of a tool; the rest of the line is the password that its requests have for the
+	// egress proxy, by which that knows them. It is not in the command's environment, which
+	// other commands of the jail can read.
+	ProxySecret = "deckhand-proxy-secret " //nolint:gosec // what comes before one
 	// SkillPath is where deckhand-skill is in a jail.
 	SkillPath = "/.deckhand-skill"
 	// SkillsPath is the folder of the operator's own skills in a jail.

@@ -74,7 +74,7 @@ func (f *forwarded) serve(w http.ResponseWriter, r *http.Request) {
 		transport = f.j.p.cfg.Hub
 	default:
 		var err error
-		if token, err = f.j.tokens.token(r.Context(), b); err != nil {
+		if token, err = f.j.tokens.token(r.Context(), b, f.t); err != nil {
 			f.problem(w, r, err)
 			return
 		}

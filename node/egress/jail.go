@@ -226,7 +226,7 @@ func (j *jail) forget(c *conn) {
 
 // ServeHTTP serves a request of a command's.
 func (j *jail) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	who := asker(j.p.users(j.id, execOf(r.Header.Get("Proxy-Authorization"))))
+	who := j.p.asker(j.id, r.Header.Get("Proxy-Authorization"))
 	switch {
 	case j.isCut(w):
 	case r.Method == http.MethodConnect:
@@ -249,15 +249,15 @@ func (j *jail) isCut(w http.ResponseWriter) bool {
 	return true
 }
 
-// execOf returns the id of the exec that a command names in its credentials.
-func execOf(credentials string) string {
+// execOf returns the id of the exec that a command names in its credentials, and its password.
+func execOf(credentials string) (exec, password string) {
 	scheme, encoded, _ := strings.Cut(credentials, " ")
 	raw, err := base64.StdEncoding.DecodeString(encoded)
 	if !strings.EqualFold(scheme, "Basic") || err != nil {
-		return ""
+		return "", ""
 	}
-	exec, _, _ := strings.Cut(string(raw), ":")
-	return exec
+	exec, password, _ = strings.Cut(string(raw), ":")
+	return exec, password
 }
 
 // plain serves a request of plain HTTP.
@@ -270,7 +270,7 @@ func (j *jail) plain(w http.ResponseWriter, r *http.Request, who asker) {
 	p := j.policy().plain()
 	hold := j.newHold()
 	defer hold.release()
-	q, err := j.question(p, t, r, hold)
+	q, err := j.question(p, t, r, who, hold)
 	if err != nil {
 		say(w, http.StatusServiceUnavailable, holdText(err))
 		return

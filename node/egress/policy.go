@@ -219,7 +219,7 @@ func (p *policy) ruled(q *question) (explicit bool, _ *allowlist.Refusal) {
 			return true, &allowlist.Refusal{Reason: fmt.Sprintf("the rules for %s are about GraphQL operations, and this request cannot be read as GraphQL: %s", q.t, err)}
 		}
 	}
-	d := httprule.Decide(rules, q.method, q.path, operations)
+	d := httprule.Decide(httprule.For(rules, q.tool()), q.method, q.path, operations)
 	if d.Effect == httprule.Allow {
 		return false, nil
 	}

@@ -34,12 +34,17 @@ type question struct {
 	// operations are those of a GraphQL request; nil if they were not asked for.
 	operations    []string
 	operationsErr error
+	who           asker
 }
+
+// tool returns the name of the tool whose call the request is of, as long as that runs; empty
+// for none.
+func (q *question) tool() string { return q.who.tool() }
 
 // question reads of a request what a policy decides by. It may read the body, and puts it
 // back; what is kept of it is counted in hold.
-func (j *jail) question(p *policy, t allowlist.Target, r *http.Request, hold *hold) (*question, error) {
-	q := &question{t: t, method: r.Method}
+func (j *jail) question(p *policy, t allowlist.Target, r *http.Request, who asker, hold *hold) (*question, error) {
+	q := &question{t: t, method: r.Method, who: who}
 	target := r.RequestURI
 	if strings.HasPrefix(target, "http://") {
 		var authority string

@@ -46,7 +46,7 @@ func (j *jail) request(w http.ResponseWriter, r *http.Request, t allowlist.Targe
 	p := j.policy()
 	hold := j.newHold()
 	defer hold.release()
-	q, err := j.question(p, t, r, hold)
+	q, err := j.question(p, t, r, who, hold)
 	if err != nil {
 		say(w, http.StatusServiceUnavailable, holdText(err))
 		return

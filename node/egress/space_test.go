@@ -141,3 +141,16 @@ func TestConnectionsByOldCertificatesEnd(t *testing.T) {
 	status, text = b.get(client, b.url("/"))
 	assert.Equal(t, http.StatusOK, status, text)
 }
+
+// A path with an encoded slash in a segment for which a rule takes one reaches the server as it
+// was sent.
+func TestAnEncodedSlashIsKept(t *testing.T) {
+	t.Parallel()
+	got := &targets{}
+	b := newBound(t, got.ServeHTTP, func(e *nodev1.Egress) { e.Bindings[0].Paths = []string{"/api/v4/projects/{project%2F}/**"} })
+	client := b.browser(true)
+	status, text := b.get(client, b.url("/api/v4/projects/acme%2Fweb/merge_requests?state=opened"))
+	require.Equal(t, http.StatusOK, status, text)
+	assert.Equal(t, []string{"/api/v4/projects/acme%2Fweb/merge_requests?state=opened"}, got.take())
+	assert.Equal(t, "github", b.hub.ended(t, 1)[0].Credential)
+}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/echomask"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 )
@@ -25,7 +26,7 @@ type tokens struct {
 	asking singleflight.Group
 
 	mu   sync.Mutex
-	have map[string]*issuedToken // by credential and version; guarded by mu
+	have map[string]*issuedToken // by credential, version and host; guarded by mu
 	// era changes when tokens are forgotten, so that one that was asked for before is not
 	// kept; guarded by mu.
 	era int
@@ -42,9 +43,9 @@ func newTokens(jail string, hub Hub) *tokens {
 	return &tokens{jail: jail, hub: hub, have: map[string]*issuedToken{}}
 }
 
-// token returns the token of a binding, asking the hub if there is none that is valid.
-func (t *tokens) token(ctx context.Context, b *binding) (*issuedToken, error) {
-	name := b.GetCredential() + "@" + b.GetVersion()
+// token returns the token of a binding for a host, asking the hub if there is none that is valid.
+func (t *tokens) token(ctx context.Context, b *binding, to allowlist.Target) (*issuedToken, error) {
+	name := b.GetCredential() + "@" + b.GetVersion() + "@" + to.String()
 	t.mu.Lock()
 	have, ok := t.have[name]
 	era := t.era
@@ -57,7 +58,7 @@ func (t *tokens) token(ctx context.Context, b *binding) (*issuedToken, error) {
 	got := t.asking.DoChan(name+"@"+strconv.Itoa(era), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenPatience)
 		defer cancel()
-		got, err := t.hub.Token(ctx, egresslink.TokenRequest{JailID: t.jail, Credential: b.GetCredential()})
+		got, err := t.hub.Token(ctx, egresslink.TokenRequest{JailID: t.jail, Credential: b.GetCredential(), Target: to.String()})
 		if err != nil {
 			return nil, err
 		}

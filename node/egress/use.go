@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"crypto/subtle"
 	"maps"
 	"slices"
 	"strings"
@@ -22,6 +23,10 @@ type useKey struct{ jail, exec string }
 // use is what one exec sent out and was refused.
 type use struct {
 	exec string
+	// tool is that whose call the exec makes, and secret the password that its requests
+	// have; both empty for none.
+	tool, secret string
+	ended        atomic.Bool
 
 	mu       sync.Mutex
 	hosts    map[string]*counter
@@ -43,12 +48,17 @@ func (c *counter) passed(sent, received int) {
 
 // Begin notes that an exec is about to run in a jail. Asking again changes
 // nothing.
-func (p *Proxy) Begin(jail, exec string) {
+func (p *Proxy) Begin(jail, exec string) { p.BeginTool(jail, exec, "", "") }
+
+// BeginTool is Begin for an exec that makes the call of a tool: until it has ended, its
+// requests with a secret as the password for the proxy may be those that rules by method and
+// path leave to the tool.
+func (p *Proxy) BeginTool(jail, exec, tool, secret string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := useKey{jail, exec}
 	if p.uses[key] == nil {
-		p.uses[key] = &use{exec: exec, hosts: map[string]*counter{}}
+		p.uses[key] = &use{exec: exec, tool: tool, secret: secret, hosts: map[string]*counter{}}
 	}
 }
 
@@ -61,6 +71,7 @@ func (p *Proxy) End(jail, exec string) *nodev1.EgressUse {
 	if u == nil {
 		return nil
 	}
+	u.ended.Store(true)
 	return u.proto()
 }
 
@@ -80,17 +91,19 @@ func (u *use) proto() *nodev1.EgressUse {
 	return out
 }
 
-// users returns whose a connection is: the exec that it says, or, where it says
-// none, all that run in its jail.
-func (p *Proxy) users(jail, exec string) (out []*use) {
+// asker returns who asked for a connection with credentials for the proxy: the exec that they
+// name, or, where they name none, all that run in the jail.
+func (p *Proxy) asker(jail, credentials string) (out asker) {
+	exec, password := execOf(credentials)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if u := p.uses[useKey{jail, exec}]; u != nil {
-		return []*use{u}
+		proven := u.secret != "" && subtle.ConstantTimeCompare([]byte(u.secret), []byte(password)) == 1
+		return asker{uses: []*use{u}, proven: proven}
 	}
 	for key, u := range p.uses {
 		if key.jail == jail {
-			out = append(out, u)
+			out.uses = append(out.uses, u)
 		}
 	}
 	return out
@@ -98,22 +111,34 @@ func (p *Proxy) users(jail, exec string) (out []*use) {
 
 // asker is who asked for a connection. What several may have asked for is
 // refused to each, and counted to none.
-type asker []*use
+type asker struct {
+	uses []*use
+	// proven says that it has the secret of the exec that it names.
+	proven bool
+}
 
 // exec returns the exec's id; empty if several may have asked.
 func (a asker) exec() string {
-	if len(a) != 1 {
+	if len(a.uses) != 1 {
 		return ""
 	}
-	return a[0].exec
+	return a.uses[0].exec
+}
+
+// tool returns the tool whose call the asker proved to be, as long as that runs; empty for none.
+func (a asker) tool() string {
+	if !a.proven || a.uses[0].ended.Load() {
+		return ""
+	}
+	return a.uses[0].tool
 }
 
 // counter begins a request to a host.
 func (a asker) counter(t allowlist.Target) *counter {
-	if len(a) != 1 {
+	if len(a.uses) != 1 {
 		return nil
 	}
-	u := a[0]
+	u := a.uses[0]
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	c := u.hosts[t.String()]
@@ -131,7 +156,7 @@ func (a asker) counter(t allowlist.Target) *counter {
 
 // refused notes a refusal.
 func (a asker) refused(host, method string, why *allowlist.Refusal) {
-	for _, u := range a {
+	for _, u := range a.uses {
 		u.refuse(&nodev1.EgressUse_Refusal{
 			Host: clean(host, 260), Method: clean(method, 32), Reason: clean(why.Reason, 600), Allow: clean(why.Allow, 400), Count: 1,
 		})

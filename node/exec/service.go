@@ -41,6 +41,9 @@ import (
 type Egress interface {
 	// Begin notes that an exec is about to run in a jail.
 	Begin(jail, exec string)
+	// BeginTool is Begin for one that makes the call of a tool, which proves that by a
+	// secret.
+	BeginTool(jail, exec, tool, secret string)
 	// End returns what an exec sent out, which has ended; nil for nothing.
 	End(jail, exec string) *nodev1.EgressUse
 }

@@ -60,6 +60,9 @@ func validate(s *nodev1.ExecSpec) error {
 	if words > maxWords {
 		return bad("argv", "argv and env are %d bytes together", words).WithFix("keep them under 2 MiB, or pass data in a file or on stdin")
 	}
+	if s.GetTool() != "" && (s.GetStdinOpen() || s.GetPty() != nil) {
+		return bad("tool", "it is %.128q, and standard input stays open", s.GetTool()).WithFix("leave out stdin_open and pty, or tool")
+	}
 	if len(s.GetStdin()) > maxStdin {
 		return bad("stdin", "it is %d bytes", len(s.GetStdin())).WithFix("keep it under 1 MiB, or pass data in a file")
 	}

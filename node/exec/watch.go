@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	"github.com/deckhand-sh/deckhand/node/initd"
 	"github.com/deckhand-sh/deckhand/node/jail"
@@ -34,6 +36,9 @@ type watch struct {
 
 	// started is when the command was started, by the monotonic clock; used by run.
 	started time.Time
+	// secret is what the exec of a tool's call proves that by; empty for none, and after a
+	// restart of the daemon: it is written nowhere.
+	secret string
 
 	once sync.Once // closes known
 
@@ -74,7 +79,12 @@ func (s *Service) watch(rec *nodev1.ExecRecord, conn *jail.Init) *watch {
 	}
 	s.live[id] = w
 	if s.egress != nil {
-		s.egress.Begin(rec.GetSpec().GetJailId(), id)
+		if tool := rec.GetSpec().GetTool(); tool != "" && conn != nil {
+			w.secret = rand.Text()
+			s.egress.BeginTool(rec.GetSpec().GetJailId(), id, tool, w.secret)
+		} else {
+			s.egress.Begin(rec.GetSpec().GetJailId(), id)
+		}
 	}
 	ctx := s.ctx
 	s.wg.Go(func() { w.run(ctx, conn) })
@@ -214,6 +224,9 @@ func noShell(spec *nodev1.ExecSpec) string {
 // begin starts an exec that the ledger has and follows it.
 func (w *watch) begin(ctx context.Context, conn *jail.Init) (*nodev1.Exec, error) {
 	req := w.s.request(w.rec.GetSpec(), conn)
+	if w.secret != "" && conn.Proxied {
+		req.Stdin = append([]byte(nodelink.ProxySecret+w.secret+"\n"), req.GetStdin()...)
+	}
 	if len(req.GetArgv()) == 0 {
 		return w.end(nodev1.EndReason_END_REASON_START_FAILED, func(e *nodev1.Exec) {
 			e.StartError = noShell(w.rec.GetSpec())

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/node/skill/csvprofile"
 	"github.com/deckhand-sh/deckhand/node/skill/fileview"
@@ -117,19 +118,28 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	if len(args) == 2 {
 		arguments = args[1]
 	}
+	secret := ""
 	if arguments == "-" {
+		// Nobody else may read what comes now from this process.
+		if err := forbidReading(); err != nil {
+			fmt.Fprintln(stderr, "deckhand-skill: keep others from reading this process:", err)
+			return 2
+		}
 		read, err := io.ReadAll(io.LimitReader(stdin, maxInput))
 		if err != nil {
 			fmt.Fprintln(stderr, "deckhand-skill: read the arguments:", err)
 			return 2
 		}
 		arguments = string(read)
+		if rest, ok := strings.CutPrefix(arguments, nodelink.ProxySecret); ok {
+			secret, arguments, _ = strings.Cut(rest, "\n")
+		}
 	}
 	patience := timeout
 	if strings.HasPrefix(args[0], "http_") {
 		patience = httpTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(httpcall.WithProxySecret(ctx, secret), patience)
 	defer cancel()
 	text, read, err := skills[args[0]](ctx, []byte(arguments))
 	result := Result{BytesRead: read}

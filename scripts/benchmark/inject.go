@@ -87,7 +87,7 @@ func (injectHub) JailHasLiveTask(context.Context, db.JailHasLiveTaskParams) (boo
 }
 
 // Token implements channel.Credentials.
-func (injectHub) Token(context.Context, string, string, string) (egresslink.Token, error) {
+func (injectHub) Token(context.Context, string, string, string, string) (egresslink.Token, error) {
 	return egresslink.Token{
 		Headers: map[string]string{"Authorization": "Bearer " + injectSecret}, Secrets: []string{injectSecret}, ExpiresAt: time.Now().Add(time.Hour),
 	}, nil

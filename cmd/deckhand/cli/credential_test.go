@@ -21,7 +21,7 @@ func (*testHub) CreateCredential(_ context.Context, req *connect.Request[deckhan
 
 func (*testHub) GetCredential(_ context.Context, req *connect.Request[deckhandv1.GetCredentialRequest]) (*connect.Response[deckhandv1.GetCredentialResponse], error) {
 	return connect.NewResponse(&deckhandv1.GetCredentialResponse{Credential: &deckhandv1.Credential{
-		Name: req.Msg.GetName(), Kind: "github_app", Hosts: []string{"github.com"}, Settings: &deckhandv1.CredentialSettings{
+		Name: req.Msg.GetName(), Kind: "github_app", Hosts: []string{"github.com"}, Agents: []string{"coder"}, Paths: []string{"/a/**"}, Version: "crv_1", Settings: &deckhandv1.CredentialSettings{
 			AppId: "1234", Permissions: map[string]string{"pull_requests": "write", "contents": "read"},
 		},
 	}}), nil
@@ -29,6 +29,10 @@ func (*testHub) GetCredential(_ context.Context, req *connect.Request[deckhandv1
 
 func (*testHub) RotateCredential(_ context.Context, req *connect.Request[deckhandv1.RotateCredentialRequest]) (*connect.Response[deckhandv1.RotateCredentialResponse], error) {
 	return connect.NewResponse(&deckhandv1.RotateCredentialResponse{Credential: &deckhandv1.Credential{Name: req.Msg.GetName()}}), nil
+}
+
+func (*testHub) UpdateCredential(_ context.Context, req *connect.Request[deckhandv1.UpdateCredentialRequest]) (*connect.Response[deckhandv1.UpdateCredentialResponse], error) {
+	return connect.NewResponse(&deckhandv1.UpdateCredentialResponse{Credential: &deckhandv1.Credential{Name: req.Msg.GetName(), Hosts: req.Msg.GetHosts(), Agents: req.Msg.GetAgents()}}), nil
 }
 
 func (*testHub) TestCredential(_ context.Context, req *connect.Request[deckhandv1.TestCredentialRequest]) (*connect.Response[deckhandv1.TestCredentialResponse], error) {
@@ -126,4 +130,33 @@ func TestCredentialsAreRotatedTestedAndFollowed(t *testing.T) {
 	require.Contains(t, res.stdout, "api.example.com:443")
 	require.NotContains(t, res.stdout, "\x1b[31m")
 	require.Contains(t, res.stderr, "--page-token more")
+}
+
+// What no flag names stays, an empty list removes what is there, and the value is sent only if it
+// is given.
+func TestCredentialsAreUpdated(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	res := h.run(t, "credential", "update", "github", "--agent", "coder,reviewer", "--path", "", "--permission", "contents=write", "--app-id", "5678")
+	require.Zero(t, res.code, res.stderr)
+	require.Contains(t, res.stdout, "coder,reviewer")
+	got, _ := h.lastRequest("UpdateCredentialRequest").(*deckhandv1.UpdateCredentialRequest)
+	require.Equal(t, []string{"github.com"}, got.GetHosts())
+	require.Equal(t, []string{"coder", "reviewer"}, got.GetAgents())
+	require.Empty(t, got.GetPaths())
+	require.Equal(t, "crv_1", got.GetVersion())
+	require.Equal(t, "5678", got.GetSettings().GetAppId())
+	require.Equal(t, map[string]string{"contents": "write"}, got.GetSettings().GetPermissions())
+	require.Nil(t, got.GetValue())
+	require.Nil(t, got.GetExpiresAt())
+	path := filepath.Join(t.TempDir(), "app.pem")
+	require.NoError(t, os.WriteFile(path, []byte("pem"), 0o600))
+	res = h.run(t, "credential", "update", "github", "--host", "github.example.com", "--value-file", path, "--expires", "2099-01-31")
+	require.Zero(t, res.code, res.stderr)
+	got, _ = h.lastRequest("UpdateCredentialRequest").(*deckhandv1.UpdateCredentialRequest)
+	require.Equal(t, []string{"github.example.com"}, got.GetHosts())
+	require.Equal(t, []string{"/a/**"}, got.GetPaths())
+	require.Equal(t, "pem\n", got.GetValue().GetPrivateKey())
+	require.Equal(t, 2099, got.GetExpiresAt().AsTime().Year())
+	require.Equal(t, 2, h.run(t, "credential", "update", "github", "--expires", "soon").code)
 }

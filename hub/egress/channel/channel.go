@@ -35,8 +35,9 @@ import (
 
 // Credentials is what is asked about credentials.
 type Credentials interface {
-	// Token returns what the node inserts itself.
-	Token(ctx context.Context, orgID, jailID, name string) (egresslink.Token, error)
+	// Token returns what the node inserts itself, into requests to target; empty for one
+	// that is not known.
+	Token(ctx context.Context, orgID, jailID, name, target string) (egresslink.Token, error)
 	// Insert puts a credential that stays in the hub into a request.
 	Insert(ctx context.Context, orgID, jailID, name string, req *http.Request) (credential.Inserted, error)
 	// Record stores records of requests.
@@ -244,7 +245,7 @@ func (s *session) token(ctx context.Context, q egresslink.TokenRequest) (egressl
 	if err := s.live(ctx, q.JailID); err != nil {
 		return egresslink.Token{}, err
 	}
-	return s.cfg.Credentials.Token(ctx, s.orgID, q.JailID, q.Credential)
+	return s.cfg.Credentials.Token(ctx, s.orgID, q.JailID, q.Credential, q.Target)
 }
 
 func (s *session) records(ctx context.Context, q egresslink.Records) (struct{}, error) {

@@ -87,7 +87,7 @@ func (h *fakeHub) JailHasLiveTask(_ context.Context, arg db.JailHasLiveTaskParam
 	return arg == db.JailHasLiveTaskParams{OrgID: orgID, NodeID: nodeID, JailID: jailID} && !h.idle, nil
 }
 
-func (h *fakeHub) Token(context.Context, string, string, string) (egresslink.Token, error) {
+func (h *fakeHub) Token(context.Context, string, string, string, string) (egresslink.Token, error) {
 	return egresslink.Token{}, fault.New(fault.Denied, "this credential stays in the hub")
 }
 
@@ -442,7 +442,61 @@ func TestAProblemIsExplained(t *testing.T) {
 	assert.Contains(t, text, "cannot be reached from the node")
 }
 
-// When the hub goes away, what passes through it ends; the next one serves what comes then.
+// When the hub goes away while it waits for a response, requests that change nothing are made
+// again by the next one, and what may have taken effect is not, and says so.
+func TestRequestsWithoutAResponseWhenTheHubGoes(t *testing.T) {
+	t.Parallel()
+	versions(t, func(t *testing.T, http2 bool) {
+		arrived := make(chan string, 10)
+		var second atomic.Bool
+		r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+			arrived <- r.Method
+			if !second.Load() {
+				<-r.Context().Done()
+				return
+			}
+			_, _ = io.WriteString(w, "again")
+		})
+		client := r.client(http2)
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			second.Store(false)
+			type answer struct {
+				status int
+				text   string
+			}
+			got := make(chan answer, 1)
+			go func() {
+				req, err := http.NewRequest(method, r.server.URL+"/", nil)
+				if !assert.NoError(t, err) {
+					return
+				}
+				res, err := client.Do(req)
+				if !assert.NoError(t, err) {
+					return
+				}
+				defer res.Body.Close()
+				text, err := io.ReadAll(res.Body)
+				assert.NoError(t, err)
+				got <- answer{res.StatusCode, string(text)}
+			}()
+			require.Equal(t, method, <-arrived)
+			second.Store(true)
+			r.channels.Changed(nodeID, false)
+			r.channels.Changed(nodeID, true)
+			a := <-got
+			if method == http.MethodGet {
+				assert.Equal(t, answer{http.StatusOK, "again"}, a)
+				require.Equal(t, method, <-arrived)
+				continue
+			}
+			assert.Equal(t, http.StatusBadGateway, a.status)
+			assert.Contains(t, a.text, "may have taken effect")
+			assert.Empty(t, arrived)
+		}
+	})
+}
+
+// When the hub goes away, responses that pass through it end; the next one serves what comes then.
 func TestAnotherChannelGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
@@ -490,4 +544,45 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	got, err := r.link.Authority(ctx, egresslink.AuthorityRequest{JailID: "jail_2"})
 	require.Error(t, err)
 	assert.Empty(t, got.Key)
+}
+
+// One jail cannot take all places of the hub's: beyond its share, its requests are refused, and
+// those of others are not.
+func TestAJailsShareOfTheHub(t *testing.T) {
+	t.Parallel()
+	arrived, goOn := make(chan struct{}, 64), make(chan struct{})
+	r := newRig(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			arrived <- struct{}{}
+			<-goOn
+		}
+	})
+	client := r.client(true)
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			status, text := r.get(client, "/slow")
+			assert.Equal(t, http.StatusOK, status, text)
+		})
+	}
+	for range 64 {
+		<-arrived
+	}
+	status, text := r.get(client, "/")
+	assert.Equal(t, http.StatusTooManyRequests, status)
+	assert.Contains(t, text, "64 requests of this jail are being sent through the hub already")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+strings.TrimPrefix(r.server.URL, "https://")+"/", nil)
+	require.NoError(t, err)
+	req.Header.Set(egresslink.HeaderJail, "jail_2")
+	req.Header.Set(egresslink.HeaderCredential, "api")
+	res, err := r.link.RoundTrip(req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	assert.Contains(t, string(body), "no task is running in jail jail_2", "it is asked about, and not refused a place")
+	close(goOn)
+	all.Wait()
+	status, text = r.get(client, "/")
+	assert.Equal(t, http.StatusOK, status, text)
 }

@@ -83,7 +83,7 @@ func usable(row db.EgressCredential, agentName string, want persona.Credential) 
 	switch {
 	case !slices.Contains(row.Agents, agentName) && !slices.Contains(row.Agents, AllAgents):
 		return fault.New(fault.Denied, "agent %s may not use credential %s", agentName, row.Name).WithCode(fault.CredentialRefused).WithObject(row.Name).
-			WithFix("an administrator creates the credential again with --agent %s, or remove it from the persona", agentName)
+			WithFix("an administrator lets it: deckhand credential update %s --agent %s; or remove it from the persona", row.Name, strings.Join(append(slices.Clone(row.Agents), agentName), ","))
 	case row.ExpiresAt != nil && !row.ExpiresAt.After(time.Now()):
 		return fault.New(fault.Precondition, "credential %s has expired, on %s", row.Name, row.ExpiresAt.UTC().Format(time.RFC3339)).WithCode(fault.CredentialRefused).WithObject(row.Name).
 			WithFix("an administrator stores a new value: deckhand credential rotate %s", row.Name)
@@ -129,7 +129,7 @@ func binding(row db.EgressCredential, want persona.Credential) (*nodev1.Egress_B
 func conflict(a, b *nodev1.Egress_Binding) error {
 	if v := a.GetVariable(); v != "" && v == b.GetVariable() {
 		return fault.New(fault.Precondition, "credentials %s and %s both set the variable %s", a.GetCredential(), b.GetCredential(), v).WithCode(fault.CredentialRefused).
-			WithFix("list one of them in the persona, or create one again without the variable")
+			WithFix("list one of them in the persona, or change one: deckhand credential update %s --variable ''", a.GetCredential())
 	}
 	host := common(a.GetHosts(), b.GetHosts())
 	if host == nil || common(portsOf(a), portsOf(b)) == nil || len(a.GetMethods()) > 0 && len(b.GetMethods()) > 0 && common(a.GetMethods(), b.GetMethods()) == nil {
@@ -141,7 +141,7 @@ func conflict(a, b *nodev1.Egress_Binding) error {
 		return nil
 	}
 	return fault.New(fault.Precondition, "credentials %s and %s are both for requests to %s", a.GetCredential(), b.GetCredential(), *host).WithCode(fault.CredentialRefused).
-		WithFix("list one of them in the persona, or create them with methods or paths that do not overlap")
+		WithFix("list one of them in the persona, or give them methods or paths that do not overlap: deckhand credential update %s --path …", a.GetCredential())
 }
 
 func portsOf(b *nodev1.Egress_Binding) []uint32 {

@@ -82,7 +82,7 @@ func (c *Credentials) client(row db.EgressCredential) (*http.Client, func(), err
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM([]byte(row.Roots)) {
 			return nil, nil, fault.New(fault.Precondition, "the roots of credential %s cannot be parsed", row.Name).WithCode(fault.CredentialRefused).
-				WithFix("an administrator creates it again")
+				WithFix("an administrator replaces them: deckhand credential update %s --roots FILE", row.Name)
 		}
 	}
 	transport := c.cfg.Guard.Transport(func(t *http.Transport) { t.TLSClientConfig = cfg.Clone() })

@@ -226,3 +226,34 @@ func TestATestSaysWhatIsWrong(t *testing.T) {
 	require.Equal(t, 6, n)
 	r.nowhere(secret)
 }
+
+// Projects of GitLab are named in one segment, with an encoded slash, which reaches the server as
+// it is.
+func TestAProjectOfGitLabIsOneSegment(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	in := bearer("lab")
+	in.Kind, in.Paths = "gitlab", []string{"/api/v4/projects/{project%2F}/merge_requests", "/api/v4/projects/{project%2F}/repository/**"}
+	in.Hosts = []string{"gitlab.example.com"}
+	in.Settings = &deckhandv1.CredentialSettings{BaseUrl: "https://gitlab.example.com"}
+	r.create(in)
+	for path, fits := range map[string]bool{
+		"/api/v4/projects/acme%2Fweb/merge_requests":      true,
+		"/api/v4/projects/acme%2fgroup%2Fweb/repository":  true,
+		"/api/v4/projects/17/merge_requests":              true,
+		"/api/v4/projects/acme/web/merge_requests":        false,
+		"/api/v4/projects/acme%2F..%2Fweb/merge_requests": false,
+		"/api/v4/projects/acme%252Fweb/merge_requests":    false,
+		"/api/v4/projects/acme%2Fweb/issues":              false,
+	} {
+		req := request(t, http.MethodGet, "https://gitlab.example.com"+path, "")
+		_, err := r.Insert(t.Context(), org, jail, "lab", req)
+		if !fits {
+			refused(t, err, fault.Denied, "is not for this request")
+			continue
+		}
+		require.NoError(t, err, path)
+		require.Equal(t, secret, req.Header.Get("Private-Token"))
+		require.Equal(t, path, req.URL.EscapedPath())
+	}
+}

@@ -2,6 +2,8 @@ package credential_test
 
 import (
 	"encoding/base64"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -306,4 +308,92 @@ func TestTwoCredentialsForOneRequestAreAnError(t *testing.T) {
 		require.Len(t, bindings, 1, "neither of them is inserted")
 		require.Equal(t, "host", bindings[0].GetCredential())
 	}
+}
+
+// What a credential is for changes under its name, with the value that it has; but a value that
+// is kept is sent nowhere that it was not for.
+func TestACredentialIsUpdated(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	made := r.create(bearer("api"))
+	update := func(change func(*deckhandv1.UpdateCredentialRequest)) (*deckhandv1.Credential, error) {
+		now, err := r.Get(t.Context(), org, "api")
+		require.NoError(t, err)
+		in := &deckhandv1.UpdateCredentialRequest{
+			Name: "api", Version: now.GetVersion(), Hosts: now.GetHosts(), Ports: now.GetPorts(), Methods: now.GetMethods(), Paths: now.GetPaths(), Private: now.GetPrivate(),
+			Agents: now.GetAgents(), Settings: now.GetSettings(), Variable: now.GetVariable(), Roots: now.GetRoots(),
+		}
+		change(in)
+		return r.Update(t.Context(), org, in, admin)
+	}
+	got, err := update(func(in *deckhandv1.UpdateCredentialRequest) {
+		in.Methods, in.Agents, in.Variable = []string{http.MethodGet}, []string{"coder", "reviewer"}, "API_TOKEN"
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{http.MethodGet}, got.GetMethods())
+	require.Equal(t, []string{"coder", "reviewer"}, got.GetAgents())
+	require.NotEqual(t, made.GetVersion(), got.GetVersion())
+	require.Equal(t, made.GetRotatedAt().AsTime(), got.GetRotatedAt().AsTime(), "the value was not replaced")
+	require.Contains(t, r.ended, "org_1/api")
+	req := request(t, http.MethodGet, "https://api.example.com/", "")
+	_, err = r.Insert(t.Context(), org, jail, "api", req)
+	require.NoError(t, err)
+	require.NotEmpty(t, req.Header.Get("Authorization"))
+	_, err = r.Insert(t.Context(), org, jail, "api", request(t, http.MethodPost, "https://api.example.com/", ""))
+	refused(t, err, fault.Denied, "its method is POST")
+
+	for says, change := range map[string]func(*deckhandv1.UpdateCredentialRequest){
+		"hosts: evil.example.com is new": func(in *deckhandv1.UpdateCredentialRequest) { in.Hosts = append(in.Hosts, "evil.example.com") },
+		"ports: 8443 is new":             func(in *deckhandv1.UpdateCredentialRequest) { in.Ports = []uint32{443, 8443} },
+		"private: it was for public":     func(in *deckhandv1.UpdateCredentialRequest) { in.Private = true },
+		"settings.base_url": func(in *deckhandv1.UpdateCredentialRequest) {
+			in.Settings.Api, in.Settings.BaseUrl = "gitlab", "https://api.example.com/x"
+		},
+		"which is not a method": func(in *deckhandv1.UpdateCredentialRequest) { in.Methods = []string{"get"} },
+		"hosts is empty":        func(in *deckhandv1.UpdateCredentialRequest) { in.Hosts = nil },
+	} {
+		_, err := update(change)
+		refused(t, err, fault.Invalid, says)
+	}
+	_, err = update(func(in *deckhandv1.UpdateCredentialRequest) { in.Version = made.GetVersion() })
+	refused(t, err, fault.Precondition, "has changed since it was read")
+	_, err = r.Update(t.Context(), org, &deckhandv1.UpdateCredentialRequest{Name: "absent", Hosts: []string{"a.example.com"}}, admin)
+	refused(t, err, fault.NotFound, "there is no credential")
+	_, err = r.Update(t.Context(), "org_2", &deckhandv1.UpdateCredentialRequest{Name: "api", Hosts: []string{"api.example.com"}}, admin)
+	refused(t, err, fault.NotFound, "there is no credential")
+
+	const another = "another-token-0123456789"
+	got, err = update(func(in *deckhandv1.UpdateCredentialRequest) {
+		in.Hosts, in.Value = []string{"eu.example.com"}, &deckhandv1.CredentialValue{Token: another}
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"eu.example.com"}, got.GetHosts())
+	require.True(t, got.GetRotatedAt().AsTime().After(made.GetRotatedAt().AsTime()))
+	req = request(t, http.MethodGet, "https://eu.example.com/", "")
+	_, err = r.Insert(t.Context(), org, jail, "api", req)
+	require.NoError(t, err)
+	require.Equal(t, "Bearer "+another, req.Header.Get("Authorization"))
+	_, err = r.Insert(t.Context(), org, jail, "api", request(t, http.MethodGet, "https://api.example.com/", ""))
+	refused(t, err, fault.Denied, "it goes to api.example.com")
+	var audited int
+	require.NoError(t, r.conn.QueryRow(t.Context(), "SELECT count(*) FROM audit_entries WHERE action = 'credential.updated'").Scan(&audited))
+	require.Equal(t, 2, audited)
+	r.nowhere(another)
+}
+
+// A token is not given for a host that its credential is not for any more.
+func TestATokenIsForTheHostsOfItsCredential(t *testing.T) {
+	t.Parallel()
+	r, g := newRig(t), newGitHub(t)
+	g.app(r, func(c *deckhandv1.CreateCredentialRequest) {
+		c.Settings.InstallationId, c.Settings.Repositories = 77, []string{"acme/web"}
+	})
+	_, err := r.Token(t.Context(), org, jail, "github", fmt.Sprintf("%s:%d", g.host, g.port))
+	require.NoError(t, err)
+	for _, target := range []string{"evil.example.com:443", fmt.Sprintf("%s:1", g.host)} {
+		_, err := r.Token(t.Context(), org, jail, "github", target)
+		refused(t, err, fault.Denied, "is not for requests to "+target)
+	}
+	_, err = r.Token(t.Context(), org, jail, "github", "nonsense")
+	refused(t, err, fault.Invalid, "is not a host and port")
 }

@@ -37,8 +37,9 @@ const (
 
 // Token returns what a node inserts for a credential whose values do not leave the hub: a token
 // that expires soon, for the repositories and permissions that the persona wants. It is issued
-// once for all who ask, and again shortly before it expires.
-func (c *Credentials) Token(ctx context.Context, orgID, jailID, name string) (egresslink.Token, error) {
+// once for all who ask, and again shortly before it expires. target is the host and port that it
+// is sent to, which may not be one of the credential's any more; empty if the node does not say.
+func (c *Credentials) Token(ctx context.Context, orgID, jailID, name, target string) (egresslink.Token, error) {
 	u, err := c.use(ctx, orgID, jailID, name)
 	if err != nil {
 		return egresslink.Token{}, err
@@ -46,6 +47,12 @@ func (c *Credentials) Token(ctx context.Context, orgID, jailID, name string) (eg
 	if Kind(u.row.Kind).Held() {
 		return egresslink.Token{}, fault.New(fault.Denied, "credential %s does not leave the hub", name).WithCode(fault.CredentialRefused).WithObject(name).
 			WithFix("send the request through the hub, which inserts it")
+	}
+	if target != "" {
+		// With any method and path: the node decides about those.
+		if err := goesTo(u.row, target); err != nil {
+			return egresslink.Token{}, err
+		}
 	}
 	scope, err := narrow(u.row, u.settings, u.want)
 	if err != nil {

@@ -96,7 +96,7 @@ var safeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 func fits(row db.EgressCredential, req *http.Request, anyMethod bool) error {
 	wrong := func(format string, args ...any) error {
 		return fault.New(fault.Denied, "credential %s is not for this request: "+format, append([]any{row.Name}, args...)...).WithCode(fault.CredentialRefused).WithObject(row.Name).
-			WithFix("deckhand credential show %s has the requests that it is for; an administrator creates it again for others", row.Name)
+			WithFix("deckhand credential show %s has the requests that it is for; an administrator changes that: deckhand credential update %s", row.Name, row.Name)
 	}
 	if req.URL.Scheme != "https" {
 		return wrong("it would not be encrypted")
@@ -130,6 +130,23 @@ func fits(row db.EgressCredential, req *http.Request, anyMethod bool) error {
 	}
 	// Servers are asked for the host as it was checked.
 	req.Host = hostHeader(to)
+	return nil
+}
+
+// goesTo refuses a host and port that a credential is not for.
+func goesTo(row db.EgressCredential, target string) error {
+	to, err := allowlist.ParseTarget(target, 0)
+	if err != nil {
+		return fault.New(fault.Invalid, "%.100q is not a host and port", target).WithCode(fault.CredentialRefused).WithFix("upgrade the node")
+	}
+	ports := row.Ports
+	if len(ports) == 0 {
+		ports = []int32{usualPort}
+	}
+	if !slices.Contains(row.Hosts, to.Host) || !slices.Contains(ports, int32(to.Port)) {
+		return fault.New(fault.Denied, "credential %s is not for requests to %s, or not any more", row.Name, to).WithCode(fault.CredentialRefused).WithObject(row.Name).
+			WithFix("deckhand credential show %s has what it is for; an administrator changes it: deckhand credential update %s", row.Name, row.Name)
+	}
 	return nil
 }
 

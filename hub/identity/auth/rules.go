@@ -186,6 +186,7 @@ var rules = map[string]Rule{
 	c.CredentialServiceCreateCredentialProcedure: {Kind: User, Role: "admin"},
 	c.CredentialServiceListCredentialsProcedure:  {Kind: User, Role: "viewer"},
 	c.CredentialServiceGetCredentialProcedure:    {Kind: User, Role: "viewer"},
+	c.CredentialServiceUpdateCredentialProcedure: {Kind: User, Role: "admin"},
 	c.CredentialServiceRotateCredentialProcedure: {Kind: User, Role: "admin"},
 	c.CredentialServiceDeleteCredentialProcedure: {Kind: User, Role: "admin"},
 	c.CredentialServiceTestCredentialProcedure:   {Kind: User, Role: "admin"},

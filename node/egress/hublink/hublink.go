@@ -2,8 +2,10 @@
 // EgressService.Channel carries. Link implements egress.Hub.
 //
 // The hub opens the channel when a node connects, and again after it restarts. Without one,
-// requests wait a moment for the next and then fail with fault.Unavailable; those that were
-// being served end with the channel. Nothing is retried here but what was never sent.
+// requests wait for the next, and fail with fault.Unavailable after half a minute. When a
+// channel ends, requests that change nothing (GET, HEAD and OPTIONS without a body) and have no
+// response yet are sent again over the next one. The others fail with fault.Aborted: they may
+// have taken effect. A response that has begun ends early.
 package hublink
 
 import (
@@ -26,8 +28,10 @@ import (
 )
 
 const (
-	// waitFor is how long a request waits for a channel.
-	waitFor = 10 * time.Second
+	// waitFor is how long a request waits for a channel: a hub that restarts is back by then.
+	waitFor = 30 * time.Second
+	// tries is how often a request that changes nothing is sent.
+	tries = 3
 	// maxReply bounds what the hub answers about keys, tokens and records, in bytes.
 	maxReply = 1 << 20
 	// maxHeader bounds the header of a response that the hub passes on, in bytes.
@@ -137,12 +141,26 @@ func (l *Link) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Host == "" || strings.HasPrefix(req.URL.Path, "/deckhand/") && req.Header.Get(egresslink.HeaderJail) == "" {
 		return nil, errors.New("not a request for the hub to send on")
 	}
-	res, err := transport.RoundTrip(req)
-	if err != nil && req.Context().Err() == nil && fault.As(err) == nil {
-		return nil, fault.New(fault.Unavailable, "the connection of this node with its hub ended while a request was under way").
-			WithFix("whether the server got it is not known").WithCause(err)
+	for try := 1; ; try++ {
+		res, err := transport.RoundTrip(req)
+		if err == nil || req.Context().Err() != nil || fault.As(err) != nil {
+			return res, err
+		}
+		if try >= tries || !changesNothing(req) {
+			return nil, fault.New(fault.Aborted, "the hub, which sends this request on, restarted or lost its connection with this node before there was a response; the request may have taken effect").
+				WithFix("check on the server whether it has, before you send it again").WithCause(err)
+		}
 	}
-	return res, err
+}
+
+// changesNothing reports whether a request may be sent twice, and its body is none that could
+// have been read.
+func changesNothing(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, "":
+		return req.Body == nil || req.Body == http.NoBody
+	}
+	return false
 }
 
 // Authority implements egress.Hub.

@@ -42,6 +42,8 @@ type hub struct {
 	node    nodev1.EgressServiceClient
 
 	mu      sync.Mutex
+	end     func()                       // ends the channel; guarded by mu
+	asked   int                          // for tokens; guarded by mu
 	records map[string]egresslink.Record // guarded by mu
 }
 
@@ -76,7 +78,12 @@ func newHub(t *testing.T, p *process.Process) *hub {
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
 		for ctx.Err() == nil { // it opens another one when the proxy has died
-			h.serve(ctx)
+			one, end := context.WithCancel(ctx)
+			h.mu.Lock()
+			h.end = end
+			h.mu.Unlock()
+			h.serve(one)
+			end()
 		}
 	})
 	t.Cleanup(func() { cancel(); keeping.Wait() })
@@ -101,9 +108,14 @@ func (h *hub) serve(ctx context.Context) {
 		return func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(answer) }
 	}
 	mux.Handle(egresslink.PathAuthority, reply(egresslink.Authority{Key: h.key}))
-	mux.Handle(egresslink.PathToken, reply(egresslink.Token{
-		Headers: map[string]string{"Authorization": "Bearer token-of-the-test"}, Secrets: []string{"token-of-the-test"}, ExpiresAt: time.Now().Add(time.Hour),
-	}))
+	mux.HandleFunc(egresslink.PathToken, func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		h.asked++
+		h.mu.Unlock()
+		reply(egresslink.Token{
+			Headers: map[string]string{"Authorization": "Bearer token-of-the-test"}, Secrets: []string{"token-of-the-test"}, ExpiresAt: time.Now().Add(time.Hour),
+		})(w, r)
+	})
 	mux.HandleFunc(egresslink.PathRecords, func(_ http.ResponseWriter, r *http.Request) {
 		var got egresslink.Records
 		if json.NewDecoder(r.Body).Decode(&got) != nil {
@@ -149,20 +161,9 @@ func (s *hubStream) Write(b []byte) (int, error) {
 
 func (s *hubStream) Close() error { s.end(); return nil }
 
-// Requests that a proxy had under way when it was killed are recorded all the same.
-func TestAKilledProxysRequestsAreRecorded(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	h := newHub(t, r.proxy)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, "Bearer token-of-the-test", r.Header.Get("Authorization"))
-		_, _ = io.WriteString(w, "begun\n")
-		_ = http.NewResponseController(w).Flush()
-		if r.URL.Path == "/long" {
-			<-r.Context().Done()
-		}
-	}))
-	t.Cleanup(server.Close)
+// bound returns a program in a jail with a credential for a server.
+func (r *rig) bound(t *testing.T, h *hub, server *httptest.Server) *http.Client {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "egress.sock")
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
@@ -184,7 +185,24 @@ func TestAKilledProxysRequestsAreRecorded(t *testing.T) {
 		TLSClientConfig: &tls.Config{RootCAs: roots},
 	}
 	t.Cleanup(tr.CloseIdleConnections)
-	client := &http.Client{Transport: tr, Timeout: waittest.Limit(30 * time.Second)}
+	return &http.Client{Transport: tr, Timeout: waittest.Limit(30 * time.Second)}
+}
+
+// Requests that a proxy had under way when it was killed are recorded all the same.
+func TestAKilledProxysRequestsAreRecorded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	h := newHub(t, r.proxy)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "Bearer token-of-the-test", r.Header.Get("Authorization"))
+		_, _ = io.WriteString(w, "begun\n")
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/long" {
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(server.Close)
+	client := r.bound(t, h, server)
 	begin := func(path string) *http.Response {
 		res, err := client.Get(server.URL + path)
 		require.NoError(t, err)
@@ -195,7 +213,7 @@ func TestAKilledProxysRequestsAreRecorded(t *testing.T) {
 		require.Equal(t, "begun\n", string(text))
 		return res
 	}
-	_, err = io.ReadAll(begin("/short").Body)
+	_, err := io.ReadAll(begin("/short").Body)
 	require.NoError(t, err)
 	long := begin("/long")
 	require.NoError(t, syscall.Kill(r.pid(), syscall.SIGKILL))
@@ -211,4 +229,31 @@ func TestAKilledProxysRequestsAreRecorded(t *testing.T) {
 	assert.Equal(t, "the egress proxy ended before the response did", h.records["/long"].Problem)
 	_, err = io.ReadAll(begin("/again").Body) // the next proxy asks for everything again
 	require.NoError(t, err)
+}
+
+// What the hub has ended while there was no channel is not known: with the next one, tokens are
+// asked for again.
+func TestTokensAreForgottenWithANewChannel(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	h := newHub(t, r.proxy)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	client := r.bound(t, h, server)
+	asked := func() int {
+		res, err := client.Get(server.URL)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.asked
+	}
+	require.Equal(t, 1, asked())
+	require.Equal(t, 1, asked())
+	h.mu.Lock()
+	h.end()
+	h.mu.Unlock()
+	waittest.Until(t, 20*time.Second, "the token is asked for over the next channel", func() bool { return asked() == 2 })
+	require.Equal(t, 2, asked())
 }

@@ -251,7 +251,7 @@ func (f *face) LeaveJail(_ context.Context, req *nodev1.LeaveJailRequest) (*node
 
 // BeginUse implements the service.
 func (f *face) BeginUse(_ context.Context, req *nodev1.BeginUseRequest) (*nodev1.BeginUseResponse, error) {
-	f.proxy.Begin(req.GetJailId(), req.GetExecId())
+	f.proxy.BeginTool(req.GetJailId(), req.GetExecId(), req.GetTool(), req.GetSecret())
 	return &nodev1.BeginUseResponse{}, nil
 }
 

@@ -90,10 +90,13 @@ type Process struct {
 	ready chan struct{}      // closed while there is one; guarded by mu
 	jails map[string]*served // guarded by mu
 	cut   map[string]string  // by jail; guarded by mu
-	uses  map[use]struct{}   // guarded by mu
+	uses  map[use]toolUse    // guarded by mu
 }
 
 type use struct{ jail, exec string }
+
+// toolUse is what makes an exec that of a tool's call; empty for the others.
+type toolUse struct{ tool, secret string }
 
 // served is a jail's socket and rules.
 type served struct {
@@ -131,7 +134,7 @@ func New(cfg Config) (*Process, error) {
 		}
 		cfg.Command = []string{own}
 	}
-	return &Process{cfg: cfg, ready: make(chan struct{}), jails: map[string]*served{}, cut: map[string]string{}, uses: map[use]struct{}{}}, nil
+	return &Process{cfg: cfg, ready: make(chan struct{}), jails: map[string]*served{}, cut: map[string]string{}, uses: map[use]toolUse{}}, nil
 }
 
 // Start starts the proxy and returns once it serves.
@@ -200,8 +203,8 @@ func (p *Process) launch(ctx context.Context) (*child, error) {
 	for id, why := range cut {
 		err = errors.Join(err, c.cutJail(id, why))
 	}
-	for u := range uses {
-		err = errors.Join(err, c.beginUse(u))
+	for u, of := range uses {
+		err = errors.Join(err, c.beginUse(u, of))
 	}
 	for id, s := range jails {
 		if err == nil {
@@ -429,9 +432,9 @@ func (c *child) cutJail(id, why string) error {
 	})
 }
 
-func (c *child) beginUse(u use) error {
+func (c *child) beginUse(u use, of toolUse) error {
 	return c.call(func(ctx context.Context) error {
-		_, err := c.proxy.BeginUse(ctx, &nodev1.BeginUseRequest{JailId: u.jail, ExecId: u.exec})
+		_, err := c.proxy.BeginUse(ctx, &nodev1.BeginUseRequest{JailId: u.jail, ExecId: u.exec, Tool: of.tool, Secret: of.secret})
 		return err
 	})
 }

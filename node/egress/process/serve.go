@@ -177,12 +177,18 @@ func (p *Process) Leave(id string) {
 }
 
 // Begin notes that an exec is about to run in a jail. Asking again changes nothing.
-func (p *Process) Begin(jail, exec string) {
-	u := use{jail, exec}
+func (p *Process) Begin(jail, exec string) { p.BeginTool(jail, exec, "", "") }
+
+// BeginTool is Begin for an exec that makes the call of a tool, which proves that by a secret.
+func (p *Process) BeginTool(jail, exec, tool, secret string) {
+	u, of := use{jail, exec}, toolUse{tool, secret}
 	p.log(p.tell(func() bool {
-		p.uses[u] = struct{}{}
+		if have, known := p.uses[u]; known {
+			of = have
+		}
+		p.uses[u] = of
 		return true
-	}, func(c *child) error { return c.beginUse(u) }))
+	}, func(c *child) error { return c.beginUse(u, of) }))
 }
 
 // End returns what an exec sent out, which has ended; nil for nothing, or for what is not

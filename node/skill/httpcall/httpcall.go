@@ -107,7 +107,7 @@ func do(ctx context.Context, method, to string, headers map[string]string, body 
 		req.Header.Set(name, value)
 	}
 	client := &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment},
+		Transport: &http.Transport{Proxy: proxyOf(ctx)},
 		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
 			if len(via) > maxRedirects {
 				return fmt.Errorf("it was redirected more than %d times", maxRedirects)
@@ -270,4 +270,27 @@ func save(root *os.Root, name string, from io.Reader, most int64) (size int64, s
 		err = fmt.Errorf("it has more than %d bytes, and none were kept; raise max_file_bytes", most)
 	}
 	return size, hash.Sum(nil), err
+}
+
+// secretKey is the context's key of WithProxySecret.
+type secretKey struct{}
+
+// WithProxySecret has requests prove to the egress proxy that they are a tool's; empty for those
+// that are not.
+func WithProxySecret(ctx context.Context, secret string) context.Context {
+	return context.WithValue(ctx, secretKey{}, secret)
+}
+
+// proxyOf returns the proxy of the environment, with the secret as the password.
+func proxyOf(ctx context.Context) func(*http.Request) (*url.URL, error) {
+	secret, _ := ctx.Value(secretKey{}).(string)
+	return func(req *http.Request) (*url.URL, error) {
+		to, err := http.ProxyFromEnvironment(req)
+		if to == nil || secret == "" {
+			return to, err
+		}
+		with := *to
+		with.User = url.UserPassword(to.User.Username(), secret)
+		return &with, err
+	}
 }

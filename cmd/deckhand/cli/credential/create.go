@@ -23,8 +23,7 @@ type createFlags struct {
 }
 
 func createCommand(e *env.Env) *cobra.Command {
-	s := &deckhandv1.CredentialSettings{}
-	request := &deckhandv1.CreateCredentialRequest{Settings: s}
+	request := &deckhandv1.CreateCredentialRequest{Settings: &deckhandv1.CredentialSettings{}}
 	flags := &createFlags{}
 	cmd := &cobra.Command{
 		Use: "create NAME --kind KIND", Short: "Create a credential",
@@ -61,32 +60,38 @@ aws configure export-credentials | deckhand credential create bucket --kind aws_
 			return output.Brief(e.Printer(), noun(e), res.Msg.GetCredential())
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&request.Kind, "kind", "", "what it is: "+strings.Join(kinds, ", "))
-	f.StringSliceVar(&request.Hosts, "host", nil, "hosts into whose requests it is inserted; github_app and gitlab have their own")
-	f.UintSliceVar(&flags.ports, "port", nil, "their ports; 443 by default")
-	f.StringSliceVar(&request.Methods, "method", nil, "only requests with these methods, such as GET")
-	f.StringSliceVar(&request.Paths, "path", nil, "only requests to these paths, such as '/repos/{owner}/{repo}/**'")
-	f.BoolVar(&request.Private, "private", false, "the hosts may be in private networks")
-	f.StringSliceVar(&request.Agents, "agent", nil, "agents that may use it; '*' for all")
-	f.StringVar(&request.Variable, "variable", "", "variable that commands get with a placeholder, such as GITHUB_TOKEN")
-	f.StringVar(&flags.roots, "roots", "", "file with the certificates of private authorities by which the hosts are verified")
-	f.StringVar(&s.Header, "header", "", "name of the header, of the kind header")
-	f.StringVar(&s.Parameter, "parameter", "", "name of the parameter, of the kind query")
-	f.StringVar(&s.BaseUrl, "base-url", "", "URL of GitHub's API or of GitLab, if it is one of your own")
-	f.StringVar(&s.Api, "api", "", "github or gitlab, if the hosts have that API, of the kinds bearer and basic")
-	f.StringVar(&s.AppId, "app-id", "", "id of the GitHub App")
-	f.Int64Var(&s.InstallationId, "installation-id", 0, "its installation; without it that of the repository")
-	f.StringSliceVar(&s.Repositories, "repository", nil, "repositories that its tokens may be for: OWNER/NAME, or OWNER/* for all of an owner")
-	f.StringSliceVar(&flags.permissions, "permission", nil, "the most that its tokens may do, such as contents=write,pull_requests=write")
-	f.StringVar(&s.TokenUrl, "token-url", "", "where an OAuth 2.0 client gets tokens")
-	f.StringVar(&s.ClientId, "client-id", "", "id of the OAuth 2.0 client")
-	f.StringSliceVar(&s.Scopes, "scope", nil, "scopes of its tokens")
-	f.StringVar(&s.Audience, "audience", "", "audience of its tokens, for servers that want one")
-	f.StringVar(&s.Region, "region", "", "region of AWS, if the host's name does not say it")
-	f.StringVar(&s.Service, "service", "", "service of AWS, if the host's name does not say it")
-	flags.value.register(cmd)
+	cmd.Flags().StringVar(&request.Kind, "kind", "", "what it is: "+strings.Join(kinds, ", "))
+	flags.register(cmd, request)
 	return cmd
+}
+
+// register adds the flags of a credential.
+func (f *createFlags) register(cmd *cobra.Command, request *deckhandv1.CreateCredentialRequest) {
+	s := request.GetSettings()
+	to := cmd.Flags()
+	to.StringSliceVar(&request.Hosts, "host", nil, "hosts into whose requests it is inserted; github_app and gitlab have their own")
+	to.UintSliceVar(&f.ports, "port", nil, "their ports; 443 by default")
+	to.StringSliceVar(&request.Methods, "method", nil, "only requests with these methods, such as GET")
+	to.StringSliceVar(&request.Paths, "path", nil, "only requests to these paths, such as '/repos/{owner}/{repo}/**'")
+	to.BoolVar(&request.Private, "private", false, "the hosts may be in private networks")
+	to.StringSliceVar(&request.Agents, "agent", nil, "agents that may use it; '*' for all")
+	to.StringVar(&request.Variable, "variable", "", "variable that commands get with a placeholder, such as GITHUB_TOKEN")
+	to.StringVar(&f.roots, "roots", "", "file with the certificates of private authorities by which the hosts are verified")
+	to.StringVar(&s.Header, "header", "", "name of the header, of the kind header")
+	to.StringVar(&s.Parameter, "parameter", "", "name of the parameter, of the kind query")
+	to.StringVar(&s.BaseUrl, "base-url", "", "URL of GitHub's API or of GitLab, if it is one of your own")
+	to.StringVar(&s.Api, "api", "", "github or gitlab, if the hosts have that API, of the kinds bearer and basic")
+	to.StringVar(&s.AppId, "app-id", "", "id of the GitHub App")
+	to.Int64Var(&s.InstallationId, "installation-id", 0, "its installation; without it that of the repository")
+	to.StringSliceVar(&s.Repositories, "repository", nil, "repositories that its tokens may be for: OWNER/NAME, or OWNER/* for all of an owner")
+	to.StringSliceVar(&f.permissions, "permission", nil, "the most that its tokens may do, such as contents=write,pull_requests=write")
+	to.StringVar(&s.TokenUrl, "token-url", "", "where an OAuth 2.0 client gets tokens")
+	to.StringVar(&s.ClientId, "client-id", "", "id of the OAuth 2.0 client")
+	to.StringSliceVar(&s.Scopes, "scope", nil, "scopes of its tokens")
+	to.StringVar(&s.Audience, "audience", "", "audience of its tokens, for servers that want one")
+	to.StringVar(&s.Region, "region", "", "region of AWS, if the host's name does not say it")
+	to.StringVar(&s.Service, "service", "", "service of AWS, if the host's name does not say it")
+	f.value.register(cmd)
 }
 
 // apply reads what the flags hold into a request.

@@ -26,7 +26,7 @@ deckhand credential create github --kind github_app --app-id 123456 --repository
 deckhand credential test github
 deckhand credential usage github
 `)
-	cmd.AddCommand(createCommand(e), listCommand(e), showCommand(e), rotateCommand(e), deleteCommand(e), testCommand(e), usageCommand(e))
+	cmd.AddCommand(createCommand(e), listCommand(e), showCommand(e), updateCommand(e), rotateCommand(e), deleteCommand(e), testCommand(e), usageCommand(e))
 	return cmd
 }
 

@@ -31,26 +31,36 @@ func (f *valueFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.expires, "expires", "", "when the value expires, such as 2027-01-31 or 2027-01-31T12:00:00Z")
 }
 
+// given reports whether a value is given.
+func (f *valueFlags) given() bool { return f.file != "" || f.variable != "" }
+
+// expiry returns when the value expires; nil if that is not known.
+func (f *valueFlags) expiry(cmd *cobra.Command) (*timestamppb.Timestamp, error) {
+	if f.expires == "" {
+		return nil, nil
+	}
+	at, err := time.Parse(time.RFC3339, f.expires)
+	if err != nil {
+		at, err = time.Parse(time.DateOnly, f.expires)
+	}
+	if err != nil {
+		return nil, env.Usage(cmd, "--expires is %q, give a day or a time such as 2027-01-31 or 2027-01-31T12:00:00Z", f.expires)
+	}
+	return timestamppb.New(at), nil
+}
+
 // read returns the value of a credential of a kind, and when it expires; nil if that is not
 // known.
 func (f *valueFlags) read(e *env.Env, cmd *cobra.Command, kind string) (*deckhandv1.CredentialValue, *timestamppb.Timestamp, error) {
-	if (f.file == "") == (f.variable == "") {
+	if f.given() == (f.file != "" && f.variable != "") {
 		return nil, nil, env.Usage(cmd, "give the value with --value-file FILE, --value-file - or --from-env NAME")
 	}
-	var expires *timestamppb.Timestamp
-	if f.expires != "" {
-		at, err := time.Parse(time.RFC3339, f.expires)
-		if err != nil {
-			at, err = time.Parse(time.DateOnly, f.expires)
-		}
-		if err != nil {
-			return nil, nil, env.Usage(cmd, "--expires is %q, give a day or a time such as 2027-01-31 or 2027-01-31T12:00:00Z", f.expires)
-		}
-		expires = timestamppb.New(at)
+	expires, err := f.expiry(cmd)
+	if err != nil {
+		return nil, nil, err
 	}
 	text := strings.TrimSpace(os.Getenv(f.variable))
 	if f.file != "" {
-		var err error
 		if text, err = env.ReadSecret(e, f.file); err != nil {
 			return nil, nil, err
 		}

@@ -665,3 +665,77 @@ func (q *Queries) TasksInJail(ctx context.Context, arg TasksInJailParams) ([]Tas
 	}
 	return items, nil
 }
+
+const updateEgressCredential = `-- name: UpdateEgressCredential :one
+UPDATE egress_credentials SET hosts = $1::text[], ports = $2::int[], methods = $3::text[], paths = $4::text[], private = $5, agents = $6::text[],
+    settings = $7, variable = $8, roots = $9, sealed = $10, version = $11, expires_at = $12,
+    rotated_by = CASE WHEN $13::bool THEN $14 ELSE rotated_by END, rotated_at = CASE WHEN $13::bool THEN clock_timestamp() ELSE rotated_at END
+WHERE org_id = $15 AND name = $16 AND version = $17
+RETURNING org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at
+`
+
+type UpdateEgressCredentialParams struct {
+	Hosts     []string
+	Ports     []int32
+	Methods   []string
+	Paths     []string
+	Private   bool
+	Agents    []string
+	Settings  json.RawMessage
+	Variable  string
+	Roots     string
+	Sealed    []byte
+	Version   string
+	ExpiresAt *time.Time
+	Rotated   bool
+	UpdatedBy string
+	OrgID     string
+	Name      string
+	Before    string
+}
+
+// No row if it has another version now.
+func (q *Queries) UpdateEgressCredential(ctx context.Context, arg UpdateEgressCredentialParams) (EgressCredential, error) {
+	row := q.db.QueryRow(ctx, updateEgressCredential,
+		arg.Hosts,
+		arg.Ports,
+		arg.Methods,
+		arg.Paths,
+		arg.Private,
+		arg.Agents,
+		arg.Settings,
+		arg.Variable,
+		arg.Roots,
+		arg.Sealed,
+		arg.Version,
+		arg.ExpiresAt,
+		arg.Rotated,
+		arg.UpdatedBy,
+		arg.OrgID,
+		arg.Name,
+		arg.Before,
+	)
+	var i EgressCredential
+	err := row.Scan(
+		&i.OrgID,
+		&i.Name,
+		&i.Kind,
+		&i.Hosts,
+		&i.Ports,
+		&i.Methods,
+		&i.Paths,
+		&i.Private,
+		&i.Agents,
+		&i.Settings,
+		&i.Variable,
+		&i.Roots,
+		&i.Sealed,
+		&i.Version,
+		&i.ExpiresAt,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.RotatedBy,
+		&i.RotatedAt,
+	)
+	return i, err
+}

@@ -28,6 +28,14 @@ UPDATE egress_credentials SET sealed = @sealed, version = @version, expires_at =
 WHERE org_id = @org_id AND name = @name AND kind = @kind
 RETURNING *;
 
+-- name: UpdateEgressCredential :one
+-- No row if it has another version now.
+UPDATE egress_credentials SET hosts = @hosts::text[], ports = @ports::int[], methods = @methods::text[], paths = @paths::text[], private = @private, agents = @agents::text[],
+    settings = @settings, variable = @variable, roots = @roots, sealed = @sealed, version = @version, expires_at = sqlc.narg(expires_at),
+    rotated_by = CASE WHEN @rotated::bool THEN @updated_by ELSE rotated_by END, rotated_at = CASE WHEN @rotated::bool THEN clock_timestamp() ELSE rotated_at END
+WHERE org_id = @org_id AND name = @name AND version = @before
+RETURNING *;
+
 -- name: DeleteEgressCredential :one
 DELETE FROM egress_credentials WHERE org_id = @org_id AND name = @name RETURNING *;
 

@@ -888,6 +888,197 @@ func (x *GetCredentialResponse) GetCredential() *Credential {
 	return nil
 }
 
+type UpdateCredentialRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// That of the credential as it was read; empty to replace whatever is there now. If it has
+	// changed since, nothing is changed.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Empty for the hosts of settings.base_url, with github_app and gitlab.
+	Hosts    []string            `protobuf:"bytes,3,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	Ports    []uint32            `protobuf:"varint,4,rep,packed,name=ports,proto3" json:"ports,omitempty"`
+	Methods  []string            `protobuf:"bytes,5,rep,name=methods,proto3" json:"methods,omitempty"`
+	Paths    []string            `protobuf:"bytes,6,rep,name=paths,proto3" json:"paths,omitempty"`
+	Private  bool                `protobuf:"varint,7,opt,name=private,proto3" json:"private,omitempty"`
+	Agents   []string            `protobuf:"bytes,8,rep,name=agents,proto3" json:"agents,omitempty"`
+	Settings *CredentialSettings `protobuf:"bytes,9,opt,name=settings,proto3" json:"settings,omitempty"`
+	Variable string              `protobuf:"bytes,10,opt,name=variable,proto3" json:"variable,omitempty"`
+	Roots    string              `protobuf:"bytes,11,opt,name=roots,proto3" json:"roots,omitempty"`
+	// Unset to keep the value. It must be given if the credential is to be sent anywhere that
+	// it was not for: with a new host or port, other roots, another base_url or token_url, or
+	// into private networks.
+	Value *CredentialValue `protobuf:"bytes,12,opt,name=value,proto3" json:"value,omitempty"`
+	// Unset to keep it with the value, or if the new value does not expire.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateCredentialRequest) Reset() {
+	*x = UpdateCredentialRequest{}
+	mi := &file_deckhand_v1_credential_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateCredentialRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateCredentialRequest) ProtoMessage() {}
+
+func (x *UpdateCredentialRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_credential_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateCredentialRequest.ProtoReflect.Descriptor instead.
+func (*UpdateCredentialRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *UpdateCredentialRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpdateCredentialRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *UpdateCredentialRequest) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *UpdateCredentialRequest) GetPorts() []uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *UpdateCredentialRequest) GetMethods() []string {
+	if x != nil {
+		return x.Methods
+	}
+	return nil
+}
+
+func (x *UpdateCredentialRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *UpdateCredentialRequest) GetPrivate() bool {
+	if x != nil {
+		return x.Private
+	}
+	return false
+}
+
+func (x *UpdateCredentialRequest) GetAgents() []string {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+func (x *UpdateCredentialRequest) GetSettings() *CredentialSettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *UpdateCredentialRequest) GetVariable() string {
+	if x != nil {
+		return x.Variable
+	}
+	return ""
+}
+
+func (x *UpdateCredentialRequest) GetRoots() string {
+	if x != nil {
+		return x.Roots
+	}
+	return ""
+}
+
+func (x *UpdateCredentialRequest) GetValue() *CredentialValue {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *UpdateCredentialRequest) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+type UpdateCredentialResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Credential    *Credential            `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateCredentialResponse) Reset() {
+	*x = UpdateCredentialResponse{}
+	mi := &file_deckhand_v1_credential_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateCredentialResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateCredentialResponse) ProtoMessage() {}
+
+func (x *UpdateCredentialResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_credential_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateCredentialResponse.ProtoReflect.Descriptor instead.
+func (*UpdateCredentialResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UpdateCredentialResponse) GetCredential() *Credential {
+	if x != nil {
+		return x.Credential
+	}
+	return nil
+}
+
 type RotateCredentialRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -900,7 +1091,7 @@ type RotateCredentialRequest struct {
 
 func (x *RotateCredentialRequest) Reset() {
 	*x = RotateCredentialRequest{}
-	mi := &file_deckhand_v1_credential_proto_msgTypes[9]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1103,7 @@ func (x *RotateCredentialRequest) String() string {
 func (*RotateCredentialRequest) ProtoMessage() {}
 
 func (x *RotateCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_credential_proto_msgTypes[9]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1116,7 @@ func (x *RotateCredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateCredentialRequest.ProtoReflect.Descriptor instead.
 func (*RotateCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RotateCredentialRequest) GetName() string {
@@ -958,7 +1149,7 @@ type RotateCredentialResponse struct {
 
 func (x *RotateCredentialResponse) Reset() {
 	*x = RotateCredentialResponse{}
-	mi := &file_deckhand_v1_credential_proto_msgTypes[10]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1161,7 @@ func (x *RotateCredentialResponse) String() string {
 func (*RotateCredentialResponse) ProtoMessage() {}
 
 func (x *RotateCredentialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_credential_proto_msgTypes[10]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1174,7 @@ func (x *RotateCredentialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateCredentialResponse.ProtoReflect.Descriptor instead.
 func (*RotateCredentialResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RotateCredentialResponse) GetCredential() *Credential {
@@ -1002,7 +1193,7 @@ type DeleteCredentialRequest struct {
 
 func (x *DeleteCredentialRequest) Reset() {
 	*x = DeleteCredentialRequest{}
-	mi := &file_deckhand_v1_credential_proto_msgTypes[11]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1205,7 @@ func (x *DeleteCredentialRequest) String() string {
 func (*DeleteCredentialRequest) ProtoMessage() {}
 
 func (x *DeleteCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_credential_proto_msgTypes[11]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1218,7 @@ func (x *DeleteCredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCredentialRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteCredentialRequest) GetName() string {
@@ -1045,7 +1236,7 @@ type DeleteCredentialResponse struct {
 
 func (x *DeleteCredentialResponse) Reset() {
 	*x = DeleteCredentialResponse{}
-	mi := &file_deckhand_v1_credential_proto_msgTypes[12]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1248,7 @@ func (x *DeleteCredentialResponse) String() string {
 func (*DeleteCredentialResponse) ProtoMessage() {}
 
 func (x *DeleteCredentialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_credential_proto_msgTypes[12]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1261,7 @@ func (x *DeleteCredentialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCredentialResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCredentialResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{14}
 }
 
 type TestCredentialRequest struct {
@@ -1086,7 +1277,7 @@ type TestCredentialRequest struct {
 
 func (x *TestCredentialRequest) Reset() {
 	*x = TestCredentialRequest{}
-	mi := &file_deckhand_v1_credential_proto_msgTypes[13]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1289,7 @@ func (x *TestCredentialRequest) String() string {
 func (*TestCredentialRequest) ProtoMessage() {}
 
 func (x *TestCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_credential_proto_msgTypes[13]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1302,7 @@ func (x *TestCredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCredentialRequest.ProtoReflect.Descriptor instead.
 func (*TestCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TestCredentialRequest) GetName() string {
@@ -1146,7 +1337,7 @@ type TestCredentialResponse struct {
 
 func (x *TestCredentialResponse) Reset() {
 	*x = TestCredentialResponse{}
-	mi := &file_deckhand_v1_credential_proto_msgTypes[14]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1349,7 @@ func (x *TestCredentialResponse) String() string {
 func (*TestCredentialResponse) ProtoMessage() {}
 
 func (x *TestCredentialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_credential_proto_msgTypes[14]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1362,7 @@ func (x *TestCredentialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCredentialResponse.ProtoReflect.Descriptor instead.
 func (*TestCredentialResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TestCredentialResponse) GetOk() bool {
@@ -1244,7 +1435,7 @@ type CredentialRequest struct {
 
 func (x *CredentialRequest) Reset() {
 	*x = CredentialRequest{}
-	mi := &file_deckhand_v1_credential_proto_msgTypes[15]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1447,7 @@ func (x *CredentialRequest) String() string {
 func (*CredentialRequest) ProtoMessage() {}
 
 func (x *CredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_credential_proto_msgTypes[15]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1460,7 @@ func (x *CredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialRequest.ProtoReflect.Descriptor instead.
 func (*CredentialRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CredentialRequest) GetId() string {
@@ -1386,7 +1577,7 @@ type ListCredentialRequestsRequest struct {
 
 func (x *ListCredentialRequestsRequest) Reset() {
 	*x = ListCredentialRequestsRequest{}
-	mi := &file_deckhand_v1_credential_proto_msgTypes[16]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1589,7 @@ func (x *ListCredentialRequestsRequest) String() string {
 func (*ListCredentialRequestsRequest) ProtoMessage() {}
 
 func (x *ListCredentialRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_credential_proto_msgTypes[16]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1602,7 @@ func (x *ListCredentialRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCredentialRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ListCredentialRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListCredentialRequestsRequest) GetCredential() string {
@@ -1453,7 +1644,7 @@ type ListCredentialRequestsResponse struct {
 
 func (x *ListCredentialRequestsResponse) Reset() {
 	*x = ListCredentialRequestsResponse{}
-	mi := &file_deckhand_v1_credential_proto_msgTypes[17]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1656,7 @@ func (x *ListCredentialRequestsResponse) String() string {
 func (*ListCredentialRequestsResponse) ProtoMessage() {}
 
 func (x *ListCredentialRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_credential_proto_msgTypes[17]
+	mi := &file_deckhand_v1_credential_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1669,7 @@ func (x *ListCredentialRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCredentialRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ListCredentialRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_credential_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListCredentialRequestsResponse) GetRequests() []*CredentialRequest {
@@ -1593,6 +1784,28 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\x15GetCredentialResponse\x127\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x17.deckhand.v1.CredentialR\n" +
+	"credential\"\xba\x04\n" +
+	"\x17UpdateCredentialRequest\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(?R\x04name\x12!\n" +
+	"\aversion\x18\x02 \x01(\tB\a\xbaH\x04r\x02(?R\aversion\x12'\n" +
+	"\x05hosts\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\ar\x05\x10\x01(\xff\x01R\x05hosts\x12(\n" +
+	"\x05ports\x18\x04 \x03(\rB\x12\xbaH\x0f\x92\x01\f\x10\x10\"\b*\x06\x18\xff\xff\x03(\x01R\x05ports\x12*\n" +
+	"\amethods\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x10\x10\"\x06r\x04\x10\x01( R\amethods\x12'\n" +
+	"\x05paths\x18\x06 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10@\"\ar\x05\x10\x01(\x80\bR\x05paths\x12\x18\n" +
+	"\aprivate\x18\a \x01(\bR\aprivate\x12(\n" +
+	"\x06agents\x18\b \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x10d\"\x06r\x04\x10\x01(?R\x06agents\x12;\n" +
+	"\bsettings\x18\t \x01(\v2\x1f.deckhand.v1.CredentialSettingsR\bsettings\x12$\n" +
+	"\bvariable\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bvariable\x12\x1f\n" +
+	"\x05roots\x18\v \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x05roots\x122\n" +
+	"\x05value\x18\f \x01(\v2\x1c.deckhand.v1.CredentialValueR\x05value\x129\n" +
+	"\n" +
+	"expires_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"S\n" +
+	"\x18UpdateCredentialResponse\x127\n" +
+	"\n" +
+	"credential\x18\x01 \x01(\v2\x17.deckhand.v1.CredentialR\n" +
 	"credential\"\xaf\x01\n" +
 	"\x17RotateCredentialRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(?R\x04name\x12:\n" +
@@ -1646,12 +1859,13 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x84\x01\n" +
 	"\x1eListCredentialRequestsResponse\x12:\n" +
 	"\brequests\x18\x01 \x03(\v2\x1e.deckhand.v1.CredentialRequestR\brequests\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xba\x05\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\x9b\x06\n" +
 	"\x11CredentialService\x12_\n" +
 	"\x10CreateCredential\x12$.deckhand.v1.CreateCredentialRequest\x1a%.deckhand.v1.CreateCredentialResponse\x12\\\n" +
 	"\x0fListCredentials\x12#.deckhand.v1.ListCredentialsRequest\x1a$.deckhand.v1.ListCredentialsResponse\x12V\n" +
 	"\rGetCredential\x12!.deckhand.v1.GetCredentialRequest\x1a\".deckhand.v1.GetCredentialResponse\x12_\n" +
 	"\x10RotateCredential\x12$.deckhand.v1.RotateCredentialRequest\x1a%.deckhand.v1.RotateCredentialResponse\x12_\n" +
+	"\x10UpdateCredential\x12$.deckhand.v1.UpdateCredentialRequest\x1a%.deckhand.v1.UpdateCredentialResponse\x12_\n" +
 	"\x10DeleteCredential\x12$.deckhand.v1.DeleteCredentialRequest\x1a%.deckhand.v1.DeleteCredentialResponse\x12Y\n" +
 	"\x0eTestCredential\x12\".deckhand.v1.TestCredentialRequest\x1a#.deckhand.v1.TestCredentialResponse\x12q\n" +
 	"\x16ListCredentialRequests\x12*.deckhand.v1.ListCredentialRequestsRequest\x1a+.deckhand.v1.ListCredentialRequestsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
@@ -1668,7 +1882,7 @@ func file_deckhand_v1_credential_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_credential_proto_rawDescData
 }
 
-var file_deckhand_v1_credential_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_deckhand_v1_credential_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_deckhand_v1_credential_proto_goTypes = []any{
 	(*CredentialSettings)(nil),             // 0: deckhand.v1.CredentialSettings
 	(*CredentialValue)(nil),                // 1: deckhand.v1.CredentialValue
@@ -1679,55 +1893,63 @@ var file_deckhand_v1_credential_proto_goTypes = []any{
 	(*ListCredentialsResponse)(nil),        // 6: deckhand.v1.ListCredentialsResponse
 	(*GetCredentialRequest)(nil),           // 7: deckhand.v1.GetCredentialRequest
 	(*GetCredentialResponse)(nil),          // 8: deckhand.v1.GetCredentialResponse
-	(*RotateCredentialRequest)(nil),        // 9: deckhand.v1.RotateCredentialRequest
-	(*RotateCredentialResponse)(nil),       // 10: deckhand.v1.RotateCredentialResponse
-	(*DeleteCredentialRequest)(nil),        // 11: deckhand.v1.DeleteCredentialRequest
-	(*DeleteCredentialResponse)(nil),       // 12: deckhand.v1.DeleteCredentialResponse
-	(*TestCredentialRequest)(nil),          // 13: deckhand.v1.TestCredentialRequest
-	(*TestCredentialResponse)(nil),         // 14: deckhand.v1.TestCredentialResponse
-	(*CredentialRequest)(nil),              // 15: deckhand.v1.CredentialRequest
-	(*ListCredentialRequestsRequest)(nil),  // 16: deckhand.v1.ListCredentialRequestsRequest
-	(*ListCredentialRequestsResponse)(nil), // 17: deckhand.v1.ListCredentialRequestsResponse
-	nil,                                    // 18: deckhand.v1.CredentialSettings.PermissionsEntry
-	(*timestamppb.Timestamp)(nil),          // 19: google.protobuf.Timestamp
+	(*UpdateCredentialRequest)(nil),        // 9: deckhand.v1.UpdateCredentialRequest
+	(*UpdateCredentialResponse)(nil),       // 10: deckhand.v1.UpdateCredentialResponse
+	(*RotateCredentialRequest)(nil),        // 11: deckhand.v1.RotateCredentialRequest
+	(*RotateCredentialResponse)(nil),       // 12: deckhand.v1.RotateCredentialResponse
+	(*DeleteCredentialRequest)(nil),        // 13: deckhand.v1.DeleteCredentialRequest
+	(*DeleteCredentialResponse)(nil),       // 14: deckhand.v1.DeleteCredentialResponse
+	(*TestCredentialRequest)(nil),          // 15: deckhand.v1.TestCredentialRequest
+	(*TestCredentialResponse)(nil),         // 16: deckhand.v1.TestCredentialResponse
+	(*CredentialRequest)(nil),              // 17: deckhand.v1.CredentialRequest
+	(*ListCredentialRequestsRequest)(nil),  // 18: deckhand.v1.ListCredentialRequestsRequest
+	(*ListCredentialRequestsResponse)(nil), // 19: deckhand.v1.ListCredentialRequestsResponse
+	nil,                                    // 20: deckhand.v1.CredentialSettings.PermissionsEntry
+	(*timestamppb.Timestamp)(nil),          // 21: google.protobuf.Timestamp
 }
 var file_deckhand_v1_credential_proto_depIdxs = []int32{
-	18, // 0: deckhand.v1.CredentialSettings.permissions:type_name -> deckhand.v1.CredentialSettings.PermissionsEntry
+	20, // 0: deckhand.v1.CredentialSettings.permissions:type_name -> deckhand.v1.CredentialSettings.PermissionsEntry
 	0,  // 1: deckhand.v1.Credential.settings:type_name -> deckhand.v1.CredentialSettings
-	19, // 2: deckhand.v1.Credential.expires_at:type_name -> google.protobuf.Timestamp
-	19, // 3: deckhand.v1.Credential.created_at:type_name -> google.protobuf.Timestamp
-	19, // 4: deckhand.v1.Credential.rotated_at:type_name -> google.protobuf.Timestamp
-	19, // 5: deckhand.v1.Credential.used_at:type_name -> google.protobuf.Timestamp
+	21, // 2: deckhand.v1.Credential.expires_at:type_name -> google.protobuf.Timestamp
+	21, // 3: deckhand.v1.Credential.created_at:type_name -> google.protobuf.Timestamp
+	21, // 4: deckhand.v1.Credential.rotated_at:type_name -> google.protobuf.Timestamp
+	21, // 5: deckhand.v1.Credential.used_at:type_name -> google.protobuf.Timestamp
 	0,  // 6: deckhand.v1.CreateCredentialRequest.settings:type_name -> deckhand.v1.CredentialSettings
 	1,  // 7: deckhand.v1.CreateCredentialRequest.value:type_name -> deckhand.v1.CredentialValue
-	19, // 8: deckhand.v1.CreateCredentialRequest.expires_at:type_name -> google.protobuf.Timestamp
+	21, // 8: deckhand.v1.CreateCredentialRequest.expires_at:type_name -> google.protobuf.Timestamp
 	2,  // 9: deckhand.v1.CreateCredentialResponse.credential:type_name -> deckhand.v1.Credential
 	2,  // 10: deckhand.v1.ListCredentialsResponse.credentials:type_name -> deckhand.v1.Credential
 	2,  // 11: deckhand.v1.GetCredentialResponse.credential:type_name -> deckhand.v1.Credential
-	1,  // 12: deckhand.v1.RotateCredentialRequest.value:type_name -> deckhand.v1.CredentialValue
-	19, // 13: deckhand.v1.RotateCredentialRequest.expires_at:type_name -> google.protobuf.Timestamp
-	2,  // 14: deckhand.v1.RotateCredentialResponse.credential:type_name -> deckhand.v1.Credential
-	19, // 15: deckhand.v1.CredentialRequest.at:type_name -> google.protobuf.Timestamp
-	15, // 16: deckhand.v1.ListCredentialRequestsResponse.requests:type_name -> deckhand.v1.CredentialRequest
-	3,  // 17: deckhand.v1.CredentialService.CreateCredential:input_type -> deckhand.v1.CreateCredentialRequest
-	5,  // 18: deckhand.v1.CredentialService.ListCredentials:input_type -> deckhand.v1.ListCredentialsRequest
-	7,  // 19: deckhand.v1.CredentialService.GetCredential:input_type -> deckhand.v1.GetCredentialRequest
-	9,  // 20: deckhand.v1.CredentialService.RotateCredential:input_type -> deckhand.v1.RotateCredentialRequest
-	11, // 21: deckhand.v1.CredentialService.DeleteCredential:input_type -> deckhand.v1.DeleteCredentialRequest
-	13, // 22: deckhand.v1.CredentialService.TestCredential:input_type -> deckhand.v1.TestCredentialRequest
-	16, // 23: deckhand.v1.CredentialService.ListCredentialRequests:input_type -> deckhand.v1.ListCredentialRequestsRequest
-	4,  // 24: deckhand.v1.CredentialService.CreateCredential:output_type -> deckhand.v1.CreateCredentialResponse
-	6,  // 25: deckhand.v1.CredentialService.ListCredentials:output_type -> deckhand.v1.ListCredentialsResponse
-	8,  // 26: deckhand.v1.CredentialService.GetCredential:output_type -> deckhand.v1.GetCredentialResponse
-	10, // 27: deckhand.v1.CredentialService.RotateCredential:output_type -> deckhand.v1.RotateCredentialResponse
-	12, // 28: deckhand.v1.CredentialService.DeleteCredential:output_type -> deckhand.v1.DeleteCredentialResponse
-	14, // 29: deckhand.v1.CredentialService.TestCredential:output_type -> deckhand.v1.TestCredentialResponse
-	17, // 30: deckhand.v1.CredentialService.ListCredentialRequests:output_type -> deckhand.v1.ListCredentialRequestsResponse
-	24, // [24:31] is the sub-list for method output_type
-	17, // [17:24] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	0,  // 12: deckhand.v1.UpdateCredentialRequest.settings:type_name -> deckhand.v1.CredentialSettings
+	1,  // 13: deckhand.v1.UpdateCredentialRequest.value:type_name -> deckhand.v1.CredentialValue
+	21, // 14: deckhand.v1.UpdateCredentialRequest.expires_at:type_name -> google.protobuf.Timestamp
+	2,  // 15: deckhand.v1.UpdateCredentialResponse.credential:type_name -> deckhand.v1.Credential
+	1,  // 16: deckhand.v1.RotateCredentialRequest.value:type_name -> deckhand.v1.CredentialValue
+	21, // 17: deckhand.v1.RotateCredentialRequest.expires_at:type_name -> google.protobuf.Timestamp
+	2,  // 18: deckhand.v1.RotateCredentialResponse.credential:type_name -> deckhand.v1.Credential
+	21, // 19: deckhand.v1.CredentialRequest.at:type_name -> google.protobuf.Timestamp
+	17, // 20: deckhand.v1.ListCredentialRequestsResponse.requests:type_name -> deckhand.v1.CredentialRequest
+	3,  // 21: deckhand.v1.CredentialService.CreateCredential:input_type -> deckhand.v1.CreateCredentialRequest
+	5,  // 22: deckhand.v1.CredentialService.ListCredentials:input_type -> deckhand.v1.ListCredentialsRequest
+	7,  // 23: deckhand.v1.CredentialService.GetCredential:input_type -> deckhand.v1.GetCredentialRequest
+	11, // 24: deckhand.v1.CredentialService.RotateCredential:input_type -> deckhand.v1.RotateCredentialRequest
+	9,  // 25: deckhand.v1.CredentialService.UpdateCredential:input_type -> deckhand.v1.UpdateCredentialRequest
+	13, // 26: deckhand.v1.CredentialService.DeleteCredential:input_type -> deckhand.v1.DeleteCredentialRequest
+	15, // 27: deckhand.v1.CredentialService.TestCredential:input_type -> deckhand.v1.TestCredentialRequest
+	18, // 28: deckhand.v1.CredentialService.ListCredentialRequests:input_type -> deckhand.v1.ListCredentialRequestsRequest
+	4,  // 29: deckhand.v1.CredentialService.CreateCredential:output_type -> deckhand.v1.CreateCredentialResponse
+	6,  // 30: deckhand.v1.CredentialService.ListCredentials:output_type -> deckhand.v1.ListCredentialsResponse
+	8,  // 31: deckhand.v1.CredentialService.GetCredential:output_type -> deckhand.v1.GetCredentialResponse
+	12, // 32: deckhand.v1.CredentialService.RotateCredential:output_type -> deckhand.v1.RotateCredentialResponse
+	10, // 33: deckhand.v1.CredentialService.UpdateCredential:output_type -> deckhand.v1.UpdateCredentialResponse
+	14, // 34: deckhand.v1.CredentialService.DeleteCredential:output_type -> deckhand.v1.DeleteCredentialResponse
+	16, // 35: deckhand.v1.CredentialService.TestCredential:output_type -> deckhand.v1.TestCredentialResponse
+	19, // 36: deckhand.v1.CredentialService.ListCredentialRequests:output_type -> deckhand.v1.ListCredentialRequestsResponse
+	29, // [29:37] is the sub-list for method output_type
+	21, // [21:29] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_credential_proto_init() }
@@ -1741,7 +1963,7 @@ func file_deckhand_v1_credential_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_credential_proto_rawDesc), len(file_deckhand_v1_credential_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ import { CredentialService, type Credential } from "@/gen/deckhand/v1/credential
 import { CreateCredential } from "./CreateCredential";
 import { kindLabels, type Kind } from "./draft";
 import { Requests } from "./Requests";
+import { EditCredential } from "./EditCredential";
 import { RotateCredential } from "./RotateCredential";
 import { TestCredential } from "./TestCredential";
 
@@ -63,6 +64,7 @@ export function CredentialsPage() {
 }
 
 function Credentials(props: { admin: boolean; usage: (name: string) => void }) {
+  const [editing, setEditing] = useState<Credential>();
   const [rotating, setRotating] = useState<Credential>();
   const [testing, setTesting] = useState("");
   const [leaving, setLeaving] = useState<Credential>();
@@ -115,6 +117,9 @@ function Credentials(props: { admin: boolean; usage: (name: string) => void }) {
                     <Button small onClick={() => setTesting(c.name)} aria-label={`Test ${c.name}`}>
                       Test
                     </Button>
+                    <Button small onClick={() => setEditing(c)} aria-label={`Edit ${c.name}`}>
+                      Edit
+                    </Button>
                     <Button small onClick={() => setRotating(c)} aria-label={`Rotate ${c.name}`}>
                       Rotate
                     </Button>
@@ -129,6 +134,7 @@ function Credentials(props: { admin: boolean; usage: (name: string) => void }) {
         ))}
       </Table>
       <More pages={list}>More credentials</More>
+      {editing && <EditCredential of={editing} onClose={() => setEditing(undefined)} />}
       {rotating && <RotateCredential of={rotating} onClose={() => setRotating(undefined)} />}
       {testing && <TestCredential name={testing} onClose={() => setTesting("")} />}
       <Confirm

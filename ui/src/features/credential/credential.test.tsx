@@ -10,12 +10,13 @@ const services =
   (calls = vi.fn()): Parameters<typeof showPage>[2] =>
   (r) =>
     r.service(CredentialService, {
-      listCredentials: () => ({ credentials: [{ name: "api", kind: "basic", hosts: ["api.example.com"], methods: ["GET"], agents: ["coder"], held: true }] }),
+      listCredentials: () => ({ credentials: [{ name: "api", kind: "basic", hosts: ["api.example.com"], methods: ["GET"], agents: ["coder"], held: true, version: "crv_1" }] }),
       listCredentialRequests: (req) => {
         calls("requests", req.credential);
         return { requests: [{ id: "r1", credential: "api", method: "POST", host: "api.example.com:443", path: "/v1/items", status: 403, taskId: "task_1", problem: "refused" }] };
       },
       createCredential: (req) => (calls("create", req.name, req.kind, req.hosts, req.value), {}),
+      updateCredential: (req) => (calls("update", req.name, req.version, req.hosts, req.agents, req.value), {}),
       rotateCredential: (req) => (calls("rotate", req.name, req.value?.username, req.value?.password), {}),
       deleteCredential: (req) => (calls("delete", req.name), {}),
       testCredential: (req) => (
@@ -55,6 +56,27 @@ describe("credentials", () => {
     await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
     expect(document.body.textContent).not.toContain("s3cret");
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  it("are edited, and keep their value unless another one is entered", async () => {
+    const calls = vi.fn();
+    showPage("/credentials", credentialRoutes, services(calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Edit api" }));
+    expect(screen.getByLabelText<HTMLInputElement>("Hosts").value).toBe("api.example.com");
+    await user.clear(screen.getByLabelText("Agents"));
+    await user.type(screen.getByLabelText("Agents"), "coder, reviewer");
+    await user.click(screen.getByRole("button", { name: "Save" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("update", "api", "crv_1", ["api.example.com"], ["coder", "reviewer"], undefined));
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+    await user.click(await screen.findByRole("button", { name: "Edit api" }));
+    await user.type(screen.getByLabelText("Hosts"), ", eu.example.com");
+    await user.click(screen.getByText("New value"));
+    await user.type(screen.getByLabelText("Password"), "another");
+    await user.click(screen.getByRole("button", { name: "Save" }));
+    await waitFor(() =>
+      expect(calls).toHaveBeenCalledWith("update", "api", "crv_1", ["api.example.com", "eu.example.com"], ["coder"], expect.objectContaining({ password: "another" })),
+    );
   });
 
   it("are rotated, tested and deleted, and show their usage", async () => {

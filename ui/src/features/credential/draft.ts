@@ -1,5 +1,5 @@
 import { create } from "@bufbuild/protobuf";
-import { CreateCredentialRequestSchema, CredentialValueSchema, type CreateCredentialRequest, type CredentialValue } from "@/gen/deckhand/v1/credential_pb";
+import { CreateCredentialRequestSchema, CredentialValueSchema, type CreateCredentialRequest, type Credential, type CredentialValue } from "@/gen/deckhand/v1/credential_pb";
 
 export const kinds = ["bearer", "basic", "header", "query", "github_app", "gitlab", "oauth2_client", "aws_sigv4"] as const;
 export type Kind = (typeof kinds)[number];
@@ -156,6 +156,43 @@ export function problemsOf(d: Draft): Problems {
 
 // valueOf is a value from what was typed, by the names of its parts.
 export const valueOf = (typed: Partial<Record<SecretName, string>>): CredentialValue => create(CredentialValueSchema, typed);
+
+// draftOf is a credential as the form holds it.
+export function draftOf(c: Credential): Draft {
+  const s = c.settings;
+  return {
+    ...emptyDraft,
+    kind: kinds.find((k) => k === c.kind) ?? "bearer",
+    name: c.name,
+    hosts: c.hosts.join(", "),
+    ports: c.ports.join(", "),
+    methods: c.methods.join(", "),
+    paths: c.paths.join(", "),
+    agents: c.agents.join(", "),
+    private: c.private,
+    variable: c.variable,
+    roots: c.roots,
+    ...(s && {
+      header: s.header,
+      parameter: s.parameter,
+      baseUrl: s.baseUrl,
+      api: s.api,
+      appId: s.appId,
+      installationId: s.installationId ? String(s.installationId) : "",
+      repositories: s.repositories.join(", "),
+      permissions: Object.entries(s.permissions)
+        .map(([name, right]) => `${name}=${right}`)
+        .sort()
+        .join(", "),
+      tokenUrl: s.tokenUrl,
+      clientId: s.clientId,
+      scopes: s.scopes.join(", "),
+      audience: s.audience,
+      region: s.region,
+      service: s.service,
+    }),
+  };
+}
 
 // requestOf is what the hub is asked for. It holds only for a draft without problems.
 export function requestOf(d: Draft, value: CredentialValue): CreateCredentialRequest {

@@ -457,9 +457,13 @@ func (*LeaveJailResponse) Descriptor() ([]byte, []int) {
 }
 
 type BeginUseRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JailId        string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
-	ExecId        string                 `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	ExecId string                 `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// The tool whose call the exec makes, and the secret that its requests have as the
+	// password for the proxy; both empty for none.
+	Tool          string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	Secret        string `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -504,6 +508,20 @@ func (x *BeginUseRequest) GetJailId() string {
 func (x *BeginUseRequest) GetExecId() string {
 	if x != nil {
 		return x.ExecId
+	}
+	return ""
+}
+
+func (x *BeginUseRequest) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *BeginUseRequest) GetSecret() string {
+	if x != nil {
+		return x.Secret
 	}
 	return ""
 }
@@ -664,10 +682,12 @@ const file_deckhand_node_v1_egress_proxy_proto_rawDesc = "" +
 	"\x12ResumeJailResponse\"4\n" +
 	"\x10LeaveJailRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\"\x13\n" +
-	"\x11LeaveJailResponse\"U\n" +
+	"\x11LeaveJailResponse\"\x95\x01\n" +
 	"\x0fBeginUseRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12 \n" +
-	"\aexec_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\"\x12\n" +
+	"\aexec_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12\x1c\n" +
+	"\x04tool\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04tool\x12 \n" +
+	"\x06secret\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06secret\"\x12\n" +
 	"\x10BeginUseResponse\"S\n" +
 	"\rEndUseRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12 \n" +

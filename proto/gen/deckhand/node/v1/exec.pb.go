@@ -308,7 +308,12 @@ type ExecSpec struct {
 	BackgroundAfter *durationpb.Duration `protobuf:"bytes,16,opt,name=background_after,json=backgroundAfter,proto3" json:"background_after,omitempty"`
 	// Set if argv is a command line for a shell, which the image of the jail may
 	// lack. Nodes that know no images ignore it.
-	Shell         *Shell `protobuf:"bytes,17,opt,name=shell,proto3" json:"shell,omitempty"`
+	Shell *Shell `protobuf:"bytes,17,opt,name=shell,proto3" json:"shell,omitempty"`
+	// The name of the tool whose call this command makes, if rules by method and path may
+	// leave requests to it. Its standard input begins with a line that has a secret then (see
+	// nodelink.ProxySecret), by which the egress proxy knows it. Not with a terminal, and not
+	// with stdin_open. Nodes that do not know it ignore it: such requests are refused there.
+	Tool          string `protobuf:"bytes,18,opt,name=tool,proto3" json:"tool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -460,6 +465,13 @@ func (x *ExecSpec) GetShell() *Shell {
 		return x.Shell
 	}
 	return nil
+}
+
+func (x *ExecSpec) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
 }
 
 // Shell says that argv is a shell, "-c" and a command line. If the jail has no
@@ -2542,7 +2554,7 @@ var File_deckhand_node_v1_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbe\x05\n" +
+	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x05\n" +
 	"\bExecSpec\x125\n" +
 	"\aexec_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17(@2\x13^[a-z][a-z0-9_.-]+$R\x06execId\x12 \n" +
 	"\ajail_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1c\n" +
@@ -2562,7 +2574,8 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\thost_lock\x18\x0e \x01(\v2\x1a.deckhand.node.v1.HostLockR\bhostLock\x12\x1b\n" +
 	"\tby_person\x18\x0f \x01(\bR\bbyPerson\x12D\n" +
 	"\x10background_after\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0fbackgroundAfter\x12-\n" +
-	"\x05shell\x18\x11 \x01(\v2\x17.deckhand.node.v1.ShellR\x05shell\"&\n" +
+	"\x05shell\x18\x11 \x01(\v2\x17.deckhand.node.v1.ShellR\x05shell\x12\x1c\n" +
+	"\x04tool\x18\x12 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04tool\"&\n" +
 	"\x05Shell\x12\x1d\n" +
 	"\n" +
 	"plain_argv\x18\x01 \x03(\tR\tplainArgv\"R\n" +

@@ -45,6 +45,9 @@ const (
 	// CredentialServiceRotateCredentialProcedure is the fully-qualified name of the CredentialService's
 	// RotateCredential RPC.
 	CredentialServiceRotateCredentialProcedure = "/deckhand.v1.CredentialService/RotateCredential"
+	// CredentialServiceUpdateCredentialProcedure is the fully-qualified name of the CredentialService's
+	// UpdateCredential RPC.
+	CredentialServiceUpdateCredentialProcedure = "/deckhand.v1.CredentialService/UpdateCredential"
 	// CredentialServiceDeleteCredentialProcedure is the fully-qualified name of the CredentialService's
 	// DeleteCredential RPC.
 	CredentialServiceDeleteCredentialProcedure = "/deckhand.v1.CredentialService/DeleteCredential"
@@ -66,6 +69,10 @@ type CredentialServiceClient interface {
 	GetCredential(context.Context, *connect.Request[v1.GetCredentialRequest]) (*connect.Response[v1.GetCredentialResponse], error)
 	// RotateCredential replaces the value. Nodes forget what they had of the one before.
 	RotateCredential(context.Context, *connect.Request[v1.RotateCredentialRequest]) (*connect.Response[v1.RotateCredentialResponse], error)
+	// UpdateCredential replaces what a credential is for, and its value if there is one. Its name
+	// and kind stay. Nodes forget what they had of it, and close the connections on which it
+	// was used.
+	UpdateCredential(context.Context, *connect.Request[v1.UpdateCredentialRequest]) (*connect.Response[v1.UpdateCredentialResponse], error)
 	// DeleteCredential deletes a credential. Nodes forget it, and close the connections on
 	// which it was used.
 	DeleteCredential(context.Context, *connect.Request[v1.DeleteCredentialRequest]) (*connect.Response[v1.DeleteCredentialResponse], error)
@@ -112,6 +119,12 @@ func NewCredentialServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(credentialServiceMethods.ByName("RotateCredential")),
 			connect.WithClientOptions(opts...),
 		),
+		updateCredential: connect.NewClient[v1.UpdateCredentialRequest, v1.UpdateCredentialResponse](
+			httpClient,
+			baseURL+CredentialServiceUpdateCredentialProcedure,
+			connect.WithSchema(credentialServiceMethods.ByName("UpdateCredential")),
+			connect.WithClientOptions(opts...),
+		),
 		deleteCredential: connect.NewClient[v1.DeleteCredentialRequest, v1.DeleteCredentialResponse](
 			httpClient,
 			baseURL+CredentialServiceDeleteCredentialProcedure,
@@ -139,6 +152,7 @@ type credentialServiceClient struct {
 	listCredentials        *connect.Client[v1.ListCredentialsRequest, v1.ListCredentialsResponse]
 	getCredential          *connect.Client[v1.GetCredentialRequest, v1.GetCredentialResponse]
 	rotateCredential       *connect.Client[v1.RotateCredentialRequest, v1.RotateCredentialResponse]
+	updateCredential       *connect.Client[v1.UpdateCredentialRequest, v1.UpdateCredentialResponse]
 	deleteCredential       *connect.Client[v1.DeleteCredentialRequest, v1.DeleteCredentialResponse]
 	testCredential         *connect.Client[v1.TestCredentialRequest, v1.TestCredentialResponse]
 	listCredentialRequests *connect.Client[v1.ListCredentialRequestsRequest, v1.ListCredentialRequestsResponse]
@@ -162,6 +176,11 @@ func (c *credentialServiceClient) GetCredential(ctx context.Context, req *connec
 // RotateCredential calls deckhand.v1.CredentialService.RotateCredential.
 func (c *credentialServiceClient) RotateCredential(ctx context.Context, req *connect.Request[v1.RotateCredentialRequest]) (*connect.Response[v1.RotateCredentialResponse], error) {
 	return c.rotateCredential.CallUnary(ctx, req)
+}
+
+// UpdateCredential calls deckhand.v1.CredentialService.UpdateCredential.
+func (c *credentialServiceClient) UpdateCredential(ctx context.Context, req *connect.Request[v1.UpdateCredentialRequest]) (*connect.Response[v1.UpdateCredentialResponse], error) {
+	return c.updateCredential.CallUnary(ctx, req)
 }
 
 // DeleteCredential calls deckhand.v1.CredentialService.DeleteCredential.
@@ -189,6 +208,10 @@ type CredentialServiceHandler interface {
 	GetCredential(context.Context, *connect.Request[v1.GetCredentialRequest]) (*connect.Response[v1.GetCredentialResponse], error)
 	// RotateCredential replaces the value. Nodes forget what they had of the one before.
 	RotateCredential(context.Context, *connect.Request[v1.RotateCredentialRequest]) (*connect.Response[v1.RotateCredentialResponse], error)
+	// UpdateCredential replaces what a credential is for, and its value if there is one. Its name
+	// and kind stay. Nodes forget what they had of it, and close the connections on which it
+	// was used.
+	UpdateCredential(context.Context, *connect.Request[v1.UpdateCredentialRequest]) (*connect.Response[v1.UpdateCredentialResponse], error)
 	// DeleteCredential deletes a credential. Nodes forget it, and close the connections on
 	// which it was used.
 	DeleteCredential(context.Context, *connect.Request[v1.DeleteCredentialRequest]) (*connect.Response[v1.DeleteCredentialResponse], error)
@@ -231,6 +254,12 @@ func NewCredentialServiceHandler(svc CredentialServiceHandler, opts ...connect.H
 		connect.WithSchema(credentialServiceMethods.ByName("RotateCredential")),
 		connect.WithHandlerOptions(opts...),
 	)
+	credentialServiceUpdateCredentialHandler := connect.NewUnaryHandler(
+		CredentialServiceUpdateCredentialProcedure,
+		svc.UpdateCredential,
+		connect.WithSchema(credentialServiceMethods.ByName("UpdateCredential")),
+		connect.WithHandlerOptions(opts...),
+	)
 	credentialServiceDeleteCredentialHandler := connect.NewUnaryHandler(
 		CredentialServiceDeleteCredentialProcedure,
 		svc.DeleteCredential,
@@ -259,6 +288,8 @@ func NewCredentialServiceHandler(svc CredentialServiceHandler, opts ...connect.H
 			credentialServiceGetCredentialHandler.ServeHTTP(w, r)
 		case CredentialServiceRotateCredentialProcedure:
 			credentialServiceRotateCredentialHandler.ServeHTTP(w, r)
+		case CredentialServiceUpdateCredentialProcedure:
+			credentialServiceUpdateCredentialHandler.ServeHTTP(w, r)
 		case CredentialServiceDeleteCredentialProcedure:
 			credentialServiceDeleteCredentialHandler.ServeHTTP(w, r)
 		case CredentialServiceTestCredentialProcedure:
@@ -288,6 +319,10 @@ func (UnimplementedCredentialServiceHandler) GetCredential(context.Context, *con
 
 func (UnimplementedCredentialServiceHandler) RotateCredential(context.Context, *connect.Request[v1.RotateCredentialRequest]) (*connect.Response[v1.RotateCredentialResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.CredentialService.RotateCredential is not implemented"))
+}
+
+func (UnimplementedCredentialServiceHandler) UpdateCredential(context.Context, *connect.Request[v1.UpdateCredentialRequest]) (*connect.Response[v1.UpdateCredentialResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.CredentialService.UpdateCredential is not implemented"))
 }
 
 func (UnimplementedCredentialServiceHandler) DeleteCredential(context.Context, *connect.Request[v1.DeleteCredentialRequest]) (*connect.Response[v1.DeleteCredentialResponse], error) {

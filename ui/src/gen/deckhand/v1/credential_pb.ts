@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/credential.proto.
  */
 export const file_deckhand_v1_credential: GenFile = /*@__PURE__*/
-  fileDesc("ChxkZWNraGFuZC92MS9jcmVkZW50aWFsLnByb3RvEgtkZWNraGFuZC52MSL5AgoSQ3JlZGVudGlhbFNldHRpbmdzEg4KBmhlYWRlchgBIAEoCRIRCglwYXJhbWV0ZXIYAiABKAkSEAoIYmFzZV91cmwYAyABKAkSDgoGYXBwX2lkGAQgASgJEhcKD2luc3RhbGxhdGlvbl9pZBgFIAEoAxIUCgxyZXBvc2l0b3JpZXMYBiADKAkSRQoLcGVybWlzc2lvbnMYByADKAsyMC5kZWNraGFuZC52MS5DcmVkZW50aWFsU2V0dGluZ3MuUGVybWlzc2lvbnNFbnRyeRIRCgl0b2tlbl91cmwYCCABKAkSEQoJY2xpZW50X2lkGAkgASgJEg4KBnNjb3BlcxgKIAMoCRIQCghhdWRpZW5jZRgLIAEoCRIOCgZyZWdpb24YDCABKAkSDwoHc2VydmljZRgNIAEoCRILCgNhcGkYDiABKAkaMgoQUGVybWlzc2lvbnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIvUBCg9DcmVkZW50aWFsVmFsdWUSEgoFdG9rZW4YASABKAlCA4ABARIVCgh1c2VybmFtZRgCIAEoCUIDgAEBEhUKCHBhc3N3b3JkGAMgASgJQgOAAQESEgoFdmFsdWUYBCABKAlCA4ABARIYCgtwcml2YXRlX2tleRgFIAEoCUIDgAEBEhoKDWNsaWVudF9zZWNyZXQYBiABKAlCA4ABARIaCg1hY2Nlc3Nfa2V5X2lkGAcgASgJQgOAAQESHgoRc2VjcmV0X2FjY2Vzc19rZXkYCCABKAlCA4ABARIaCg1zZXNzaW9uX3Rva2VuGAkgASgJQgOAAQEi3wMKCkNyZWRlbnRpYWwSDAoEbmFtZRgBIAEoCRIMCgRraW5kGAIgASgJEg0KBWhvc3RzGAMgAygJEg0KBXBvcnRzGAQgAygNEg8KB21ldGhvZHMYBSADKAkSDQoFcGF0aHMYBiADKAkSDwoHcHJpdmF0ZRgHIAEoCBIOCgZhZ2VudHMYCCADKAkSMQoIc2V0dGluZ3MYCSABKAsyHy5kZWNraGFuZC52MS5DcmVkZW50aWFsU2V0dGluZ3MSEAoIdmFyaWFibGUYCiABKAkSDQoFcm9vdHMYCyABKAkSDwoHdmVyc2lvbhgMIAEoCRIuCgpleHBpcmVzX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GA4gASgJEi4KCmNyZWF0ZWRfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJvdGF0ZWRfYnkYECABKAkSLgoKcm90YXRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHdXNlZF9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVsZBgTIAEoCCLFAgoXQ3JlYXRlQ3JlZGVudGlhbFJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRraW5kGAIgASgJEg0KBWhvc3RzGAMgAygJEg0KBXBvcnRzGAQgAygNEg8KB21ldGhvZHMYBSADKAkSDQoFcGF0aHMYBiADKAkSDwoHcHJpdmF0ZRgHIAEoCBIOCgZhZ2VudHMYCCADKAkSMQoIc2V0dGluZ3MYCSABKAsyHy5kZWNraGFuZC52MS5DcmVkZW50aWFsU2V0dGluZ3MSEAoIdmFyaWFibGUYCiABKAkSDQoFcm9vdHMYCyABKAkSKwoFdmFsdWUYDCABKAsyHC5kZWNraGFuZC52MS5DcmVkZW50aWFsVmFsdWUSLgoKZXhwaXJlc19hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiRwoYQ3JlYXRlQ3JlZGVudGlhbFJlc3BvbnNlEisKCmNyZWRlbnRpYWwYASABKAsyFy5kZWNraGFuZC52MS5DcmVkZW50aWFsIj8KFkxpc3RDcmVkZW50aWFsc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiYAoXTGlzdENyZWRlbnRpYWxzUmVzcG9uc2USLAoLY3JlZGVudGlhbHMYASADKAsyFy5kZWNraGFuZC52MS5DcmVkZW50aWFsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIkChRHZXRDcmVkZW50aWFsUmVxdWVzdBIMCgRuYW1lGAEgASgJIkQKFUdldENyZWRlbnRpYWxSZXNwb25zZRIrCgpjcmVkZW50aWFsGAEgASgLMhcuZGVja2hhbmQudjEuQ3JlZGVudGlhbCKEAQoXUm90YXRlQ3JlZGVudGlhbFJlcXVlc3QSDAoEbmFtZRgBIAEoCRIrCgV2YWx1ZRgCIAEoCzIcLmRlY2toYW5kLnYxLkNyZWRlbnRpYWxWYWx1ZRIuCgpleHBpcmVzX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJHChhSb3RhdGVDcmVkZW50aWFsUmVzcG9uc2USKwoKY3JlZGVudGlhbBgBIAEoCzIXLmRlY2toYW5kLnYxLkNyZWRlbnRpYWwiJwoXRGVsZXRlQ3JlZGVudGlhbFJlcXVlc3QSDAoEbmFtZRgBIAEoCSIaChhEZWxldGVDcmVkZW50aWFsUmVzcG9uc2UiMgoVVGVzdENyZWRlbnRpYWxSZXF1ZXN0EgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJIm0KFlRlc3RDcmVkZW50aWFsUmVzcG9uc2USCgoCb2sYASABKAgSCwoDdXJsGAIgASgJEg4KBnN0YXR1cxgDIAEoBRIMCgRib2R5GAQgASgJEg8KB3Byb2JsZW0YBSABKAkSCwoDZml4GAYgASgJIpgCChFDcmVkZW50aWFsUmVxdWVzdBIKCgJpZBgBIAEoCRISCgpjcmVkZW50aWFsGAIgASgJEg8KB25vZGVfaWQYAyABKAkSDwoHdGFza19pZBgEIAEoCRIPCgdzdGVwX2lkGAUgASgJEg4KBm1ldGhvZBgGIAEoCRIMCgRob3N0GAcgASgJEgwKBHBhdGgYCCABKAkSDgoGc3RhdHVzGAkgASgFEhIKCnNlbnRfYnl0ZXMYCiABKAMSFgoOcmVjZWl2ZWRfYnl0ZXMYCyABKAMSJgoCYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3NlY29uZHMYDSABKAESDwoHcHJvYmxlbRgOIAEoCSJrCh1MaXN0Q3JlZGVudGlhbFJlcXVlc3RzUmVxdWVzdBISCgpjcmVkZW50aWFsGAEgASgJEg8KB3Rhc2tfaWQYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiawoeTGlzdENyZWRlbnRpYWxSZXF1ZXN0c1Jlc3BvbnNlEjAKCHJlcXVlc3RzGAEgAygLMh4uZGVja2hhbmQudjEuQ3JlZGVudGlhbFJlcXVlc3QSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMroFChFDcmVkZW50aWFsU2VydmljZRJfChBDcmVhdGVDcmVkZW50aWFsEiQuZGVja2hhbmQudjEuQ3JlYXRlQ3JlZGVudGlhbFJlcXVlc3QaJS5kZWNraGFuZC52MS5DcmVhdGVDcmVkZW50aWFsUmVzcG9uc2USXAoPTGlzdENyZWRlbnRpYWxzEiMuZGVja2hhbmQudjEuTGlzdENyZWRlbnRpYWxzUmVxdWVzdBokLmRlY2toYW5kLnYxLkxpc3RDcmVkZW50aWFsc1Jlc3BvbnNlElYKDUdldENyZWRlbnRpYWwSIS5kZWNraGFuZC52MS5HZXRDcmVkZW50aWFsUmVxdWVzdBoiLmRlY2toYW5kLnYxLkdldENyZWRlbnRpYWxSZXNwb25zZRJfChBSb3RhdGVDcmVkZW50aWFsEiQuZGVja2hhbmQudjEuUm90YXRlQ3JlZGVudGlhbFJlcXVlc3QaJS5kZWNraGFuZC52MS5Sb3RhdGVDcmVkZW50aWFsUmVzcG9uc2USXwoQRGVsZXRlQ3JlZGVudGlhbBIkLmRlY2toYW5kLnYxLkRlbGV0ZUNyZWRlbnRpYWxSZXF1ZXN0GiUuZGVja2hhbmQudjEuRGVsZXRlQ3JlZGVudGlhbFJlc3BvbnNlElkKDlRlc3RDcmVkZW50aWFsEiIuZGVja2hhbmQudjEuVGVzdENyZWRlbnRpYWxSZXF1ZXN0GiMuZGVja2hhbmQudjEuVGVzdENyZWRlbnRpYWxSZXNwb25zZRJxChZMaXN0Q3JlZGVudGlhbFJlcXVlc3RzEiouZGVja2hhbmQudjEuTGlzdENyZWRlbnRpYWxSZXF1ZXN0c1JlcXVlc3QaKy5kZWNraGFuZC52MS5MaXN0Q3JlZGVudGlhbFJlcXVlc3RzUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChxkZWNraGFuZC92MS9jcmVkZW50aWFsLnByb3RvEgtkZWNraGFuZC52MSL5AgoSQ3JlZGVudGlhbFNldHRpbmdzEg4KBmhlYWRlchgBIAEoCRIRCglwYXJhbWV0ZXIYAiABKAkSEAoIYmFzZV91cmwYAyABKAkSDgoGYXBwX2lkGAQgASgJEhcKD2luc3RhbGxhdGlvbl9pZBgFIAEoAxIUCgxyZXBvc2l0b3JpZXMYBiADKAkSRQoLcGVybWlzc2lvbnMYByADKAsyMC5kZWNraGFuZC52MS5DcmVkZW50aWFsU2V0dGluZ3MuUGVybWlzc2lvbnNFbnRyeRIRCgl0b2tlbl91cmwYCCABKAkSEQoJY2xpZW50X2lkGAkgASgJEg4KBnNjb3BlcxgKIAMoCRIQCghhdWRpZW5jZRgLIAEoCRIOCgZyZWdpb24YDCABKAkSDwoHc2VydmljZRgNIAEoCRILCgNhcGkYDiABKAkaMgoQUGVybWlzc2lvbnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIvUBCg9DcmVkZW50aWFsVmFsdWUSEgoFdG9rZW4YASABKAlCA4ABARIVCgh1c2VybmFtZRgCIAEoCUIDgAEBEhUKCHBhc3N3b3JkGAMgASgJQgOAAQESEgoFdmFsdWUYBCABKAlCA4ABARIYCgtwcml2YXRlX2tleRgFIAEoCUIDgAEBEhoKDWNsaWVudF9zZWNyZXQYBiABKAlCA4ABARIaCg1hY2Nlc3Nfa2V5X2lkGAcgASgJQgOAAQESHgoRc2VjcmV0X2FjY2Vzc19rZXkYCCABKAlCA4ABARIaCg1zZXNzaW9uX3Rva2VuGAkgASgJQgOAAQEi3wMKCkNyZWRlbnRpYWwSDAoEbmFtZRgBIAEoCRIMCgRraW5kGAIgASgJEg0KBWhvc3RzGAMgAygJEg0KBXBvcnRzGAQgAygNEg8KB21ldGhvZHMYBSADKAkSDQoFcGF0aHMYBiADKAkSDwoHcHJpdmF0ZRgHIAEoCBIOCgZhZ2VudHMYCCADKAkSMQoIc2V0dGluZ3MYCSABKAsyHy5kZWNraGFuZC52MS5DcmVkZW50aWFsU2V0dGluZ3MSEAoIdmFyaWFibGUYCiABKAkSDQoFcm9vdHMYCyABKAkSDwoHdmVyc2lvbhgMIAEoCRIuCgpleHBpcmVzX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GA4gASgJEi4KCmNyZWF0ZWRfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJvdGF0ZWRfYnkYECABKAkSLgoKcm90YXRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHdXNlZF9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVsZBgTIAEoCCLFAgoXQ3JlYXRlQ3JlZGVudGlhbFJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRraW5kGAIgASgJEg0KBWhvc3RzGAMgAygJEg0KBXBvcnRzGAQgAygNEg8KB21ldGhvZHMYBSADKAkSDQoFcGF0aHMYBiADKAkSDwoHcHJpdmF0ZRgHIAEoCBIOCgZhZ2VudHMYCCADKAkSMQoIc2V0dGluZ3MYCSABKAsyHy5kZWNraGFuZC52MS5DcmVkZW50aWFsU2V0dGluZ3MSEAoIdmFyaWFibGUYCiABKAkSDQoFcm9vdHMYCyABKAkSKwoFdmFsdWUYDCABKAsyHC5kZWNraGFuZC52MS5DcmVkZW50aWFsVmFsdWUSLgoKZXhwaXJlc19hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiRwoYQ3JlYXRlQ3JlZGVudGlhbFJlc3BvbnNlEisKCmNyZWRlbnRpYWwYASABKAsyFy5kZWNraGFuZC52MS5DcmVkZW50aWFsIj8KFkxpc3RDcmVkZW50aWFsc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiYAoXTGlzdENyZWRlbnRpYWxzUmVzcG9uc2USLAoLY3JlZGVudGlhbHMYASADKAsyFy5kZWNraGFuZC52MS5DcmVkZW50aWFsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIkChRHZXRDcmVkZW50aWFsUmVxdWVzdBIMCgRuYW1lGAEgASgJIkQKFUdldENyZWRlbnRpYWxSZXNwb25zZRIrCgpjcmVkZW50aWFsGAEgASgLMhcuZGVja2hhbmQudjEuQ3JlZGVudGlhbCLIAgoXVXBkYXRlQ3JlZGVudGlhbFJlcXVlc3QSDAoEbmFtZRgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWhvc3RzGAMgAygJEg0KBXBvcnRzGAQgAygNEg8KB21ldGhvZHMYBSADKAkSDQoFcGF0aHMYBiADKAkSDwoHcHJpdmF0ZRgHIAEoCBIOCgZhZ2VudHMYCCADKAkSMQoIc2V0dGluZ3MYCSABKAsyHy5kZWNraGFuZC52MS5DcmVkZW50aWFsU2V0dGluZ3MSEAoIdmFyaWFibGUYCiABKAkSDQoFcm9vdHMYCyABKAkSKwoFdmFsdWUYDCABKAsyHC5kZWNraGFuZC52MS5DcmVkZW50aWFsVmFsdWUSLgoKZXhwaXJlc19hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiRwoYVXBkYXRlQ3JlZGVudGlhbFJlc3BvbnNlEisKCmNyZWRlbnRpYWwYASABKAsyFy5kZWNraGFuZC52MS5DcmVkZW50aWFsIoQBChdSb3RhdGVDcmVkZW50aWFsUmVxdWVzdBIMCgRuYW1lGAEgASgJEisKBXZhbHVlGAIgASgLMhwuZGVja2hhbmQudjEuQ3JlZGVudGlhbFZhbHVlEi4KCmV4cGlyZXNfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkcKGFJvdGF0ZUNyZWRlbnRpYWxSZXNwb25zZRIrCgpjcmVkZW50aWFsGAEgASgLMhcuZGVja2hhbmQudjEuQ3JlZGVudGlhbCInChdEZWxldGVDcmVkZW50aWFsUmVxdWVzdBIMCgRuYW1lGAEgASgJIhoKGERlbGV0ZUNyZWRlbnRpYWxSZXNwb25zZSIyChVUZXN0Q3JlZGVudGlhbFJlcXVlc3QSDAoEbmFtZRgBIAEoCRILCgN1cmwYAiABKAkibQoWVGVzdENyZWRlbnRpYWxSZXNwb25zZRIKCgJvaxgBIAEoCBILCgN1cmwYAiABKAkSDgoGc3RhdHVzGAMgASgFEgwKBGJvZHkYBCABKAkSDwoHcHJvYmxlbRgFIAEoCRILCgNmaXgYBiABKAkimAIKEUNyZWRlbnRpYWxSZXF1ZXN0EgoKAmlkGAEgASgJEhIKCmNyZWRlbnRpYWwYAiABKAkSDwoHbm9kZV9pZBgDIAEoCRIPCgd0YXNrX2lkGAQgASgJEg8KB3N0ZXBfaWQYBSABKAkSDgoGbWV0aG9kGAYgASgJEgwKBGhvc3QYByABKAkSDAoEcGF0aBgIIAEoCRIOCgZzdGF0dXMYCSABKAUSEgoKc2VudF9ieXRlcxgKIAEoAxIWCg5yZWNlaXZlZF9ieXRlcxgLIAEoAxImCgJhdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc2Vjb25kcxgNIAEoARIPCgdwcm9ibGVtGA4gASgJImsKHUxpc3RDcmVkZW50aWFsUmVxdWVzdHNSZXF1ZXN0EhIKCmNyZWRlbnRpYWwYASABKAkSDwoHdGFza19pZBgCIAEoCRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJrCh5MaXN0Q3JlZGVudGlhbFJlcXVlc3RzUmVzcG9uc2USMAoIcmVxdWVzdHMYASADKAsyHi5kZWNraGFuZC52MS5DcmVkZW50aWFsUmVxdWVzdBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkymwYKEUNyZWRlbnRpYWxTZXJ2aWNlEl8KEENyZWF0ZUNyZWRlbnRpYWwSJC5kZWNraGFuZC52MS5DcmVhdGVDcmVkZW50aWFsUmVxdWVzdBolLmRlY2toYW5kLnYxLkNyZWF0ZUNyZWRlbnRpYWxSZXNwb25zZRJcCg9MaXN0Q3JlZGVudGlhbHMSIy5kZWNraGFuZC52MS5MaXN0Q3JlZGVudGlhbHNSZXF1ZXN0GiQuZGVja2hhbmQudjEuTGlzdENyZWRlbnRpYWxzUmVzcG9uc2USVgoNR2V0Q3JlZGVudGlhbBIhLmRlY2toYW5kLnYxLkdldENyZWRlbnRpYWxSZXF1ZXN0GiIuZGVja2hhbmQudjEuR2V0Q3JlZGVudGlhbFJlc3BvbnNlEl8KEFJvdGF0ZUNyZWRlbnRpYWwSJC5kZWNraGFuZC52MS5Sb3RhdGVDcmVkZW50aWFsUmVxdWVzdBolLmRlY2toYW5kLnYxLlJvdGF0ZUNyZWRlbnRpYWxSZXNwb25zZRJfChBVcGRhdGVDcmVkZW50aWFsEiQuZGVja2hhbmQudjEuVXBkYXRlQ3JlZGVudGlhbFJlcXVlc3QaJS5kZWNraGFuZC52MS5VcGRhdGVDcmVkZW50aWFsUmVzcG9uc2USXwoQRGVsZXRlQ3JlZGVudGlhbBIkLmRlY2toYW5kLnYxLkRlbGV0ZUNyZWRlbnRpYWxSZXF1ZXN0GiUuZGVja2hhbmQudjEuRGVsZXRlQ3JlZGVudGlhbFJlc3BvbnNlElkKDlRlc3RDcmVkZW50aWFsEiIuZGVja2hhbmQudjEuVGVzdENyZWRlbnRpYWxSZXF1ZXN0GiMuZGVja2hhbmQudjEuVGVzdENyZWRlbnRpYWxSZXNwb25zZRJxChZMaXN0Q3JlZGVudGlhbFJlcXVlc3RzEiouZGVja2hhbmQudjEuTGlzdENyZWRlbnRpYWxSZXF1ZXN0c1JlcXVlc3QaKy5kZWNraGFuZC52MS5MaXN0Q3JlZGVudGlhbFJlcXVlc3RzUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * CredentialSettings are what the kind of a credential needs besides its value. Nothing of
@@ -515,6 +515,111 @@ export const GetCredentialResponseSchema: GenMessage<GetCredentialResponse> = /*
   messageDesc(file_deckhand_v1_credential, 8);
 
 /**
+ * @generated from message deckhand.v1.UpdateCredentialRequest
+ */
+export type UpdateCredentialRequest = Message<"deckhand.v1.UpdateCredentialRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * That of the credential as it was read; empty to replace whatever is there now. If it has
+   * changed since, nothing is changed.
+   *
+   * @generated from field: string version = 2;
+   */
+  version: string;
+
+  /**
+   * Empty for the hosts of settings.base_url, with github_app and gitlab.
+   *
+   * @generated from field: repeated string hosts = 3;
+   */
+  hosts: string[];
+
+  /**
+   * @generated from field: repeated uint32 ports = 4;
+   */
+  ports: number[];
+
+  /**
+   * @generated from field: repeated string methods = 5;
+   */
+  methods: string[];
+
+  /**
+   * @generated from field: repeated string paths = 6;
+   */
+  paths: string[];
+
+  /**
+   * @generated from field: bool private = 7;
+   */
+  private: boolean;
+
+  /**
+   * @generated from field: repeated string agents = 8;
+   */
+  agents: string[];
+
+  /**
+   * @generated from field: deckhand.v1.CredentialSettings settings = 9;
+   */
+  settings?: CredentialSettings | undefined;
+
+  /**
+   * @generated from field: string variable = 10;
+   */
+  variable: string;
+
+  /**
+   * @generated from field: string roots = 11;
+   */
+  roots: string;
+
+  /**
+   * Unset to keep the value. It must be given if the credential is to be sent anywhere that
+   * it was not for: with a new host or port, other roots, another base_url or token_url, or
+   * into private networks.
+   *
+   * @generated from field: deckhand.v1.CredentialValue value = 12;
+   */
+  value?: CredentialValue | undefined;
+
+  /**
+   * Unset to keep it with the value, or if the new value does not expire.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 13;
+   */
+  expiresAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.UpdateCredentialRequest.
+ * Use `create(UpdateCredentialRequestSchema)` to create a new message.
+ */
+export const UpdateCredentialRequestSchema: GenMessage<UpdateCredentialRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_credential, 9);
+
+/**
+ * @generated from message deckhand.v1.UpdateCredentialResponse
+ */
+export type UpdateCredentialResponse = Message<"deckhand.v1.UpdateCredentialResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Credential credential = 1;
+   */
+  credential?: Credential | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.UpdateCredentialResponse.
+ * Use `create(UpdateCredentialResponseSchema)` to create a new message.
+ */
+export const UpdateCredentialResponseSchema: GenMessage<UpdateCredentialResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_credential, 10);
+
+/**
  * @generated from message deckhand.v1.RotateCredentialRequest
  */
 export type RotateCredentialRequest = Message<"deckhand.v1.RotateCredentialRequest"> & {
@@ -541,7 +646,7 @@ export type RotateCredentialRequest = Message<"deckhand.v1.RotateCredentialReque
  * Use `create(RotateCredentialRequestSchema)` to create a new message.
  */
 export const RotateCredentialRequestSchema: GenMessage<RotateCredentialRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_credential, 9);
+  messageDesc(file_deckhand_v1_credential, 11);
 
 /**
  * @generated from message deckhand.v1.RotateCredentialResponse
@@ -558,7 +663,7 @@ export type RotateCredentialResponse = Message<"deckhand.v1.RotateCredentialResp
  * Use `create(RotateCredentialResponseSchema)` to create a new message.
  */
 export const RotateCredentialResponseSchema: GenMessage<RotateCredentialResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_credential, 10);
+  messageDesc(file_deckhand_v1_credential, 12);
 
 /**
  * @generated from message deckhand.v1.DeleteCredentialRequest
@@ -575,7 +680,7 @@ export type DeleteCredentialRequest = Message<"deckhand.v1.DeleteCredentialReque
  * Use `create(DeleteCredentialRequestSchema)` to create a new message.
  */
 export const DeleteCredentialRequestSchema: GenMessage<DeleteCredentialRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_credential, 11);
+  messageDesc(file_deckhand_v1_credential, 13);
 
 /**
  * @generated from message deckhand.v1.DeleteCredentialResponse
@@ -588,7 +693,7 @@ export type DeleteCredentialResponse = Message<"deckhand.v1.DeleteCredentialResp
  * Use `create(DeleteCredentialResponseSchema)` to create a new message.
  */
 export const DeleteCredentialResponseSchema: GenMessage<DeleteCredentialResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_credential, 12);
+  messageDesc(file_deckhand_v1_credential, 14);
 
 /**
  * @generated from message deckhand.v1.TestCredentialRequest
@@ -614,7 +719,7 @@ export type TestCredentialRequest = Message<"deckhand.v1.TestCredentialRequest">
  * Use `create(TestCredentialRequestSchema)` to create a new message.
  */
 export const TestCredentialRequestSchema: GenMessage<TestCredentialRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_credential, 13);
+  messageDesc(file_deckhand_v1_credential, 15);
 
 /**
  * @generated from message deckhand.v1.TestCredentialResponse
@@ -664,7 +769,7 @@ export type TestCredentialResponse = Message<"deckhand.v1.TestCredentialResponse
  * Use `create(TestCredentialResponseSchema)` to create a new message.
  */
 export const TestCredentialResponseSchema: GenMessage<TestCredentialResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_credential, 14);
+  messageDesc(file_deckhand_v1_credential, 16);
 
 /**
  * CredentialRequest is a request with a credential that has ended or was refused.
@@ -758,7 +863,7 @@ export type CredentialRequest = Message<"deckhand.v1.CredentialRequest"> & {
  * Use `create(CredentialRequestSchema)` to create a new message.
  */
 export const CredentialRequestSchema: GenMessage<CredentialRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_credential, 15);
+  messageDesc(file_deckhand_v1_credential, 17);
 
 /**
  * @generated from message deckhand.v1.ListCredentialRequestsRequest
@@ -798,7 +903,7 @@ export type ListCredentialRequestsRequest = Message<"deckhand.v1.ListCredentialR
  * Use `create(ListCredentialRequestsRequestSchema)` to create a new message.
  */
 export const ListCredentialRequestsRequestSchema: GenMessage<ListCredentialRequestsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_credential, 16);
+  messageDesc(file_deckhand_v1_credential, 18);
 
 /**
  * @generated from message deckhand.v1.ListCredentialRequestsResponse
@@ -822,7 +927,7 @@ export type ListCredentialRequestsResponse = Message<"deckhand.v1.ListCredential
  * Use `create(ListCredentialRequestsResponseSchema)` to create a new message.
  */
 export const ListCredentialRequestsResponseSchema: GenMessage<ListCredentialRequestsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_credential, 17);
+  messageDesc(file_deckhand_v1_credential, 19);
 
 /**
  * CredentialService manages the credentials that are inserted into requests of agents'
@@ -871,6 +976,18 @@ export const CredentialService: GenService<{
     methodKind: "unary";
     input: typeof RotateCredentialRequestSchema;
     output: typeof RotateCredentialResponseSchema;
+  },
+  /**
+   * UpdateCredential replaces what a credential is for, and its value if there is one. Its name
+   * and kind stay. Nodes forget what they had of it, and close the connections on which it
+   * was used.
+   *
+   * @generated from rpc deckhand.v1.CredentialService.UpdateCredential
+   */
+  updateCredential: {
+    methodKind: "unary";
+    input: typeof UpdateCredentialRequestSchema;
+    output: typeof UpdateCredentialResponseSchema;
   },
   /**
    * DeleteCredential deletes a credential. Nodes forget it, and close the connections on
