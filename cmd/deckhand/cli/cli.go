@@ -34,6 +34,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/open"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/organisation"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/passkey"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/policy"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/provider"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/quota"
@@ -115,7 +116,7 @@ deckhand run log-triage "What went wrong last night?" --wait
 	keys.AddCommand(role.RotateRootCommand(e))
 
 	add(groupWork, agent.Command(e), run.Command(e), chat.Command(e), task.Command(e), inbox.Command(e), trigger.Command(e), destination.Command(e), kill.Command(e), hold.Command(e), audit.Command(e), eval.Command(e))
-	add(groupFleet, node.Command(e), worker.Command(e), registry.Command(e), provider.Command(e), credential.Command(e), budget.Command(e), quota.Command(e), policy.Command(e), organisation.Command(e), user.Command(e), team.Command(e), token.Command(e), access.Command(e), keys, open.Command(e), hubcontext.Command(e))
+	add(groupFleet, node.Command(e), worker.Command(e), registry.Command(e), provider.Command(e), credential.Command(e), budget.Command(e), quota.Command(e), policy.Command(e), organisation.Command(e), user.Command(e), team.Command(e), token.Command(e), passkey.Command(e), access.Command(e), keys, open.Command(e), hubcontext.Command(e))
 	add(groupRoles, role.UpCommand(e), role.HubCommand(e), role.WorkerCommand(e))
 	root.AddCommand(versionCommand(e))
 	e.KeepErrors(root)

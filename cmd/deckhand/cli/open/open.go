@@ -3,6 +3,7 @@
 package open
 
 import (
+	"cmp"
 	"net/url"
 
 	"connectrpc.com/connect"
@@ -34,7 +35,7 @@ xdg-open "$(deckhand open -o name)"`,
 				return err
 			}
 			link, err := structpb.NewStruct(map[string]any{
-				"url":        client.URL() + "/login#code=" + url.QueryEscape(res.Msg.GetCode()),
+				"url":        cmp.Or(res.Msg.GetPublicUrl(), client.URL()) + "/login#code=" + url.QueryEscape(res.Msg.GetCode()),
 				"expires_at": output.Moment(res.Msg.GetExpiresAt()),
 			})
 			if err != nil {

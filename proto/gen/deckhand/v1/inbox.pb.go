@@ -213,7 +213,10 @@ type InboxItem struct {
 	// answered.
 	ShownDigest string `protobuf:"bytes,34,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	// The tool and its object, in one line: "file_edit docs/guide.md".
-	Title         string `protobuf:"bytes,35,opt,name=title,proto3" json:"title,omitempty"`
+	Title string `protobuf:"bytes,35,opt,name=title,proto3" json:"title,omitempty"`
+	// Approving it takes a passkey: something dangerous was recognised in the call, and
+	// the organisation's PasskeyRules ask for one. Only for open items.
+	NeedsPasskey  bool `protobuf:"varint,70,opt,name=needs_passkey,json=needsPasskey,proto3" json:"needs_passkey,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +496,68 @@ func (x *InboxItem) GetTitle() string {
 	return ""
 }
 
+func (x *InboxItem) GetNeedsPasskey() bool {
+	if x != nil {
+		return x.NeedsPasskey
+	}
+	return false
+}
+
+// PasskeyProof is what a browser made of a challenge of
+// PasskeyService.BeginPasskeyProof.
+type PasskeyProof struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ChallengeId string                 `protobuf:"bytes,1,opt,name=challenge_id,json=challengeId,proto3" json:"challenge_id,omitempty"`
+	// AuthenticationResponseJSON.
+	CredentialJson string `protobuf:"bytes,2,opt,name=credential_json,json=credentialJson,proto3" json:"credential_json,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *PasskeyProof) Reset() {
+	*x = PasskeyProof{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PasskeyProof) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PasskeyProof) ProtoMessage() {}
+
+func (x *PasskeyProof) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PasskeyProof.ProtoReflect.Descriptor instead.
+func (*PasskeyProof) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PasskeyProof) GetChallengeId() string {
+	if x != nil {
+		return x.ChallengeId
+	}
+	return ""
+}
+
+func (x *PasskeyProof) GetCredentialJson() string {
+	if x != nil {
+		return x.CredentialJson
+	}
+	return ""
+}
+
 // CallDecision is what the hub decided about a call, the commands that it found
 // in it, and where it would run.
 type CallDecision struct {
@@ -543,7 +608,7 @@ type CallDecision struct {
 
 func (x *CallDecision) Reset() {
 	*x = CallDecision{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +620,7 @@ func (x *CallDecision) String() string {
 func (*CallDecision) ProtoMessage() {}
 
 func (x *CallDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +633,7 @@ func (x *CallDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDecision.ProtoReflect.Descriptor instead.
 func (*CallDecision) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CallDecision) GetRule() string {
@@ -714,7 +779,7 @@ type CallDanger struct {
 
 func (x *CallDanger) Reset() {
 	*x = CallDanger{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +791,7 @@ func (x *CallDanger) String() string {
 func (*CallDanger) ProtoMessage() {}
 
 func (x *CallDanger) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +804,7 @@ func (x *CallDanger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDanger.ProtoReflect.Descriptor instead.
 func (*CallDanger) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CallDanger) GetKind() string {
@@ -786,7 +851,7 @@ type CallCommand struct {
 
 func (x *CallCommand) Reset() {
 	*x = CallCommand{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +863,7 @@ func (x *CallCommand) String() string {
 func (*CallCommand) ProtoMessage() {}
 
 func (x *CallCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +876,7 @@ func (x *CallCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCommand.ProtoReflect.Descriptor instead.
 func (*CallCommand) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CallCommand) GetText() string {
@@ -859,7 +924,7 @@ type LongArgument struct {
 
 func (x *LongArgument) Reset() {
 	*x = LongArgument{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +936,7 @@ func (x *LongArgument) String() string {
 func (*LongArgument) ProtoMessage() {}
 
 func (x *LongArgument) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +949,7 @@ func (x *LongArgument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LongArgument.ProtoReflect.Descriptor instead.
 func (*LongArgument) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LongArgument) GetPointer() string {
@@ -928,7 +993,7 @@ type InboxReview struct {
 
 func (x *InboxReview) Reset() {
 	*x = InboxReview{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1005,7 @@ func (x *InboxReview) String() string {
 func (*InboxReview) ProtoMessage() {}
 
 func (x *InboxReview) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1018,7 @@ func (x *InboxReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxReview.ProtoReflect.Descriptor instead.
 func (*InboxReview) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *InboxReview) GetSummary() string {
@@ -1006,7 +1071,7 @@ type DeferredCall struct {
 
 func (x *DeferredCall) Reset() {
 	*x = DeferredCall{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1083,7 @@ func (x *DeferredCall) String() string {
 func (*DeferredCall) ProtoMessage() {}
 
 func (x *DeferredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1096,7 @@ func (x *DeferredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeferredCall.ProtoReflect.Descriptor instead.
 func (*DeferredCall) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeferredCall) GetStepId() string {
@@ -1082,7 +1147,7 @@ type ReviewedHost struct {
 
 func (x *ReviewedHost) Reset() {
 	*x = ReviewedHost{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1159,7 @@ func (x *ReviewedHost) String() string {
 func (*ReviewedHost) ProtoMessage() {}
 
 func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1172,7 @@ func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewedHost.ProtoReflect.Descriptor instead.
 func (*ReviewedHost) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReviewedHost) GetHost() string {
@@ -1153,7 +1218,7 @@ type AutoApprovalOffer struct {
 
 func (x *AutoApprovalOffer) Reset() {
 	*x = AutoApprovalOffer{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1230,7 @@ func (x *AutoApprovalOffer) String() string {
 func (*AutoApprovalOffer) ProtoMessage() {}
 
 func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1243,7 @@ func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoApprovalOffer.ProtoReflect.Descriptor instead.
 func (*AutoApprovalOffer) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AutoApprovalOffer) GetShape() string {
@@ -1210,7 +1275,7 @@ type InboxQuestion struct {
 
 func (x *InboxQuestion) Reset() {
 	*x = InboxQuestion{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1287,7 @@ func (x *InboxQuestion) String() string {
 func (*InboxQuestion) ProtoMessage() {}
 
 func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1300,7 @@ func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxQuestion.ProtoReflect.Descriptor instead.
 func (*InboxQuestion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InboxQuestion) GetText() string {
@@ -1285,7 +1350,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1362,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1375,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListInboxRequest) GetStates() []InboxState {
@@ -1365,7 +1430,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1442,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1455,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListInboxResponse) GetItems() []*InboxItem {
@@ -1416,7 +1481,7 @@ type GetInboxItemRequest struct {
 
 func (x *GetInboxItemRequest) Reset() {
 	*x = GetInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1493,7 @@ func (x *GetInboxItemRequest) String() string {
 func (*GetInboxItemRequest) ProtoMessage() {}
 
 func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1506,7 @@ func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*GetInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetInboxItemRequest) GetItemId() string {
@@ -1460,7 +1525,7 @@ type GetInboxItemResponse struct {
 
 func (x *GetInboxItemResponse) Reset() {
 	*x = GetInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1537,7 @@ func (x *GetInboxItemResponse) String() string {
 func (*GetInboxItemResponse) ProtoMessage() {}
 
 func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1550,7 @@ func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*GetInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetInboxItemResponse) GetItem() *InboxItem {
@@ -1512,7 +1577,7 @@ type ReadInboxArgumentRequest struct {
 
 func (x *ReadInboxArgumentRequest) Reset() {
 	*x = ReadInboxArgumentRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1589,7 @@ func (x *ReadInboxArgumentRequest) String() string {
 func (*ReadInboxArgumentRequest) ProtoMessage() {}
 
 func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1602,7 @@ func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentRequest.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadInboxArgumentRequest) GetItemId() string {
@@ -1581,7 +1646,7 @@ type ReadInboxArgumentResponse struct {
 
 func (x *ReadInboxArgumentResponse) Reset() {
 	*x = ReadInboxArgumentResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1658,7 @@ func (x *ReadInboxArgumentResponse) String() string {
 func (*ReadInboxArgumentResponse) ProtoMessage() {}
 
 func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1671,7 @@ func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentResponse.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReadInboxArgumentResponse) GetText() string {
@@ -1639,6 +1704,9 @@ type AnswerInboxItemRequest struct {
 	// call with an unknown outcome and to accept a review; FAILED_PRECONDITION where
 	// it is another.
 	ShownDigest string `protobuf:"bytes,15,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
+	// Required with approve and retry where the item's needs_passkey is set;
+	// FAILED_PRECONDITION without it. See PasskeyService.BeginPasskeyProof.
+	Proof *PasskeyProof `protobuf:"bytes,16,opt,name=proof,proto3" json:"proof,omitempty"`
 	// Types that are valid to be assigned to Answer:
 	//
 	//	*AnswerInboxItemRequest_Approve_
@@ -1660,7 +1728,7 @@ type AnswerInboxItemRequest struct {
 
 func (x *AnswerInboxItemRequest) Reset() {
 	*x = AnswerInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1740,7 @@ func (x *AnswerInboxItemRequest) String() string {
 func (*AnswerInboxItemRequest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1753,7 @@ func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AnswerInboxItemRequest) GetItemId() string {
@@ -1707,6 +1775,13 @@ func (x *AnswerInboxItemRequest) GetShownDigest() string {
 		return x.ShownDigest
 	}
 	return ""
+}
+
+func (x *AnswerInboxItemRequest) GetProof() *PasskeyProof {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
 }
 
 func (x *AnswerInboxItemRequest) GetAnswer() isAnswerInboxItemRequest_Answer {
@@ -1909,7 +1984,7 @@ type AnswerInboxItemResponse struct {
 
 func (x *AnswerInboxItemResponse) Reset() {
 	*x = AnswerInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +1996,7 @@ func (x *AnswerInboxItemResponse) String() string {
 func (*AnswerInboxItemResponse) ProtoMessage() {}
 
 func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2009,7 @@ func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
@@ -1954,7 +2029,7 @@ type AnswerInboxItemRequest_Accept struct {
 
 func (x *AnswerInboxItemRequest_Accept) Reset() {
 	*x = AnswerInboxItemRequest_Accept{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2041,7 @@ func (x *AnswerInboxItemRequest_Accept) String() string {
 func (*AnswerInboxItemRequest_Accept) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2054,7 @@ func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Accept.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 0}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -1992,7 +2067,7 @@ type AnswerInboxItemRequest_Changes struct {
 
 func (x *AnswerInboxItemRequest_Changes) Reset() {
 	*x = AnswerInboxItemRequest_Changes{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2079,7 @@ func (x *AnswerInboxItemRequest_Changes) String() string {
 func (*AnswerInboxItemRequest_Changes) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2092,7 @@ func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Changes.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Changes) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 1}
 }
 
 func (x *AnswerInboxItemRequest_Changes) GetText() string {
@@ -2036,7 +2111,7 @@ type AnswerInboxItemRequest_Close struct {
 
 func (x *AnswerInboxItemRequest_Close) Reset() {
 	*x = AnswerInboxItemRequest_Close{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2123,7 @@ func (x *AnswerInboxItemRequest_Close) String() string {
 func (*AnswerInboxItemRequest_Close) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2136,7 @@ func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Close.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Close) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 2}
 }
 
 // Suggest drops a call that waits for approval, and suggests an alternative
@@ -2075,7 +2150,7 @@ type AnswerInboxItemRequest_Suggest struct {
 
 func (x *AnswerInboxItemRequest_Suggest) Reset() {
 	*x = AnswerInboxItemRequest_Suggest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2162,7 @@ func (x *AnswerInboxItemRequest_Suggest) String() string {
 func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2175,7 @@ func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Suggest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Suggest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 3}
 }
 
 func (x *AnswerInboxItemRequest_Suggest) GetText() string {
@@ -2120,7 +2195,7 @@ type AnswerInboxItemRequest_Replan struct {
 
 func (x *AnswerInboxItemRequest_Replan) Reset() {
 	*x = AnswerInboxItemRequest_Replan{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2207,7 @@ func (x *AnswerInboxItemRequest_Replan) String() string {
 func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2220,7 @@ func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Replan.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Replan) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 4}
 }
 
 func (x *AnswerInboxItemRequest_Replan) GetText() string {
@@ -2166,7 +2241,7 @@ type AnswerInboxItemRequest_Clarify struct {
 
 func (x *AnswerInboxItemRequest_Clarify) Reset() {
 	*x = AnswerInboxItemRequest_Clarify{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2253,7 @@ func (x *AnswerInboxItemRequest_Clarify) String() string {
 func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2266,7 @@ func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Clarify.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Clarify) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 5}
 }
 
 func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
@@ -2215,7 +2290,7 @@ type AnswerInboxItemRequest_Approve struct {
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2302,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2315,7 @@ func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Approve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Approve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 6}
 }
 
 func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
@@ -2267,7 +2342,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2354,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2367,7 @@ func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reject.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 7}
 }
 
 // Reply answers a question.
@@ -2305,7 +2380,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2392,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2405,7 @@ func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reply.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reply) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 8}
 }
 
 func (x *AnswerInboxItemRequest_Reply) GetText() string {
@@ -2352,7 +2427,7 @@ type AnswerInboxItemRequest_Retry struct {
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +2439,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +2452,7 @@ func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Retry.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Retry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 9}
 }
 
 func (x *AnswerInboxItemRequest_Retry) GetOverride() *TaskOverride {
@@ -2396,7 +2471,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2483,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2496,7 @@ func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Skip.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Skip) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 10}
 }
 
 // Resolve says what came of a call with an unknown outcome.
@@ -2434,7 +2509,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2521,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2534,7 @@ func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resolve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resolve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16, 11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 11}
 }
 
 func (x *AnswerInboxItemRequest_Resolve) GetSucceeded() bool {
@@ -2473,7 +2548,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\n" +
 	"\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
@@ -2517,7 +2592,12 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\bdecision\x18  \x01(\v2\x19.deckhand.v1.CallDecisionR\bdecision\x12@\n" +
 	"\x0elong_arguments\x18! \x03(\v2\x19.deckhand.v1.LongArgumentR\rlongArguments\x12!\n" +
 	"\fshown_digest\x18\" \x01(\tR\vshownDigest\x12\x14\n" +
-	"\x05title\x18# \x01(\tR\x05title\"\xdc\x04\n" +
+	"\x05title\x18# \x01(\tR\x05title\x12#\n" +
+	"\rneeds_passkey\x18F \x01(\bR\fneedsPasskey\"s\n" +
+	"\fPasskeyProof\x12-\n" +
+	"\fchallenge_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\vchallengeId\x124\n" +
+	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\xdc\x04\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -2613,12 +2693,13 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
 	"nextOffset\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\xc0\v\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\xf1\v\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xa0\x1fR\x06reason\x12+\n" +
-	"\fshown_digest\x18\x0f \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\vshownDigest\x12G\n" +
+	"\fshown_digest\x18\x0f \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\vshownDigest\x12/\n" +
+	"\x05proof\x18\x10 \x01(\v2\x19.deckhand.v1.PasskeyProofR\x05proof\x12G\n" +
 	"\aapprove\x18\x03 \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ApproveH\x00R\aapprove\x12D\n" +
 	"\x06reject\x18\x04 \x01(\v2*.deckhand.v1.AnswerInboxItemRequest.RejectH\x00R\x06reject\x12A\n" +
 	"\x05reply\x18\x05 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.ReplyH\x00R\x05reply\x12A\n" +
@@ -2694,98 +2775,100 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
 	(InboxState)(0),                        // 1: deckhand.v1.InboxState
 	(*InboxItem)(nil),                      // 2: deckhand.v1.InboxItem
-	(*CallDecision)(nil),                   // 3: deckhand.v1.CallDecision
-	(*CallDanger)(nil),                     // 4: deckhand.v1.CallDanger
-	(*CallCommand)(nil),                    // 5: deckhand.v1.CallCommand
-	(*LongArgument)(nil),                   // 6: deckhand.v1.LongArgument
-	(*InboxReview)(nil),                    // 7: deckhand.v1.InboxReview
-	(*DeferredCall)(nil),                   // 8: deckhand.v1.DeferredCall
-	(*ReviewedHost)(nil),                   // 9: deckhand.v1.ReviewedHost
-	(*AutoApprovalOffer)(nil),              // 10: deckhand.v1.AutoApprovalOffer
-	(*InboxQuestion)(nil),                  // 11: deckhand.v1.InboxQuestion
-	(*ListInboxRequest)(nil),               // 12: deckhand.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),              // 13: deckhand.v1.ListInboxResponse
-	(*GetInboxItemRequest)(nil),            // 14: deckhand.v1.GetInboxItemRequest
-	(*GetInboxItemResponse)(nil),           // 15: deckhand.v1.GetInboxItemResponse
-	(*ReadInboxArgumentRequest)(nil),       // 16: deckhand.v1.ReadInboxArgumentRequest
-	(*ReadInboxArgumentResponse)(nil),      // 17: deckhand.v1.ReadInboxArgumentResponse
-	(*AnswerInboxItemRequest)(nil),         // 18: deckhand.v1.AnswerInboxItemRequest
-	(*AnswerInboxItemResponse)(nil),        // 19: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Accept)(nil),  // 20: deckhand.v1.AnswerInboxItemRequest.Accept
-	(*AnswerInboxItemRequest_Changes)(nil), // 21: deckhand.v1.AnswerInboxItemRequest.Changes
-	(*AnswerInboxItemRequest_Close)(nil),   // 22: deckhand.v1.AnswerInboxItemRequest.Close
-	(*AnswerInboxItemRequest_Suggest)(nil), // 23: deckhand.v1.AnswerInboxItemRequest.Suggest
-	(*AnswerInboxItemRequest_Replan)(nil),  // 24: deckhand.v1.AnswerInboxItemRequest.Replan
-	(*AnswerInboxItemRequest_Clarify)(nil), // 25: deckhand.v1.AnswerInboxItemRequest.Clarify
-	(*AnswerInboxItemRequest_Approve)(nil), // 26: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 27: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 28: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 29: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 30: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 31: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 32: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 33: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 34: google.protobuf.Timestamp
-	(*AlwaysAllow)(nil),                    // 35: deckhand.v1.AlwaysAllow
-	(*TaskOverride)(nil),                   // 36: deckhand.v1.TaskOverride
+	(*PasskeyProof)(nil),                   // 3: deckhand.v1.PasskeyProof
+	(*CallDecision)(nil),                   // 4: deckhand.v1.CallDecision
+	(*CallDanger)(nil),                     // 5: deckhand.v1.CallDanger
+	(*CallCommand)(nil),                    // 6: deckhand.v1.CallCommand
+	(*LongArgument)(nil),                   // 7: deckhand.v1.LongArgument
+	(*InboxReview)(nil),                    // 8: deckhand.v1.InboxReview
+	(*DeferredCall)(nil),                   // 9: deckhand.v1.DeferredCall
+	(*ReviewedHost)(nil),                   // 10: deckhand.v1.ReviewedHost
+	(*AutoApprovalOffer)(nil),              // 11: deckhand.v1.AutoApprovalOffer
+	(*InboxQuestion)(nil),                  // 12: deckhand.v1.InboxQuestion
+	(*ListInboxRequest)(nil),               // 13: deckhand.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),              // 14: deckhand.v1.ListInboxResponse
+	(*GetInboxItemRequest)(nil),            // 15: deckhand.v1.GetInboxItemRequest
+	(*GetInboxItemResponse)(nil),           // 16: deckhand.v1.GetInboxItemResponse
+	(*ReadInboxArgumentRequest)(nil),       // 17: deckhand.v1.ReadInboxArgumentRequest
+	(*ReadInboxArgumentResponse)(nil),      // 18: deckhand.v1.ReadInboxArgumentResponse
+	(*AnswerInboxItemRequest)(nil),         // 19: deckhand.v1.AnswerInboxItemRequest
+	(*AnswerInboxItemResponse)(nil),        // 20: deckhand.v1.AnswerInboxItemResponse
+	(*AnswerInboxItemRequest_Accept)(nil),  // 21: deckhand.v1.AnswerInboxItemRequest.Accept
+	(*AnswerInboxItemRequest_Changes)(nil), // 22: deckhand.v1.AnswerInboxItemRequest.Changes
+	(*AnswerInboxItemRequest_Close)(nil),   // 23: deckhand.v1.AnswerInboxItemRequest.Close
+	(*AnswerInboxItemRequest_Suggest)(nil), // 24: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 25: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 26: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 27: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 28: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 29: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 30: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 31: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 32: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 33: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 34: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 35: google.protobuf.Timestamp
+	(*AlwaysAllow)(nil),                    // 36: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 37: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
 	1,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	32, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	33, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
-	11, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	34, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	34, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	33, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	34, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
-	7,  // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
-	10, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
-	3,  // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
-	6,  // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
-	4,  // 13: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
-	5,  // 14: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
-	6,  // 15: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
-	8,  // 16: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
-	9,  // 17: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	32, // 18: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
+	33, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	34, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	12, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
+	35, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	35, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	34, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	35, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	8,  // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
+	11, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
+	4,  // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
+	7,  // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
+	5,  // 13: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
+	6,  // 14: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
+	7,  // 15: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
+	9,  // 16: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
+	10, // 17: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
+	33, // 18: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
 	1,  // 19: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
 	0,  // 20: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
 	2,  // 21: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
 	2,  // 22: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	26, // 23: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	27, // 24: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	28, // 25: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	29, // 26: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	30, // 27: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	31, // 28: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	23, // 29: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	24, // 30: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	25, // 31: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	20, // 32: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	21, // 33: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	22, // 34: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	2,  // 35: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	35, // 36: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	36, // 37: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	12, // 38: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	14, // 39: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	16, // 40: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	18, // 41: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	13, // 42: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	15, // 43: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	17, // 44: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	19, // 45: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	42, // [42:46] is the sub-list for method output_type
-	38, // [38:42] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	3,  // 23: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
+	27, // 24: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	28, // 25: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	29, // 26: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	30, // 27: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	31, // 28: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	32, // 29: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	24, // 30: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	25, // 31: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	26, // 32: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	21, // 33: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	22, // 34: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	23, // 35: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	2,  // 36: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	36, // 37: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	37, // 38: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	13, // 39: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	15, // 40: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	17, // 41: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	19, // 42: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	14, // 43: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	16, // 44: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	18, // 45: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	20, // 46: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	43, // [43:47] is the sub-list for method output_type
+	39, // [39:43] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -2796,7 +2879,7 @@ func file_deckhand_v1_inbox_proto_init() {
 	file_deckhand_v1_policy_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_inbox_proto_msgTypes[16].OneofWrappers = []any{
+	file_deckhand_v1_inbox_proto_msgTypes[17].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),
 		(*AnswerInboxItemRequest_Reject_)(nil),
 		(*AnswerInboxItemRequest_Reply_)(nil),
@@ -2816,7 +2899,7 @@ func file_deckhand_v1_inbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -154,7 +154,7 @@ export function FleetPage() {
         ) : (
           groups.map(([name, members]) => (
             <section key={name} aria-label={name || "Agents"}>
-              {name && <h2 className="pb-2 text-sm font-semibold text-dim">{name}</h2>}
+              <h2 className={name ? "pb-2 text-sm font-semibold text-dim" : "sr-only"}>{name || "Agents"}</h2>
               <ul className="grid grid-cols-[repeat(auto-fill,minmax(22rem,1fr))] gap-3">
                 {members.map((a) => {
                   const own = tasksOf.get(a.id);

@@ -12,6 +12,7 @@ import { json, line, type ActObject } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import type { Progress } from "@/components/reading";
 import { useShortcut } from "@/components/shortcuts";
+import { proven } from "@/features/passkey/prove";
 import { may } from "@/features/session/queries";
 import { InboxKind, InboxService, type AnswerInboxItemRequestSchema, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import type { Guard } from "./guard";
@@ -77,7 +78,9 @@ export function Answer(props: {
     setBusy(name);
     setError(undefined);
     try {
-      const res = await inbox.answerInboxItem({ itemId: item.id, reason: reason.trim(), answer, shownDigest: item.shownDigest });
+      const res = await inbox.answerInboxItem(
+        await proven({ itemId: item.id, reason: reason.trim(), answer, shownDigest: item.shownDigest }, item.needsPasskey),
+      );
       toast(words, { description: line(`${item.agentName} · ${item.tool || item.taskTitle}`) });
       setForm(undefined);
       if (res.item) props.onAnswered(res.item);

@@ -104,7 +104,7 @@ function Asked(props: {
   return (
     <>
       <Details item={props.item} whole={whole} />
-      <div data-answers className="space-y-2">
+      <div data-answers className="space-y-2 max-sm:sticky max-sm:bottom-0 max-sm:border-t max-sm:bg-panel max-sm:py-2">
         {props.over ? (
           <>
             <Outcome item={props.over} />

@@ -26,9 +26,12 @@ import { NewPassword } from "@/features/user/Users";
 import { ControlService, KillScope, type Hold } from "@/gen/deckhand/v1/control_pb";
 import { SessionService } from "@/gen/deckhand/v1/session_pb";
 import { UserService } from "@/gen/deckhand/v1/user_pb";
+import { Passkeys } from "@/features/passkey/Passkeys";
+import { Devices } from "@/features/push/Devices";
 import { AccessRules } from "./AccessRules";
 import { AllowRules } from "./AllowRules";
 import { browserOf } from "./browser";
+import { ComfortSection } from "./ComfortSection";
 
 const control = createClient(ControlService, transport);
 const sessions = createClient(SessionService, transport);
@@ -45,11 +48,14 @@ export function SettingsPage() {
         <Section title="Your tokens" actions={<Button onClick={() => setMaking(true)}>New token</Button>}>
           <Tokens all={false} making={making} onMade={() => setMaking(false)} />
         </Section>
+        <Passkeys />
+        <Devices />
         <Sessions />
         <Holds />
         <AllowRules />
         {admin && <AccessRules />}
         <Looks />
+        <ComfortSection />
         <Keys />
       </div>
     </Page>

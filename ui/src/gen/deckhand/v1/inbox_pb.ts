@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/inbox.proto.
  */
 export const file_deckhand_v1_inbox: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi3gcKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkipwMKDENhbGxEZWNpc2lvbhIMCgRydWxlGAEgASgJEhYKDnBvbGljeV92ZXJzaW9uGAIgASgJEgsKA3doeRgDIAEoCRIoCgdkYW5nZXJzGAQgAygLMhcuZGVja2hhbmQudjEuQ2FsbERhbmdlchIqCghjb21tYW5kcxgFIAMoCzIYLmRlY2toYW5kLnYxLkNhbGxDb21tYW5kEg8KB3VuY2xlYXIYBiADKAkSDwoHbm9kZV9pZBgHIAEoCRIRCglub2RlX25hbWUYCCABKAkSDgoGZm9sZGVyGAkgASgJEgwKBHVzZXIYCiABKAkSFwoPdGltZW91dF9zZWNvbmRzGAsgASgBEg0KBWhvc3RzGAwgAygJEhQKDGlycmV2ZXJzaWJsZRgNIAEoCRISCgpkZWZpbml0aW9uGA4gASgJEhkKEWFncmVlZF9kZWZpbml0aW9uGA8gASgJEi0KCmxvbmdfdGV4dHMYECADKAsyGS5kZWNraGFuZC52MS5Mb25nQXJndW1lbnQSDwoHcHJvZ3JhbRgRIAEoCRIOCgZ1bnNlbnQYEiABKAkiRwoKQ2FsbERhbmdlchIMCgRraW5kGAEgASgJEgwKBHdoYXQYAiABKAkSDwoHY29tbWFuZBgDIAEoCRIMCgRsaW5lGAQgASgFIkYKC0NhbGxDb21tYW5kEgwKBHRleHQYASABKAkSDAoEbGluZRgCIAEoBRILCgN2aWEYAyADKAkSDgoGZWZmZWN0GAQgASgJIkIKDExvbmdBcmd1bWVudBIPCgdwb2ludGVyGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSDQoFbGluZXMYAyABKAMikwEKC0luYm94UmV2aWV3Eg8KB3N1bW1hcnkYASABKAkSDQoFZmlsZXMYAiABKAUSDQoFcGF0aHMYAyADKAkSKwoIZGVmZXJyZWQYBCADKAsyGS5kZWNraGFuZC52MS5EZWZlcnJlZENhbGwSKAoFaG9zdHMYBSADKAsyGS5kZWNraGFuZC52MS5SZXZpZXdlZEhvc3QiewoMRGVmZXJyZWRDYWxsEg8KB3N0ZXBfaWQYASABKAkSDgoGbnVtYmVyGAIgASgFEgwKBHRvb2wYAyABKAkSKwoIY2F0ZWdvcnkYBCABKA4yGS5kZWNraGFuZC52MS5Ub29sQ2F0ZWdvcnkSDwoHcHJldmlldxgFIAEoCSJaCgxSZXZpZXdlZEhvc3QSDAoEaG9zdBgBIAEoCRIQCghyZXF1ZXN0cxgCIAEoAxISCgpzZW50X2J5dGVzGAMgASgDEhYKDnJlY2VpdmVkX2J5dGVzGAQgASgDIjUKEUF1dG9BcHByb3ZhbE9mZmVyEg0KBXNoYXBlGAEgASgJEhEKCWFwcHJvdmFscxgCIAEoBSJUCg1JbmJveFF1ZXN0aW9uEgwKBHRleHQYASABKAkSDAoEa2luZBgCIAEoCRIPCgdjaG9pY2VzGAMgAygJEhYKDmRlZmF1bHRfYW5zd2VyGAQgASgJIqwBChBMaXN0SW5ib3hSZXF1ZXN0EicKBnN0YXRlcxgBIAMoDjIXLmRlY2toYW5kLnYxLkluYm94U3RhdGUSJQoFa2luZHMYAiADKA4yFi5kZWNraGFuZC52MS5JbmJveEtpbmQSDwoHdGFza19pZBgDIAEoCRIQCghhZ2VudF9pZBgEIAEoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCSJTChFMaXN0SW5ib3hSZXNwb25zZRIlCgVpdGVtcxgBIAMoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJgoTR2V0SW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJIjwKFEdldEluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0iYQoYUmVhZEluYm94QXJndW1lbnRSZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDwoHcG9pbnRlchgCIAEoCRIOCgZvZmZzZXQYAyABKAMSEwoLaW5fZGVjaXNpb24YBCABKAgiUgoZUmVhZEluYm94QXJndW1lbnRSZXNwb25zZRIMCgR0ZXh0GAEgASgJEhMKC25leHRfb2Zmc2V0GAIgASgDEhIKCnNpemVfYnl0ZXMYAyABKAMihQkKFkFuc3dlckluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkSFAoMc2hvd25fZGlnZXN0GA8gASgJEj4KB2FwcHJvdmUYAyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFwcHJvdmVIABI8CgZyZWplY3QYBCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlamVjdEgAEjoKBXJlcGx5GAUgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBseUgAEjoKBXJldHJ5GAYgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXRyeUgAEjgKBHNraXAYByABKAsyKC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlNraXBIABI+CgdyZXNvbHZlGAggASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXNvbHZlSAASPgoHc3VnZ2VzdBgJIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU3VnZ2VzdEgAEjwKBnJlcGxhbhgKIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbGFuSAASPgoHY2xhcmlmeRgLIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xhcmlmeUgAEjwKBmFjY2VwdBgMIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQWNjZXB0SAASPgoHY2hhbmdlcxgNIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2hhbmdlc0gAEjoKBWNsb3NlGA4gASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DbG9zZUgAGggKBkFjY2VwdBoXCgdDaGFuZ2VzEgwKBHRleHQYASABKAkaBwoFQ2xvc2UaFwoHU3VnZ2VzdBIMCgR0ZXh0GAEgASgJGhYKBlJlcGxhbhIMCgR0ZXh0GAEgASgJGhsKB0NsYXJpZnkSEAoIcXVlc3Rpb24YASABKAkaSwoHQXBwcm92ZRIWCg5hcmd1bWVudHNfanNvbhgBIAEoCRIoCgZhbHdheXMYAiABKAsyGC5kZWNraGFuZC52MS5BbHdheXNBbGxvdxoICgZSZWplY3QaFQoFUmVwbHkSDAoEdGV4dBgBIAEoCRo0CgVSZXRyeRIrCghvdmVycmlkZRgBIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRoGCgRTa2lwGhwKB1Jlc29sdmUSEQoJc3VjY2VlZGVkGAEgASgIQggKBmFuc3dlciI/ChdBbnN3ZXJJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtKqMBCglJbmJveEtpbmQSGgoWSU5CT1hfS0lORF9VTlNQRUNJRklFRBAAEhcKE0lOQk9YX0tJTkRfQVBQUk9WQUwQARIXChNJTkJPWF9LSU5EX1FVRVNUSU9OEAISFgoSSU5CT1hfS0lORF9VTktOT1dOEAMSFQoRSU5CT1hfS0lORF9SRVZJRVcQBBIZChVJTkJPWF9LSU5EX0VTQ0FMQVRJT04QBSqNAQoKSW5ib3hTdGF0ZRIbChdJTkJPWF9TVEFURV9VTlNQRUNJRklFRBAAEhQKEElOQk9YX1NUQVRFX09QRU4QARIYChRJTkJPWF9TVEFURV9BTlNXRVJFRBACEhcKE0lOQk9YX1NUQVRFX0VYUElSRUQQAxIZChVJTkJPWF9TVEFURV9XSVRIRFJBV04QBDLxAgoMSW5ib3hTZXJ2aWNlEkoKCUxpc3RJbmJveBIdLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXNwb25zZRJTCgxHZXRJbmJveEl0ZW0SIC5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXF1ZXN0GiEuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVzcG9uc2USYgoRUmVhZEluYm94QXJndW1lbnQSJS5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QaJi5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlElwKD0Fuc3dlckluYm94SXRlbRIjLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QaJC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi9QcKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkSFQoNbmVlZHNfcGFzc2tleRhGIAEoCCI9CgxQYXNza2V5UHJvb2YSFAoMY2hhbGxlbmdlX2lkGAEgASgJEhcKD2NyZWRlbnRpYWxfanNvbhgCIAEoCSKnAwoMQ2FsbERlY2lzaW9uEgwKBHJ1bGUYASABKAkSFgoOcG9saWN5X3ZlcnNpb24YAiABKAkSCwoDd2h5GAMgASgJEigKB2RhbmdlcnMYBCADKAsyFy5kZWNraGFuZC52MS5DYWxsRGFuZ2VyEioKCGNvbW1hbmRzGAUgAygLMhguZGVja2hhbmQudjEuQ2FsbENvbW1hbmQSDwoHdW5jbGVhchgGIAMoCRIPCgdub2RlX2lkGAcgASgJEhEKCW5vZGVfbmFtZRgIIAEoCRIOCgZmb2xkZXIYCSABKAkSDAoEdXNlchgKIAEoCRIXCg90aW1lb3V0X3NlY29uZHMYCyABKAESDQoFaG9zdHMYDCADKAkSFAoMaXJyZXZlcnNpYmxlGA0gASgJEhIKCmRlZmluaXRpb24YDiABKAkSGQoRYWdyZWVkX2RlZmluaXRpb24YDyABKAkSLQoKbG9uZ190ZXh0cxgQIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIPCgdwcm9ncmFtGBEgASgJEg4KBnVuc2VudBgSIAEoCSJHCgpDYWxsRGFuZ2VyEgwKBGtpbmQYASABKAkSDAoEd2hhdBgCIAEoCRIPCgdjb21tYW5kGAMgASgJEgwKBGxpbmUYBCABKAUiRgoLQ2FsbENvbW1hbmQSDAoEdGV4dBgBIAEoCRIMCgRsaW5lGAIgASgFEgsKA3ZpYRgDIAMoCRIOCgZlZmZlY3QYBCABKAkiQgoMTG9uZ0FyZ3VtZW50Eg8KB3BvaW50ZXIYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoAxINCgVsaW5lcxgDIAEoAyKTAQoLSW5ib3hSZXZpZXcSDwoHc3VtbWFyeRgBIAEoCRINCgVmaWxlcxgCIAEoBRINCgVwYXRocxgDIAMoCRIrCghkZWZlcnJlZBgEIAMoCzIZLmRlY2toYW5kLnYxLkRlZmVycmVkQ2FsbBIoCgVob3N0cxgFIAMoCzIZLmRlY2toYW5kLnYxLlJldmlld2VkSG9zdCJ7CgxEZWZlcnJlZENhbGwSDwoHc3RlcF9pZBgBIAEoCRIOCgZudW1iZXIYAiABKAUSDAoEdG9vbBgDIAEoCRIrCghjYXRlZ29yeRgEIAEoDjIZLmRlY2toYW5kLnYxLlRvb2xDYXRlZ29yeRIPCgdwcmV2aWV3GAUgASgJIloKDFJldmlld2VkSG9zdBIMCgRob3N0GAEgASgJEhAKCHJlcXVlc3RzGAIgASgDEhIKCnNlbnRfYnl0ZXMYAyABKAMSFgoOcmVjZWl2ZWRfYnl0ZXMYBCABKAMiNQoRQXV0b0FwcHJvdmFsT2ZmZXISDQoFc2hhcGUYASABKAkSEQoJYXBwcm92YWxzGAIgASgFIlQKDUluYm94UXVlc3Rpb24SDAoEdGV4dBgBIAEoCRIMCgRraW5kGAIgASgJEg8KB2Nob2ljZXMYAyADKAkSFgoOZGVmYXVsdF9hbnN3ZXIYBCABKAkirAEKEExpc3RJbmJveFJlcXVlc3QSJwoGc3RhdGVzGAEgAygOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIlCgVraW5kcxgCIAMoDjIWLmRlY2toYW5kLnYxLkluYm94S2luZBIPCgd0YXNrX2lkGAMgASgJEhAKCGFnZW50X2lkGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoBRISCgpwYWdlX3Rva2VuGAYgASgJIlMKEUxpc3RJbmJveFJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSImChNHZXRJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkiPAoUR2V0SW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSJhChhSZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIPCgdwb2ludGVyGAIgASgJEg4KBm9mZnNldBgDIAEoAxITCgtpbl9kZWNpc2lvbhgEIAEoCCJSChlSZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlEgwKBHRleHQYASABKAkSEwoLbmV4dF9vZmZzZXQYAiABKAMSEgoKc2l6ZV9ieXRlcxgDIAEoAyKvCQoWQW5zd2VySW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIUCgxzaG93bl9kaWdlc3QYDyABKAkSKAoFcHJvb2YYECABKAsyGS5kZWNraGFuZC52MS5QYXNza2V5UHJvb2YSPgoHYXBwcm92ZRgDIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQXBwcm92ZUgAEjwKBnJlamVjdBgEIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVqZWN0SAASOgoFcmVwbHkYBSABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGx5SAASOgoFcmV0cnkYBiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJldHJ5SAASOAoEc2tpcBgHIAEoCzIoLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU2tpcEgAEj4KB3Jlc29sdmUYCCABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlc29sdmVIABI+CgdzdWdnZXN0GAkgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5TdWdnZXN0SAASPAoGcmVwbGFuGAogASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBsYW5IABI+CgdjbGFyaWZ5GAsgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DbGFyaWZ5SAASPAoGYWNjZXB0GAwgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BY2NlcHRIABI+CgdjaGFuZ2VzGA0gASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DaGFuZ2VzSAASOgoFY2xvc2UYDiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsb3NlSAAaCAoGQWNjZXB0GhcKB0NoYW5nZXMSDAoEdGV4dBgBIAEoCRoHCgVDbG9zZRoXCgdTdWdnZXN0EgwKBHRleHQYASABKAkaFgoGUmVwbGFuEgwKBHRleHQYASABKAkaGwoHQ2xhcmlmeRIQCghxdWVzdGlvbhgBIAEoCRpLCgdBcHByb3ZlEhYKDmFyZ3VtZW50c19qc29uGAEgASgJEigKBmFsd2F5cxgCIAEoCzIYLmRlY2toYW5kLnYxLkFsd2F5c0FsbG93GggKBlJlamVjdBoVCgVSZXBseRIMCgR0ZXh0GAEgASgJGjQKBVJldHJ5EisKCG92ZXJyaWRlGAEgASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlGgYKBFNraXAaHAoHUmVzb2x2ZRIRCglzdWNjZWVkZWQYASABKAhCCAoGYW5zd2VyIj8KF0Fuc3dlckluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0qowEKCUluYm94S2luZBIaChZJTkJPWF9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTSU5CT1hfS0lORF9BUFBST1ZBTBABEhcKE0lOQk9YX0tJTkRfUVVFU1RJT04QAhIWChJJTkJPWF9LSU5EX1VOS05PV04QAxIVChFJTkJPWF9LSU5EX1JFVklFVxAEEhkKFUlOQk9YX0tJTkRfRVNDQUxBVElPThAFKo0BCgpJbmJveFN0YXRlEhsKF0lOQk9YX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQSU5CT1hfU1RBVEVfT1BFThABEhgKFElOQk9YX1NUQVRFX0FOU1dFUkVEEAISFwoTSU5CT1hfU1RBVEVfRVhQSVJFRBADEhkKFUlOQk9YX1NUQVRFX1dJVEhEUkFXThAEMvECCgxJbmJveFNlcnZpY2USSgoJTGlzdEluYm94Eh0uZGVja2hhbmQudjEuTGlzdEluYm94UmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlc3BvbnNlElMKDEdldEluYm94SXRlbRIgLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlcXVlc3QaIS5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXNwb25zZRJiChFSZWFkSW5ib3hBcmd1bWVudBIlLmRlY2toYW5kLnYxLlJlYWRJbmJveEFyZ3VtZW50UmVxdWVzdBomLmRlY2toYW5kLnYxLlJlYWRJbmJveEFyZ3VtZW50UmVzcG9uc2USXAoPQW5zd2VySW5ib3hJdGVtEiMuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdBokLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * InboxItem is one thing that waits, or waited, for a person.
@@ -251,6 +251,14 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
    * @generated from field: string title = 35;
    */
   title: string;
+
+  /**
+   * Approving it takes a passkey: something dangerous was recognised in the call, and
+   * the organisation's PasskeyRules ask for one. Only for open items.
+   *
+   * @generated from field: bool needs_passkey = 70;
+   */
+  needsPasskey: boolean;
 };
 
 /**
@@ -259,6 +267,33 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
  */
 export const InboxItemSchema: GenMessage<InboxItem> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 0);
+
+/**
+ * PasskeyProof is what a browser made of a challenge of
+ * PasskeyService.BeginPasskeyProof.
+ *
+ * @generated from message deckhand.v1.PasskeyProof
+ */
+export type PasskeyProof = Message<"deckhand.v1.PasskeyProof"> & {
+  /**
+   * @generated from field: string challenge_id = 1;
+   */
+  challengeId: string;
+
+  /**
+   * AuthenticationResponseJSON.
+   *
+   * @generated from field: string credential_json = 2;
+   */
+  credentialJson: string;
+};
+
+/**
+ * Describes the message deckhand.v1.PasskeyProof.
+ * Use `create(PasskeyProofSchema)` to create a new message.
+ */
+export const PasskeyProofSchema: GenMessage<PasskeyProof> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 1);
 
 /**
  * CallDecision is what the hub decided about a call, the commands that it found
@@ -400,7 +435,7 @@ export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
  * Use `create(CallDecisionSchema)` to create a new message.
  */
 export const CallDecisionSchema: GenMessage<CallDecision> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 1);
+  messageDesc(file_deckhand_v1_inbox, 2);
 
 /**
  * CallDanger is one thing that is known to be dangerous.
@@ -442,7 +477,7 @@ export type CallDanger = Message<"deckhand.v1.CallDanger"> & {
  * Use `create(CallDangerSchema)` to create a new message.
  */
 export const CallDangerSchema: GenMessage<CallDanger> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 2);
+  messageDesc(file_deckhand_v1_inbox, 3);
 
 /**
  * CallCommand is one simple command of a script.
@@ -482,7 +517,7 @@ export type CallCommand = Message<"deckhand.v1.CallCommand"> & {
  * Use `create(CallCommandSchema)` to create a new message.
  */
 export const CallCommandSchema: GenMessage<CallCommand> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 3);
+  messageDesc(file_deckhand_v1_inbox, 4);
 
 /**
  * LongArgument is a text, among the arguments or of the decision, that is sent in
@@ -519,7 +554,7 @@ export type LongArgument = Message<"deckhand.v1.LongArgument"> & {
  * Use `create(LongArgumentSchema)` to create a new message.
  */
 export const LongArgumentSchema: GenMessage<LongArgument> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 4);
+  messageDesc(file_deckhand_v1_inbox, 5);
 
 /**
  * InboxReview is what a run in review mode did, as it stood when it was done.
@@ -569,7 +604,7 @@ export type InboxReview = Message<"deckhand.v1.InboxReview"> & {
  * Use `create(InboxReviewSchema)` to create a new message.
  */
 export const InboxReviewSchema: GenMessage<InboxReview> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 5);
+  messageDesc(file_deckhand_v1_inbox, 6);
 
 /**
  * DeferredCall is a call that would have left the workspace.
@@ -610,7 +645,7 @@ export type DeferredCall = Message<"deckhand.v1.DeferredCall"> & {
  * Use `create(DeferredCallSchema)` to create a new message.
  */
 export const DeferredCallSchema: GenMessage<DeferredCall> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6);
+  messageDesc(file_deckhand_v1_inbox, 7);
 
 /**
  * ReviewedHost is a host that commands connected to.
@@ -644,7 +679,7 @@ export type ReviewedHost = Message<"deckhand.v1.ReviewedHost"> & {
  * Use `create(ReviewedHostSchema)` to create a new message.
  */
 export const ReviewedHostSchema: GenMessage<ReviewedHost> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 7);
+  messageDesc(file_deckhand_v1_inbox, 8);
 
 /**
  * AutoApprovalOffer offers to allow calls like one from now on. It is taken with
@@ -674,7 +709,7 @@ export type AutoApprovalOffer = Message<"deckhand.v1.AutoApprovalOffer"> & {
  * Use `create(AutoApprovalOfferSchema)` to create a new message.
  */
 export const AutoApprovalOfferSchema: GenMessage<AutoApprovalOffer> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 8);
+  messageDesc(file_deckhand_v1_inbox, 9);
 
 /**
  * InboxQuestion is what an agent asks.
@@ -712,7 +747,7 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
  * Use `create(InboxQuestionSchema)` to create a new message.
  */
 export const InboxQuestionSchema: GenMessage<InboxQuestion> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 9);
+  messageDesc(file_deckhand_v1_inbox, 10);
 
 /**
  * @generated from message deckhand.v1.ListInboxRequest
@@ -764,7 +799,7 @@ export type ListInboxRequest = Message<"deckhand.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10);
+  messageDesc(file_deckhand_v1_inbox, 11);
 
 /**
  * @generated from message deckhand.v1.ListInboxResponse
@@ -786,7 +821,7 @@ export type ListInboxResponse = Message<"deckhand.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 11);
+  messageDesc(file_deckhand_v1_inbox, 12);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemRequest
@@ -803,7 +838,7 @@ export type GetInboxItemRequest = Message<"deckhand.v1.GetInboxItemRequest"> & {
  * Use `create(GetInboxItemRequestSchema)` to create a new message.
  */
 export const GetInboxItemRequestSchema: GenMessage<GetInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 12);
+  messageDesc(file_deckhand_v1_inbox, 13);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemResponse
@@ -820,7 +855,7 @@ export type GetInboxItemResponse = Message<"deckhand.v1.GetInboxItemResponse"> &
  * Use `create(GetInboxItemResponseSchema)` to create a new message.
  */
 export const GetInboxItemResponseSchema: GenMessage<GetInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 13);
+  messageDesc(file_deckhand_v1_inbox, 14);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentRequest
@@ -861,7 +896,7 @@ export type ReadInboxArgumentRequest = Message<"deckhand.v1.ReadInboxArgumentReq
  * Use `create(ReadInboxArgumentRequestSchema)` to create a new message.
  */
 export const ReadInboxArgumentRequestSchema: GenMessage<ReadInboxArgumentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 14);
+  messageDesc(file_deckhand_v1_inbox, 15);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentResponse
@@ -892,7 +927,7 @@ export type ReadInboxArgumentResponse = Message<"deckhand.v1.ReadInboxArgumentRe
  * Use `create(ReadInboxArgumentResponseSchema)` to create a new message.
  */
 export const ReadInboxArgumentResponseSchema: GenMessage<ReadInboxArgumentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 15);
+  messageDesc(file_deckhand_v1_inbox, 16);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemRequest
@@ -918,6 +953,14 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
    * @generated from field: string shown_digest = 15;
    */
   shownDigest: string;
+
+  /**
+   * Required with approve and retry where the item's needs_passkey is set;
+   * FAILED_PRECONDITION without it. See PasskeyService.BeginPasskeyProof.
+   *
+   * @generated from field: deckhand.v1.PasskeyProof proof = 16;
+   */
+  proof?: PasskeyProof | undefined;
 
   /**
    * @generated from oneof deckhand.v1.AnswerInboxItemRequest.answer
@@ -1002,7 +1045,7 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
  * Use `create(AnswerInboxItemRequestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequestSchema: GenMessage<AnswerInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16);
+  messageDesc(file_deckhand_v1_inbox, 17);
 
 /**
  * Accept accepts the work of a review: deferred calls are made, and the task
@@ -1018,7 +1061,7 @@ export type AnswerInboxItemRequest_Accept = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_AcceptSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_AcceptSchema: GenMessage<AnswerInboxItemRequest_Accept> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 0);
+  messageDesc(file_deckhand_v1_inbox, 17, 0);
 
 /**
  * Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -1037,7 +1080,7 @@ export type AnswerInboxItemRequest_Changes = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ChangesSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ChangesSchema: GenMessage<AnswerInboxItemRequest_Changes> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 1);
+  messageDesc(file_deckhand_v1_inbox, 17, 1);
 
 /**
  * Close ends an escalated task.
@@ -1052,7 +1095,7 @@ export type AnswerInboxItemRequest_Close = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_CloseSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_CloseSchema: GenMessage<AnswerInboxItemRequest_Close> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 2);
+  messageDesc(file_deckhand_v1_inbox, 17, 2);
 
 /**
  * Suggest drops a call that waits for approval, and suggests an alternative
@@ -1072,7 +1115,7 @@ export type AnswerInboxItemRequest_Suggest = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_SuggestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SuggestSchema: GenMessage<AnswerInboxItemRequest_Suggest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 3);
+  messageDesc(file_deckhand_v1_inbox, 17, 3);
 
 /**
  * Replan has an approval's call left out, and the agent replace its plan.
@@ -1091,7 +1134,7 @@ export type AnswerInboxItemRequest_Replan = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_ReplanSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplanSchema: GenMessage<AnswerInboxItemRequest_Replan> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 4);
+  messageDesc(file_deckhand_v1_inbox, 17, 4);
 
 /**
  * Clarify asks the agent something before an approval is decided: the call is
@@ -1111,7 +1154,7 @@ export type AnswerInboxItemRequest_Clarify = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ClarifySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ClarifySchema: GenMessage<AnswerInboxItemRequest_Clarify> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 5);
+  messageDesc(file_deckhand_v1_inbox, 17, 5);
 
 /**
  * Approve allows the call.
@@ -1140,7 +1183,7 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ApproveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ApproveSchema: GenMessage<AnswerInboxItemRequest_Approve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 6);
+  messageDesc(file_deckhand_v1_inbox, 17, 6);
 
 /**
  * Reject tells the agent that a call is not approved, or that a question is
@@ -1156,7 +1199,7 @@ export type AnswerInboxItemRequest_Reject = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_RejectSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RejectSchema: GenMessage<AnswerInboxItemRequest_Reject> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 7);
+  messageDesc(file_deckhand_v1_inbox, 17, 7);
 
 /**
  * Reply answers a question.
@@ -1175,7 +1218,7 @@ export type AnswerInboxItemRequest_Reply = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_ReplySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplySchema: GenMessage<AnswerInboxItemRequest_Reply> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 8);
+  messageDesc(file_deckhand_v1_inbox, 17, 8);
 
 /**
  * Retry makes a call with an unknown outcome once more: it may then have
@@ -1197,7 +1240,7 @@ export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RetrySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RetrySchema: GenMessage<AnswerInboxItemRequest_Retry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 9);
+  messageDesc(file_deckhand_v1_inbox, 17, 9);
 
 /**
  * Skip drops the call and informs the agent.
@@ -1212,7 +1255,7 @@ export type AnswerInboxItemRequest_Skip = Message<"deckhand.v1.AnswerInboxItemRe
  * Use `create(AnswerInboxItemRequest_SkipSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SkipSchema: GenMessage<AnswerInboxItemRequest_Skip> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 10);
+  messageDesc(file_deckhand_v1_inbox, 17, 10);
 
 /**
  * Resolve says what came of a call with an unknown outcome.
@@ -1231,7 +1274,7 @@ export type AnswerInboxItemRequest_Resolve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ResolveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResolveSchema: GenMessage<AnswerInboxItemRequest_Resolve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16, 11);
+  messageDesc(file_deckhand_v1_inbox, 17, 11);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemResponse
@@ -1248,7 +1291,7 @@ export type AnswerInboxItemResponse = Message<"deckhand.v1.AnswerInboxItemRespon
  * Use `create(AnswerInboxItemResponseSchema)` to create a new message.
  */
 export const AnswerInboxItemResponseSchema: GenMessage<AnswerInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17);
+  messageDesc(file_deckhand_v1_inbox, 18);
 
 /**
  * InboxKind is the kind of answer that an item needs.
