@@ -281,7 +281,9 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		case "checkpoint":
 			out[name] = map[string]any{"iteration": 1, "state": map[string]any{}}
 		case "events":
-			out[name] = []any{map[string]any{"type": "thinking"}}
+			if f.Kind() == protoreflect.MessageKind {
+				out[name] = []any{map[string]any{"type": "thinking"}}
+			}
 		case "name":
 			switch out[name] = "file-list"; m.Name() {
 			case "ConnectProviderRequest":

@@ -275,8 +275,11 @@ func TestADangerousCallIsApprovedWithAPasskeyForWhatWasShown(t *testing.T) {
 	_, err = r.user.Passkeys.SetPasskeyRules(ctx, connect.NewRequest(set))
 	require.NoError(t, err)
 
-	r.apply("asker", asking("asker", "tools: [shell_exec]"))
-	_, _, harmless := r.park("asker", "shell_exec", `{"command":"make deploy"}`)
+	// One each, since an agent runs one task at a time.
+	for _, name := range []string{"calm", "asker", "again"} {
+		r.apply(name, asking(name, "tools: [shell_exec]"))
+	}
+	_, _, harmless := r.park("calm", "shell_exec", `{"command":"make deploy"}`)
 	require.False(t, harmless.GetNeedsPasskey())
 	_, step, item := r.park("asker", "shell_exec", `{"command":"rm -rf /"}`)
 	require.True(t, item.GetNeedsPasskey())
@@ -327,7 +330,7 @@ func TestADangerousCallIsApprovedWithAPasskeyForWhatWasShown(t *testing.T) {
 	require.NoError(t, send(r.user, good))
 	require.NoError(t, send(r.user, good), "a repetition of one's own answer is harmless")
 	require.False(t, r.inboxItem(item.GetId()).GetNeedsPasskey())
-	_, _, again := r.park("asker", "shell_exec", `{"command":"rm -rf /"}`)
+	_, _, again := r.park("again", "shell_exec", `{"command":"rm -rf /"}`)
 	replayed := proto.CloneOf(good)
 	replayed.ItemId, replayed.ShownDigest = again.GetId(), again.GetShownDigest()
 	refusedFor(t, send(r.user, replayed), fault.Precondition, "was used")

@@ -75,7 +75,7 @@ var whose = map[reach]string{
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate
 		ListPasskeys DeletePasskey UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests`,
-	personal: "GetSession ListSessions DeleteSession CreateLoginCode BeginPasskeyRegistration CreatePasskey RenamePasskey BeginPasskeyProof CreatePushDevice ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice",
+	personal: "GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice",
 	// What people of one organisation change together, by their roles: agents,
 	// workspaces of agents, what runs there by hand, what is tried only, and what one
 	// makes of one's own. Stopping something is in it, too. A persona of somebody
@@ -83,7 +83,8 @@ var whose = map[reach]string{
 	shared: `ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent PrepareImage ListHolds GetStatistics
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan
 		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
-		ListCredentials GetCredential StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey`,
+		ListCredentials GetCredential StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
+		CreatePushDevice`,
 }
 
 // teamShares says for each reach what somebody may do beyond the rights of their role who is in

@@ -11,7 +11,7 @@ const descriptors = (list: Descriptor[] | undefined) => list?.map((d) => ({ ...d
 
 // supported reports whether this browser has passkeys for this page: it must have come
 // over HTTPS, or from this machine.
-export const supported = () => isSecureContext && typeof PublicKeyCredential === "function";
+export const supported = () => globalThis.isSecureContext && typeof PublicKeyCredential === "function";
 
 // create has the person make a passkey, and returns it as RegistrationResponseJSON.
 export async function create(optionsJson: string): Promise<string> {

@@ -4,7 +4,7 @@ import { base } from "@/api/base";
 const key = "deckhand.device";
 
 // pushSupported reports whether this browser can show notifications of the hub.
-export const pushSupported = () => isSecureContext && "serviceWorker" in navigator && "PushManager" in globalThis && "Notification" in globalThis;
+export const pushSupported = () => globalThis.isSecureContext && "serviceWorker" in navigator && "PushManager" in globalThis && "Notification" in globalThis;
 
 // The worker answers no request: see public/sw.js.
 const worker = async () => {
@@ -47,5 +47,5 @@ export async function unsubscribe() {
 
 // startWorker lets the console be installed where it may be.
 export function startWorker() {
-  if (isSecureContext && "serviceWorker" in navigator) void worker().catch(() => undefined);
+  if (globalThis.isSecureContext && "serviceWorker" in navigator) void worker().catch(() => undefined);
 }
