@@ -2,7 +2,6 @@ package hub
 
 import (
 	"crypto/tls"
-	"errors"
 	"net"
 	"strings"
 
@@ -35,12 +34,26 @@ func (c *Config) readPublicURL() (err error) {
 
 // listen opens the API's listener. The certificate is read again when its files change.
 func (c Config) listen() (net.Listener, error) {
+	pair, err := c.certificate()
+	if err != nil {
+		return nil, err
+	}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return nil, listenFault("listen", c.Listen, err)
 	}
-	if c.TLSCert == "" {
+	if pair == nil {
 		return l, nil
+	}
+	return tls.NewListener(l, &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: pair.Certificate, NextProtos: []string{"h2", "http/1.1"},
+	}), nil
+}
+
+// certificate reads the API's certificate; nil for none.
+func (c Config) certificate() (*certfile.Pair, error) {
+	if c.TLSCert == "" {
+		return nil, nil //nolint:nilnil // there is none
 	}
 	log := c.Log.Named("tls")
 	pair, err := certfile.Load(c.TLSCert, c.TLSKey, func(err error) {
@@ -51,18 +64,16 @@ func (c Config) listen() (net.Listener, error) {
 		log.Info("uses the changed certificate", "tls_cert", c.TLSCert)
 	})
 	if err != nil {
-		return nil, errors.Join(fault.New(fault.Invalid, "tls-cert %s and tls-key %s cannot be used: %v", c.TLSCert, c.TLSKey, err).
-			WithFix("give a PEM certificate, with those that it depends on, and its PEM key without a password"), l.Close())
+		return nil, fault.New(fault.Invalid, "tls-cert %s and tls-key %s cannot be used: %v", c.TLSCert, c.TLSKey, err).
+			WithFix("give a PEM certificate, with those that it depends on, and its PEM key without a password")
 	}
 	if host := c.public.Host; host != "" {
 		if err := pair.Leaf().VerifyHostname(host); err != nil {
-			return nil, errors.Join(fault.New(fault.Invalid, "tls-cert %s is not for the host of public-url, %s: %v", c.TLSCert, host, err).
-				WithFix("give a certificate for %s, or the --public-url that it is for", host), l.Close())
+			return nil, fault.New(fault.Invalid, "tls-cert %s is not for the host of public-url, %s: %v", c.TLSCert, host, err).
+				WithFix("give a certificate for %s, or the --public-url that it is for", host)
 		}
 	}
-	return tls.NewListener(l, &tls.Config{
-		MinVersion: tls.VersionTLS12, GetCertificate: pair.Certificate, NextProtos: []string{"h2", "http/1.1"},
-	}), nil
+	return pair, nil
 }
 
 // listenLocal opens the listener of LocalHTTP; nil for none.
@@ -75,6 +86,28 @@ func (c Config) listenLocal() (net.Listener, error) {
 		return nil, listenFault("listen", "127.0.0.1:0", err)
 	}
 	return l, nil
+}
+
+// Check reports whether a configuration can be used, as far as that can be seen without
+// the database.
+func (c Config) Check() error {
+	if err := c.fill(); err != nil {
+		return err
+	}
+	_, err := c.certificate()
+	return err
+}
+
+// Listening returns the address that the API listens on.
+func (h *Hub) Listening() string { return reachable(h.listener.Addr()) }
+
+// contact returns a URL at which the operator of a push service finds out whose messages
+// it carries. There are none without HTTPS, except on this machine.
+func (c Config) contact() string {
+	if c.public.HTTPS {
+		return c.public.String()
+	}
+	return "https://localhost"
 }
 
 // listeners returns those that the API is served on.

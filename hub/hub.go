@@ -21,6 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/replica"
 	"github.com/deckhand-sh/deckhand/hub/identity/access"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/passkey"
 	"github.com/deckhand-sh/deckhand/hub/identity/session"
 	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
@@ -119,6 +120,7 @@ type Hub struct {
 	tokens     *auth.Tokens
 	users      *user.Users
 	sessions   *session.Sessions
+	passkeys   *passkey.Service
 	access     *access.Lists
 	rates      *auth.Rates
 	turns      *fair.Turns
@@ -145,6 +147,7 @@ type Hub struct {
 	artifacts  *artifact.Artifacts
 	triggers   *trigger.Service
 	notify     *notification.Service
+	pushKeys   notification.PushKeys
 
 	credentials *credential.Credentials
 	egress      *egresscredential.Credentials
@@ -190,6 +193,9 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.sessions = session.New(session.Config{
 		Store: h.store, Recorder: recorder, Tokens: h.tokens, Users: h.users, Idle: c.SessionIdle, Lifetime: c.SessionLifetime, Allow: h.access.Login,
 	})
+	if h.passkeys, err = passkey.New(passkey.Config{Store: h.store, Recorder: recorder, Public: c.public}); err != nil {
+		return err
+	}
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
 	h.agents = agent.NewService(h.store, recorder, persona.Vocabulary{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: persona.Modes(), Trigger: trigger.CheckDeclared})
 	h.plans = quota.New(quota.Config{Store: h.store, Recorder: recorder})
@@ -204,7 +210,11 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
 	})
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Usable: h.models.Usable})
+	if h.pushKeys, err = notification.OpenPushKeys(ctx, vault.NewSecrets(h.store, h.vault)); err != nil {
+		return err
+	}
 	h.notify = notification.New(notification.Config{
+		PushKeys: h.pushKeys, Contact: c.contact(),
 		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Bus: h.bus, Allow: c.notifyAllow, GiveUp: c.NotifyGiveUp,
 		OnSent: h.metrics.Notification, Log: c.Log.Named("notify"),
 	})
@@ -255,7 +265,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Propose: h.steps.ProposeTurn,
 	})
 	h.inbox = inbox.New(inbox.Config{
-		Store: h.store, Recorder: recorder, Steps: h.steps, Reviews: h.reviews, Tasks: h.tasks, Agents: h.agents, Budgets: h.budgets, Vault: h.vault, Redact: c.Redact,
+		Store: h.store, Recorder: recorder, Steps: h.steps, Reviews: h.reviews, Tasks: h.tasks, Agents: h.agents, Budgets: h.budgets, Passkeys: h.passkeys, Vault: h.vault, Redact: c.Redact,
 		Sweep: inboxSweep, Log: c.Log.Named("inbox"),
 	})
 	h.kills = kill.New(kill.Config{
@@ -391,6 +401,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete old deliveries", Do: h.triggers.Prune},
 		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},
 		periodic.Job{Name: "delete old sessions", Do: h.sessions.Prune},
+		periodic.Job{Name: "delete old challenges of passkeys", Do: h.passkeys.Prune},
 		periodic.Job{Name: "delete the waits of calls that have ended", Do: h.store.DeleteWaits},
 		periodic.Job{Name: "delete outages that no task waits for", Do: h.store.DeleteOldOutages},
 		periodic.Job{Name: "forget calls that no limit counts", Do: h.policies.Prune},

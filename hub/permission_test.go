@@ -38,6 +38,8 @@ type reach string
 const (
 	// byProof: callers who have what the request must hold, such as a join token.
 	byProof reach = "by proof"
+	// anybody: whoever asks, and it says nothing of anyone.
+	anybody reach = "anybody"
 	// leased: workers, on the tasks that they have a lease of.
 	leased reach = "leased"
 	// operators: administrators of the first organisation, on the hub itself.
@@ -57,6 +59,7 @@ const (
 // delivery; with a payload of one's own it is shared, see
 // TestDeliveriesAreSeenByWhomTheyConcern.
 var whose = map[reach]string{
+	anybody: "GetLoginMethods BeginPasskeyLogin",
 	byProof: "CreateSession EnrollNode RenewCertificate",
 	leased: `RegisterWorker ClaimTask RenewLeases StartTask RecordEvents PublishThinking RecordTurn ProposeStep ExecuteStep SaveCheckpoint
 		FinishTask YieldTask ReleaseTask`,
@@ -65,16 +68,14 @@ var whose = map[reach]string{
 		SetPrice SetBudget SetPlan SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
 		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode
 		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules SetSignatureRule DeleteSignatureRule DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
-		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule DeleteAccessRule`,
+		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask RetryTask ResumeTaskFrom
 		KeepCheckpoint ListCheckpoints ListJobs KillJob TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListMoments ListInbox GetInboxItem ReadInboxArgument
-		AnswerInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
-		KeepCheckpoint ListCheckpoints ListJobs KillJob TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListInbox GetInboxItem ReadInboxArgument
 		AnswerInboxItem JudgeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
-		UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests`,
-	personal: "GetSession ListSessions DeleteSession CreateLoginCode",
+		ListPasskeys DeletePasskey UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests`,
+	personal: "GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice",
 	// What people of one organisation change together, by their roles: agents,
 	// workspaces of agents, what runs there by hand, what is tried only, and what one
 	// makes of one's own. Stopping something is in it, too. A persona of somebody
@@ -82,7 +83,8 @@ var whose = map[reach]string{
 	shared: `ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent PrepareImage ListHolds GetStatistics
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan
 		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
-		ListCredentials GetCredential StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits`,
+		ListCredentials GetCredential StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
+		CreatePushDevice`,
 }
 
 // teamShares says for each reach what somebody may do beyond the rights of their role who is in
@@ -90,7 +92,7 @@ var whose = map[reach]string{
 // where it is higher than their own, and nothing that belongs to each other: neither tasks
 // nor items of the inbox, files, triggers, tokens or sessions.
 var teamShares = map[reach]bool{
-	byProof: false, leased: false, operators: false, administrators: false, own: false, personal: false, shared: false,
+	anybody: false, byProof: false, leased: false, operators: false, administrators: false, own: false, personal: false, shared: false,
 }
 
 // teamSharesIn has the procedures for which something else is true than teamShares says
@@ -106,7 +108,7 @@ v+G5o0AUJg/baycjqZ8M0I3xxzTdFDk/hmn/WoZa0box6VffuB9s815YPQ==
 
 // absent work on what no organisation of the walk has: those who may call them find
 // nothing.
-var absent = []string{"GetCredential", "UpdateCredential", "RotateCredential", "DeleteCredential", "TestCredential", "DeleteAccessRule", "DeleteRegistry", "DeleteSignatureRule", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges"}
+var absent = []string{"GetCredential", "UpdateCredential", "RotateCredential", "DeleteCredential", "TestCredential", "DeleteAccessRule", "DeleteRegistry", "DeleteSignatureRule", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges"} []string{"RenamePasskey", "DeletePasskey", "UpdatePushDevice", "DeletePushDevice", "TestPushDevice", "GetCredential",
 
 // reaches returns the table by the procedures' names.
 func reaches(t *testing.T) map[string]reach {
@@ -241,6 +243,11 @@ func TestEveryProcedureWorksForThoseInTheTable(t *testing.T) {
 					code, text = call(t, h.URL(), in.tokens[who], m, request)
 				}
 				switch {
+				case of == anybody:
+					assert.Contains(t, []string{"", "failed_precondition"}, code, "%s: %s", who, text) // here are no passkeys
+					for _, id := range standing.ids() {
+						assert.NotContains(t, text, id, who)
+					}
 				case of == byProof:
 					assert.Contains(t, []string{"invalid_argument", "permission_denied"}, code, "%s is no proof: %s", who, text)
 				case who == stranger && of != leased && of != operators:

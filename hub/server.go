@@ -124,8 +124,9 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Agents: h.agents, Tools: h.tools, Plans: h.plans, Redact: h.cfg.Redact, Draining: s.draining,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewSessionServiceHandler(&api.Sessions{
-		Store: h.store, Sessions: h.sessions, Path: strings.TrimRight(h.cfg.BasePath, "/"), Public: h.cfg.public,
+		Store: h.store, Sessions: h.sessions, Path: strings.TrimRight(h.cfg.BasePath, "/"), Passkeys: h.passkeys, Public: h.cfg.public,
 	}, options...))
+	mux.Handle(deckhandv1connect.NewPasskeyServiceHandler(&api.Passkeys{Passkeys: h.passkeys, Users: h.users, Inbox: h.inbox}, options...))
 	people := &api.People{Users: h.users, Sessions: h.sessions, Teams: team.New(h.store, h.users)}
 	mux.Handle(deckhandv1connect.NewUserServiceHandler(people, options...))
 	mux.Handle(deckhandv1connect.NewTeamServiceHandler(people, options...))
@@ -147,6 +148,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Store: h.store, Triggers: h.triggers, Agents: h.agents, Redact: h.cfg.Redact,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewDestinationServiceHandler(&api.Destinations{Notify: h.notify, Agents: h.agents}, options...))
+	mux.Handle(deckhandv1connect.NewPushServiceHandler(&api.Push{Notify: h.notify, Key: h.pushKeys.Public}, options...))
 	mux.Handle(trigger.Prefix+"{id}", h.triggers)
 	ready := &readiness{hub: h, draining: s.leaving}
 	mux.Handle(grpchealth.NewHandler(ready))

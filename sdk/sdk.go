@@ -78,6 +78,10 @@ type Client struct {
 	Destinations deckhandv1connect.DestinationServiceClient
 	// Sessions logs people in.
 	Sessions deckhandv1connect.SessionServiceClient
+	// Push has the caller's devices.
+	Push deckhandv1connect.PushServiceClient
+	// Passkeys log people in, and prove what they decide.
+	Passkeys deckhandv1connect.PasskeyServiceClient
 	Users    deckhandv1connect.UserServiceClient
 	// Organisations are an operator's.
 	Organisations deckhandv1connect.OrganisationServiceClient
@@ -163,6 +167,8 @@ func New(cfg Config) (*Client, error) {
 		Destinations:  deckhandv1connect.NewDestinationServiceClient(client, target, options),
 		Triggers:      deckhandv1connect.NewTriggerServiceClient(client, target, options),
 		Sessions:      deckhandv1connect.NewSessionServiceClient(client, target, options),
+		Push:          deckhandv1connect.NewPushServiceClient(client, target, options),
+		Passkeys:      deckhandv1connect.NewPasskeyServiceClient(client, target, options),
 		Access:        deckhandv1connect.NewAccessServiceClient(client, target, options),
 		Credentials:   deckhandv1connect.NewCredentialServiceClient(client, target, options),
 		Images:        deckhandv1connect.NewImageServiceClient(client, target, options),

@@ -68,6 +68,9 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 	for _, row := range page.Rows {
 		item := h.listed(ctx, row)
 		item.AlikeCount = page.Alike[row.InboxItem.Alike]
+		if item.NeedsPasskey, err = h.Inbox.NeedsPasskey(ctx, row.InboxItem); err != nil {
+			return nil, err
+		}
 		res.Items = append(res.Items, item)
 	}
 	for _, k := range inbox.Kinds() {
@@ -98,6 +101,9 @@ func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv
 		return nil, err
 	}
 	addCard(item, card)
+	if item.NeedsPasskey, err = h.Inbox.NeedsPasskey(ctx, row.InboxItem); err != nil {
+		return nil, err
+	}
 	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: item}), nil
 }
 
@@ -108,53 +114,39 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 	if err != nil {
 		return nil, err
 	}
-	a := inbox.Answer{Reason: m.GetReason(), By: actor(who), Role: who.Role, ShownDigest: m.GetShownDigest()}
+	a := inbox.Answer{Reason: m.GetReason(), By: actor(who), Role: who.Role, ShownDigest: m.GetShownDigest(), Identity: who, Proof: proofOf(m.GetProof())}
+	if a.Verdict, err = verdictOf(m); err != nil {
+		return nil, err
+	}
+	if a.Proof != nil {
+		if a.RequestDigest, err = requestDigest(m); err != nil {
+			return nil, err
+		}
+	}
 	switch answer := m.GetAnswer().(type) {
 	case *deckhandv1.AnswerInboxItemRequest_Approve_:
-		a.Verdict, a.ArgumentsJSON, a.JudgedDigest = inbox.Approve, answer.Approve.GetArgumentsJson(), answer.Approve.GetJudgedDigest()
+		a.ArgumentsJSON, a.JudgedDigest = answer.Approve.GetArgumentsJson(), answer.Approve.GetJudgedDigest()
 		if w := answer.Approve.GetAlways(); w != nil {
 			a.Always = &policy.RememberRule{Scope: w.GetScope(), EveryAgent: w.GetEveryAgent(), Lasts: w.GetLasts().AsDuration()}
 		}
-	case *deckhandv1.AnswerInboxItemRequest_Reject_:
-		a.Verdict = inbox.Reject
 	case *deckhandv1.AnswerInboxItemRequest_Reply_:
-		a.Verdict, a.Text = inbox.Reply, answer.Reply.GetText()
+		a.Text = answer.Reply.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Retry_:
-		a.Verdict = inbox.Retry
 		if o := answer.Retry.GetOverride(); o != nil {
 			if a.Override, err = h.Override(ctx, who, o); err != nil {
 				return nil, err
 			}
 		}
-	case *deckhandv1.AnswerInboxItemRequest_Accept_:
-		a.Verdict = inbox.Accept
 	case *deckhandv1.AnswerInboxItemRequest_Changes_:
-		a.Verdict, a.Reason = inbox.Changes, answer.Changes.GetText()
-	case *deckhandv1.AnswerInboxItemRequest_Close_:
-		a.Verdict = inbox.Close
+		a.Reason = answer.Changes.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Suggest_:
-		a.Verdict, a.Reason = inbox.Suggest, answer.Suggest.GetText()
+		a.Reason = answer.Suggest.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Replan_:
-		a.Verdict, a.Reason = inbox.Replan, answer.Replan.GetText()
+		a.Reason = answer.Replan.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Clarify_:
-		a.Verdict, a.Reason = inbox.Clarify, answer.Clarify.GetQuestion()
+		a.Reason = answer.Clarify.GetQuestion()
 	case *deckhandv1.AnswerInboxItemRequest_Raise_:
-		a.Verdict, a.Limit = inbox.Raise, answer.Raise.GetLimit()
-	case *deckhandv1.AnswerInboxItemRequest_Allow_:
-		a.Verdict = inbox.Allow
-	case *deckhandv1.AnswerInboxItemRequest_Resume_:
-		a.Verdict = inbox.Resume
-	case *deckhandv1.AnswerInboxItemRequest_Dismiss_:
-		a.Verdict = inbox.Dismiss
-	case *deckhandv1.AnswerInboxItemRequest_Skip_:
-		a.Verdict = inbox.Skip
-	case *deckhandv1.AnswerInboxItemRequest_Resolve_:
-		a.Verdict = inbox.Failed
-		if answer.Resolve.GetSucceeded() {
-			a.Verdict = inbox.Succeeded
-		}
-	default:
-		return nil, fault.New(fault.Invalid, "answer is missing").WithFix("say what the answer is")
+		a.Limit = answer.Raise.GetLimit()
 	}
 	row, err := h.Inbox.Answer(ctx, who.OrgID, id, a)
 	if err != nil {
@@ -165,6 +157,48 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.AnswerInboxItemResponse{Item: item}), nil
+}
+
+// verdictOf returns what an answer decides.
+func verdictOf(m *deckhandv1.AnswerInboxItemRequest) (inbox.Verdict, error) {
+	switch answer := m.GetAnswer().(type) {
+	case *deckhandv1.AnswerInboxItemRequest_Approve_:
+		return inbox.Approve, nil
+	case *deckhandv1.AnswerInboxItemRequest_Reject_:
+		return inbox.Reject, nil
+	case *deckhandv1.AnswerInboxItemRequest_Reply_:
+		return inbox.Reply, nil
+	case *deckhandv1.AnswerInboxItemRequest_Retry_:
+		return inbox.Retry, nil
+	case *deckhandv1.AnswerInboxItemRequest_Accept_:
+		return inbox.Accept, nil
+	case *deckhandv1.AnswerInboxItemRequest_Changes_:
+		return inbox.Changes, nil
+	case *deckhandv1.AnswerInboxItemRequest_Close_:
+		return inbox.Close, nil
+	case *deckhandv1.AnswerInboxItemRequest_Suggest_:
+		return inbox.Suggest, nil
+	case *deckhandv1.AnswerInboxItemRequest_Replan_:
+		return inbox.Replan, nil
+	case *deckhandv1.AnswerInboxItemRequest_Clarify_:
+		return inbox.Clarify, nil
+	case *deckhandv1.AnswerInboxItemRequest_Skip_:
+		return inbox.Skip, nil
+	case *deckhandv1.AnswerInboxItemRequest_Resolve_:
+		if answer.Resolve.GetSucceeded() {
+			return inbox.Succeeded, nil
+		}
+		return inbox.Failed, nil
+	case *deckhandv1.AnswerInboxItemRequest_Raise_:
+		return inbox.Raise, nil
+	case *deckhandv1.AnswerInboxItemRequest_Allow_:
+		return inbox.Allow, nil
+	case *deckhandv1.AnswerInboxItemRequest_Resume_:
+		return inbox.Resume, nil
+	case *deckhandv1.AnswerInboxItemRequest_Dismiss_:
+		return inbox.Dismiss, nil
+	}
+	return "", fault.New(fault.Invalid, "answer is missing").WithFix("say what the answer is")
 }
 
 func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {

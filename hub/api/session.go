@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/passkey"
 	"github.com/deckhand-sh/deckhand/hub/identity/session"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -20,6 +21,7 @@ import (
 type Sessions struct {
 	Store    *store.Store
 	Sessions *session.Sessions
+	Passkeys *passkey.Service
 	// Path is what browsers find the hub below; empty for the root.
 	Path string
 	// Public is where browsers find the hub, as far as it is known.
@@ -52,6 +54,9 @@ func (h *Sessions) CreateSession(ctx context.Context, req *connect.Request[deckh
 	case *deckhandv1.CreateSessionRequest_Password:
 		p := with.Password
 		secret, row, err = h.Sessions.ByPassword(ctx, p.GetOrganisation(), p.GetName(), p.GetPassword(), from)
+	case *deckhandv1.CreateSessionRequest_Passkey:
+		p := passkey.Proof{Challenge: with.Passkey.GetChallengeId(), Credential: with.Passkey.GetCredentialJson()}
+		secret, row, err = h.Sessions.ByPasskey(ctx, from, func(ctx context.Context) (db.PasskeyOwnerRow, string, error) { return h.Passkeys.Login(ctx, p) })
 	}
 	if err != nil {
 		return nil, err
@@ -144,5 +149,23 @@ func (h *Sessions) CreateLoginCode(ctx context.Context, _ *connect.Request[deckh
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.CreateLoginCodeResponse{Code: code, ExpiresAt: timestamppb.New(expires)}), nil
+	return connect.NewResponse(&deckhandv1.CreateLoginCodeResponse{Code: code, ExpiresAt: timestamppb.New(expires), PublicUrl: h.Public.String()}), nil
+}
+
+// GetLoginMethods returns how people can log in.
+func (h *Sessions) GetLoginMethods(context.Context, *connect.Request[deckhandv1.GetLoginMethodsRequest]) (*connect.Response[deckhandv1.GetLoginMethodsResponse], error) {
+	ok, missing := h.Passkeys.Available()
+	return connect.NewResponse(&deckhandv1.GetLoginMethodsResponse{Passkeys: ok, PasskeysMissing: missing, PublicUrl: h.Public.String()}), nil
+}
+
+// BeginPasskeyLogin returns a challenge for a login.
+func (h *Sessions) BeginPasskeyLogin(ctx context.Context, req *connect.Request[deckhandv1.BeginPasskeyLoginRequest]) (*connect.Response[deckhandv1.BeginPasskeyLoginResponse], error) {
+	if err := h.Sessions.Begin(ctx, req.Peer().Addr); err != nil {
+		return nil, err
+	}
+	challenge, options, err := h.Passkeys.BeginLogin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.BeginPasskeyLoginResponse{ChallengeId: challenge, OptionsJson: options}), nil
 }

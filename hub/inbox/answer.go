@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/passkey"
 	"github.com/deckhand-sh/deckhand/hub/model/budget"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
@@ -23,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/passkeyproof"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
@@ -108,6 +111,14 @@ type Answer struct {
 	By    event.Actor
 	// Role is the person's role.
 	Role string
+	// Proof is what the person's passkey made of a challenge about this decision, for
+	// Identity; nil for none. RequestDigest is part of what was signed.
+	Proof         *passkey.Proof
+	Identity      auth.Identity
+	RequestDigest string
+
+	// evidence is the proof once it was verified.
+	evidence *passkeyproof.Evidence
 
 	// unseen reports that the workspace of the call could not be inspected.
 	unseen bool
@@ -168,6 +179,7 @@ type Config struct {
 	Tasks    Tasks
 	Agents   *agent.Service
 	Budgets  Budgets
+	Passkeys Passkeys
 	Vault    Sealer
 	Redact   *redact.Redactor
 	// Sweep is the interval at which expired items are looked for.
@@ -199,6 +211,9 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 			return row, err
 		}
 		return s.Get(ctx, orgID, id)
+	}
+	if err := s.prove(ctx, row.InboxItem, &a); err != nil {
+		return row, err
 	}
 	if err := s.look(ctx, row.InboxItem, &a); err != nil {
 		return row, err
@@ -332,13 +347,17 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, item db.InboxItem, a 
 	if _, err := tx.AnswerInboxItem(ctx, params); err != nil {
 		return fmt.Errorf("store the answer to %s: %w", item.ID, err)
 	}
+	after := map[string]any{"reply": params.Reply, "changed_arguments": string(effect.ChangedArguments), "limit": a.Limit}
+	if a.evidence != nil {
+		after["proof"] = a.evidence.Map()
+	}
 	// The entry has the time, address and user agent. The preview may be cut; the digest
 	// covers all arguments, which the step keeps.
 	if err := audit.Append(tx, audit.Entry{
 		OrgID: item.OrgID, By: a.By, Action: "inbox." + string(a.Verdict), ObjectKind: "inbox_item", ObjectID: item.ID, Reason: a.Reason,
 		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview,
 			"arguments_sha256": digest(item.Arguments), "shown_digest": a.ShownDigest, "subject": item.Subject},
-		After: map[string]any{"reply": params.Reply, "changed_arguments": string(effect.ChangedArguments), "limit": a.Limit},
+		After: after,
 	}); err != nil {
 		return err
 	}

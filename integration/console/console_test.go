@@ -35,14 +35,21 @@ import (
 // steering an agent, approvals, undo, the death of the hub.
 func TestConsoleInABrowser(t *testing.T) {
 	t.Parallel()
-	tell(t, "console")
+	tell(t, "console", "127.0.0.1")
 }
 
 // The stories of ui/e2e about daily work: making agents, answering them, chat,
 // terminals and enrolment, and that every page with content on it is accessible.
 func TestDailyWorkInABrowser(t *testing.T) {
 	t.Parallel()
-	tell(t, "work")
+	tell(t, "work", "127.0.0.1")
+}
+
+// The stories of ui/e2e of a phone: its layout, an installed console, passkeys, and what
+// those get who hear the page. Browsers take localhost for as safe as HTTPS.
+func TestAPhoneInABrowser(t *testing.T) {
+	t.Parallel()
+	tell(t, "phone", "localhost")
 }
 
 // The stories of ui/e2e about the page of a task: why it failed, what it changed, and
@@ -67,8 +74,9 @@ func TestTimeTravelInABrowser(t *testing.T) {
 }
 
 // tell runs one file of stories in a browser on a separate `deckhand up`. The stories
-// request actions outside of the browser from this test.
-func tell(t *testing.T, file string) {
+// request actions outside of the browser from this test. host is what the browser finds
+// the hub by.
+func tell(t *testing.T, file, host string) {
 	t.Helper()
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -76,7 +84,7 @@ func tell(t *testing.T, file string) {
 	}
 	require.NoError(t, err, "scripts/setup installs it")
 	s := &stories{
-		fleet: &harness.Fleet{T: t, Dir: jailtest.Dir(t)}, t: t, port: quietPort(t), calls: make(chan func()), registry: imagetest.NewRegistry(t),
+		fleet: &harness.Fleet{T: t, Dir: jailtest.Dir(t)}, t: t, host: host, port: quietPort(t), calls: make(chan func()), registry: imagetest.NewRegistry(t),
 		nodeDir: jailtest.Dir(t), containerd: jailtest.Containerd(t),
 	}
 	t.Cleanup(func() {
@@ -102,7 +110,7 @@ func tell(t *testing.T, file string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Env = append(os.Environ(),
-		fmt.Sprintf("DECKHAND_E2E_URL=http://127.0.0.1:%d", s.port), "DECKHAND_E2E_TOKEN="+strings.TrimSpace(string(token)),
+		"DECKHAND_E2E_URL="+s.public(), "DECKHAND_E2E_TOKEN="+strings.TrimSpace(string(token)),
 		"DECKHAND_E2E_CONTROL="+control.URL, "DECKHAND_E2E_IMAGE="+image, "DECKHAND_E2E_CHROMIUM="+browser, "DECKHAND_E2E_ARTEFACTS="+artefacts, "NO_COLOR=1")
 	var out harness.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -125,6 +133,7 @@ func tell(t *testing.T, file string) {
 type stories struct {
 	fleet *harness.Fleet
 	t     *testing.T
+	host  string
 	port  int
 	p     *harness.Process
 	// node is the one that a story enrols, with its own folder and containerd.
@@ -150,9 +159,12 @@ func quietPort(t *testing.T) int {
 	return 0
 }
 
+// public returns where the browser finds the hub.
+func (s *stories) public() string { return fmt.Sprintf("http://%s:%d", s.host, s.port) }
+
 func (s *stories) up() {
 	s.p = harness.Start(s.t, nil, harness.Binary(s.t, "deckhand"), "up", "--data-dir", s.fleet.Dir, "--listen", fmt.Sprintf("127.0.0.1:%d", s.port),
-		"--edge-listen", "127.0.0.1:0", "--lease-ttl", harness.LeaseTTL.String(), "--registry-addresses", "127.0.0.0/8", "--registry-config", s.registry.CertsDir)
+		"--public-url", s.public(), "--edge-listen", "127.0.0.1:0", "--lease-ttl", harness.LeaseTTL.String(), "--registry-addresses", "127.0.0.0/8", "--registry-config", s.registry.CertsDir)
 	waittest.Until(s.t, 2*time.Minute, "everything to be up", func() bool {
 		select {
 		case <-s.p.Done:

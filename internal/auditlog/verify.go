@@ -23,6 +23,8 @@ type Report struct {
 	// First and Last are positions; 0 without entries.
 	First, Last int64
 	Heads       int64
+	// Proofs is how many entries hold a proof by a passkey; each was verified.
+	Proofs int64
 	// Time is when the export, or the receipt, was made.
 	Time time.Time
 	// Receipt is set where that is what was verified.
@@ -58,8 +60,11 @@ type verifier struct {
 	hash     Hash
 	// sealed is the position of the last head, and number its number.
 	sealed, number int64
-	report         Report
-	ended          bool
+	// keys are the passkeys whose registration is in the export: the digest of each key
+	// and its user, by id.
+	keys   map[string]registered
+	report Report
+	ended  bool
 }
 
 // Verify reads an export or a receipt, and returns what it says if it is, byte
@@ -147,6 +152,9 @@ func (v *verifier) next(line []byte) (why string) {
 		position, err := strconv.ParseInt(string(digits), 10, 64)
 		if err != nil || position != v.position+1 {
 			return fmt.Sprintf("here is no entry of position %d: entries are missing, or in another order", v.position+1)
+		}
+		if why := v.proof(line); why != "" {
+			return why
 		}
 		v.position, v.hash = position, Next(v.hash, line)
 		if v.report.Entries++; v.report.First == 0 {

@@ -230,7 +230,7 @@ turns:
     await tell(page, "looper", "Go on for the last time");
     const id = await newest();
     await page.goto(`${url}/fleet?q=looper`);
-    await page.getByRole("article", { name: "looper" }).getByRole("button", { name: "Pause", exact: true }).waitFor();
+    await page.getByRole("article", { name: "looper" }).getByRole("button", { name: /^Pause(:|$)/ }).waitFor();
     await page.getByLabel("Select looper").check();
     await page.getByRole("button", { name: "Pause 1" }).click();
     await poll(() => state(id)).toBe("TASK_STATE_PAUSED");

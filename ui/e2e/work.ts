@@ -272,11 +272,11 @@ turns:
     await page.locator("[data-step='2']").waitFor();
     const control = page.getByRole("group", { name: /^Control/ });
     const toast = (words: string) => page.locator("[data-sonner-toast]").filter({ hasText: words });
-    await control.getByRole("button", { name: "Pause", exact: true }).click();
+    await control.getByRole("button", { name: /^Pause(:|$)/ }).click();
     await poll(() => state(id)).toBe("TASK_STATE_PAUSED");
     await toast("Paused beater").getByRole("button", { name: "Undo" }).click();
     await poll(() => state(id)).not.toBe("TASK_STATE_PAUSED");
-    await control.getByRole("button", { name: "Pause", exact: true }).waitFor();
+    await control.getByRole("button", { name: /^Pause(:|$)/ }).waitFor();
     await page.getByRole("button", { name: "Pause scheduling of beater" }).click();
     await page.getByRole("button", { name: "Resume scheduling of beater" }).waitFor();
     await toast("beater is paused: new tasks will queue").getByRole("button", { name: "Undo" }).click();

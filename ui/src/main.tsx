@@ -8,12 +8,16 @@ import { newQueryClient } from "./api/query";
 import { onSessionLost, transport } from "./api/transport";
 import { keepShell } from "./app/chunks";
 import { newRouter } from "./app/router";
+import { startComfort } from "./app/comfort";
 import { startTheme } from "./app/theme";
+import { startWorker } from "./features/push/subscription";
 import { forgetSession } from "./features/session/queries";
 import "./styles.css";
 
 startTheme();
 keepShell();
+startComfort();
+startWorker();
 // A page of the cache for going back has no stream any more.
 addEventListener("pageshow", (e) => e.persisted && location.reload());
 

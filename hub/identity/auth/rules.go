@@ -234,11 +234,28 @@ var rules = map[string]Rule{
 	c.TokenServiceSetTokenLimitsProcedure: {Kind: User, Role: "admin"},
 
 	// The token, the password or the code is the proof.
-	c.SessionServiceCreateSessionProcedure:   {Public: true},
-	c.SessionServiceGetSessionProcedure:      {Kind: User, Role: "viewer"},
-	c.SessionServiceListSessionsProcedure:    {Kind: User, Role: "viewer"},
-	c.SessionServiceDeleteSessionProcedure:   {Kind: User, Role: "viewer"},
-	c.SessionServiceCreateLoginCodeProcedure: {Kind: User, Role: "viewer"},
+	c.SessionServiceCreateSessionProcedure:     {Public: true},
+	c.SessionServiceGetLoginMethodsProcedure:   {Public: true},
+	c.SessionServiceBeginPasskeyLoginProcedure: {Public: true},
+	// One's own; an administrator's token removes those of others, too.
+	c.PasskeyServiceBeginPasskeyRegistrationProcedure: {Kind: User, Role: "viewer"},
+	c.PushServiceGetPushKeyProcedure:                  {Kind: User, Role: "viewer"},
+	c.PushServiceCreatePushDeviceProcedure:            {Kind: User, Role: "viewer"},
+	c.PushServiceListPushDevicesProcedure:             {Kind: User, Role: "viewer"},
+	c.PushServiceUpdatePushDeviceProcedure:            {Kind: User, Role: "viewer"},
+	c.PushServiceDeletePushDeviceProcedure:            {Kind: User, Role: "viewer"},
+	c.PushServiceTestPushDeviceProcedure:              {Kind: User, Role: "viewer"},
+	c.PasskeyServiceCreatePasskeyProcedure:            {Kind: User, Role: "viewer"},
+	c.PasskeyServiceListPasskeysProcedure:             {Kind: User, Role: "viewer"},
+	c.PasskeyServiceRenamePasskeyProcedure:            {Kind: User, Role: "viewer"},
+	c.PasskeyServiceDeletePasskeyProcedure:            {Kind: User, Role: "viewer"},
+	c.PasskeyServiceBeginPasskeyProofProcedure:        {Kind: User, Role: "viewer"},
+	c.PasskeyServiceGetPasskeyRulesProcedure:          {Kind: User, Role: "viewer"},
+	c.PasskeyServiceSetPasskeyRulesProcedure:          {Kind: User, Role: "admin"},
+	c.SessionServiceGetSessionProcedure:               {Kind: User, Role: "viewer"},
+	c.SessionServiceListSessionsProcedure:             {Kind: User, Role: "viewer"},
+	c.SessionServiceDeleteSessionProcedure:            {Kind: User, Role: "viewer"},
+	c.SessionServiceCreateLoginCodeProcedure:          {Kind: User, Role: "viewer"},
 
 	// The join token, or the node's key, is the proof.
 	c.EnrollmentServiceEnrollNodeProcedure:       {Public: true},

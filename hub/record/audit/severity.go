@@ -23,6 +23,7 @@ var severities = map[string]string{
 	"node.undrained":         Medium,
 	"organisation.":          High,
 	"plan.":                  High,
+	"passkey.":               High,
 	"policy.":                High,
 	"price.set":              Medium,
 	"provider.":              High,

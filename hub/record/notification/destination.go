@@ -140,6 +140,8 @@ func check(spec *deckhandv1.DestinationSpec) error {
 		return checkURL("spec.webhook.url", to.Webhook.GetUrl())
 	case *deckhandv1.DestinationSpec_Email:
 		return checkEmail(to.Email)
+	case *deckhandv1.DestinationSpec_Push:
+		return fault.New(fault.Invalid, "spec.push is a device of a user").WithFix("add it on the device itself, in the console: Settings, Notifications on this device")
 	}
 	return nil
 }
@@ -334,14 +336,19 @@ func (s *Service) disable(ctx context.Context, orgID, id, why string, by event.A
 // Delete ends a destination for good, with its secret and what is pending.
 func (s *Service) Delete(ctx context.Context, orgID, id string, by event.Actor) error {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
-		if err := tx.DeleteDestination(ctx, db.DeleteDestinationParams{OrgID: orgID, ID: id}); err != nil {
-			return fmt.Errorf("delete destination %s: %w", id, err)
-		}
-		if err := tx.EndNotifications(ctx, db.EndNotificationsParams{OrgID: orgID, DestinationID: id, Error: "its destination was deleted"}); err != nil {
-			return fmt.Errorf("end the notifications of destination %s: %w", id, err)
-		}
-		return record(tx, row, by, "destination.deleted", map[string]any{"name": row.Name, "kind": row.Kind, "spec": string(row.Spec)}, nil)
+		return s.remove(ctx, tx, row, by, "its destination was deleted")
 	})
+}
+
+// remove deletes a destination whose row is locked, and ends what is pending.
+func (s *Service) remove(ctx context.Context, tx *event.Tx, row db.Destination, by event.Actor, why string) error {
+	if err := tx.DeleteDestination(ctx, db.DeleteDestinationParams{OrgID: row.OrgID, ID: row.ID}); err != nil {
+		return fmt.Errorf("delete destination %s: %w", row.ID, err)
+	}
+	if err := tx.EndNotifications(ctx, db.EndNotificationsParams{OrgID: row.OrgID, DestinationID: row.ID, Error: why}); err != nil {
+		return fmt.Errorf("end the notifications of destination %s: %w", row.ID, err)
+	}
+	return record(tx, row, by, "destination.deleted", map[string]any{"name": row.Name, "kind": row.Kind, "spec": string(row.Spec)}, map[string]any{"why": why})
 }
 
 // Find returns the id of the destination that ref names: a name, an id or a

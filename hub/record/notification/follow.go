@@ -66,7 +66,7 @@ var errMoved = errors.New("another hub was here, or the destination was disabled
 
 // follow reads all there is for one.
 func (s *Service) follow(ctx context.Context, row db.Destination) error {
-	d, err := s.ready(row)
+	d, err := s.ready(ctx, row)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *Service) follow(ctx context.Context, row db.Destination) error {
 // each calls fn with the messages of each event.
 func (d *destination) each(events []db.EventsToTellRow, fn func(CloudEvent) error) error {
 	for _, row := range events {
-		if !row.Wanted || !d.about(row.AgentName) {
+		if !row.Wanted || !d.about(row.AgentName) || !d.concerns(row.CreatedBy) {
 			continue
 		}
 		var payload map[string]any

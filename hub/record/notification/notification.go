@@ -1,5 +1,5 @@
 // Package notification sends notifications about events to people and other systems: to
-// webhooks, to Slack, by mail, and on NATS. Service stores destinations and sends to
+// webhooks, to Slack, by mail, on NATS, and to users' devices by Web Push. Service stores destinations and sends to
 // them.
 //
 // The events of tasks are in their histories already, so the code that causes them needs
@@ -69,6 +69,10 @@ type Config struct {
 	Vault    *vault.Vault
 	Redact   *redact.Redactor
 	Bus      Bus
+	// PushKeys are those of Web Push, and Contact is a URL at which a push service
+	// reaches the hub's operator.
+	PushKeys PushKeys
+	Contact  string
 	// Allow are the networks, other than public ones, to which may be sent.
 	Allow []netip.Prefix
 	// Resolver is nil for the system's.
@@ -144,11 +148,18 @@ type destination struct {
 	spec   *deckhandv1.DestinationSpec
 	choice choice
 	agents map[string]bool
+	// user is whose device it is; nil for other kinds, and if they may not log in.
+	user *addressee
 }
 
-func (s *Service) ready(row db.Destination) (*destination, error) {
+func (s *Service) ready(ctx context.Context, row db.Destination) (*destination, error) {
 	d := &destination{Destination: row, agents: map[string]bool{}}
 	var err error
+	if row.Kind == kindPush {
+		if d.user, err = s.addressee(ctx, row); err != nil {
+			return nil, err
+		}
+	}
 	if d.spec, err = Spec(row); err != nil {
 		return nil, err
 	}
@@ -289,11 +300,11 @@ func (s *Service) Announce(ctx context.Context, tx *event.Tx, h Event) error {
 	}
 	var out owed
 	for _, row := range rows {
-		d, err := s.ready(row)
+		d, err := s.ready(ctx, row)
 		if err != nil {
 			return err
 		}
-		if !d.choice[h.Kind] || !d.about(h.AgentName) {
+		if !d.choice[h.Kind] || !d.about(h.AgentName) || !d.concerns("") {
 			continue
 		}
 		// One of NATS is a notification here too: only what the leader reads goes there

@@ -43,6 +43,7 @@ const (
 	kindSlack   = "slack"
 	kindEmail   = "email"
 	kindNATS    = "nats"
+	kindPush    = "push"
 )
 
 // Start begins to send.
@@ -175,7 +176,7 @@ func (s *Service) send(ctx context.Context, n db.ClaimNotificationsRow) error {
 func (s *Service) deliver(ctx context.Context, row db.Destination, id string, body []byte) outcome {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	d, err := s.ready(row)
+	d, err := s.ready(ctx, row)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -204,6 +205,9 @@ func (s *Service) deliver(ctx context.Context, row db.Destination, id string, bo
 		}
 		return outcome{err: err}
 	}
+	if row.Kind == kindPush {
+		return s.push(ctx, d, secret.Now, e)
+	}
 	return outcome{err: fmt.Errorf("destination %s is of kind %q", row.ID, row.Kind)}
 }
 
@@ -229,6 +233,11 @@ func (s *Service) settle(ctx context.Context, d db.Destination, id string, attem
 	s.cfg.OnSent(d.Kind, state)
 	if state == dead {
 		s.cfg.Log.Warn("a notification is dead: deckhand destination redrive sends it again", "notification_id", id, "destination", d.Name, "error", t.Error)
+	}
+	if got.gone && d.Kind == kindPush {
+		return s.locked(ctx, d.OrgID, d.ID, func(tx *event.Tx, row db.Destination) error {
+			return s.remove(ctx, tx, row, event.Hub, "the push service does not know the device any more")
+		})
 	}
 	if got.gone {
 		return s.disable(ctx, d.OrgID, d.ID, "the receiver answered 410 Gone", event.Hub)

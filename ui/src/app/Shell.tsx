@@ -14,6 +14,8 @@ import { InboxService } from "@/gen/deckhand/v1/inbox_pb";
 import { LiveProvider, useLiveStatus } from "@/live/context";
 import { Holds, Lost, useLost } from "./Banners";
 import { fetchAll } from "./chunks";
+import { Announcer } from "./Announcer";
+import { BottomBar } from "./BottomBar";
 import { nav, type NavItem } from "./nav";
 import { useSession } from "./session";
 import { setTheme, useDark, useTheme, type Theme } from "./theme";
@@ -50,7 +52,7 @@ function Frame() {
   const router = useRouter();
   useEffect(() => fetchAll(router), [router]);
   return (
-    <div className="grid h-full grid-cols-[13rem_minmax(0,1fr)] grid-rows-[minmax(0,1fr)] max-md:grid-cols-[3.25rem_minmax(0,1fr)]">
+    <div className="grid h-full grid-cols-[13rem_minmax(0,1fr)] grid-rows-[minmax(0,1fr)] max-md:grid-cols-[3.25rem_minmax(0,1fr)] max-sm:grid-cols-1 max-sm:grid-rows-[minmax(0,1fr)_auto]">
       <a
         href="#main"
         onClick={(e) => {
@@ -62,7 +64,7 @@ function Frame() {
       >
         Skip to the page
       </a>
-      <div className="flex min-h-0 flex-col gap-3 border-r bg-panel p-2">
+      <header className="flex min-h-0 flex-col gap-3 border-r bg-panel p-2 max-sm:hidden">
         <Link to="/fleet" className="flex items-center gap-2 px-2 pt-2 font-semibold">
           <span aria-hidden className="grid size-6 place-items-center rounded-md bg-accent text-accent-ink">
             D
@@ -98,7 +100,7 @@ function Frame() {
         </nav>
         <LiveMark />
         <Account />
-      </div>
+      </header>
       <div className="flex min-h-0 min-w-0 flex-col">
         {lost !== undefined && <Lost since={lost} />}
         <Holds />
@@ -111,6 +113,18 @@ function Frame() {
           <Outlet />
         </main>
       </div>
+      <BottomBar
+        items={items}
+        count={<InboxCount />}
+        onSearch={() => setPalette(true)}
+        foot={
+          <div className="flex flex-wrap items-center gap-3 border-t pt-3">
+            <LiveMark words />
+            <Account />
+          </div>
+        }
+      />
+      <Announcer />
       <Suspense fallback={null}>
         {palette && <Palette items={items} onClose={() => setPalette(false)} />}
         {sheet && <Sheet onClose={() => setSheet(false)} />}
@@ -151,7 +165,7 @@ function InboxCount() {
 }
 
 // LiveMark shows whether the page is up to date.
-function LiveMark() {
+function LiveMark({ words }: { words?: boolean }) {
   const status = useLiveStatus();
   const live = status === "live";
   return (
@@ -161,7 +175,7 @@ function LiveMark() {
       className={cx("flex items-center gap-2 px-2 text-xs", live ? "text-dim" : "text-warn")}
     >
       {live ? <Wifi aria-hidden className="size-3.5 shrink-0" /> : <WifiOff aria-hidden className="size-3.5 shrink-0" />}
-      <span className="max-md:sr-only">{live ? "Live" : status === "connecting" ? "Connecting" : "Connection lost"}</span>
+      <span className={cx(!words && "max-md:sr-only")}>{live ? "Live" : status === "connecting" ? "Connecting" : "Connection lost"}</span>
     </div>
   );
 }
@@ -194,7 +208,7 @@ function Account() {
           <span aria-hidden className="grid size-5 place-items-center rounded-full bg-raised text-xs text-ink">
             {session.userName.slice(0, 1).toUpperCase()}
           </span>
-          <span className="min-w-0 flex-1 truncate text-left max-md:sr-only">{session.userName}</span>
+          <span className="min-w-0 flex-1 truncate text-left max-md:sr-only max-sm:not-sr-only">{session.userName}</span>
           <ChevronDown aria-hidden className="size-3.5 max-md:hidden" />
         </Button>
       </DropdownMenu.Trigger>

@@ -1,5 +1,6 @@
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { useSyncExternalStore } from "react";
+import { useState, useSyncExternalStore } from "react";
+import { useComfort } from "@/app/comfort";
 
 // One clock for all relative times on the page.
 let now = Date.now();
@@ -54,14 +55,23 @@ export function absolute(at: number): string {
   return new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
 }
 
-// Time shows how long ago something was; the exact time is its title.
+// Time shows how long ago something was. The exact time is its title; a click or a tap
+// shows it in place, and a setting shows it everywhere.
 export function Time(props: { at: Timestamp | number | undefined; none?: string }) {
   const now = useNow();
+  const { exactTimes } = useComfort();
+  const [other, setOther] = useState(false);
+  const exact = exactTimes !== other;
   const at = typeof props.at === "number" ? props.at : millis(props.at);
   if (at === undefined) return <span className="text-dim">{props.none ?? "never"}</span>;
   return (
-    <time dateTime={new Date(at).toISOString()} title={absolute(at)} className="whitespace-nowrap">
-      {relative(at, Math.max(now, at > now + 5000 ? now : at))}
+    <time
+      dateTime={new Date(at).toISOString()}
+      title={absolute(at)}
+      className={exact ? undefined : "whitespace-nowrap"}
+      onClick={() => setOther(!other)}
+    >
+      {exact ? absolute(at) : relative(at, Math.max(now, at > now + 5000 ? now : at))}
     </time>
   );
 }

@@ -1,3 +1,4 @@
+import { getComfort } from "@/app/comfort";
 import { createContext, useContext, useEffect, useRef, useSyncExternalStore, type ReactNode } from "react";
 
 // Shortcut is a key, or two pressed one after another ("g f"), and what it does.
@@ -36,6 +37,7 @@ export class Shortcuts {
     if (e.defaultPrevented || e.isComposing) return;
     const mod = e.ctrlKey || e.metaKey;
     const key = (mod ? "mod+" : "") + (e.altKey ? "alt+" : "") + e.key.replace("Escape", "esc");
+    if (!mod && !e.altKey && !getComfort().shortcuts && key !== "esc") return;
     if (!mod && (typing(e.target) || document.querySelector("[role=dialog], [role=menu], [role=alertdialog]"))) return;
     // The one added last goes first: a page before the shell.
     const find = (keys: string) => this.all.findLast((s) => s.keys === keys);

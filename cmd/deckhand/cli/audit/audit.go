@@ -98,7 +98,7 @@ func verify(e *env.Env, in io.Reader, key ed25519.PublicKey) error {
 	}
 	fields := map[string]any{
 		"organisation": report.Organisation, "key": report.Key, "made": report.Time.Format("2006-01-02T15:04:05Z07:00"),
-		"entries": float64(report.Entries), "first": float64(report.First), "last": float64(report.Last), "heads": float64(report.Heads), "task": "",
+		"entries": float64(report.Entries), "first": float64(report.First), "last": float64(report.Last), "heads": float64(report.Heads), "proofs": float64(report.Proofs), "task": "",
 	}
 	if r := report.Receipt; r != nil {
 		fields["task"], fields["entries"] = r.TaskID, float64(r.Events)

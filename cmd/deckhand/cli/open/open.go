@@ -3,6 +3,7 @@
 package open
 
 import (
+	"cmp"
 	"net"
 	"net/url"
 
@@ -43,7 +44,7 @@ xdg-open "$(deckhand open -o name)"`,
 			if err != nil {
 				return err
 			}
-			address := greeting.LoginLink(client.URL(), res.Msg.GetCode())
+			address := greeting.LoginLink(cmp.Or(res.Msg.GetPublicUrl(), client.URL()), res.Msg.GetCode())
 			link, err := structpb.NewStruct(map[string]any{
 				"url":        address,
 				"expires_at": output.Moment(res.Msg.GetExpiresAt()),

@@ -285,22 +285,24 @@ type Delivery struct {
 }
 
 type Destination struct {
-	ID        string
-	OrgID     string
-	Name      string
-	Kind      string
-	Spec      json.RawMessage
-	State     string
-	Reason    string
-	StateAt   time.Time
-	Sealed    []byte
-	Hint      string
-	AfterXid  string
-	AfterID   int64
-	CreatedBy string
-	CreatedAt time.Time
-	UpdatedAt time.Time
-	DeletedAt *time.Time
+	ID           string
+	OrgID        string
+	Name         string
+	Kind         string
+	Spec         json.RawMessage
+	State        string
+	Reason       string
+	StateAt      time.Time
+	Sealed       []byte
+	Hint         string
+	AfterXid     string
+	AfterID      int64
+	CreatedBy    string
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+	DeletedAt    *time.Time
+	UserID       *string
+	EndpointHash []byte
 }
 
 type EgressCredential struct {
@@ -691,6 +693,30 @@ type Organisation struct {
 	UndoWindowSeconds  *int64
 	MaxTokenTtl        *time.Duration
 	LoginWithin        *time.Duration
+	DangerousApprovals string
+}
+
+type Passkey struct {
+	ID           string
+	OrgID        string
+	UserID       string
+	Name         string
+	RelyingParty string
+	CredentialID []byte
+	PublicKey    []byte
+	Record       json.RawMessage
+	CreatedAt    time.Time
+	UsedAt       *time.Time
+}
+
+type PasskeyChallenge struct {
+	ID        string
+	Purpose   string
+	OrgID     *string
+	UserID    *string
+	Session   json.RawMessage
+	Statement string
+	ExpiresAt time.Time
 }
 
 type Plan struct {

@@ -81,7 +81,7 @@ func (q *Queries) ClaimNotifications(ctx context.Context, arg ClaimNotifications
 }
 
 const countDestinations = `-- name: CountDestinations :one
-SELECT count(*)::bigint FROM destinations WHERE org_id = $1 AND deleted_at IS NULL
+SELECT count(*)::bigint FROM destinations WHERE org_id = $1 AND deleted_at IS NULL AND user_id IS NULL
 `
 
 func (q *Queries) CountDestinations(ctx context.Context, orgID string) (int64, error) {
@@ -124,24 +124,26 @@ func (q *Queries) CountNotifications(ctx context.Context, orgID string) ([]Count
 }
 
 const createDestination = `-- name: CreateDestination :one
-INSERT INTO destinations (id, org_id, name, kind, spec, state, reason, sealed, hint, after_xid, after_id, created_by)
+INSERT INTO destinations (id, org_id, name, kind, spec, state, reason, sealed, hint, after_xid, after_id, created_by, user_id, endpoint_hash)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, CAST(event_horizon() AS xid8),
-       coalesce((SELECT max(e.id) FROM events e), 0), $10
+       coalesce((SELECT max(e.id) FROM events e), 0), $10, $11, $12
 ON CONFLICT (org_id, name) WHERE deleted_at IS NULL DO NOTHING
-RETURNING id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at
+RETURNING id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at, user_id, endpoint_hash
 `
 
 type CreateDestinationParams struct {
-	ID        string
-	OrgID     string
-	Name      string
-	Kind      string
-	Spec      json.RawMessage
-	State     string
-	Reason    string
-	Sealed    []byte
-	Hint      string
-	CreatedBy string
+	ID           string
+	OrgID        string
+	Name         string
+	Kind         string
+	Spec         json.RawMessage
+	State        string
+	Reason       string
+	Sealed       []byte
+	Hint         string
+	CreatedBy    string
+	UserID       *string
+	EndpointHash []byte
 }
 
 // Begins with events from now on. Returns no row if the name is taken.
@@ -157,6 +159,8 @@ func (q *Queries) CreateDestination(ctx context.Context, arg CreateDestinationPa
 		arg.Sealed,
 		arg.Hint,
 		arg.CreatedBy,
+		arg.UserID,
+		arg.EndpointHash,
 	)
 	var i Destination
 	err := row.Scan(
@@ -176,6 +180,8 @@ func (q *Queries) CreateDestination(ctx context.Context, arg CreateDestinationPa
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.UserID,
+		&i.EndpointHash,
 	)
 	return i, err
 }
@@ -196,7 +202,7 @@ func (q *Queries) DeleteDestination(ctx context.Context, arg DeleteDestinationPa
 }
 
 const destinationsOf = `-- name: DestinationsOf :many
-SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at FROM destinations WHERE org_id = $1 AND state = 'enabled' AND deleted_at IS NULL ORDER BY id
+SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at, user_id, endpoint_hash FROM destinations WHERE org_id = $1 AND state = 'enabled' AND deleted_at IS NULL ORDER BY id
 `
 
 // The enabled ones of an organisation.
@@ -226,6 +232,8 @@ func (q *Queries) DestinationsOf(ctx context.Context, orgID string) ([]Destinati
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.DeletedAt,
+			&i.UserID,
+			&i.EndpointHash,
 		); err != nil {
 			return nil, err
 		}
@@ -235,6 +243,54 @@ func (q *Queries) DestinationsOf(ctx context.Context, orgID string) ([]Destinati
 		return nil, err
 	}
 	return items, nil
+}
+
+const deviceNotification = `-- name: DeviceNotification :one
+SELECT error FROM notifications WHERE id = $1 AND (org_id = $2) IS TRUE
+`
+
+type DeviceNotificationParams struct {
+	ID    string
+	OrgID string
+}
+
+// Why a device did not take a notification; ” if it did.
+func (q *Queries) DeviceNotification(ctx context.Context, arg DeviceNotificationParams) (string, error) {
+	row := q.db.QueryRow(ctx, deviceNotification, arg.ID, arg.OrgID)
+	var error string
+	err := row.Scan(&error)
+	return error, err
+}
+
+const deviceOfEndpoint = `-- name: DeviceOfEndpoint :one
+SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at, user_id, endpoint_hash FROM destinations WHERE endpoint_hash = $1 AND deleted_at IS NULL FOR UPDATE
+`
+
+// Whose-ever it is: a browser that another user subscribes is theirs from then on.
+func (q *Queries) DeviceOfEndpoint(ctx context.Context, endpointHash []byte) (Destination, error) {
+	row := q.db.QueryRow(ctx, deviceOfEndpoint, endpointHash)
+	var i Destination
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.Kind,
+		&i.Spec,
+		&i.State,
+		&i.Reason,
+		&i.StateAt,
+		&i.Sealed,
+		&i.Hint,
+		&i.AfterXid,
+		&i.AfterID,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DeletedAt,
+		&i.UserID,
+		&i.EndpointHash,
+	)
+	return i, err
 }
 
 const disableDestination = `-- name: DisableDestination :exec
@@ -271,7 +327,7 @@ func (q *Queries) EnableDestination(ctx context.Context, arg EnableDestinationPa
 }
 
 const enabledDestinations = `-- name: EnabledDestinations :many
-SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at FROM destinations WHERE state = 'enabled' AND deleted_at IS NULL ORDER BY id
+SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at, user_id, endpoint_hash FROM destinations WHERE state = 'enabled' AND deleted_at IS NULL ORDER BY id
 `
 
 // In any organisation.
@@ -301,6 +357,8 @@ func (q *Queries) EnabledDestinations(ctx context.Context) ([]Destination, error
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.DeletedAt,
+			&i.UserID,
+			&i.EndpointHash,
 		); err != nil {
 			return nil, err
 		}
@@ -331,7 +389,7 @@ func (q *Queries) EndNotifications(ctx context.Context, arg EndNotificationsPara
 
 const eventsToTell = `-- name: EventsToTell :many
 SELECT e.id, CAST(e.xid AS text) AS xid, e.task_id, e.seq, e.type, e.time, e.actor_kind, e.actor_id, e.attempt, e.correlation_id, e.payload,
-       e.wanted, coalesce(t.agent_id, '')::text AS agent_id, coalesce(a.name, '')::text AS agent_name, coalesce(t.title, '')::text AS title,
+       e.wanted, coalesce(t.agent_id, '')::text AS agent_id, coalesce(a.name, '')::text AS agent_name, coalesce(t.title, '')::text AS title, coalesce(t.created_by, '')::text AS created_by,
        coalesce(t.failures, 0)::int AS failures, coalesce(t.input_tokens + t.output_tokens, 0)::bigint AS tokens, coalesce(t.cost_micros, 0)::bigint AS cost_micros
 FROM (SELECT x.id, x.xid, x.task_id, x.seq, x.type, x.time, x.actor_kind, x.actor_id, x.attempt, x.correlation_id,
              (x.type = ANY ($1::text[]))::boolean AS wanted,
@@ -369,6 +427,7 @@ type EventsToTellRow struct {
 	AgentID       string
 	AgentName     string
 	Title         string
+	CreatedBy     string
 	Failures      int32
 	Tokens        int64
 	CostMicros    int64
@@ -408,6 +467,7 @@ func (q *Queries) EventsToTell(ctx context.Context, arg EventsToTellParams) ([]E
 			&i.AgentID,
 			&i.AgentName,
 			&i.Title,
+			&i.CreatedBy,
 			&i.Failures,
 			&i.Tokens,
 			&i.CostMicros,
@@ -445,7 +505,7 @@ func (q *Queries) ExpireNotifications(ctx context.Context, arg ExpireNotificatio
 
 const findDestinations = `-- name: FindDestinations :many
 SELECT id, (id = $1 OR name = $1)::boolean AS exact FROM destinations
-WHERE org_id = $2 AND deleted_at IS NULL AND (id = $1 OR name = $1 OR id LIKE $3)
+WHERE org_id = $2 AND deleted_at IS NULL AND user_id IS NULL AND (id = $1 OR name = $1 OR id LIKE $3)
 ORDER BY exact DESC, id LIMIT 2
 `
 
@@ -516,7 +576,7 @@ func (q *Queries) FindNotifications(ctx context.Context, arg FindNotificationsPa
 }
 
 const getDestination = `-- name: GetDestination :one
-SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at FROM destinations WHERE id = $1 AND (org_id = $2) IS TRUE AND deleted_at IS NULL
+SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at, user_id, endpoint_hash FROM destinations WHERE id = $1 AND (org_id = $2) IS TRUE AND deleted_at IS NULL
 `
 
 type GetDestinationParams struct {
@@ -544,13 +604,15 @@ func (q *Queries) GetDestination(ctx context.Context, arg GetDestinationParams) 
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.UserID,
+		&i.EndpointHash,
 	)
 	return i, err
 }
 
 const getNotification = `-- name: GetNotification :one
 SELECT n.id, n.org_id, n.destination_id, n.happening, n.type, n.task_id, n.body, n.state, n.attempts, n.tries, n.error, n.created_at, n.next_at, n.expires_at, n.handled_at, d.name AS destination_name FROM notifications n JOIN destinations d ON d.id = n.destination_id
-WHERE n.id = $1 AND (n.org_id = $2) IS TRUE
+WHERE n.id = $1 AND (n.org_id = $2) IS TRUE AND d.user_id IS NULL
 `
 
 type GetNotificationParams struct {
@@ -588,7 +650,7 @@ func (q *Queries) GetNotification(ctx context.Context, arg GetNotificationParams
 }
 
 const listDestinations = `-- name: ListDestinations :many
-SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at FROM destinations WHERE org_id = $1 AND deleted_at IS NULL AND name > $2::text ORDER BY name LIMIT $3
+SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at, user_id, endpoint_hash FROM destinations WHERE org_id = $1 AND deleted_at IS NULL AND user_id IS NULL AND name > $2::text ORDER BY name LIMIT $3
 `
 
 type ListDestinationsParams struct {
@@ -625,6 +687,57 @@ func (q *Queries) ListDestinations(ctx context.Context, arg ListDestinationsPara
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.DeletedAt,
+			&i.UserID,
+			&i.EndpointHash,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listDevices = `-- name: ListDevices :many
+SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at, user_id, endpoint_hash FROM destinations WHERE org_id = $1 AND user_id = $2::text AND deleted_at IS NULL ORDER BY created_at, id
+`
+
+type ListDevicesParams struct {
+	OrgID  string
+	UserID string
+}
+
+// A user's devices, oldest first.
+func (q *Queries) ListDevices(ctx context.Context, arg ListDevicesParams) ([]Destination, error) {
+	rows, err := q.db.Query(ctx, listDevices, arg.OrgID, arg.UserID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Destination{}
+	for rows.Next() {
+		var i Destination
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.Name,
+			&i.Kind,
+			&i.Spec,
+			&i.State,
+			&i.Reason,
+			&i.StateAt,
+			&i.Sealed,
+			&i.Hint,
+			&i.AfterXid,
+			&i.AfterID,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.UserID,
+			&i.EndpointHash,
 		); err != nil {
 			return nil, err
 		}
@@ -640,7 +753,7 @@ const listNotifications = `-- name: ListNotifications :many
 SELECT n.id, n.destination_id, d.name AS destination_name, n.type, n.task_id, n.state, n.attempts, n.tries, n.error, n.created_at, n.next_at,
        n.expires_at, n.handled_at
 FROM notifications n JOIN destinations d ON d.id = n.destination_id
-WHERE n.org_id = $1
+WHERE n.org_id = $1 AND d.user_id IS NULL
   AND ($2::text IS NULL OR n.destination_id = $2)
   AND ($3::text[] IS NULL OR n.state = ANY ($3::text[]))
   AND ($4::timestamptz IS NULL OR (n.created_at, n.id) < ($4::timestamptz, $5::text))
@@ -716,7 +829,7 @@ func (q *Queries) ListNotifications(ctx context.Context, arg ListNotificationsPa
 }
 
 const lockDestination = `-- name: LockDestination :one
-SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at FROM destinations WHERE id = $1 AND (org_id = $2) IS TRUE AND deleted_at IS NULL FOR UPDATE
+SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at, user_id, endpoint_hash FROM destinations WHERE id = $1 AND (org_id = $2) IS TRUE AND deleted_at IS NULL FOR UPDATE
 `
 
 type LockDestinationParams struct {
@@ -744,6 +857,8 @@ func (q *Queries) LockDestination(ctx context.Context, arg LockDestinationParams
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.UserID,
+		&i.EndpointHash,
 	)
 	return i, err
 }
@@ -855,6 +970,29 @@ func (q *Queries) PruneNotifications(ctx context.Context, arg PruneNotifications
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const pushUser = `-- name: PushUser :one
+SELECT name, (effective_role(id) = 'admin')::boolean AS admin FROM users WHERE org_id = $1 AND id = $2 AND disabled_at IS NULL
+`
+
+type PushUserParams struct {
+	OrgID string
+	ID    string
+}
+
+type PushUserRow struct {
+	Name  string
+	Admin bool
+}
+
+// The user of a device: their name, and whether they see all tasks. No row if they may
+// not log in.
+func (q *Queries) PushUser(ctx context.Context, arg PushUserParams) (PushUserRow, error) {
+	row := q.db.QueryRow(ctx, pushUser, arg.OrgID, arg.ID)
+	var i PushUserRow
+	err := row.Scan(&i.Name, &i.Admin)
+	return i, err
 }
 
 const rebaseDestinations = `-- name: RebaseDestinations :execrows

@@ -228,7 +228,7 @@ func (q *Queries) ForgiveLogin(ctx context.Context, key []byte) error {
 }
 
 const getOrganisation = `-- name: GetOrganisation :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within FROM organisations WHERE id = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals FROM organisations WHERE id = $1
 `
 
 func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation, error) {
@@ -245,6 +245,7 @@ func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation,
 		&i.UndoWindowSeconds,
 		&i.MaxTokenTtl,
 		&i.LoginWithin,
+		&i.DangerousApprovals,
 	)
 	return i, err
 }
@@ -364,7 +365,7 @@ func (q *Queries) ListSessions(ctx context.Context, arg ListSessionsParams) ([]L
 }
 
 const organisationByName = `-- name: OrganisationByName :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within FROM organisations WHERE name = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals FROM organisations WHERE name = $1
 `
 
 func (q *Queries) OrganisationByName(ctx context.Context, name string) (Organisation, error) {
@@ -381,6 +382,7 @@ func (q *Queries) OrganisationByName(ctx context.Context, name string) (Organisa
 		&i.UndoWindowSeconds,
 		&i.MaxTokenTtl,
 		&i.LoginWithin,
+		&i.DangerousApprovals,
 	)
 	return i, err
 }

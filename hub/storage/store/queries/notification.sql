@@ -1,8 +1,8 @@
 -- name: CreateDestination :one
 -- Begins with events from now on. Returns no row if the name is taken.
-INSERT INTO destinations (id, org_id, name, kind, spec, state, reason, sealed, hint, after_xid, after_id, created_by)
+INSERT INTO destinations (id, org_id, name, kind, spec, state, reason, sealed, hint, after_xid, after_id, created_by, user_id, endpoint_hash)
 SELECT @id, @org_id, @name, @kind, @spec, @state, @reason, @sealed, @hint, CAST(event_horizon() AS xid8),
-       coalesce((SELECT max(e.id) FROM events e), 0), @created_by
+       coalesce((SELECT max(e.id) FROM events e), 0), @created_by, sqlc.narg(user_id), sqlc.narg(endpoint_hash)
 ON CONFLICT (org_id, name) WHERE deleted_at IS NULL DO NOTHING
 RETURNING *;
 
@@ -18,16 +18,29 @@ SELECT * FROM destinations WHERE id = @id AND (org_id = @org_id) IS TRUE AND del
 
 -- name: FindDestinations :many
 SELECT id, (id = @ref OR name = @ref)::boolean AS exact FROM destinations
-WHERE org_id = @org_id AND deleted_at IS NULL AND (id = @ref OR name = @ref OR id LIKE @prefix)
+WHERE org_id = @org_id AND deleted_at IS NULL AND user_id IS NULL AND (id = @ref OR name = @ref OR id LIKE @prefix)
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: ListDestinations :many
 -- A page by name, after a keyset position. Without the number of unsent
 -- notifications; see CountNotifications.
-SELECT * FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL AND name > @after_name::text ORDER BY name LIMIT @max_rows;
+SELECT * FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL AND user_id IS NULL AND name > @after_name::text ORDER BY name LIMIT @max_rows;
 
 -- name: CountDestinations :one
-SELECT count(*)::bigint FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL;
+SELECT count(*)::bigint FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL AND user_id IS NULL;
+
+-- name: ListDevices :many
+-- A user's devices, oldest first.
+SELECT * FROM destinations WHERE org_id = @org_id AND user_id = @user_id::text AND deleted_at IS NULL ORDER BY created_at, id;
+
+-- name: DeviceOfEndpoint :one
+-- Whose-ever it is: a browser that another user subscribes is theirs from then on.
+SELECT * FROM destinations WHERE endpoint_hash = @endpoint_hash AND deleted_at IS NULL FOR UPDATE;
+
+-- name: PushUser :one
+-- The user of a device: their name, and whether they see all tasks. No row if they may
+-- not log in.
+SELECT name, (effective_role(id) = 'admin')::boolean AS admin FROM users WHERE org_id = @org_id AND id = @id AND disabled_at IS NULL;
 
 -- name: CountNotifications :many
 -- The numbers of pending and dead notifications of each destination.
@@ -65,7 +78,7 @@ SELECT * FROM destinations WHERE org_id = @org_id AND state = 'enabled' AND dele
 -- The next events in commit order (see EventsAfter), with the payloads of those
 -- of the wanted types.
 SELECT e.id, CAST(e.xid AS text) AS xid, e.task_id, e.seq, e.type, e.time, e.actor_kind, e.actor_id, e.attempt, e.correlation_id, e.payload,
-       e.wanted, coalesce(t.agent_id, '')::text AS agent_id, coalesce(a.name, '')::text AS agent_name, coalesce(t.title, '')::text AS title,
+       e.wanted, coalesce(t.agent_id, '')::text AS agent_id, coalesce(a.name, '')::text AS agent_name, coalesce(t.title, '')::text AS title, coalesce(t.created_by, '')::text AS created_by,
        coalesce(t.failures, 0)::int AS failures, coalesce(t.input_tokens + t.output_tokens, 0)::bigint AS tokens, coalesce(t.cost_micros, 0)::bigint AS cost_micros
 FROM (SELECT x.id, x.xid, x.task_id, x.seq, x.type, x.time, x.actor_kind, x.actor_id, x.attempt, x.correlation_id,
              (x.type = ANY (@types::text[]))::boolean AS wanted,
@@ -128,7 +141,7 @@ SELECT id, (id = @ref)::boolean AS exact FROM notifications WHERE org_id = @org_
 
 -- name: GetNotification :one
 SELECT sqlc.embed(n), d.name AS destination_name FROM notifications n JOIN destinations d ON d.id = n.destination_id
-WHERE n.id = @id AND (n.org_id = @org_id) IS TRUE;
+WHERE n.id = @id AND (n.org_id = @org_id) IS TRUE AND d.user_id IS NULL;
 
 -- name: ListNotifications :many
 -- Newest first, after a keyset position; NULL filters match all. Without the
@@ -136,7 +149,7 @@ WHERE n.id = @id AND (n.org_id = @org_id) IS TRUE;
 SELECT n.id, n.destination_id, d.name AS destination_name, n.type, n.task_id, n.state, n.attempts, n.tries, n.error, n.created_at, n.next_at,
        n.expires_at, n.handled_at
 FROM notifications n JOIN destinations d ON d.id = n.destination_id
-WHERE n.org_id = @org_id
+WHERE n.org_id = @org_id AND d.user_id IS NULL
   AND (sqlc.narg(destination_id)::text IS NULL OR n.destination_id = sqlc.narg(destination_id))
   AND (sqlc.narg(states)::text[] IS NULL OR n.state = ANY (sqlc.narg(states)::text[]))
   AND (sqlc.narg(before_time)::timestamptz IS NULL OR (n.created_at, n.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
@@ -156,3 +169,7 @@ DELETE FROM notifications WHERE id IN (
 -- name: RebaseDestinations :execrows
 -- As RebaseEvents. Events that are read again are not sent again.
 UPDATE destinations SET after_xid = '3', after_id = greatest(after_id - @again::bigint, 0) WHERE after_xid > pg_snapshot_xmax(pg_current_snapshot());
+
+-- name: DeviceNotification :one
+-- Why a device did not take a notification; '' if it did.
+SELECT error FROM notifications WHERE id = @id AND (org_id = @org_id) IS TRUE;

@@ -147,6 +147,7 @@ type DestinationSpec struct {
 	//	*DestinationSpec_Slack
 	//	*DestinationSpec_Email
 	//	*DestinationSpec_Nats
+	//	*DestinationSpec_Push
 	To            isDestinationSpec_To `protobuf_oneof:"to"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -239,6 +240,15 @@ func (x *DestinationSpec) GetNats() *NatsDestination {
 	return nil
 }
 
+func (x *DestinationSpec) GetPush() *PushDestination {
+	if x != nil {
+		if x, ok := x.To.(*DestinationSpec_Push); ok {
+			return x.Push
+		}
+	}
+	return nil
+}
+
 type isDestinationSpec_To interface {
 	isDestinationSpec_To()
 }
@@ -259,6 +269,11 @@ type DestinationSpec_Nats struct {
 	Nats *NatsDestination `protobuf:"bytes,13,opt,name=nats,proto3,oneof"`
 }
 
+type DestinationSpec_Push struct {
+	// A device of a user; see PushService, which makes them.
+	Push *PushDestination `protobuf:"bytes,14,opt,name=push,proto3,oneof"`
+}
+
 func (*DestinationSpec_Webhook) isDestinationSpec_To() {}
 
 func (*DestinationSpec_Slack) isDestinationSpec_To() {}
@@ -266,6 +281,63 @@ func (*DestinationSpec_Slack) isDestinationSpec_To() {}
 func (*DestinationSpec_Email) isDestinationSpec_To() {}
 
 func (*DestinationSpec_Nats) isDestinationSpec_To() {}
+
+func (*DestinationSpec_Push) isDestinationSpec_To() {}
+
+// PushDestination is a device that gets notifications by Web Push. Its subscription is
+// the destination's secret.
+type PushDestination struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The host of its push service.
+	PushService   string `protobuf:"bytes,2,opt,name=push_service,json=pushService,proto3" json:"push_service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PushDestination) Reset() {
+	*x = PushDestination{}
+	mi := &file_deckhand_v1_destination_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PushDestination) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PushDestination) ProtoMessage() {}
+
+func (x *PushDestination) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_destination_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PushDestination.ProtoReflect.Descriptor instead.
+func (*PushDestination) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PushDestination) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PushDestination) GetPushService() string {
+	if x != nil {
+		return x.PushService
+	}
+	return ""
+}
 
 // WebhookDestination gets CloudEvents as JSON by POST, signed as Standard
 // Webhooks.
@@ -279,7 +351,7 @@ type WebhookDestination struct {
 
 func (x *WebhookDestination) Reset() {
 	*x = WebhookDestination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[1]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -291,7 +363,7 @@ func (x *WebhookDestination) String() string {
 func (*WebhookDestination) ProtoMessage() {}
 
 func (x *WebhookDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[1]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -304,7 +376,7 @@ func (x *WebhookDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookDestination.ProtoReflect.Descriptor instead.
 func (*WebhookDestination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WebhookDestination) GetUrl() string {
@@ -324,7 +396,7 @@ type SlackDestination struct {
 
 func (x *SlackDestination) Reset() {
 	*x = SlackDestination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[2]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +408,7 @@ func (x *SlackDestination) String() string {
 func (*SlackDestination) ProtoMessage() {}
 
 func (x *SlackDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[2]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,7 +421,7 @@ func (x *SlackDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlackDestination.ProtoReflect.Descriptor instead.
 func (*SlackDestination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{3}
 }
 
 // EmailDestination gets mail. The password is the destination's secret.
@@ -372,7 +444,7 @@ type EmailDestination struct {
 
 func (x *EmailDestination) Reset() {
 	*x = EmailDestination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[3]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -384,7 +456,7 @@ func (x *EmailDestination) String() string {
 func (*EmailDestination) ProtoMessage() {}
 
 func (x *EmailDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[3]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -397,7 +469,7 @@ func (x *EmailDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmailDestination.ProtoReflect.Descriptor instead.
 func (*EmailDestination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *EmailDestination) GetHost() string {
@@ -452,7 +524,7 @@ type NatsDestination struct {
 
 func (x *NatsDestination) Reset() {
 	*x = NatsDestination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[4]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -464,7 +536,7 @@ func (x *NatsDestination) String() string {
 func (*NatsDestination) ProtoMessage() {}
 
 func (x *NatsDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[4]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -477,7 +549,7 @@ func (x *NatsDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NatsDestination.ProtoReflect.Descriptor instead.
 func (*NatsDestination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{5}
 }
 
 // Destination is one in its current state.
@@ -506,7 +578,7 @@ type Destination struct {
 
 func (x *Destination) Reset() {
 	*x = Destination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[5]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +590,7 @@ func (x *Destination) String() string {
 func (*Destination) ProtoMessage() {}
 
 func (x *Destination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[5]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +603,7 @@ func (x *Destination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Destination.ProtoReflect.Descriptor instead.
 func (*Destination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Destination) GetId() string {
@@ -640,7 +712,7 @@ type NotificationTry struct {
 
 func (x *NotificationTry) Reset() {
 	*x = NotificationTry{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[6]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -652,7 +724,7 @@ func (x *NotificationTry) String() string {
 func (*NotificationTry) ProtoMessage() {}
 
 func (x *NotificationTry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[6]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,7 +737,7 @@ func (x *NotificationTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotificationTry.ProtoReflect.Descriptor instead.
 func (*NotificationTry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *NotificationTry) GetAt() *timestamppb.Timestamp {
@@ -724,7 +796,7 @@ type Notification struct {
 
 func (x *Notification) Reset() {
 	*x = Notification{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[7]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +808,7 @@ func (x *Notification) String() string {
 func (*Notification) ProtoMessage() {}
 
 func (x *Notification) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[7]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,7 +821,7 @@ func (x *Notification) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notification.ProtoReflect.Descriptor instead.
 func (*Notification) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Notification) GetId() string {
@@ -864,7 +936,7 @@ type CreateDestinationRequest struct {
 
 func (x *CreateDestinationRequest) Reset() {
 	*x = CreateDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[8]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +948,7 @@ func (x *CreateDestinationRequest) String() string {
 func (*CreateDestinationRequest) ProtoMessage() {}
 
 func (x *CreateDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[8]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +961,7 @@ func (x *CreateDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateDestinationRequest.ProtoReflect.Descriptor instead.
 func (*CreateDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateDestinationRequest) GetName() string {
@@ -930,7 +1002,7 @@ type CreateDestinationResponse struct {
 
 func (x *CreateDestinationResponse) Reset() {
 	*x = CreateDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[9]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1014,7 @@ func (x *CreateDestinationResponse) String() string {
 func (*CreateDestinationResponse) ProtoMessage() {}
 
 func (x *CreateDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[9]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1027,7 @@ func (x *CreateDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateDestinationResponse.ProtoReflect.Descriptor instead.
 func (*CreateDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateDestinationResponse) GetDestination() *Destination {
@@ -985,7 +1057,7 @@ type UpdateDestinationRequest struct {
 
 func (x *UpdateDestinationRequest) Reset() {
 	*x = UpdateDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[10]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1069,7 @@ func (x *UpdateDestinationRequest) String() string {
 func (*UpdateDestinationRequest) ProtoMessage() {}
 
 func (x *UpdateDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[10]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1082,7 @@ func (x *UpdateDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDestinationRequest.ProtoReflect.Descriptor instead.
 func (*UpdateDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UpdateDestinationRequest) GetDestinationId() string {
@@ -1043,7 +1115,7 @@ type UpdateDestinationResponse struct {
 
 func (x *UpdateDestinationResponse) Reset() {
 	*x = UpdateDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[11]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1127,7 @@ func (x *UpdateDestinationResponse) String() string {
 func (*UpdateDestinationResponse) ProtoMessage() {}
 
 func (x *UpdateDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[11]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1140,7 @@ func (x *UpdateDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDestinationResponse.ProtoReflect.Descriptor instead.
 func (*UpdateDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UpdateDestinationResponse) GetDestination() *Destination {
@@ -1087,7 +1159,7 @@ type GetDestinationRequest struct {
 
 func (x *GetDestinationRequest) Reset() {
 	*x = GetDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[12]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1171,7 @@ func (x *GetDestinationRequest) String() string {
 func (*GetDestinationRequest) ProtoMessage() {}
 
 func (x *GetDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[12]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1184,7 @@ func (x *GetDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDestinationRequest.ProtoReflect.Descriptor instead.
 func (*GetDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetDestinationRequest) GetDestinationId() string {
@@ -1131,7 +1203,7 @@ type GetDestinationResponse struct {
 
 func (x *GetDestinationResponse) Reset() {
 	*x = GetDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[13]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1215,7 @@ func (x *GetDestinationResponse) String() string {
 func (*GetDestinationResponse) ProtoMessage() {}
 
 func (x *GetDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[13]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1228,7 @@ func (x *GetDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDestinationResponse.ProtoReflect.Descriptor instead.
 func (*GetDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetDestinationResponse) GetDestination() *Destination {
@@ -1178,7 +1250,7 @@ type ListDestinationsRequest struct {
 
 func (x *ListDestinationsRequest) Reset() {
 	*x = ListDestinationsRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[14]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1262,7 @@ func (x *ListDestinationsRequest) String() string {
 func (*ListDestinationsRequest) ProtoMessage() {}
 
 func (x *ListDestinationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[14]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1275,7 @@ func (x *ListDestinationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDestinationsRequest.ProtoReflect.Descriptor instead.
 func (*ListDestinationsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListDestinationsRequest) GetPageSize() int32 {
@@ -1231,7 +1303,7 @@ type ListDestinationsResponse struct {
 
 func (x *ListDestinationsResponse) Reset() {
 	*x = ListDestinationsResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[15]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1315,7 @@ func (x *ListDestinationsResponse) String() string {
 func (*ListDestinationsResponse) ProtoMessage() {}
 
 func (x *ListDestinationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[15]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1328,7 @@ func (x *ListDestinationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDestinationsResponse.ProtoReflect.Descriptor instead.
 func (*ListDestinationsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListDestinationsResponse) GetDestinations() []*Destination {
@@ -1282,7 +1354,7 @@ type TestDestinationRequest struct {
 
 func (x *TestDestinationRequest) Reset() {
 	*x = TestDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[16]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1366,7 @@ func (x *TestDestinationRequest) String() string {
 func (*TestDestinationRequest) ProtoMessage() {}
 
 func (x *TestDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[16]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1379,7 @@ func (x *TestDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestDestinationRequest.ProtoReflect.Descriptor instead.
 func (*TestDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TestDestinationRequest) GetDestinationId() string {
@@ -1326,7 +1398,7 @@ type TestDestinationResponse struct {
 
 func (x *TestDestinationResponse) Reset() {
 	*x = TestDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[17]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1410,7 @@ func (x *TestDestinationResponse) String() string {
 func (*TestDestinationResponse) ProtoMessage() {}
 
 func (x *TestDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[17]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1423,7 @@ func (x *TestDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestDestinationResponse.ProtoReflect.Descriptor instead.
 func (*TestDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TestDestinationResponse) GetNotification() *Notification {
@@ -1370,7 +1442,7 @@ type EnableDestinationRequest struct {
 
 func (x *EnableDestinationRequest) Reset() {
 	*x = EnableDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[18]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1454,7 @@ func (x *EnableDestinationRequest) String() string {
 func (*EnableDestinationRequest) ProtoMessage() {}
 
 func (x *EnableDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[18]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1467,7 @@ func (x *EnableDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableDestinationRequest.ProtoReflect.Descriptor instead.
 func (*EnableDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EnableDestinationRequest) GetDestinationId() string {
@@ -1414,7 +1486,7 @@ type EnableDestinationResponse struct {
 
 func (x *EnableDestinationResponse) Reset() {
 	*x = EnableDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[19]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1498,7 @@ func (x *EnableDestinationResponse) String() string {
 func (*EnableDestinationResponse) ProtoMessage() {}
 
 func (x *EnableDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[19]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1511,7 @@ func (x *EnableDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableDestinationResponse.ProtoReflect.Descriptor instead.
 func (*EnableDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EnableDestinationResponse) GetDestination() *Destination {
@@ -1459,7 +1531,7 @@ type DisableDestinationRequest struct {
 
 func (x *DisableDestinationRequest) Reset() {
 	*x = DisableDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[20]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1543,7 @@ func (x *DisableDestinationRequest) String() string {
 func (*DisableDestinationRequest) ProtoMessage() {}
 
 func (x *DisableDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[20]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1556,7 @@ func (x *DisableDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableDestinationRequest.ProtoReflect.Descriptor instead.
 func (*DisableDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DisableDestinationRequest) GetDestinationId() string {
@@ -1510,7 +1582,7 @@ type DisableDestinationResponse struct {
 
 func (x *DisableDestinationResponse) Reset() {
 	*x = DisableDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[21]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1594,7 @@ func (x *DisableDestinationResponse) String() string {
 func (*DisableDestinationResponse) ProtoMessage() {}
 
 func (x *DisableDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[21]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1607,7 @@ func (x *DisableDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableDestinationResponse.ProtoReflect.Descriptor instead.
 func (*DisableDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DisableDestinationResponse) GetDestination() *Destination {
@@ -1557,7 +1629,7 @@ type RotateDestinationSecretRequest struct {
 
 func (x *RotateDestinationSecretRequest) Reset() {
 	*x = RotateDestinationSecretRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[22]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1641,7 @@ func (x *RotateDestinationSecretRequest) String() string {
 func (*RotateDestinationSecretRequest) ProtoMessage() {}
 
 func (x *RotateDestinationSecretRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[22]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1654,7 @@ func (x *RotateDestinationSecretRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateDestinationSecretRequest.ProtoReflect.Descriptor instead.
 func (*RotateDestinationSecretRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RotateDestinationSecretRequest) GetDestinationId() string {
@@ -1609,7 +1681,7 @@ type RotateDestinationSecretResponse struct {
 
 func (x *RotateDestinationSecretResponse) Reset() {
 	*x = RotateDestinationSecretResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[23]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1693,7 @@ func (x *RotateDestinationSecretResponse) String() string {
 func (*RotateDestinationSecretResponse) ProtoMessage() {}
 
 func (x *RotateDestinationSecretResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[23]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1706,7 @@ func (x *RotateDestinationSecretResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateDestinationSecretResponse.ProtoReflect.Descriptor instead.
 func (*RotateDestinationSecretResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RotateDestinationSecretResponse) GetDestination() *Destination {
@@ -1660,7 +1732,7 @@ type DeleteDestinationRequest struct {
 
 func (x *DeleteDestinationRequest) Reset() {
 	*x = DeleteDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[24]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1744,7 @@ func (x *DeleteDestinationRequest) String() string {
 func (*DeleteDestinationRequest) ProtoMessage() {}
 
 func (x *DeleteDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[24]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1757,7 @@ func (x *DeleteDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteDestinationRequest.ProtoReflect.Descriptor instead.
 func (*DeleteDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteDestinationRequest) GetDestinationId() string {
@@ -1703,7 +1775,7 @@ type DeleteDestinationResponse struct {
 
 func (x *DeleteDestinationResponse) Reset() {
 	*x = DeleteDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[25]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1787,7 @@ func (x *DeleteDestinationResponse) String() string {
 func (*DeleteDestinationResponse) ProtoMessage() {}
 
 func (x *DeleteDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[25]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1800,7 @@ func (x *DeleteDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteDestinationResponse.ProtoReflect.Descriptor instead.
 func (*DeleteDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{26}
 }
 
 type ListNotificationsRequest struct {
@@ -1745,7 +1817,7 @@ type ListNotificationsRequest struct {
 
 func (x *ListNotificationsRequest) Reset() {
 	*x = ListNotificationsRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[26]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1829,7 @@ func (x *ListNotificationsRequest) String() string {
 func (*ListNotificationsRequest) ProtoMessage() {}
 
 func (x *ListNotificationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[26]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1842,7 @@ func (x *ListNotificationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNotificationsRequest.ProtoReflect.Descriptor instead.
 func (*ListNotificationsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListNotificationsRequest) GetDestinationId() string {
@@ -1811,7 +1883,7 @@ type ListNotificationsResponse struct {
 
 func (x *ListNotificationsResponse) Reset() {
 	*x = ListNotificationsResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[27]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1895,7 @@ func (x *ListNotificationsResponse) String() string {
 func (*ListNotificationsResponse) ProtoMessage() {}
 
 func (x *ListNotificationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[27]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +1908,7 @@ func (x *ListNotificationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNotificationsResponse.ProtoReflect.Descriptor instead.
 func (*ListNotificationsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListNotificationsResponse) GetNotifications() []*Notification {
@@ -1862,7 +1934,7 @@ type GetNotificationRequest struct {
 
 func (x *GetNotificationRequest) Reset() {
 	*x = GetNotificationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[28]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +1946,7 @@ func (x *GetNotificationRequest) String() string {
 func (*GetNotificationRequest) ProtoMessage() {}
 
 func (x *GetNotificationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[28]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +1959,7 @@ func (x *GetNotificationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNotificationRequest.ProtoReflect.Descriptor instead.
 func (*GetNotificationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetNotificationRequest) GetNotificationId() string {
@@ -1906,7 +1978,7 @@ type GetNotificationResponse struct {
 
 func (x *GetNotificationResponse) Reset() {
 	*x = GetNotificationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[29]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +1990,7 @@ func (x *GetNotificationResponse) String() string {
 func (*GetNotificationResponse) ProtoMessage() {}
 
 func (x *GetNotificationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[29]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2003,7 @@ func (x *GetNotificationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNotificationResponse.ProtoReflect.Descriptor instead.
 func (*GetNotificationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetNotificationResponse) GetNotification() *Notification {
@@ -1954,7 +2026,7 @@ type RedriveNotificationsRequest struct {
 
 func (x *RedriveNotificationsRequest) Reset() {
 	*x = RedriveNotificationsRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[30]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2038,7 @@ func (x *RedriveNotificationsRequest) String() string {
 func (*RedriveNotificationsRequest) ProtoMessage() {}
 
 func (x *RedriveNotificationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[30]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2051,7 @@ func (x *RedriveNotificationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveNotificationsRequest.ProtoReflect.Descriptor instead.
 func (*RedriveNotificationsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RedriveNotificationsRequest) GetWhich() isRedriveNotificationsRequest_Which {
@@ -2035,7 +2107,7 @@ type RedriveNotificationsResponse struct {
 
 func (x *RedriveNotificationsResponse) Reset() {
 	*x = RedriveNotificationsResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[31]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2119,7 @@ func (x *RedriveNotificationsResponse) String() string {
 func (*RedriveNotificationsResponse) ProtoMessage() {}
 
 func (x *RedriveNotificationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[31]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2132,7 @@ func (x *RedriveNotificationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveNotificationsResponse.ProtoReflect.Descriptor instead.
 func (*RedriveNotificationsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RedriveNotificationsResponse) GetRedriven() int64 {
@@ -2074,7 +2146,7 @@ var File_deckhand_v1_destination_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\n" +
-	"\x1ddeckhand/v1/destination.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xee\x02\n" +
+	"\x1ddeckhand/v1/destination.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x03\n" +
 	"\x0fDestinationSpec\x12E\n" +
 	"\x06events\x18\x01 \x03(\tB-\xbaH*\x92\x01'\x102\"#r!2\x1f^[a-z][a-z0-9_.]{0,60}\\*?$|^\\*$R\x06events\x12(\n" +
 	"\x06agents\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -2083,8 +2155,12 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	" \x01(\v2\x1f.deckhand.v1.WebhookDestinationH\x00R\awebhook\x125\n" +
 	"\x05slack\x18\v \x01(\v2\x1d.deckhand.v1.SlackDestinationH\x00R\x05slack\x125\n" +
 	"\x05email\x18\f \x01(\v2\x1d.deckhand.v1.EmailDestinationH\x00R\x05email\x122\n" +
-	"\x04nats\x18\r \x01(\v2\x1c.deckhand.v1.NatsDestinationH\x00R\x04natsB\v\n" +
-	"\x02to\x12\x05\xbaH\x02\b\x01\"3\n" +
+	"\x04nats\x18\r \x01(\v2\x1c.deckhand.v1.NatsDestinationH\x00R\x04nats\x122\n" +
+	"\x04push\x18\x0e \x01(\v2\x1c.deckhand.v1.PushDestinationH\x00R\x04pushB\v\n" +
+	"\x02to\x12\x05\xbaH\x02\b\x01\"[\n" +
+	"\x0fPushDestination\x12\x1b\n" +
+	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\x12+\n" +
+	"\fpush_service\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\vpushService\"3\n" +
 	"\x12WebhookDestination\x12\x1d\n" +
 	"\x03url\x18\x01 \x01(\tB\v\xbaH\br\x06\x18\xd0\x0f\x88\x01\x01R\x03url\"\x12\n" +
 	"\x10SlackDestination\"\xf8\x01\n" +
@@ -2245,108 +2321,110 @@ func file_deckhand_v1_destination_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_destination_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_destination_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_deckhand_v1_destination_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_deckhand_v1_destination_proto_goTypes = []any{
 	(DestinationState)(0),                   // 0: deckhand.v1.DestinationState
 	(NotificationState)(0),                  // 1: deckhand.v1.NotificationState
 	(*DestinationSpec)(nil),                 // 2: deckhand.v1.DestinationSpec
-	(*WebhookDestination)(nil),              // 3: deckhand.v1.WebhookDestination
-	(*SlackDestination)(nil),                // 4: deckhand.v1.SlackDestination
-	(*EmailDestination)(nil),                // 5: deckhand.v1.EmailDestination
-	(*NatsDestination)(nil),                 // 6: deckhand.v1.NatsDestination
-	(*Destination)(nil),                     // 7: deckhand.v1.Destination
-	(*NotificationTry)(nil),                 // 8: deckhand.v1.NotificationTry
-	(*Notification)(nil),                    // 9: deckhand.v1.Notification
-	(*CreateDestinationRequest)(nil),        // 10: deckhand.v1.CreateDestinationRequest
-	(*CreateDestinationResponse)(nil),       // 11: deckhand.v1.CreateDestinationResponse
-	(*UpdateDestinationRequest)(nil),        // 12: deckhand.v1.UpdateDestinationRequest
-	(*UpdateDestinationResponse)(nil),       // 13: deckhand.v1.UpdateDestinationResponse
-	(*GetDestinationRequest)(nil),           // 14: deckhand.v1.GetDestinationRequest
-	(*GetDestinationResponse)(nil),          // 15: deckhand.v1.GetDestinationResponse
-	(*ListDestinationsRequest)(nil),         // 16: deckhand.v1.ListDestinationsRequest
-	(*ListDestinationsResponse)(nil),        // 17: deckhand.v1.ListDestinationsResponse
-	(*TestDestinationRequest)(nil),          // 18: deckhand.v1.TestDestinationRequest
-	(*TestDestinationResponse)(nil),         // 19: deckhand.v1.TestDestinationResponse
-	(*EnableDestinationRequest)(nil),        // 20: deckhand.v1.EnableDestinationRequest
-	(*EnableDestinationResponse)(nil),       // 21: deckhand.v1.EnableDestinationResponse
-	(*DisableDestinationRequest)(nil),       // 22: deckhand.v1.DisableDestinationRequest
-	(*DisableDestinationResponse)(nil),      // 23: deckhand.v1.DisableDestinationResponse
-	(*RotateDestinationSecretRequest)(nil),  // 24: deckhand.v1.RotateDestinationSecretRequest
-	(*RotateDestinationSecretResponse)(nil), // 25: deckhand.v1.RotateDestinationSecretResponse
-	(*DeleteDestinationRequest)(nil),        // 26: deckhand.v1.DeleteDestinationRequest
-	(*DeleteDestinationResponse)(nil),       // 27: deckhand.v1.DeleteDestinationResponse
-	(*ListNotificationsRequest)(nil),        // 28: deckhand.v1.ListNotificationsRequest
-	(*ListNotificationsResponse)(nil),       // 29: deckhand.v1.ListNotificationsResponse
-	(*GetNotificationRequest)(nil),          // 30: deckhand.v1.GetNotificationRequest
-	(*GetNotificationResponse)(nil),         // 31: deckhand.v1.GetNotificationResponse
-	(*RedriveNotificationsRequest)(nil),     // 32: deckhand.v1.RedriveNotificationsRequest
-	(*RedriveNotificationsResponse)(nil),    // 33: deckhand.v1.RedriveNotificationsResponse
-	(*timestamppb.Timestamp)(nil),           // 34: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),             // 35: google.protobuf.Duration
-	(*structpb.Struct)(nil),                 // 36: google.protobuf.Struct
+	(*PushDestination)(nil),                 // 3: deckhand.v1.PushDestination
+	(*WebhookDestination)(nil),              // 4: deckhand.v1.WebhookDestination
+	(*SlackDestination)(nil),                // 5: deckhand.v1.SlackDestination
+	(*EmailDestination)(nil),                // 6: deckhand.v1.EmailDestination
+	(*NatsDestination)(nil),                 // 7: deckhand.v1.NatsDestination
+	(*Destination)(nil),                     // 8: deckhand.v1.Destination
+	(*NotificationTry)(nil),                 // 9: deckhand.v1.NotificationTry
+	(*Notification)(nil),                    // 10: deckhand.v1.Notification
+	(*CreateDestinationRequest)(nil),        // 11: deckhand.v1.CreateDestinationRequest
+	(*CreateDestinationResponse)(nil),       // 12: deckhand.v1.CreateDestinationResponse
+	(*UpdateDestinationRequest)(nil),        // 13: deckhand.v1.UpdateDestinationRequest
+	(*UpdateDestinationResponse)(nil),       // 14: deckhand.v1.UpdateDestinationResponse
+	(*GetDestinationRequest)(nil),           // 15: deckhand.v1.GetDestinationRequest
+	(*GetDestinationResponse)(nil),          // 16: deckhand.v1.GetDestinationResponse
+	(*ListDestinationsRequest)(nil),         // 17: deckhand.v1.ListDestinationsRequest
+	(*ListDestinationsResponse)(nil),        // 18: deckhand.v1.ListDestinationsResponse
+	(*TestDestinationRequest)(nil),          // 19: deckhand.v1.TestDestinationRequest
+	(*TestDestinationResponse)(nil),         // 20: deckhand.v1.TestDestinationResponse
+	(*EnableDestinationRequest)(nil),        // 21: deckhand.v1.EnableDestinationRequest
+	(*EnableDestinationResponse)(nil),       // 22: deckhand.v1.EnableDestinationResponse
+	(*DisableDestinationRequest)(nil),       // 23: deckhand.v1.DisableDestinationRequest
+	(*DisableDestinationResponse)(nil),      // 24: deckhand.v1.DisableDestinationResponse
+	(*RotateDestinationSecretRequest)(nil),  // 25: deckhand.v1.RotateDestinationSecretRequest
+	(*RotateDestinationSecretResponse)(nil), // 26: deckhand.v1.RotateDestinationSecretResponse
+	(*DeleteDestinationRequest)(nil),        // 27: deckhand.v1.DeleteDestinationRequest
+	(*DeleteDestinationResponse)(nil),       // 28: deckhand.v1.DeleteDestinationResponse
+	(*ListNotificationsRequest)(nil),        // 29: deckhand.v1.ListNotificationsRequest
+	(*ListNotificationsResponse)(nil),       // 30: deckhand.v1.ListNotificationsResponse
+	(*GetNotificationRequest)(nil),          // 31: deckhand.v1.GetNotificationRequest
+	(*GetNotificationResponse)(nil),         // 32: deckhand.v1.GetNotificationResponse
+	(*RedriveNotificationsRequest)(nil),     // 33: deckhand.v1.RedriveNotificationsRequest
+	(*RedriveNotificationsResponse)(nil),    // 34: deckhand.v1.RedriveNotificationsResponse
+	(*timestamppb.Timestamp)(nil),           // 35: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),             // 36: google.protobuf.Duration
+	(*structpb.Struct)(nil),                 // 37: google.protobuf.Struct
 }
 var file_deckhand_v1_destination_proto_depIdxs = []int32{
-	3,  // 0: deckhand.v1.DestinationSpec.webhook:type_name -> deckhand.v1.WebhookDestination
-	4,  // 1: deckhand.v1.DestinationSpec.slack:type_name -> deckhand.v1.SlackDestination
-	5,  // 2: deckhand.v1.DestinationSpec.email:type_name -> deckhand.v1.EmailDestination
-	6,  // 3: deckhand.v1.DestinationSpec.nats:type_name -> deckhand.v1.NatsDestination
-	2,  // 4: deckhand.v1.Destination.spec:type_name -> deckhand.v1.DestinationSpec
-	0,  // 5: deckhand.v1.Destination.state:type_name -> deckhand.v1.DestinationState
-	34, // 6: deckhand.v1.Destination.state_since:type_name -> google.protobuf.Timestamp
-	34, // 7: deckhand.v1.Destination.created_at:type_name -> google.protobuf.Timestamp
-	34, // 8: deckhand.v1.Destination.updated_at:type_name -> google.protobuf.Timestamp
-	34, // 9: deckhand.v1.NotificationTry.at:type_name -> google.protobuf.Timestamp
-	35, // 10: deckhand.v1.NotificationTry.took:type_name -> google.protobuf.Duration
-	1,  // 11: deckhand.v1.Notification.state:type_name -> deckhand.v1.NotificationState
-	8,  // 12: deckhand.v1.Notification.tries:type_name -> deckhand.v1.NotificationTry
-	34, // 13: deckhand.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
-	34, // 14: deckhand.v1.Notification.next_at:type_name -> google.protobuf.Timestamp
-	34, // 15: deckhand.v1.Notification.expires_at:type_name -> google.protobuf.Timestamp
-	34, // 16: deckhand.v1.Notification.handled_at:type_name -> google.protobuf.Timestamp
-	36, // 17: deckhand.v1.Notification.event:type_name -> google.protobuf.Struct
-	2,  // 18: deckhand.v1.CreateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
-	7,  // 19: deckhand.v1.CreateDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	2,  // 20: deckhand.v1.UpdateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
-	7,  // 21: deckhand.v1.UpdateDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	7,  // 22: deckhand.v1.GetDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	7,  // 23: deckhand.v1.ListDestinationsResponse.destinations:type_name -> deckhand.v1.Destination
-	9,  // 24: deckhand.v1.TestDestinationResponse.notification:type_name -> deckhand.v1.Notification
-	7,  // 25: deckhand.v1.EnableDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	7,  // 26: deckhand.v1.DisableDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	35, // 27: deckhand.v1.RotateDestinationSecretRequest.keep:type_name -> google.protobuf.Duration
-	7,  // 28: deckhand.v1.RotateDestinationSecretResponse.destination:type_name -> deckhand.v1.Destination
-	1,  // 29: deckhand.v1.ListNotificationsRequest.states:type_name -> deckhand.v1.NotificationState
-	9,  // 30: deckhand.v1.ListNotificationsResponse.notifications:type_name -> deckhand.v1.Notification
-	9,  // 31: deckhand.v1.GetNotificationResponse.notification:type_name -> deckhand.v1.Notification
-	10, // 32: deckhand.v1.DestinationService.CreateDestination:input_type -> deckhand.v1.CreateDestinationRequest
-	12, // 33: deckhand.v1.DestinationService.UpdateDestination:input_type -> deckhand.v1.UpdateDestinationRequest
-	14, // 34: deckhand.v1.DestinationService.GetDestination:input_type -> deckhand.v1.GetDestinationRequest
-	16, // 35: deckhand.v1.DestinationService.ListDestinations:input_type -> deckhand.v1.ListDestinationsRequest
-	18, // 36: deckhand.v1.DestinationService.TestDestination:input_type -> deckhand.v1.TestDestinationRequest
-	20, // 37: deckhand.v1.DestinationService.EnableDestination:input_type -> deckhand.v1.EnableDestinationRequest
-	22, // 38: deckhand.v1.DestinationService.DisableDestination:input_type -> deckhand.v1.DisableDestinationRequest
-	24, // 39: deckhand.v1.DestinationService.RotateDestinationSecret:input_type -> deckhand.v1.RotateDestinationSecretRequest
-	26, // 40: deckhand.v1.DestinationService.DeleteDestination:input_type -> deckhand.v1.DeleteDestinationRequest
-	28, // 41: deckhand.v1.DestinationService.ListNotifications:input_type -> deckhand.v1.ListNotificationsRequest
-	30, // 42: deckhand.v1.DestinationService.GetNotification:input_type -> deckhand.v1.GetNotificationRequest
-	32, // 43: deckhand.v1.DestinationService.RedriveNotifications:input_type -> deckhand.v1.RedriveNotificationsRequest
-	11, // 44: deckhand.v1.DestinationService.CreateDestination:output_type -> deckhand.v1.CreateDestinationResponse
-	13, // 45: deckhand.v1.DestinationService.UpdateDestination:output_type -> deckhand.v1.UpdateDestinationResponse
-	15, // 46: deckhand.v1.DestinationService.GetDestination:output_type -> deckhand.v1.GetDestinationResponse
-	17, // 47: deckhand.v1.DestinationService.ListDestinations:output_type -> deckhand.v1.ListDestinationsResponse
-	19, // 48: deckhand.v1.DestinationService.TestDestination:output_type -> deckhand.v1.TestDestinationResponse
-	21, // 49: deckhand.v1.DestinationService.EnableDestination:output_type -> deckhand.v1.EnableDestinationResponse
-	23, // 50: deckhand.v1.DestinationService.DisableDestination:output_type -> deckhand.v1.DisableDestinationResponse
-	25, // 51: deckhand.v1.DestinationService.RotateDestinationSecret:output_type -> deckhand.v1.RotateDestinationSecretResponse
-	27, // 52: deckhand.v1.DestinationService.DeleteDestination:output_type -> deckhand.v1.DeleteDestinationResponse
-	29, // 53: deckhand.v1.DestinationService.ListNotifications:output_type -> deckhand.v1.ListNotificationsResponse
-	31, // 54: deckhand.v1.DestinationService.GetNotification:output_type -> deckhand.v1.GetNotificationResponse
-	33, // 55: deckhand.v1.DestinationService.RedriveNotifications:output_type -> deckhand.v1.RedriveNotificationsResponse
-	44, // [44:56] is the sub-list for method output_type
-	32, // [32:44] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	4,  // 0: deckhand.v1.DestinationSpec.webhook:type_name -> deckhand.v1.WebhookDestination
+	5,  // 1: deckhand.v1.DestinationSpec.slack:type_name -> deckhand.v1.SlackDestination
+	6,  // 2: deckhand.v1.DestinationSpec.email:type_name -> deckhand.v1.EmailDestination
+	7,  // 3: deckhand.v1.DestinationSpec.nats:type_name -> deckhand.v1.NatsDestination
+	3,  // 4: deckhand.v1.DestinationSpec.push:type_name -> deckhand.v1.PushDestination
+	2,  // 5: deckhand.v1.Destination.spec:type_name -> deckhand.v1.DestinationSpec
+	0,  // 6: deckhand.v1.Destination.state:type_name -> deckhand.v1.DestinationState
+	35, // 7: deckhand.v1.Destination.state_since:type_name -> google.protobuf.Timestamp
+	35, // 8: deckhand.v1.Destination.created_at:type_name -> google.protobuf.Timestamp
+	35, // 9: deckhand.v1.Destination.updated_at:type_name -> google.protobuf.Timestamp
+	35, // 10: deckhand.v1.NotificationTry.at:type_name -> google.protobuf.Timestamp
+	36, // 11: deckhand.v1.NotificationTry.took:type_name -> google.protobuf.Duration
+	1,  // 12: deckhand.v1.Notification.state:type_name -> deckhand.v1.NotificationState
+	9,  // 13: deckhand.v1.Notification.tries:type_name -> deckhand.v1.NotificationTry
+	35, // 14: deckhand.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
+	35, // 15: deckhand.v1.Notification.next_at:type_name -> google.protobuf.Timestamp
+	35, // 16: deckhand.v1.Notification.expires_at:type_name -> google.protobuf.Timestamp
+	35, // 17: deckhand.v1.Notification.handled_at:type_name -> google.protobuf.Timestamp
+	37, // 18: deckhand.v1.Notification.event:type_name -> google.protobuf.Struct
+	2,  // 19: deckhand.v1.CreateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
+	8,  // 20: deckhand.v1.CreateDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	2,  // 21: deckhand.v1.UpdateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
+	8,  // 22: deckhand.v1.UpdateDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	8,  // 23: deckhand.v1.GetDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	8,  // 24: deckhand.v1.ListDestinationsResponse.destinations:type_name -> deckhand.v1.Destination
+	10, // 25: deckhand.v1.TestDestinationResponse.notification:type_name -> deckhand.v1.Notification
+	8,  // 26: deckhand.v1.EnableDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	8,  // 27: deckhand.v1.DisableDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	36, // 28: deckhand.v1.RotateDestinationSecretRequest.keep:type_name -> google.protobuf.Duration
+	8,  // 29: deckhand.v1.RotateDestinationSecretResponse.destination:type_name -> deckhand.v1.Destination
+	1,  // 30: deckhand.v1.ListNotificationsRequest.states:type_name -> deckhand.v1.NotificationState
+	10, // 31: deckhand.v1.ListNotificationsResponse.notifications:type_name -> deckhand.v1.Notification
+	10, // 32: deckhand.v1.GetNotificationResponse.notification:type_name -> deckhand.v1.Notification
+	11, // 33: deckhand.v1.DestinationService.CreateDestination:input_type -> deckhand.v1.CreateDestinationRequest
+	13, // 34: deckhand.v1.DestinationService.UpdateDestination:input_type -> deckhand.v1.UpdateDestinationRequest
+	15, // 35: deckhand.v1.DestinationService.GetDestination:input_type -> deckhand.v1.GetDestinationRequest
+	17, // 36: deckhand.v1.DestinationService.ListDestinations:input_type -> deckhand.v1.ListDestinationsRequest
+	19, // 37: deckhand.v1.DestinationService.TestDestination:input_type -> deckhand.v1.TestDestinationRequest
+	21, // 38: deckhand.v1.DestinationService.EnableDestination:input_type -> deckhand.v1.EnableDestinationRequest
+	23, // 39: deckhand.v1.DestinationService.DisableDestination:input_type -> deckhand.v1.DisableDestinationRequest
+	25, // 40: deckhand.v1.DestinationService.RotateDestinationSecret:input_type -> deckhand.v1.RotateDestinationSecretRequest
+	27, // 41: deckhand.v1.DestinationService.DeleteDestination:input_type -> deckhand.v1.DeleteDestinationRequest
+	29, // 42: deckhand.v1.DestinationService.ListNotifications:input_type -> deckhand.v1.ListNotificationsRequest
+	31, // 43: deckhand.v1.DestinationService.GetNotification:input_type -> deckhand.v1.GetNotificationRequest
+	33, // 44: deckhand.v1.DestinationService.RedriveNotifications:input_type -> deckhand.v1.RedriveNotificationsRequest
+	12, // 45: deckhand.v1.DestinationService.CreateDestination:output_type -> deckhand.v1.CreateDestinationResponse
+	14, // 46: deckhand.v1.DestinationService.UpdateDestination:output_type -> deckhand.v1.UpdateDestinationResponse
+	16, // 47: deckhand.v1.DestinationService.GetDestination:output_type -> deckhand.v1.GetDestinationResponse
+	18, // 48: deckhand.v1.DestinationService.ListDestinations:output_type -> deckhand.v1.ListDestinationsResponse
+	20, // 49: deckhand.v1.DestinationService.TestDestination:output_type -> deckhand.v1.TestDestinationResponse
+	22, // 50: deckhand.v1.DestinationService.EnableDestination:output_type -> deckhand.v1.EnableDestinationResponse
+	24, // 51: deckhand.v1.DestinationService.DisableDestination:output_type -> deckhand.v1.DisableDestinationResponse
+	26, // 52: deckhand.v1.DestinationService.RotateDestinationSecret:output_type -> deckhand.v1.RotateDestinationSecretResponse
+	28, // 53: deckhand.v1.DestinationService.DeleteDestination:output_type -> deckhand.v1.DeleteDestinationResponse
+	30, // 54: deckhand.v1.DestinationService.ListNotifications:output_type -> deckhand.v1.ListNotificationsResponse
+	32, // 55: deckhand.v1.DestinationService.GetNotification:output_type -> deckhand.v1.GetNotificationResponse
+	34, // 56: deckhand.v1.DestinationService.RedriveNotifications:output_type -> deckhand.v1.RedriveNotificationsResponse
+	45, // [45:57] is the sub-list for method output_type
+	33, // [33:45] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_destination_proto_init() }
@@ -2359,8 +2437,9 @@ func file_deckhand_v1_destination_proto_init() {
 		(*DestinationSpec_Slack)(nil),
 		(*DestinationSpec_Email)(nil),
 		(*DestinationSpec_Nats)(nil),
+		(*DestinationSpec_Push)(nil),
 	}
-	file_deckhand_v1_destination_proto_msgTypes[30].OneofWrappers = []any{
+	file_deckhand_v1_destination_proto_msgTypes[31].OneofWrappers = []any{
 		(*RedriveNotificationsRequest_NotificationId)(nil),
 		(*RedriveNotificationsRequest_DestinationId)(nil),
 	}
@@ -2370,7 +2449,7 @@ func file_deckhand_v1_destination_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_destination_proto_rawDesc), len(file_deckhand_v1_destination_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

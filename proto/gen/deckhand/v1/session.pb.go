@@ -44,7 +44,7 @@ type Session struct {
 	// Address and client that created it.
 	Address   string `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"`
 	UserAgent string `protobuf:"bytes,11,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
-	// How it was created: token, password, code or oidc.
+	// How it was created: token, password, code, oidc or passkey.
 	Method string `protobuf:"bytes,12,opt,name=method,proto3" json:"method,omitempty"`
 	// Only procedures that read may be called.
 	ReadOnly bool `protobuf:"varint,13,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
@@ -251,6 +251,7 @@ type CreateSessionRequest struct {
 	//	*CreateSessionRequest_Token
 	//	*CreateSessionRequest_Password
 	//	*CreateSessionRequest_Code
+	//	*CreateSessionRequest_Passkey
 	With          isCreateSessionRequest_With `protobuf_oneof:"with"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -320,6 +321,15 @@ func (x *CreateSessionRequest) GetCode() string {
 	return ""
 }
 
+func (x *CreateSessionRequest) GetPasskey() *PasskeyLogin {
+	if x != nil {
+		if x, ok := x.With.(*CreateSessionRequest_Passkey); ok {
+			return x.Passkey
+		}
+	}
+	return nil
+}
+
 type isCreateSessionRequest_With interface {
 	isCreateSessionRequest_With()
 }
@@ -338,11 +348,72 @@ type CreateSessionRequest_Code struct {
 	Code string `protobuf:"bytes,3,opt,name=code,proto3,oneof"`
 }
 
+type CreateSessionRequest_Passkey struct {
+	// An answer to a challenge of BeginPasskeyLogin.
+	Passkey *PasskeyLogin `protobuf:"bytes,4,opt,name=passkey,proto3,oneof"`
+}
+
 func (*CreateSessionRequest_Token) isCreateSessionRequest_With() {}
 
 func (*CreateSessionRequest_Password) isCreateSessionRequest_With() {}
 
 func (*CreateSessionRequest_Code) isCreateSessionRequest_With() {}
+
+func (*CreateSessionRequest_Passkey) isCreateSessionRequest_With() {}
+
+// PasskeyLogin is what a browser made of a challenge of BeginPasskeyLogin.
+type PasskeyLogin struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ChallengeId string                 `protobuf:"bytes,1,opt,name=challenge_id,json=challengeId,proto3" json:"challenge_id,omitempty"`
+	// AuthenticationResponseJSON.
+	CredentialJson string `protobuf:"bytes,2,opt,name=credential_json,json=credentialJson,proto3" json:"credential_json,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *PasskeyLogin) Reset() {
+	*x = PasskeyLogin{}
+	mi := &file_deckhand_v1_session_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PasskeyLogin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PasskeyLogin) ProtoMessage() {}
+
+func (x *PasskeyLogin) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_session_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PasskeyLogin.ProtoReflect.Descriptor instead.
+func (*PasskeyLogin) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PasskeyLogin) GetChallengeId() string {
+	if x != nil {
+		return x.ChallengeId
+	}
+	return ""
+}
+
+func (x *PasskeyLogin) GetCredentialJson() string {
+	if x != nil {
+		return x.CredentialJson
+	}
+	return ""
+}
 
 type CreateSessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -353,7 +424,7 @@ type CreateSessionResponse struct {
 
 func (x *CreateSessionResponse) Reset() {
 	*x = CreateSessionResponse{}
-	mi := &file_deckhand_v1_session_proto_msgTypes[3]
+	mi := &file_deckhand_v1_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -365,7 +436,7 @@ func (x *CreateSessionResponse) String() string {
 func (*CreateSessionResponse) ProtoMessage() {}
 
 func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_session_proto_msgTypes[3]
+	mi := &file_deckhand_v1_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -378,7 +449,7 @@ func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionResponse.ProtoReflect.Descriptor instead.
 func (*CreateSessionResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateSessionResponse) GetSession() *Session {
@@ -396,7 +467,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_deckhand_v1_session_proto_msgTypes[4]
+	mi := &file_deckhand_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -408,7 +479,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_session_proto_msgTypes[4]
+	mi := &file_deckhand_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -421,7 +492,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 type GetSessionResponse struct {
@@ -433,7 +504,7 @@ type GetSessionResponse struct {
 
 func (x *GetSessionResponse) Reset() {
 	*x = GetSessionResponse{}
-	mi := &file_deckhand_v1_session_proto_msgTypes[5]
+	mi := &file_deckhand_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +516,7 @@ func (x *GetSessionResponse) String() string {
 func (*GetSessionResponse) ProtoMessage() {}
 
 func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_session_proto_msgTypes[5]
+	mi := &file_deckhand_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +529,7 @@ func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetSessionResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetSessionResponse) GetSession() *Session {
@@ -480,7 +551,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_deckhand_v1_session_proto_msgTypes[6]
+	mi := &file_deckhand_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +563,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_session_proto_msgTypes[6]
+	mi := &file_deckhand_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +576,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListSessionsRequest) GetPageSize() int32 {
@@ -533,7 +604,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_deckhand_v1_session_proto_msgTypes[7]
+	mi := &file_deckhand_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +616,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_session_proto_msgTypes[7]
+	mi := &file_deckhand_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +629,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -585,7 +656,7 @@ type DeleteSessionRequest struct {
 
 func (x *DeleteSessionRequest) Reset() {
 	*x = DeleteSessionRequest{}
-	mi := &file_deckhand_v1_session_proto_msgTypes[8]
+	mi := &file_deckhand_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +668,7 @@ func (x *DeleteSessionRequest) String() string {
 func (*DeleteSessionRequest) ProtoMessage() {}
 
 func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_session_proto_msgTypes[8]
+	mi := &file_deckhand_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +681,7 @@ func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeleteSessionRequest) GetSessionId() string {
@@ -628,7 +699,7 @@ type DeleteSessionResponse struct {
 
 func (x *DeleteSessionResponse) Reset() {
 	*x = DeleteSessionResponse{}
-	mi := &file_deckhand_v1_session_proto_msgTypes[9]
+	mi := &file_deckhand_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +711,7 @@ func (x *DeleteSessionResponse) String() string {
 func (*DeleteSessionResponse) ProtoMessage() {}
 
 func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_session_proto_msgTypes[9]
+	mi := &file_deckhand_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +724,7 @@ func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 type CreateLoginCodeRequest struct {
@@ -664,7 +735,7 @@ type CreateLoginCodeRequest struct {
 
 func (x *CreateLoginCodeRequest) Reset() {
 	*x = CreateLoginCodeRequest{}
-	mi := &file_deckhand_v1_session_proto_msgTypes[10]
+	mi := &file_deckhand_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +747,7 @@ func (x *CreateLoginCodeRequest) String() string {
 func (*CreateLoginCodeRequest) ProtoMessage() {}
 
 func (x *CreateLoginCodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_session_proto_msgTypes[10]
+	mi := &file_deckhand_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,21 +760,23 @@ func (x *CreateLoginCodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLoginCodeRequest.ProtoReflect.Descriptor instead.
 func (*CreateLoginCodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 type CreateLoginCodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For CreateSession, usable once.
-	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	Code      string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Where browsers find the hub: --public-url; empty if it was not given.
+	PublicUrl     string `protobuf:"bytes,3,opt,name=public_url,json=publicUrl,proto3" json:"public_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateLoginCodeResponse) Reset() {
 	*x = CreateLoginCodeResponse{}
-	mi := &file_deckhand_v1_session_proto_msgTypes[11]
+	mi := &file_deckhand_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +788,7 @@ func (x *CreateLoginCodeResponse) String() string {
 func (*CreateLoginCodeResponse) ProtoMessage() {}
 
 func (x *CreateLoginCodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_session_proto_msgTypes[11]
+	mi := &file_deckhand_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +801,7 @@ func (x *CreateLoginCodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLoginCodeResponse.ProtoReflect.Descriptor instead.
 func (*CreateLoginCodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CreateLoginCodeResponse) GetCode() string {
@@ -743,6 +816,201 @@ func (x *CreateLoginCodeResponse) GetExpiresAt() *timestamppb.Timestamp {
 		return x.ExpiresAt
 	}
 	return nil
+}
+
+func (x *CreateLoginCodeResponse) GetPublicUrl() string {
+	if x != nil {
+		return x.PublicUrl
+	}
+	return ""
+}
+
+type GetLoginMethodsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLoginMethodsRequest) Reset() {
+	*x = GetLoginMethodsRequest{}
+	mi := &file_deckhand_v1_session_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLoginMethodsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLoginMethodsRequest) ProtoMessage() {}
+
+func (x *GetLoginMethodsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_session_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLoginMethodsRequest.ProtoReflect.Descriptor instead.
+func (*GetLoginMethodsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{13}
+}
+
+type GetLoginMethodsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Passkeys can be used, and devices can get notifications.
+	Passkeys bool `protobuf:"varint,1,opt,name=passkeys,proto3" json:"passkeys,omitempty"`
+	// What is missing for that, and how to mend it; empty where passkeys is true.
+	PasskeysMissing string `protobuf:"bytes,2,opt,name=passkeys_missing,json=passkeysMissing,proto3" json:"passkeys_missing,omitempty"`
+	// Where browsers find the hub: --public-url; empty if it was not given.
+	PublicUrl     string `protobuf:"bytes,3,opt,name=public_url,json=publicUrl,proto3" json:"public_url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLoginMethodsResponse) Reset() {
+	*x = GetLoginMethodsResponse{}
+	mi := &file_deckhand_v1_session_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLoginMethodsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLoginMethodsResponse) ProtoMessage() {}
+
+func (x *GetLoginMethodsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_session_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLoginMethodsResponse.ProtoReflect.Descriptor instead.
+func (*GetLoginMethodsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GetLoginMethodsResponse) GetPasskeys() bool {
+	if x != nil {
+		return x.Passkeys
+	}
+	return false
+}
+
+func (x *GetLoginMethodsResponse) GetPasskeysMissing() string {
+	if x != nil {
+		return x.PasskeysMissing
+	}
+	return ""
+}
+
+func (x *GetLoginMethodsResponse) GetPublicUrl() string {
+	if x != nil {
+		return x.PublicUrl
+	}
+	return ""
+}
+
+type BeginPasskeyLoginRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginPasskeyLoginRequest) Reset() {
+	*x = BeginPasskeyLoginRequest{}
+	mi := &file_deckhand_v1_session_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginPasskeyLoginRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginPasskeyLoginRequest) ProtoMessage() {}
+
+func (x *BeginPasskeyLoginRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_session_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginPasskeyLoginRequest.ProtoReflect.Descriptor instead.
+func (*BeginPasskeyLoginRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{15}
+}
+
+type BeginPasskeyLoginResponse struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ChallengeId string                 `protobuf:"bytes,1,opt,name=challenge_id,json=challengeId,proto3" json:"challenge_id,omitempty"`
+	// PublicKeyCredentialRequestOptionsJSON.
+	OptionsJson   string `protobuf:"bytes,2,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginPasskeyLoginResponse) Reset() {
+	*x = BeginPasskeyLoginResponse{}
+	mi := &file_deckhand_v1_session_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginPasskeyLoginResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginPasskeyLoginResponse) ProtoMessage() {}
+
+func (x *BeginPasskeyLoginResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_session_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginPasskeyLoginResponse.ProtoReflect.Descriptor instead.
+func (*BeginPasskeyLoginResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_session_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *BeginPasskeyLoginResponse) GetChallengeId() string {
+	if x != nil {
+		return x.ChallengeId
+	}
+	return ""
+}
+
+func (x *BeginPasskeyLoginResponse) GetOptionsJson() string {
+	if x != nil {
+		return x.OptionsJson
+	}
+	return ""
 }
 
 var File_deckhand_v1_session_proto protoreflect.FileDescriptor
@@ -773,14 +1041,19 @@ const file_deckhand_v1_session_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x04name\x12%\n" +
 	"\bpassword\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01(HR\bpassword\x12,\n" +
-	"\forganisation\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\forganisation\"\xa0\x01\n" +
+	"\forganisation\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\forganisation\"\xd7\x01\n" +
 	"\x14CreateSessionRequest\x12\"\n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01H\x00R\x05token\x123\n" +
 	"\bpassword\x18\x02 \x01(\v2\x15.deckhand.v1.PasswordH\x00R\bpassword\x12 \n" +
 	"\x04code\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xc8\x01H\x00R\x04codeB\r\n" +
-	"\x04with\x12\x05\xbaH\x02\b\x01\"G\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01H\x00R\x04code\x125\n" +
+	"\apasskey\x18\x04 \x01(\v2\x19.deckhand.v1.PasskeyLoginH\x00R\apasskeyB\r\n" +
+	"\x04with\x12\x05\xbaH\x02\b\x01\"s\n" +
+	"\fPasskeyLogin\x12-\n" +
+	"\fchallenge_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\vchallengeId\x124\n" +
+	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"G\n" +
 	"\x15CreateSessionResponse\x12.\n" +
 	"\asession\x18\x01 \x01(\v2\x14.deckhand.v1.SessionR\asession\"\x13\n" +
 	"\x11GetSessionRequest\"D\n" +
@@ -798,18 +1071,32 @@ const file_deckhand_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\"\x17\n" +
 	"\x15DeleteSessionResponse\"\x18\n" +
-	"\x16CreateLoginCodeRequest\"h\n" +
+	"\x16CreateLoginCodeRequest\"\x87\x01\n" +
 	"\x17CreateLoginCodeResponse\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt2\xc2\x03\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
+	"\n" +
+	"public_url\x18\x03 \x01(\tR\tpublicUrl\"\x18\n" +
+	"\x16GetLoginMethodsRequest\"\x7f\n" +
+	"\x17GetLoginMethodsResponse\x12\x1a\n" +
+	"\bpasskeys\x18\x01 \x01(\bR\bpasskeys\x12)\n" +
+	"\x10passkeys_missing\x18\x02 \x01(\tR\x0fpasskeysMissing\x12\x1d\n" +
+	"\n" +
+	"public_url\x18\x03 \x01(\tR\tpublicUrl\"\x1a\n" +
+	"\x18BeginPasskeyLoginRequest\"a\n" +
+	"\x19BeginPasskeyLoginResponse\x12!\n" +
+	"\fchallenge_id\x18\x01 \x01(\tR\vchallengeId\x12!\n" +
+	"\foptions_json\x18\x02 \x01(\tR\voptionsJson2\x84\x05\n" +
 	"\x0eSessionService\x12V\n" +
 	"\rCreateSession\x12!.deckhand.v1.CreateSessionRequest\x1a\".deckhand.v1.CreateSessionResponse\x12M\n" +
 	"\n" +
 	"GetSession\x12\x1e.deckhand.v1.GetSessionRequest\x1a\x1f.deckhand.v1.GetSessionResponse\x12S\n" +
 	"\fListSessions\x12 .deckhand.v1.ListSessionsRequest\x1a!.deckhand.v1.ListSessionsResponse\x12V\n" +
 	"\rDeleteSession\x12!.deckhand.v1.DeleteSessionRequest\x1a\".deckhand.v1.DeleteSessionResponse\x12\\\n" +
-	"\x0fCreateLoginCode\x12#.deckhand.v1.CreateLoginCodeRequest\x1a$.deckhand.v1.CreateLoginCodeResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x0fCreateLoginCode\x12#.deckhand.v1.CreateLoginCodeRequest\x1a$.deckhand.v1.CreateLoginCodeResponse\x12\\\n" +
+	"\x0fGetLoginMethods\x12#.deckhand.v1.GetLoginMethodsRequest\x1a$.deckhand.v1.GetLoginMethodsResponse\x12b\n" +
+	"\x11BeginPasskeyLogin\x12%.deckhand.v1.BeginPasskeyLoginRequest\x1a&.deckhand.v1.BeginPasskeyLoginResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_session_proto_rawDescOnce sync.Once
@@ -823,46 +1110,56 @@ func file_deckhand_v1_session_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_session_proto_rawDescData
 }
 
-var file_deckhand_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_deckhand_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_deckhand_v1_session_proto_goTypes = []any{
-	(*Session)(nil),                 // 0: deckhand.v1.Session
-	(*Password)(nil),                // 1: deckhand.v1.Password
-	(*CreateSessionRequest)(nil),    // 2: deckhand.v1.CreateSessionRequest
-	(*CreateSessionResponse)(nil),   // 3: deckhand.v1.CreateSessionResponse
-	(*GetSessionRequest)(nil),       // 4: deckhand.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),      // 5: deckhand.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),     // 6: deckhand.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),    // 7: deckhand.v1.ListSessionsResponse
-	(*DeleteSessionRequest)(nil),    // 8: deckhand.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil),   // 9: deckhand.v1.DeleteSessionResponse
-	(*CreateLoginCodeRequest)(nil),  // 10: deckhand.v1.CreateLoginCodeRequest
-	(*CreateLoginCodeResponse)(nil), // 11: deckhand.v1.CreateLoginCodeResponse
-	(*timestamppb.Timestamp)(nil),   // 12: google.protobuf.Timestamp
+	(*Session)(nil),                   // 0: deckhand.v1.Session
+	(*Password)(nil),                  // 1: deckhand.v1.Password
+	(*CreateSessionRequest)(nil),      // 2: deckhand.v1.CreateSessionRequest
+	(*PasskeyLogin)(nil),              // 3: deckhand.v1.PasskeyLogin
+	(*CreateSessionResponse)(nil),     // 4: deckhand.v1.CreateSessionResponse
+	(*GetSessionRequest)(nil),         // 5: deckhand.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),        // 6: deckhand.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),       // 7: deckhand.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),      // 8: deckhand.v1.ListSessionsResponse
+	(*DeleteSessionRequest)(nil),      // 9: deckhand.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),     // 10: deckhand.v1.DeleteSessionResponse
+	(*CreateLoginCodeRequest)(nil),    // 11: deckhand.v1.CreateLoginCodeRequest
+	(*CreateLoginCodeResponse)(nil),   // 12: deckhand.v1.CreateLoginCodeResponse
+	(*GetLoginMethodsRequest)(nil),    // 13: deckhand.v1.GetLoginMethodsRequest
+	(*GetLoginMethodsResponse)(nil),   // 14: deckhand.v1.GetLoginMethodsResponse
+	(*BeginPasskeyLoginRequest)(nil),  // 15: deckhand.v1.BeginPasskeyLoginRequest
+	(*BeginPasskeyLoginResponse)(nil), // 16: deckhand.v1.BeginPasskeyLoginResponse
+	(*timestamppb.Timestamp)(nil),     // 17: google.protobuf.Timestamp
 }
 var file_deckhand_v1_session_proto_depIdxs = []int32{
-	12, // 0: deckhand.v1.Session.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 1: deckhand.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	12, // 2: deckhand.v1.Session.seen_at:type_name -> google.protobuf.Timestamp
+	17, // 0: deckhand.v1.Session.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 1: deckhand.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	17, // 2: deckhand.v1.Session.seen_at:type_name -> google.protobuf.Timestamp
 	1,  // 3: deckhand.v1.CreateSessionRequest.password:type_name -> deckhand.v1.Password
-	0,  // 4: deckhand.v1.CreateSessionResponse.session:type_name -> deckhand.v1.Session
-	0,  // 5: deckhand.v1.GetSessionResponse.session:type_name -> deckhand.v1.Session
-	0,  // 6: deckhand.v1.ListSessionsResponse.sessions:type_name -> deckhand.v1.Session
-	12, // 7: deckhand.v1.CreateLoginCodeResponse.expires_at:type_name -> google.protobuf.Timestamp
-	2,  // 8: deckhand.v1.SessionService.CreateSession:input_type -> deckhand.v1.CreateSessionRequest
-	4,  // 9: deckhand.v1.SessionService.GetSession:input_type -> deckhand.v1.GetSessionRequest
-	6,  // 10: deckhand.v1.SessionService.ListSessions:input_type -> deckhand.v1.ListSessionsRequest
-	8,  // 11: deckhand.v1.SessionService.DeleteSession:input_type -> deckhand.v1.DeleteSessionRequest
-	10, // 12: deckhand.v1.SessionService.CreateLoginCode:input_type -> deckhand.v1.CreateLoginCodeRequest
-	3,  // 13: deckhand.v1.SessionService.CreateSession:output_type -> deckhand.v1.CreateSessionResponse
-	5,  // 14: deckhand.v1.SessionService.GetSession:output_type -> deckhand.v1.GetSessionResponse
-	7,  // 15: deckhand.v1.SessionService.ListSessions:output_type -> deckhand.v1.ListSessionsResponse
-	9,  // 16: deckhand.v1.SessionService.DeleteSession:output_type -> deckhand.v1.DeleteSessionResponse
-	11, // 17: deckhand.v1.SessionService.CreateLoginCode:output_type -> deckhand.v1.CreateLoginCodeResponse
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	3,  // 4: deckhand.v1.CreateSessionRequest.passkey:type_name -> deckhand.v1.PasskeyLogin
+	0,  // 5: deckhand.v1.CreateSessionResponse.session:type_name -> deckhand.v1.Session
+	0,  // 6: deckhand.v1.GetSessionResponse.session:type_name -> deckhand.v1.Session
+	0,  // 7: deckhand.v1.ListSessionsResponse.sessions:type_name -> deckhand.v1.Session
+	17, // 8: deckhand.v1.CreateLoginCodeResponse.expires_at:type_name -> google.protobuf.Timestamp
+	2,  // 9: deckhand.v1.SessionService.CreateSession:input_type -> deckhand.v1.CreateSessionRequest
+	5,  // 10: deckhand.v1.SessionService.GetSession:input_type -> deckhand.v1.GetSessionRequest
+	7,  // 11: deckhand.v1.SessionService.ListSessions:input_type -> deckhand.v1.ListSessionsRequest
+	9,  // 12: deckhand.v1.SessionService.DeleteSession:input_type -> deckhand.v1.DeleteSessionRequest
+	11, // 13: deckhand.v1.SessionService.CreateLoginCode:input_type -> deckhand.v1.CreateLoginCodeRequest
+	13, // 14: deckhand.v1.SessionService.GetLoginMethods:input_type -> deckhand.v1.GetLoginMethodsRequest
+	15, // 15: deckhand.v1.SessionService.BeginPasskeyLogin:input_type -> deckhand.v1.BeginPasskeyLoginRequest
+	4,  // 16: deckhand.v1.SessionService.CreateSession:output_type -> deckhand.v1.CreateSessionResponse
+	6,  // 17: deckhand.v1.SessionService.GetSession:output_type -> deckhand.v1.GetSessionResponse
+	8,  // 18: deckhand.v1.SessionService.ListSessions:output_type -> deckhand.v1.ListSessionsResponse
+	10, // 19: deckhand.v1.SessionService.DeleteSession:output_type -> deckhand.v1.DeleteSessionResponse
+	12, // 20: deckhand.v1.SessionService.CreateLoginCode:output_type -> deckhand.v1.CreateLoginCodeResponse
+	14, // 21: deckhand.v1.SessionService.GetLoginMethods:output_type -> deckhand.v1.GetLoginMethodsResponse
+	16, // 22: deckhand.v1.SessionService.BeginPasskeyLogin:output_type -> deckhand.v1.BeginPasskeyLoginResponse
+	16, // [16:23] is the sub-list for method output_type
+	9,  // [9:16] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_session_proto_init() }
@@ -874,6 +1171,7 @@ func file_deckhand_v1_session_proto_init() {
 		(*CreateSessionRequest_Token)(nil),
 		(*CreateSessionRequest_Password)(nil),
 		(*CreateSessionRequest_Code)(nil),
+		(*CreateSessionRequest_Passkey)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -881,7 +1179,7 @@ func file_deckhand_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_session_proto_rawDesc), len(file_deckhand_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

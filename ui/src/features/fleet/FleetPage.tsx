@@ -187,7 +187,7 @@ export function FleetPage() {
         ) : (
           groups.map(([name, members]) => (
             <section key={name} aria-label={name || "Agents"}>
-              {name && <h2 className="pb-2 text-sm font-semibold text-dim">{name}</h2>}
+              <h2 className={name ? "pb-2 text-sm font-semibold text-dim" : "sr-only"}>{name || "Agents"}</h2>
               {search.view === "table" ? (
                 <AgentTable agents={members} tasksOf={tasksOf} needs={needs} summaries={summaryOf} selected={selected} onSelect={select} />
               ) : (

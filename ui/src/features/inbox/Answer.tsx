@@ -12,6 +12,7 @@ import { line, type ActObject } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import type { Progress } from "@/components/reading";
 import { useShortcut } from "@/components/shortcuts";
+import { proven } from "@/features/passkey/prove";
 import { RuleLink } from "@/features/policy/RuleLink";
 import { may } from "@/features/session/queries";
 import { tasks } from "@/features/task/actions";
@@ -87,7 +88,9 @@ export function Answer(props: {
     setBusy(name);
     setError(undefined);
     try {
-      const res = await inbox.answerInboxItem({ itemId: item.id, reason: why.trim(), answer, shownDigest: item.shownDigest });
+      const res = await inbox.answerInboxItem(
+        await proven({ itemId: item.id, reason: why.trim(), answer, shownDigest: item.shownDigest }, item.needsPasskey),
+      );
       toast(said, { description: line(`${item.agentName} · ${item.sentence || item.tool || item.taskTitle}`) });
       setForm(undefined);
       if (res.item) props.onAnswered(res.item);

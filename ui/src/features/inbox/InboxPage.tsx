@@ -1,5 +1,6 @@
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { ChevronLeft } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { byToken } from "@/api/pages";
 import { Badge } from "@/components/Badge";
@@ -20,6 +21,7 @@ import type { Guard } from "./guard";
 
 const route = getRouteApi("/shell/inbox");
 const none: InboxItem[] = [];
+const phone = matchMedia("(max-width: 639.98px)");
 const every = [InboxState.OPEN, InboxState.ANSWERED, InboxState.EXPIRED, InboxState.WITHDRAWN];
 
 // InboxPage shows all items that a person has to answer. Keys: j and k go through
@@ -39,7 +41,8 @@ export function InboxPage() {
   // address, and an answered one keeps its place although the list has lost it.
   const first = items[0]?.id;
   useEffect(() => {
-    if (!chosen && first) void navigate({ search: (s) => ({ ...s, item: first }), replace: true });
+    // On a phone the list comes first, and an item is a page of its own.
+    if (!chosen && first && !phone.matches) void navigate({ search: (s) => ({ ...s, item: first }), replace: true });
   }, [chosen, first, navigate]);
   const place = useRef(0);
   if (at >= 0) place.current = at;
@@ -80,8 +83,8 @@ export function InboxPage() {
           Approvals, questions and reviews appear here.
         </Empty>
       ) : (
-        <div className="grid h-full min-h-0 grid-cols-[minmax(16rem,24rem)_minmax(0,1fr)] border-t max-lg:grid-cols-1 max-lg:grid-rows-[14rem_minmax(0,1fr)]">
-          <nav aria-label="Items" className="min-h-0 overflow-y-auto border-r" tabIndex={0}>
+        <div className="grid h-full min-h-0 grid-cols-[minmax(16rem,24rem)_minmax(0,1fr)] border-t max-lg:grid-cols-1 max-lg:grid-rows-[14rem_minmax(0,1fr)] max-sm:grid-rows-[minmax(0,1fr)]">
+          <nav aria-label="Items" className={cx("min-h-0 overflow-y-auto border-r", chosen && "max-sm:hidden")} tabIndex={0}>
             <p role="status" className={cx("border-b px-4 py-1.5 text-xs text-accent", fresh === 0 && "hidden")}>
               {fresh > 0 && `${fresh} new since you opened this item`}
             </p>
@@ -118,7 +121,12 @@ export function InboxPage() {
               </div>
             )}
           </nav>
-          <section aria-label="Item" className="min-h-0 overflow-y-auto p-5" tabIndex={0}>
+          <section aria-label="Item" className={cx("min-h-0 overflow-y-auto p-5 max-sm:px-4 max-sm:pt-0 max-sm:pb-0", !chosen && "max-sm:hidden")} tabIndex={0}>
+            {chosen && (
+              <Button look="quiet" className="-ml-2 sm:hidden" onClick={() => open(undefined)}>
+                <ChevronLeft aria-hidden className="size-4" /> All items
+              </Button>
+            )}
             {chosen && (
               <Card
                 key={chosen}

@@ -8,6 +8,7 @@ import { Command } from "@/components/Command";
 import { Field, Input } from "@/components/Field";
 import { Problem } from "@/components/Problem";
 import type { CreateSessionRequestSchema } from "@/gen/deckhand/v1/session_pb";
+import { PasskeyLogin } from "@/features/passkey/PasskeyLogin";
 import { OIDC } from "./OIDC";
 import { sessions, setSession } from "./queries";
 
@@ -107,6 +108,7 @@ export function LoginPage() {
             </form>
           </Tabs.Content>
         </Tabs.Root>
+        <PasskeyLogin login={login} />
         <OIDC />
         {error !== undefined && <Problem error={error} />}
         <div className="space-y-1.5 text-sm text-dim">

@@ -2,13 +2,15 @@ import { setTheme, useTheme, type Theme } from "@/app/theme";
 import { Kbd } from "@/components/Kbd";
 import { Section } from "@/components/Section";
 import { useShortcutList } from "@/components/shortcuts";
+import { ComfortSection } from "./ComfortSection";
 import { SettingsFrame } from "./SettingsFrame";
 
-// AppearancePage shows how this browser shows the console: theme and shortcuts.
+// AppearancePage shows how this browser shows the console: theme, text size and shortcuts.
 export function AppearancePage() {
   return (
     <SettingsFrame>
       <Looks />
+      <ComfortSection />
       <Keys />
     </SettingsFrame>
   );

@@ -18,6 +18,8 @@ import { Tokens } from "@/features/user/Tokens";
 import { NewPassword } from "@/features/user/Users";
 import { SessionService } from "@/gen/deckhand/v1/session_pb";
 import { UserService } from "@/gen/deckhand/v1/user_pb";
+import { Passkeys } from "@/features/passkey/Passkeys";
+import { Devices } from "@/features/push/Devices";
 import { browserOf } from "./browser";
 import { SettingsFrame } from "./SettingsFrame";
 
@@ -32,6 +34,8 @@ export function SettingsPage() {
       <Section title="Your tokens" actions={<Button onClick={() => setMaking(true)}>New token</Button>}>
         <Tokens all={false} making={making} onMade={() => setMaking(false)} />
       </Section>
+      <Passkeys />
+      <Devices />
       <Sessions />
     </SettingsFrame>
   );

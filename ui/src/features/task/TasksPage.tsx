@@ -137,11 +137,11 @@ export function TasksPage() {
         )
       ) : (
         <div className="overflow-x-auto rounded-lg border bg-panel">
-          <table className="w-full text-left">
-            <thead className="border-b text-xs text-dim">
+          <table role="table" className="w-full text-left max-sm:block">
+            <thead role="rowgroup" className="border-b text-xs text-dim max-sm:sr-only">
               {table.getHeaderGroups().map((group) => (
-                <tr key={group.id}>
-                  <th scope="col" className="w-8 py-2 pl-3">
+                <tr role="row" key={group.id}>
+                  <th role="columnheader" scope="col" className="w-8 py-2 pl-3">
                     <input
                       type="checkbox"
                       aria-label="Select all shown tasks"
@@ -151,17 +151,17 @@ export function TasksPage() {
                     />
                   </th>
                   {group.headers.map((header) => (
-                    <th key={header.id} scope="col" className="px-3 py-2 font-medium">
+                    <th role="columnheader" key={header.id} scope="col" className="px-3 py-2 font-medium">
                       <table.FlexRender header={header} />
                     </th>
                   ))}
                 </tr>
               ))}
             </thead>
-            <tbody>
+            <tbody role="rowgroup" className="max-sm:block">
               {table.getRowModel().rows.map((row) => (
-                <tr key={row.id} className="border-b last:border-0 hover:bg-raised">
-                  <td className="w-8 py-2 pl-3 align-top">
+                <tr role="row" key={row.id} className="border-b last:border-0 hover:bg-raised max-sm:flex max-sm:flex-wrap max-sm:items-center max-sm:gap-x-3 max-sm:gap-y-1 max-sm:px-3 max-sm:py-2">
+                  <td role="cell" className="w-8 py-2 pl-3 align-top max-sm:p-0">
                     <input
                       type="checkbox"
                       aria-label={`Select ${line(row.original.title || row.original.goal || row.id)}`}
@@ -176,7 +176,7 @@ export function TasksPage() {
                     />
                   </td>
                   {row.getAllCells().map((cell) => (
-                    <td key={cell.id} className="max-w-md px-3 py-2 align-top">
+                    <td role="cell" key={cell.id} className="max-w-md px-3 py-2 align-top max-sm:max-w-full max-sm:min-w-0 max-sm:p-0 max-sm:nth-2:basis-[calc(100%-3rem)]">
                       <table.FlexRender cell={cell} />
                     </td>
                   ))}

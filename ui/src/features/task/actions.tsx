@@ -6,6 +6,7 @@ import { toast } from "sonner";
 import { newKey } from "@/api/newKey";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
+import { line } from "@/components/marks";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { shorten } from "@/components/Id";
@@ -93,17 +94,19 @@ export function TaskControls(props: { task: Task; small?: boolean; onRetried?: (
   const [killing, setKilling] = useState(false);
   if (!a.allowed) return null;
   const named = { title: "", small };
+  // On cards the words alone would be the same on each.
+  const name = (word: string) => (small ? `${word}: ${line(task.title || task.goal || task.id)}` : word);
   return (
     <div role="group" aria-label={`Control ${task.title || task.id}`} className="flex items-center gap-1">
       {!a.ended && (
         <>
           {a.paused || task.pauseNext ? (
-            <Button {...named} title="Resume" aria-label="Resume" busy={a.busy === "resume"} onClick={() => void a.resume()}>
+            <Button {...named} title="Resume" aria-label={name("Resume")} busy={a.busy === "resume"} onClick={() => void a.resume()}>
               <Play aria-hidden className="size-4" />
               {!small && "Resume"}
             </Button>
           ) : (
-            <Button {...named} title="Pause now" aria-label="Pause" busy={a.busy === "pause"} onClick={() => void a.pause()}>
+            <Button {...named} title="Pause now" aria-label={name("Pause")} busy={a.busy === "pause"} onClick={() => void a.pause()}>
               <Pause aria-hidden className="size-4" />
               {!small && "Pause"}
             </Button>
@@ -112,7 +115,7 @@ export function TaskControls(props: { task: Task; small?: boolean; onRetried?: (
             <Button
               {...named}
               title="Pause before next tool call"
-              aria-label="Pause before next tool call"
+              aria-label={name("Pause before next tool call")}
               busy={a.busy === "pauseNext"}
               onClick={() => void a.pauseNext()}
             >
@@ -120,7 +123,7 @@ export function TaskControls(props: { task: Task; small?: boolean; onRetried?: (
               {!small && "Pause before next tool call"}
             </Button>
           )}
-          <Button {...named} look="danger" title="Kill" aria-label="Kill" onClick={() => setKilling(true)}>
+          <Button {...named} look="danger" title="Kill" aria-label={name("Kill")} onClick={() => setKilling(true)}>
             <OctagonX aria-hidden className="size-4" />
             {!small && "Kill"}
           </Button>
@@ -130,7 +133,7 @@ export function TaskControls(props: { task: Task; small?: boolean; onRetried?: (
         <Button
           {...named}
           title="Retry"
-          aria-label="Retry"
+          aria-label={name("Retry")}
           onClick={() =>
             void a.retry().then(({ task: made }) => made && props.onRetried?.(made), showError)
           }

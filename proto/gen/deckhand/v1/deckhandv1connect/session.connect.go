@@ -48,6 +48,12 @@ const (
 	// SessionServiceCreateLoginCodeProcedure is the fully-qualified name of the SessionService's
 	// CreateLoginCode RPC.
 	SessionServiceCreateLoginCodeProcedure = "/deckhand.v1.SessionService/CreateLoginCode"
+	// SessionServiceGetLoginMethodsProcedure is the fully-qualified name of the SessionService's
+	// GetLoginMethods RPC.
+	SessionServiceGetLoginMethodsProcedure = "/deckhand.v1.SessionService/GetLoginMethods"
+	// SessionServiceBeginPasskeyLoginProcedure is the fully-qualified name of the SessionService's
+	// BeginPasskeyLogin RPC.
+	SessionServiceBeginPasskeyLoginProcedure = "/deckhand.v1.SessionService/BeginPasskeyLogin"
 )
 
 // SessionServiceClient is a client for the deckhand.v1.SessionService service.
@@ -66,6 +72,11 @@ type SessionServiceClient interface {
 	// CreateLoginCode makes a code for one login as the caller, with the caller's
 	// rights, within two minutes.
 	CreateLoginCode(context.Context, *connect.Request[v1.CreateLoginCodeRequest]) (*connect.Response[v1.CreateLoginCodeResponse], error)
+	// GetLoginMethods returns how people can log in. It needs no authentication.
+	GetLoginMethods(context.Context, *connect.Request[v1.GetLoginMethodsRequest]) (*connect.Response[v1.GetLoginMethodsResponse], error)
+	// BeginPasskeyLogin returns a challenge for a login with a passkey. It needs no
+	// authentication.
+	BeginPasskeyLogin(context.Context, *connect.Request[v1.BeginPasskeyLoginRequest]) (*connect.Response[v1.BeginPasskeyLoginResponse], error)
 }
 
 // NewSessionServiceClient constructs a client for the deckhand.v1.SessionService service. By
@@ -109,16 +120,30 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sessionServiceMethods.ByName("CreateLoginCode")),
 			connect.WithClientOptions(opts...),
 		),
+		getLoginMethods: connect.NewClient[v1.GetLoginMethodsRequest, v1.GetLoginMethodsResponse](
+			httpClient,
+			baseURL+SessionServiceGetLoginMethodsProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("GetLoginMethods")),
+			connect.WithClientOptions(opts...),
+		),
+		beginPasskeyLogin: connect.NewClient[v1.BeginPasskeyLoginRequest, v1.BeginPasskeyLoginResponse](
+			httpClient,
+			baseURL+SessionServiceBeginPasskeyLoginProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("BeginPasskeyLogin")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // sessionServiceClient implements SessionServiceClient.
 type sessionServiceClient struct {
-	createSession   *connect.Client[v1.CreateSessionRequest, v1.CreateSessionResponse]
-	getSession      *connect.Client[v1.GetSessionRequest, v1.GetSessionResponse]
-	listSessions    *connect.Client[v1.ListSessionsRequest, v1.ListSessionsResponse]
-	deleteSession   *connect.Client[v1.DeleteSessionRequest, v1.DeleteSessionResponse]
-	createLoginCode *connect.Client[v1.CreateLoginCodeRequest, v1.CreateLoginCodeResponse]
+	createSession     *connect.Client[v1.CreateSessionRequest, v1.CreateSessionResponse]
+	getSession        *connect.Client[v1.GetSessionRequest, v1.GetSessionResponse]
+	listSessions      *connect.Client[v1.ListSessionsRequest, v1.ListSessionsResponse]
+	deleteSession     *connect.Client[v1.DeleteSessionRequest, v1.DeleteSessionResponse]
+	createLoginCode   *connect.Client[v1.CreateLoginCodeRequest, v1.CreateLoginCodeResponse]
+	getLoginMethods   *connect.Client[v1.GetLoginMethodsRequest, v1.GetLoginMethodsResponse]
+	beginPasskeyLogin *connect.Client[v1.BeginPasskeyLoginRequest, v1.BeginPasskeyLoginResponse]
 }
 
 // CreateSession calls deckhand.v1.SessionService.CreateSession.
@@ -146,6 +171,16 @@ func (c *sessionServiceClient) CreateLoginCode(ctx context.Context, req *connect
 	return c.createLoginCode.CallUnary(ctx, req)
 }
 
+// GetLoginMethods calls deckhand.v1.SessionService.GetLoginMethods.
+func (c *sessionServiceClient) GetLoginMethods(ctx context.Context, req *connect.Request[v1.GetLoginMethodsRequest]) (*connect.Response[v1.GetLoginMethodsResponse], error) {
+	return c.getLoginMethods.CallUnary(ctx, req)
+}
+
+// BeginPasskeyLogin calls deckhand.v1.SessionService.BeginPasskeyLogin.
+func (c *sessionServiceClient) BeginPasskeyLogin(ctx context.Context, req *connect.Request[v1.BeginPasskeyLoginRequest]) (*connect.Response[v1.BeginPasskeyLoginResponse], error) {
+	return c.beginPasskeyLogin.CallUnary(ctx, req)
+}
+
 // SessionServiceHandler is an implementation of the deckhand.v1.SessionService service.
 type SessionServiceHandler interface {
 	// CreateSession logs a user in, and sets the cookie. It needs no
@@ -162,6 +197,11 @@ type SessionServiceHandler interface {
 	// CreateLoginCode makes a code for one login as the caller, with the caller's
 	// rights, within two minutes.
 	CreateLoginCode(context.Context, *connect.Request[v1.CreateLoginCodeRequest]) (*connect.Response[v1.CreateLoginCodeResponse], error)
+	// GetLoginMethods returns how people can log in. It needs no authentication.
+	GetLoginMethods(context.Context, *connect.Request[v1.GetLoginMethodsRequest]) (*connect.Response[v1.GetLoginMethodsResponse], error)
+	// BeginPasskeyLogin returns a challenge for a login with a passkey. It needs no
+	// authentication.
+	BeginPasskeyLogin(context.Context, *connect.Request[v1.BeginPasskeyLoginRequest]) (*connect.Response[v1.BeginPasskeyLoginResponse], error)
 }
 
 // NewSessionServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -201,6 +241,18 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sessionServiceMethods.ByName("CreateLoginCode")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceGetLoginMethodsHandler := connect.NewUnaryHandler(
+		SessionServiceGetLoginMethodsProcedure,
+		svc.GetLoginMethods,
+		connect.WithSchema(sessionServiceMethods.ByName("GetLoginMethods")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceBeginPasskeyLoginHandler := connect.NewUnaryHandler(
+		SessionServiceBeginPasskeyLoginProcedure,
+		svc.BeginPasskeyLogin,
+		connect.WithSchema(sessionServiceMethods.ByName("BeginPasskeyLogin")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.SessionService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SessionServiceCreateSessionProcedure:
@@ -213,6 +265,10 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceDeleteSessionHandler.ServeHTTP(w, r)
 		case SessionServiceCreateLoginCodeProcedure:
 			sessionServiceCreateLoginCodeHandler.ServeHTTP(w, r)
+		case SessionServiceGetLoginMethodsProcedure:
+			sessionServiceGetLoginMethodsHandler.ServeHTTP(w, r)
+		case SessionServiceBeginPasskeyLoginProcedure:
+			sessionServiceBeginPasskeyLoginHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -240,4 +296,12 @@ func (UnimplementedSessionServiceHandler) DeleteSession(context.Context, *connec
 
 func (UnimplementedSessionServiceHandler) CreateLoginCode(context.Context, *connect.Request[v1.CreateLoginCodeRequest]) (*connect.Response[v1.CreateLoginCodeResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.SessionService.CreateLoginCode is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) GetLoginMethods(context.Context, *connect.Request[v1.GetLoginMethodsRequest]) (*connect.Response[v1.GetLoginMethodsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.SessionService.GetLoginMethods is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) BeginPasskeyLogin(context.Context, *connect.Request[v1.BeginPasskeyLoginRequest]) (*connect.Response[v1.BeginPasskeyLoginResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.SessionService.BeginPasskeyLogin is not implemented"))
 }

@@ -6,7 +6,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { AlwaysAllow } from "./policy_pb";
 import { file_deckhand_v1_policy } from "./policy_pb";
-import type { StepState, ToolCategory } from "./step_pb";
+import type { ToolCategory } from "./step_pb";
 import { file_deckhand_v1_step } from "./step_pb";
 import type { TaskOverride } from "./task_pb";
 import { file_deckhand_v1_task } from "./task_pb";
@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/inbox.proto.
  */
 export const file_deckhand_v1_inbox: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi5QoKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkSEAoIc2VudGVuY2UYJCABKAkSKgoHY29udGV4dBglIAEoCzIZLmRlY2toYW5kLnYxLkluYm94Q29udGV4dBIsCgdjaGFuZ2VzGCYgAygLMhsuZGVja2hhbmQudjEuUHJvcG9zZWRDaGFuZ2USLgoKY2hhbmdlc19hdBgnIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPY2hhbmdlc191bmtub3duGCggASgJEikKB291dGNvbWUYKSABKAsyGC5kZWNraGFuZC52MS5DYWxsT3V0Y29tZRIwCgplc2NhbGF0aW9uGCogASgLMhwuZGVja2hhbmQudjEuSW5ib3hFc2NhbGF0aW9uEiQKBHN0b3AYMiABKAsyFi5kZWNraGFuZC52MS5JbmJveFN0b3ASEQoJYWxpa2Vfa2V5GDMgASgJEhMKC2FsaWtlX2NvdW50GDQgASgFEhEKCWRhbmdlcm91cxg1IAEoCBISCgptYXlfYW5zd2VyGDYgASgIIuIBCgxJbmJveENvbnRleHQSDAoEZ29hbBgBIAEoCRIRCglwbGFuX2l0ZW0YAiABKAkSEQoJcGxhbl9kb25lGAMgASgFEhIKCnBsYW5faXRlbXMYBCABKAUSDQoFYXNrZWQYBSABKAUSGAoQc2ltaWxhcl9hcHByb3ZlZBgGIAEoBRIYChBzaW1pbGFyX3JlamVjdGVkGAcgASgFEhIKCnNpbWlsYXJfYnkYCCABKAkSMwoObGFzdF9yZWplY3Rpb24YCSABKAsyGy5kZWNraGFuZC52MS5JbmJveFJlamVjdGlvbiJlCg5JbmJveFJlamVjdGlvbhIPCgdpdGVtX2lkGAEgASgJEgoKAmJ5GAIgASgJEg4KBnJlYXNvbhgDIAEoCRImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigwMKDlByb3Bvc2VkQ2hhbmdlEgwKBGtpbmQYASABKAkSDAoEcGF0aBgCIAEoCRIKCgJ0bxgDIAEoCRImCgZiZWZvcmUYBCABKAsyFi5kZWNraGFuZC52MS5QYXRoU3RhdGUSJgoGdGFyZ2V0GAUgASgLMhYuZGVja2hhbmQudjEuUGF0aFN0YXRlEiUKBWFmdGVyGAYgASgLMhYuZGVja2hhbmQudjEuUGF0aFN0YXRlEg0KBWFkZGVkGAcgASgFEg8KB2RlbGV0ZWQYCCABKAUSDwoHdW5pZmllZBgJIAEoCRIPCgdvbWl0dGVkGAogASgJEg8KB3Byb2JsZW0YCyABKAkSDQoFZmlsZXMYDCABKAUSEgoKc2l6ZV9ieXRlcxgNIAEoAxIMCgRtb3JlGA4gASgIEicKB2VudHJpZXMYDyADKAsyFi5kZWNraGFuZC52MS5QYXRoRW50cnkSJQoDZ2l0GBAgASgLMhguZGVja2hhbmQudjEuR2l0Q292ZXJhZ2UiSgoJUGF0aFN0YXRlEgwKBHR5cGUYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoAxINCgVsaW5lcxgDIAEoBRIMCgRtb2RlGAQgASgNIjsKCVBhdGhFbnRyeRIMCgRwYXRoGAEgASgJEgwKBHR5cGUYAiABKAkSEgoKc2l6ZV9ieXRlcxgDIAEoAyJlCgtHaXRDb3ZlcmFnZRIOCgZicmFuY2gYASABKAkSEQoJdW5jaGFuZ2VkGAIgASgFEg8KB2NoYW5nZWQYAyABKAUSEQoJdW50cmFja2VkGAQgASgFEg8KB2lnbm9yZWQYBSABKAUi/wEKC0NhbGxPdXRjb21lEiUKBXN0YXRlGAEgASgOMhYuZGVja2hhbmQudjEuU3RlcFN0YXRlEhgKC2V4aXRfc3RhdHVzGAIgASgFSACIAQESLgoKc3RhcnRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZmluaXNoZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWZpbGVzX2NoYW5nZWQYBSABKAUSEgoKZXJyb3JfY29kZRgGIAEoCRITCgtvYnNlcnZhdGlvbhgHIAEoCUIOCgxfZXhpdF9zdGF0dXMilQEKD0luYm94RXNjYWxhdGlvbhISCgplcnJvcl9jb2RlGAEgASgJEioKCGZhaWx1cmVzGAIgAygLMhguZGVja2hhbmQudjEuVGFza0ZhaWx1cmUSEAoIcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSDwoHbm9kZV9pZBgFIAEoCRIQCghyZW1lZGllcxgGIAMoCSJaCgtUYXNrRmFpbHVyZRImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKZXJyb3JfY29kZRgCIAEoCRIPCgdtZXNzYWdlGAMgASgJItQDCglJbmJveFN0b3ASDQoFdGl0bGUYASABKAkSFQoNd2FpdGluZ190YXNrcxgCIAEoBRISCgpsaW1pdF9uYW1lGAMgASgJEhIKCmxpbWl0X21vc3QYBCABKAMSEwoLbGltaXRfb2ZmZXIYBSABKAMSDQoFc2NvcGUYBiABKAkSEQoJb2JqZWN0X2lkGAcgASgJEg0KBWV2ZXJ5GAggASgJEg4KBnBlcmlvZBgJIAEoCRIUCgxsaW1pdF9taWNyb3MYCiABKAMSFAoMc3BlbnRfbWljcm9zGAsgASgDEhUKDWFtb3VudF9taWNyb3MYDCABKAMSFAoMb2ZmZXJfbWljcm9zGA0gASgDEgwKBGhvc3QYDiABKAkSDAoEcG9ydBgPIAEoDRIOCgZtZXRob2QYECABKAkSDwoHc3RlcF9pZBgRIAEoCRIMCgR0b29sGBIgASgJEioKBmNoYW5nZRgTIAEoCzIaLmRlY2toYW5kLnYxLlBlcnNvbmFDaGFuZ2USEAoIcHJvdmlkZXIYFCABKAkSEgoKY3JlZGVudGlhbBgVIAEoCRIOCgZyZWFzb24YFiABKAkSDQoFbG9naW4YFyABKAgSDgoGc3RhdHVzGBggASgFIk0KDVBlcnNvbmFDaGFuZ2USDwoHdmVyc2lvbhgBIAEoBRIMCgRkaWZmGAIgASgJEgwKBHJ1bGUYAyABKAkSDwoHcHJvYmxlbRgEIAEoCSKWBAoMQ2FsbERlY2lzaW9uEgwKBHJ1bGUYASABKAkSFgoOcG9saWN5X3ZlcnNpb24YAiABKAkSCwoDd2h5GAMgASgJEigKB2RhbmdlcnMYBCADKAsyFy5kZWNraGFuZC52MS5DYWxsRGFuZ2VyEioKCGNvbW1hbmRzGAUgAygLMhguZGVja2hhbmQudjEuQ2FsbENvbW1hbmQSDwoHdW5jbGVhchgGIAMoCRIPCgdub2RlX2lkGAcgASgJEhEKCW5vZGVfbmFtZRgIIAEoCRIOCgZmb2xkZXIYCSABKAkSDAoEdXNlchgKIAEoCRIXCg90aW1lb3V0X3NlY29uZHMYCyABKAESDQoFaG9zdHMYDCADKAkSFAoMaXJyZXZlcnNpYmxlGA0gASgJEhIKCmRlZmluaXRpb24YDiABKAkSGQoRYWdyZWVkX2RlZmluaXRpb24YDyABKAkSLQoKbG9uZ190ZXh0cxgQIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIPCgdwcm9ncmFtGBEgASgJEg4KBnVuc2VudBgSIAEoCRIOCgZzb3VyY2UYEyABKAkSDgoGcG9saWN5GBQgASgJEikKB3JlcXVlc3QYFSABKAsyGC5kZWNraGFuZC52MS5DYWxsUmVxdWVzdBIOCgZlZmZlY3QYFiABKAkSEgoKcmV2ZXJzaWJsZRgXIAEoCCJ1CgtDYWxsUmVxdWVzdBIOCgZtZXRob2QYASABKAkSDAoEaG9zdBgCIAEoCRISCgphc2NpaV9ob3N0GAMgASgJEhQKDG1peGVkX2xhYmVscxgEIAMoCRIPCgdyZWZ1c2VkGAUgASgJEg0KBWFsbG93GAYgASgJIkcKCkNhbGxEYW5nZXISDAoEa2luZBgBIAEoCRIMCgR3aGF0GAIgASgJEg8KB2NvbW1hbmQYAyABKAkSDAoEbGluZRgEIAEoBSJGCgtDYWxsQ29tbWFuZBIMCgR0ZXh0GAEgASgJEgwKBGxpbmUYAiABKAUSCwoDdmlhGAMgAygJEg4KBmVmZmVjdBgEIAEoCSJCCgxMb25nQXJndW1lbnQSDwoHcG9pbnRlchgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgDEg0KBWxpbmVzGAMgASgDIpMBCgtJbmJveFJldmlldxIPCgdzdW1tYXJ5GAEgASgJEg0KBWZpbGVzGAIgASgFEg0KBXBhdGhzGAMgAygJEisKCGRlZmVycmVkGAQgAygLMhkuZGVja2hhbmQudjEuRGVmZXJyZWRDYWxsEigKBWhvc3RzGAUgAygLMhkuZGVja2hhbmQudjEuUmV2aWV3ZWRIb3N0InsKDERlZmVycmVkQ2FsbBIPCgdzdGVwX2lkGAEgASgJEg4KBm51bWJlchgCIAEoBRIMCgR0b29sGAMgASgJEisKCGNhdGVnb3J5GAQgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5Eg8KB3ByZXZpZXcYBSABKAkiWgoMUmV2aWV3ZWRIb3N0EgwKBGhvc3QYASABKAkSEAoIcmVxdWVzdHMYAiABKAMSEgoKc2VudF9ieXRlcxgDIAEoAxIWCg5yZWNlaXZlZF9ieXRlcxgEIAEoAyI1ChFBdXRvQXBwcm92YWxPZmZlchINCgVzaGFwZRgBIAEoCRIRCglhcHByb3ZhbHMYAiABKAUiVAoNSW5ib3hRdWVzdGlvbhIMCgR0ZXh0GAEgASgJEgwKBGtpbmQYAiABKAkSDwoHY2hvaWNlcxgDIAMoCRIWCg5kZWZhdWx0X2Fuc3dlchgEIAEoCSKDAgoQTGlzdEluYm94UmVxdWVzdBInCgZzdGF0ZXMYASADKA4yFy5kZWNraGFuZC52MS5JbmJveFN0YXRlEiUKBWtpbmRzGAIgAygOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg8KB3Rhc2tfaWQYAyABKAkSEAoIYWdlbnRfaWQYBCABKAkSEQoJcGFnZV9zaXplGAUgASgFEhIKCnBhZ2VfdG9rZW4YBiABKAkSJgoFb3JkZXIYByABKA4yFy5kZWNraGFuZC52MS5JbmJveE9yZGVyEhEKCWRhbmdlcm91cxgIIAEoCBIMCgRtaW5lGAkgASgIEgwKBHRleHQYCiABKAkifAoRTGlzdEluYm94UmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEicKBmNvdW50cxgDIAMoCzIXLmRlY2toYW5kLnYxLkluYm94Q291bnQiQQoKSW5ib3hDb3VudBIkCgRraW5kGAEgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg0KBWl0ZW1zGAIgASgFIiYKE0dldEluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCSI8ChRHZXRJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtImEKGFJlYWRJbmJveEFyZ3VtZW50UmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg8KB3BvaW50ZXIYAiABKAkSDgoGb2Zmc2V0GAMgASgDEhMKC2luX2RlY2lzaW9uGAQgASgIIlIKGVJlYWRJbmJveEFyZ3VtZW50UmVzcG9uc2USDAoEdGV4dBgBIAEoCRITCgtuZXh0X29mZnNldBgCIAEoAxISCgpzaXplX2J5dGVzGAMgASgDIkAKFUp1ZGdlSW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEhYKDmFyZ3VtZW50c19qc29uGAIgASgJIrUBChZKdWRnZUluYm94SXRlbVJlc3BvbnNlEisKCGRlY2lzaW9uGAEgASgLMhkuZGVja2hhbmQudjEuQ2FsbERlY2lzaW9uEiwKB2NoYW5nZXMYAiADKAsyGy5kZWNraGFuZC52MS5Qcm9wb3NlZENoYW5nZRIXCg9jaGFuZ2VzX3Vua25vd24YAyABKAkSEAoIc2VudGVuY2UYBCABKAkSFQoNanVkZ2VkX2RpZ2VzdBgFIAEoCSLICwoWQW5zd2VySW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIUCgxzaG93bl9kaWdlc3QYDyABKAkSPgoHYXBwcm92ZRgDIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQXBwcm92ZUgAEjwKBnJlamVjdBgEIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVqZWN0SAASOgoFcmVwbHkYBSABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGx5SAASOgoFcmV0cnkYBiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJldHJ5SAASOAoEc2tpcBgHIAEoCzIoLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU2tpcEgAEj4KB3Jlc29sdmUYCCABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlc29sdmVIABI+CgdzdWdnZXN0GAkgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5TdWdnZXN0SAASPAoGcmVwbGFuGAogASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBsYW5IABI+CgdjbGFyaWZ5GAsgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DbGFyaWZ5SAASPAoGYWNjZXB0GAwgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BY2NlcHRIABI+CgdjaGFuZ2VzGA0gASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DaGFuZ2VzSAASOgoFY2xvc2UYDiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsb3NlSAASOgoFcmFpc2UYMiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJhaXNlSAASOgoFYWxsb3cYMyABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFsbG93SAASPAoGcmVzdW1lGDQgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXN1bWVIABI+CgdkaXNtaXNzGDUgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5EaXNtaXNzSAAaFgoFUmFpc2USDQoFbGltaXQYASABKAMaBwoFQWxsb3caCAoGUmVzdW1lGgkKB0Rpc21pc3MaCAoGQWNjZXB0GhcKB0NoYW5nZXMSDAoEdGV4dBgBIAEoCRoHCgVDbG9zZRoXCgdTdWdnZXN0EgwKBHRleHQYASABKAkaFgoGUmVwbGFuEgwKBHRleHQYASABKAkaGwoHQ2xhcmlmeRIQCghxdWVzdGlvbhgBIAEoCRpiCgdBcHByb3ZlEhYKDmFyZ3VtZW50c19qc29uGAEgASgJEigKBmFsd2F5cxgCIAEoCzIYLmRlY2toYW5kLnYxLkFsd2F5c0FsbG93EhUKDWp1ZGdlZF9kaWdlc3QYAyABKAkaCAoGUmVqZWN0GhUKBVJlcGx5EgwKBHRleHQYASABKAkaNAoFUmV0cnkSKwoIb3ZlcnJpZGUYASABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUaBgoEU2tpcBocCgdSZXNvbHZlEhEKCXN1Y2NlZWRlZBgBIAEoCEIICgZhbnN3ZXIiPwoXQW5zd2VySW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSq1AgoJSW5ib3hLaW5kEhoKFklOQk9YX0tJTkRfVU5TUEVDSUZJRUQQABIXChNJTkJPWF9LSU5EX0FQUFJPVkFMEAESFwoTSU5CT1hfS0lORF9RVUVTVElPThACEhYKEklOQk9YX0tJTkRfVU5LTk9XThADEhUKEUlOQk9YX0tJTkRfUkVWSUVXEAQSGQoVSU5CT1hfS0lORF9FU0NBTEFUSU9OEAUSFAoQSU5CT1hfS0lORF9MSU1JVBAGEhUKEUlOQk9YX0tJTkRfQlVER0VUEAcSGAoUSU5CT1hfS0lORF9TVVNQRU5ERUQQCBIVChFJTkJPWF9LSU5EX0VHUkVTUxAJEhcKE0lOQk9YX0tJTkRfUFJPVklERVIQChIZChVJTkJPWF9LSU5EX0NSRURFTlRJQUwQCypECgpJbmJveE9yZGVyEhsKF0lOQk9YX09SREVSX1VOU1BFQ0lGSUVEEAASGQoVSU5CT1hfT1JERVJfVElNRV9MRUZUEAEqjQEKCkluYm94U3RhdGUSGwoXSU5CT1hfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBJTkJPWF9TVEFURV9PUEVOEAESGAoUSU5CT1hfU1RBVEVfQU5TV0VSRUQQAhIXChNJTkJPWF9TVEFURV9FWFBJUkVEEAMSGQoVSU5CT1hfU1RBVEVfV0lUSERSQVdOEAQyzAMKDEluYm94U2VydmljZRJKCglMaXN0SW5ib3gSHS5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdEluYm94UmVzcG9uc2USUwoMR2V0SW5ib3hJdGVtEiAuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVxdWVzdBohLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlc3BvbnNlEmIKEVJlYWRJbmJveEFyZ3VtZW50EiUuZGVja2hhbmQudjEuUmVhZEluYm94QXJndW1lbnRSZXF1ZXN0GiYuZGVja2hhbmQudjEuUmVhZEluYm94QXJndW1lbnRSZXNwb25zZRJcCg9BbnN3ZXJJbmJveEl0ZW0SIy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0GiQuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVzcG9uc2USWQoOSnVkZ2VJbmJveEl0ZW0SIi5kZWNraGFuZC52MS5KdWRnZUluYm94SXRlbVJlcXVlc3QaIy5kZWNraGFuZC52MS5KdWRnZUluYm94SXRlbVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi9QcKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkSFQoNbmVlZHNfcGFzc2tleRhGIAEoCCI9CgxQYXNza2V5UHJvb2YSFAoMY2hhbGxlbmdlX2lkGAEgASgJEhcKD2NyZWRlbnRpYWxfanNvbhgCIAEoCSKnAwoMQ2FsbERlY2lzaW9uEgwKBHJ1bGUYASABKAkSFgoOcG9saWN5X3ZlcnNpb24YAiABKAkSCwoDd2h5GAMgASgJEigKB2RhbmdlcnMYBCADKAsyFy5kZWNraGFuZC52MS5DYWxsRGFuZ2VyEioKCGNvbW1hbmRzGAUgAygLMhguZGVja2hhbmQudjEuQ2FsbENvbW1hbmQSDwoHdW5jbGVhchgGIAMoCRIPCgdub2RlX2lkGAcgASgJEhEKCW5vZGVfbmFtZRgIIAEoCRIOCgZmb2xkZXIYCSABKAkSDAoEdXNlchgKIAEoCRIXCg90aW1lb3V0X3NlY29uZHMYCyABKAESDQoFaG9zdHMYDCADKAkSFAoMaXJyZXZlcnNpYmxlGA0gASgJEhIKCmRlZmluaXRpb24YDiABKAkSGQoRYWdyZWVkX2RlZmluaXRpb24YDyABKAkSLQoKbG9uZ190ZXh0cxgQIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIPCgdwcm9ncmFtGBEgASgJEg4KBnVuc2VudBgSIAEoCSJHCgpDYWxsRGFuZ2VyEgwKBGtpbmQYASABKAkSDAoEd2hhdBgCIAEoCRIPCgdjb21tYW5kGAMgASgJEgwKBGxpbmUYBCABKAUiRgoLQ2FsbENvbW1hbmQSDAoEdGV4dBgBIAEoCRIMCgRsaW5lGAIgASgFEgsKA3ZpYRgDIAMoCRIOCgZlZmZlY3QYBCABKAkiQgoMTG9uZ0FyZ3VtZW50Eg8KB3BvaW50ZXIYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoAxINCgVsaW5lcxgDIAEoAyKTAQoLSW5ib3hSZXZpZXcSDwoHc3VtbWFyeRgBIAEoCRINCgVmaWxlcxgCIAEoBRINCgVwYXRocxgDIAMoCRIrCghkZWZlcnJlZBgEIAMoCzIZLmRlY2toYW5kLnYxLkRlZmVycmVkQ2FsbBIoCgVob3N0cxgFIAMoCzIZLmRlY2toYW5kLnYxLlJldmlld2VkSG9zdCJ7CgxEZWZlcnJlZENhbGwSDwoHc3RlcF9pZBgBIAEoCRIOCgZudW1iZXIYAiABKAUSDAoEdG9vbBgDIAEoCRIrCghjYXRlZ29yeRgEIAEoDjIZLmRlY2toYW5kLnYxLlRvb2xDYXRlZ29yeRIPCgdwcmV2aWV3GAUgASgJIloKDFJldmlld2VkSG9zdBIMCgRob3N0GAEgASgJEhAKCHJlcXVlc3RzGAIgASgDEhIKCnNlbnRfYnl0ZXMYAyABKAMSFgoOcmVjZWl2ZWRfYnl0ZXMYBCABKAMiNQoRQXV0b0FwcHJvdmFsT2ZmZXISDQoFc2hhcGUYASABKAkSEQoJYXBwcm92YWxzGAIgASgFIlQKDUluYm94UXVlc3Rpb24SDAoEdGV4dBgBIAEoCRIMCgRraW5kGAIgASgJEg8KB2Nob2ljZXMYAyADKAkSFgoOZGVmYXVsdF9hbnN3ZXIYBCABKAkirAEKEExpc3RJbmJveFJlcXVlc3QSJwoGc3RhdGVzGAEgAygOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIlCgVraW5kcxgCIAMoDjIWLmRlY2toYW5kLnYxLkluYm94S2luZBIPCgd0YXNrX2lkGAMgASgJEhAKCGFnZW50X2lkGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoBRISCgpwYWdlX3Rva2VuGAYgASgJIlMKEUxpc3RJbmJveFJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSImChNHZXRJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkiPAoUR2V0SW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSJhChhSZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIPCgdwb2ludGVyGAIgASgJEg4KBm9mZnNldBgDIAEoAxITCgtpbl9kZWNpc2lvbhgEIAEoCCJSChlSZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlEgwKBHRleHQYASABKAkSEwoLbmV4dF9vZmZzZXQYAiABKAMSEgoKc2l6ZV9ieXRlcxgDIAEoAyKvCQoWQW5zd2VySW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIUCgxzaG93bl9kaWdlc3QYDyABKAkSKAoFcHJvb2YYECABKAsyGS5kZWNraGFuZC52MS5QYXNza2V5UHJvb2YSPgoHYXBwcm92ZRgDIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQXBwcm92ZUgAEjwKBnJlamVjdBgEIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVqZWN0SAASOgoFcmVwbHkYBSABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGx5SAASOgoFcmV0cnkYBiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJldHJ5SAASOAoEc2tpcBgHIAEoCzIoLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU2tpcEgAEj4KB3Jlc29sdmUYCCABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlc29sdmVIABI+CgdzdWdnZXN0GAkgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5TdWdnZXN0SAASPAoGcmVwbGFuGAogASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBsYW5IABI+CgdjbGFyaWZ5GAsgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DbGFyaWZ5SAASPAoGYWNjZXB0GAwgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BY2NlcHRIABI+CgdjaGFuZ2VzGA0gASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DaGFuZ2VzSAASOgoFY2xvc2UYDiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsb3NlSAAaCAoGQWNjZXB0GhcKB0NoYW5nZXMSDAoEdGV4dBgBIAEoCRoHCgVDbG9zZRoXCgdTdWdnZXN0EgwKBHRleHQYASABKAkaFgoGUmVwbGFuEgwKBHRleHQYASABKAkaGwoHQ2xhcmlmeRIQCghxdWVzdGlvbhgBIAEoCRpLCgdBcHByb3ZlEhYKDmFyZ3VtZW50c19qc29uGAEgASgJEigKBmFsd2F5cxgCIAEoCzIYLmRlY2toYW5kLnYxLkFsd2F5c0FsbG93GggKBlJlamVjdBoVCgVSZXBseRIMCgR0ZXh0GAEgASgJGjQKBVJldHJ5EisKCG92ZXJyaWRlGAEgASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlGgYKBFNraXAaHAoHUmVzb2x2ZRIRCglzdWNjZWVkZWQYASABKAhCCAoGYW5zd2VyIj8KF0Fuc3dlckluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0qowEKCUluYm94S2luZBIaChZJTkJPWF9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTSU5CT1hfS0lORF9BUFBST1ZBTBABEhcKE0lOQk9YX0tJTkRfUVVFU1RJT04QAhIWChJJTkJPWF9LSU5EX1VOS05PV04QAxIVChFJTkJPWF9LSU5EX1JFVklFVxAEEhkKFUlOQk9YX0tJTkRfRVNDQUxBVElPThAFKo0BCgpJbmJveFN0YXRlEhsKF0lOQk9YX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQSU5CT1hfU1RBVEVfT1BFThABEhgKFElOQk9YX1NUQVRFX0FOU1dFUkVEEAISFwoTSU5CT1hfU1RBVEVfRVhQSVJFRBADEhkKFUlOQk9YX1NUQVRFX1dJVEhEUkFXThAEMvECCgxJbmJveFNlcnZpY2USSgoJTGlzdEluYm94Eh0uZGVja2hhbmQudjEuTGlzdEluYm94UmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlc3BvbnNlElMKDEdldEluYm94SXRlbRIgLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlcXVlc3QaIS5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXNwb25zZRJiChFSZWFkSW5ib3hBcmd1bWVudBIlLmRlY2toYW5kLnYxLlJlYWRJbmJveEFyZ3VtZW50UmVxdWVzdBomLmRlY2toYW5kLnYxLlJlYWRJbmJveEFyZ3VtZW50UmVzcG9uc2USXAoPQW5zd2VySW5ib3hJdGVtEiMuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdBokLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * InboxItem is one thing that waits, or waited, for a person.
@@ -42,8 +42,6 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   state: InboxState;
 
   /**
-   * Empty for items of no task, such as the budget of an organisation.
-   *
    * @generated from field: string task_id = 4;
    */
   taskId: string;
@@ -159,8 +157,7 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
 
   /**
    * "approve", "reject", "reply", "retry", "skip", "succeeded", "failed",
-   * "suggest", "replan", "clarify", "accept", "changes", "close", "raise", "allow",
-   * "resume" or "dismiss".
+   * "suggest", "replan", "clarify", "accept", "changes" or "close".
    *
    * @generated from field: string answer = 22;
    */
@@ -256,90 +253,12 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   title: string;
 
   /**
-   * What is asked, as a sentence: "Run a command in the jail of coder on web-1",
-   * "Overwrite docs/guide.md (40 -> 38 lines)".
+   * Approving it takes a passkey: something dangerous was recognised in the call, and
+   * the organisation's PasskeyRules ask for one. Only for open items.
    *
-   * @generated from field: string sentence = 36;
+   * @generated from field: bool needs_passkey = 70;
    */
-  sentence: string;
-
-  /**
-   * The task and the decisions before this one. Only GetInboxItem sets it.
-   *
-   * @generated from field: deckhand.v1.InboxContext context = 37;
-   */
-  context?: InboxContext | undefined;
-
-  /**
-   * What the call of a file tool would do to the workspace as it was at
-   * changes_at. Only GetInboxItem sets it.
-   *
-   * @generated from field: repeated deckhand.v1.ProposedChange changes = 38;
-   */
-  changes: ProposedChange[];
-
-  /**
-   * @generated from field: google.protobuf.Timestamp changes_at = 39;
-   */
-  changesAt?: Timestamp | undefined;
-
-  /**
-   * Why changes are not known, such as that the node is not connected.
-   *
-   * @generated from field: string changes_unknown = 40;
-   */
-  changesUnknown: string;
-
-  /**
-   * What came of the call. Only GetInboxItem sets it, once the item is closed.
-   *
-   * @generated from field: deckhand.v1.CallOutcome outcome = 41;
-   */
-  outcome?: CallOutcome | undefined;
-
-  /**
-   * Set for escalations. Only GetInboxItem sets it.
-   *
-   * @generated from field: deckhand.v1.InboxEscalation escalation = 42;
-   */
-  escalation?: InboxEscalation | undefined;
-
-  /**
-   * What stopped the work. Set for limit, budget, suspended, egress, provider and
-   * credential.
-   *
-   * @generated from field: deckhand.v1.InboxStop stop = 50;
-   */
-  stop?: InboxStop | undefined;
-
-  /**
-   * The same for open approvals of calls that look alike; empty for other items.
-   *
-   * @generated from field: string alike_key = 51;
-   */
-  alikeKey: string;
-
-  /**
-   * How many open items have the key, this one included.
-   *
-   * @generated from field: int32 alike_count = 52;
-   */
-  alikeCount: number;
-
-  /**
-   * Reports whether something dangerous was recognised in the call, or its tool is of
-   * the dangerous category.
-   *
-   * @generated from field: bool dangerous = 53;
-   */
-  dangerous: boolean;
-
-  /**
-   * Reports whether the caller may answer it.
-   *
-   * @generated from field: bool may_answer = 54;
-   */
-  mayAnswer: boolean;
+  needsPasskey: boolean;
 };
 
 /**
@@ -350,678 +269,31 @@ export const InboxItemSchema: GenMessage<InboxItem> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 0);
 
 /**
- * InboxContext is the work that an item belongs to.
+ * PasskeyProof is what a browser made of a challenge of
+ * PasskeyService.BeginPasskeyProof.
  *
- * @generated from message deckhand.v1.InboxContext
+ * @generated from message deckhand.v1.PasskeyProof
  */
-export type InboxContext = Message<"deckhand.v1.InboxContext"> & {
+export type PasskeyProof = Message<"deckhand.v1.PasskeyProof"> & {
   /**
-   * The goal of the task.
+   * @generated from field: string challenge_id = 1;
+   */
+  challengeId: string;
+
+  /**
+   * AuthenticationResponseJSON.
    *
-   * @generated from field: string goal = 1;
+   * @generated from field: string credential_json = 2;
    */
-  goal: string;
-
-  /**
-   * The title of the plan's item that the agent works on, or comes to next; empty
-   * without a plan. plan_done of plan_items items are done.
-   *
-   * @generated from field: string plan_item = 2;
-   */
-  planItem: string;
-
-  /**
-   * @generated from field: int32 plan_done = 3;
-   */
-  planDone: number;
-
-  /**
-   * @generated from field: int32 plan_items = 4;
-   */
-  planItems: number;
-
-  /**
-   * The position of this item among those of its task, from 1.
-   *
-   * @generated from field: int32 asked = 5;
-   */
-  asked: number;
-
-  /**
-   * Decisions of the last 30 days on calls like this one by the same agent.
-   * similar_by says which those are: "shape" (the same tool with arguments alike) or
-   * "tool".
-   *
-   * @generated from field: int32 similar_approved = 6;
-   */
-  similarApproved: number;
-
-  /**
-   * @generated from field: int32 similar_rejected = 7;
-   */
-  similarRejected: number;
-
-  /**
-   * @generated from field: string similar_by = 8;
-   */
-  similarBy: string;
-
-  /**
-   * The last of the rejected ones.
-   *
-   * @generated from field: deckhand.v1.InboxRejection last_rejection = 9;
-   */
-  lastRejection?: InboxRejection | undefined;
+  credentialJson: string;
 };
 
 /**
- * Describes the message deckhand.v1.InboxContext.
- * Use `create(InboxContextSchema)` to create a new message.
+ * Describes the message deckhand.v1.PasskeyProof.
+ * Use `create(PasskeyProofSchema)` to create a new message.
  */
-export const InboxContextSchema: GenMessage<InboxContext> = /*@__PURE__*/
+export const PasskeyProofSchema: GenMessage<PasskeyProof> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 1);
-
-/**
- * InboxRejection is a call that a person rejected.
- *
- * @generated from message deckhand.v1.InboxRejection
- */
-export type InboxRejection = Message<"deckhand.v1.InboxRejection"> & {
-  /**
-   * @generated from field: string item_id = 1;
-   */
-  itemId: string;
-
-  /**
-   * @generated from field: string by = 2;
-   */
-  by: string;
-
-  /**
-   * @generated from field: string reason = 3;
-   */
-  reason: string;
-
-  /**
-   * @generated from field: google.protobuf.Timestamp at = 4;
-   */
-  at?: Timestamp | undefined;
-};
-
-/**
- * Describes the message deckhand.v1.InboxRejection.
- * Use `create(InboxRejectionSchema)` to create a new message.
- */
-export const InboxRejectionSchema: GenMessage<InboxRejection> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 2);
-
-/**
- * ProposedChange is what a call would do with one file or folder.
- *
- * @generated from message deckhand.v1.ProposedChange
- */
-export type ProposedChange = Message<"deckhand.v1.ProposedChange"> & {
-  /**
-   * "create", "overwrite", "append", "edit", "delete" or "move".
-   *
-   * @generated from field: string kind = 1;
-   */
-  kind: string;
-
-  /**
-   * Below the workspace.
-   *
-   * @generated from field: string path = 2;
-   */
-  path: string;
-
-  /**
-   * The new path, for a move.
-   *
-   * @generated from field: string to = 3;
-   */
-  to: string;
-
-  /**
-   * What is at path and at to now; unset for nothing.
-   *
-   * @generated from field: deckhand.v1.PathState before = 4;
-   */
-  before?: PathState | undefined;
-
-  /**
-   * @generated from field: deckhand.v1.PathState target = 5;
-   */
-  target?: PathState | undefined;
-
-  /**
-   * What would be at path; unset if it is not known, or would be nothing.
-   *
-   * @generated from field: deckhand.v1.PathState after = 6;
-   */
-  after?: PathState | undefined;
-
-  /**
-   * Lines of the diff.
-   *
-   * @generated from field: int32 added = 7;
-   */
-  added: number;
-
-  /**
-   * @generated from field: int32 deleted = 8;
-   */
-  deleted: number;
-
-  /**
-   * The diff, with secrets masked. If omitted says why there is none, see the
-   * arguments.
-   *
-   * @generated from field: string unified = 9;
-   */
-  unified: string;
-
-  /**
-   * @generated from field: string omitted = 10;
-   */
-  omitted: string;
-
-  /**
-   * Why the call will fail; empty if nothing is known that prevents it.
-   *
-   * @generated from field: string problem = 11;
-   */
-  problem: string;
-
-  /**
-   * Of what is deleted, and of a folder that is moved: the files, their size in
-   * bytes and the first 100 of them. With more, there are more files than that.
-   *
-   * @generated from field: int32 files = 12;
-   */
-  files: number;
-
-  /**
-   * @generated from field: int64 size_bytes = 13;
-   */
-  sizeBytes: bigint;
-
-  /**
-   * @generated from field: bool more = 14;
-   */
-  more: boolean;
-
-  /**
-   * @generated from field: repeated deckhand.v1.PathEntry entries = 15;
-   */
-  entries: PathEntry[];
-
-  /**
-   * What Git has of what is deleted; unset if that is not known.
-   *
-   * @generated from field: deckhand.v1.GitCoverage git = 16;
-   */
-  git?: GitCoverage | undefined;
-};
-
-/**
- * Describes the message deckhand.v1.ProposedChange.
- * Use `create(ProposedChangeSchema)` to create a new message.
- */
-export const ProposedChangeSchema: GenMessage<ProposedChange> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 3);
-
-/**
- * PathState is what is, or would be, at a path.
- *
- * @generated from message deckhand.v1.PathState
- */
-export type PathState = Message<"deckhand.v1.PathState"> & {
-  /**
-   * "file", "dir", "symlink" or "other".
-   *
-   * @generated from field: string type = 1;
-   */
-  type: string;
-
-  /**
-   * @generated from field: int64 size_bytes = 2;
-   */
-  sizeBytes: bigint;
-
-  /**
-   * 0 for what is no text.
-   *
-   * @generated from field: int32 lines = 3;
-   */
-  lines: number;
-
-  /**
-   * Permission bits; 0 if they are not known.
-   *
-   * @generated from field: uint32 mode = 4;
-   */
-  mode: number;
-};
-
-/**
- * Describes the message deckhand.v1.PathState.
- * Use `create(PathStateSchema)` to create a new message.
- */
-export const PathStateSchema: GenMessage<PathState> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 4);
-
-/**
- * PathEntry is a file below a folder.
- *
- * @generated from message deckhand.v1.PathEntry
- */
-export type PathEntry = Message<"deckhand.v1.PathEntry"> & {
-  /**
-   * @generated from field: string path = 1;
-   */
-  path: string;
-
-  /**
-   * @generated from field: string type = 2;
-   */
-  type: string;
-
-  /**
-   * @generated from field: int64 size_bytes = 3;
-   */
-  sizeBytes: bigint;
-};
-
-/**
- * Describes the message deckhand.v1.PathEntry.
- * Use `create(PathEntrySchema)` to create a new message.
- */
-export const PathEntrySchema: GenMessage<PathEntry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 5);
-
-/**
- * GitCoverage counts files by what Git's index has of them.
- *
- * @generated from message deckhand.v1.GitCoverage
- */
-export type GitCoverage = Message<"deckhand.v1.GitCoverage"> & {
-  /**
-   * @generated from field: string branch = 1;
-   */
-  branch: string;
-
-  /**
-   * As they are in the index, differing from it, not in it, and ignored.
-   *
-   * @generated from field: int32 unchanged = 2;
-   */
-  unchanged: number;
-
-  /**
-   * @generated from field: int32 changed = 3;
-   */
-  changed: number;
-
-  /**
-   * @generated from field: int32 untracked = 4;
-   */
-  untracked: number;
-
-  /**
-   * @generated from field: int32 ignored = 5;
-   */
-  ignored: number;
-};
-
-/**
- * Describes the message deckhand.v1.GitCoverage.
- * Use `create(GitCoverageSchema)` to create a new message.
- */
-export const GitCoverageSchema: GenMessage<GitCoverage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6);
-
-/**
- * CallOutcome is what came of a call.
- *
- * @generated from message deckhand.v1.CallOutcome
- */
-export type CallOutcome = Message<"deckhand.v1.CallOutcome"> & {
-  /**
-   * The step's state.
-   *
-   * @generated from field: deckhand.v1.StepState state = 1;
-   */
-  state: StepState;
-
-  /**
-   * The exit status of its command; unset for other calls, and while it runs.
-   *
-   * @generated from field: optional int32 exit_status = 2;
-   */
-  exitStatus?: number | undefined;
-
-  /**
-   * @generated from field: google.protobuf.Timestamp started_at = 3;
-   */
-  startedAt?: Timestamp | undefined;
-
-  /**
-   * @generated from field: google.protobuf.Timestamp finished_at = 4;
-   */
-  finishedAt?: Timestamp | undefined;
-
-  /**
-   * Files that it changed.
-   *
-   * @generated from field: int32 files_changed = 5;
-   */
-  filesChanged: number;
-
-  /**
-   * A stable error code, and the beginning of what the agent was told: at most 2 KiB.
-   *
-   * @generated from field: string error_code = 6;
-   */
-  errorCode: string;
-
-  /**
-   * @generated from field: string observation = 7;
-   */
-  observation: string;
-};
-
-/**
- * Describes the message deckhand.v1.CallOutcome.
- * Use `create(CallOutcomeSchema)` to create a new message.
- */
-export const CallOutcomeSchema: GenMessage<CallOutcome> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 7);
-
-/**
- * InboxEscalation is why a task does not continue by itself.
- *
- * @generated from message deckhand.v1.InboxEscalation
- */
-export type InboxEscalation = Message<"deckhand.v1.InboxEscalation"> & {
-  /**
-   * @generated from field: string error_code = 1;
-   */
-  errorCode: string;
-
-  /**
-   * The last failures, newest first, at most 3.
-   *
-   * @generated from field: repeated deckhand.v1.TaskFailure failures = 2;
-   */
-  failures: TaskFailure[];
-
-  /**
-   * What the task ran with.
-   *
-   * @generated from field: string provider = 3;
-   */
-  provider: string;
-
-  /**
-   * @generated from field: string model = 4;
-   */
-  model: string;
-
-  /**
-   * @generated from field: string node_id = 5;
-   */
-  nodeId: string;
-
-  /**
-   * Remedies that fit the cause, the best first: "retry", "memory", "node", "model".
-   *
-   * @generated from field: repeated string remedies = 6;
-   */
-  remedies: string[];
-};
-
-/**
- * Describes the message deckhand.v1.InboxEscalation.
- * Use `create(InboxEscalationSchema)` to create a new message.
- */
-export const InboxEscalationSchema: GenMessage<InboxEscalation> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 8);
-
-/**
- * TaskFailure is one failure of a task.
- *
- * @generated from message deckhand.v1.TaskFailure
- */
-export type TaskFailure = Message<"deckhand.v1.TaskFailure"> & {
-  /**
-   * @generated from field: google.protobuf.Timestamp at = 1;
-   */
-  at?: Timestamp | undefined;
-
-  /**
-   * @generated from field: string error_code = 2;
-   */
-  errorCode: string;
-
-  /**
-   * @generated from field: string message = 3;
-   */
-  message: string;
-};
-
-/**
- * Describes the message deckhand.v1.TaskFailure.
- * Use `create(TaskFailureSchema)` to create a new message.
- */
-export const TaskFailureSchema: GenMessage<TaskFailure> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 9);
-
-/**
- * InboxStop is what keeps work from going on.
- *
- * @generated from message deckhand.v1.InboxStop
- */
-export type InboxStop = Message<"deckhand.v1.InboxStop"> & {
-  /**
-   * What stopped, in a line.
-   *
-   * @generated from field: string title = 1;
-   */
-  title: string;
-
-  /**
-   * How many paused tasks go on when it is answered.
-   *
-   * @generated from field: int32 waiting_tasks = 2;
-   */
-  waitingTasks: number;
-
-  /**
-   * Of a limit: its name in the persona's limits, such as "iterations" or "cost_usd".
-   *
-   * @generated from field: string limit_name = 3;
-   */
-  limitName: string;
-
-  /**
-   * What the run may use now: a number, seconds of active_time, or micro-dollars of
-   * cost_usd.
-   *
-   * @generated from field: int64 limit_most = 4;
-   */
-  limitMost: bigint;
-
-  /**
-   * A higher limit to offer; 0 if there is none.
-   *
-   * @generated from field: int64 limit_offer = 5;
-   */
-  limitOffer: bigint;
-
-  /**
-   * Of a budget: its name, and its amounts in micro-dollars.
-   *
-   * @generated from field: string scope = 6;
-   */
-  scope: string;
-
-  /**
-   * @generated from field: string object_id = 7;
-   */
-  objectId: string;
-
-  /**
-   * @generated from field: string every = 8;
-   */
-  every: string;
-
-  /**
-   * The day or month, in UTC, that is used up; empty for one without periods.
-   *
-   * @generated from field: string period = 9;
-   */
-  period: string;
-
-  /**
-   * @generated from field: int64 limit_micros = 10;
-   */
-  limitMicros: bigint;
-
-  /**
-   * @generated from field: int64 spent_micros = 11;
-   */
-  spentMicros: bigint;
-
-  /**
-   * What the call that was refused may cost.
-   *
-   * @generated from field: int64 amount_micros = 12;
-   */
-  amountMicros: bigint;
-
-  /**
-   * A higher limit to offer.
-   *
-   * @generated from field: int64 offer_micros = 13;
-   */
-  offerMicros: bigint;
-
-  /**
-   * Of a refused host: what was refused, and to which call.
-   *
-   * @generated from field: string host = 14;
-   */
-  host: string;
-
-  /**
-   * @generated from field: uint32 port = 15;
-   */
-  port: number;
-
-  /**
-   * @generated from field: string method = 16;
-   */
-  method: string;
-
-  /**
-   * @generated from field: string step_id = 17;
-   */
-  stepId: string;
-
-  /**
-   * @generated from field: string tool = 18;
-   */
-  tool: string;
-
-  /**
-   * The persona's next version, which allows the host. Set by GetInboxItem.
-   *
-   * @generated from field: deckhand.v1.PersonaChange change = 19;
-   */
-  change?: PersonaChange | undefined;
-
-  /**
-   * Of a provider or a credential: its name, and why it cannot be used: "refused",
-   * "expired", "not_connected" or "quota".
-   *
-   * @generated from field: string provider = 20;
-   */
-  provider: string;
-
-  /**
-   * @generated from field: string credential = 21;
-   */
-  credential: string;
-
-  /**
-   * @generated from field: string reason = 22;
-   */
-  reason: string;
-
-  /**
-   * The provider was connected with a login.
-   *
-   * @generated from field: bool login = 23;
-   */
-  login: boolean;
-
-  /**
-   * Status of the server's response; 0 for none.
-   *
-   * @generated from field: int32 status = 24;
-   */
-  status: number;
-};
-
-/**
- * Describes the message deckhand.v1.InboxStop.
- * Use `create(InboxStopSchema)` to create a new message.
- */
-export const InboxStopSchema: GenMessage<InboxStop> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10);
-
-/**
- * PersonaChange is a version of a persona that would be applied.
- *
- * @generated from message deckhand.v1.PersonaChange
- */
-export type PersonaChange = Message<"deckhand.v1.PersonaChange"> & {
-  /**
-   * The version that it changes.
-   *
-   * @generated from field: int32 version = 1;
-   */
-  version: number;
-
-  /**
-   * A unified diff of the persona file; empty if it has no effect any more.
-   *
-   * @generated from field: string diff = 2;
-   */
-  diff: string;
-
-  /**
-   * The line that is added.
-   *
-   * @generated from field: string rule = 3;
-   */
-  rule: string;
-
-  /**
-   * Why the file cannot be changed by the hub; empty if it can.
-   *
-   * @generated from field: string problem = 4;
-   */
-  problem: string;
-};
-
-/**
- * Describes the message deckhand.v1.PersonaChange.
- * Use `create(PersonaChangeSchema)` to create a new message.
- */
-export const PersonaChangeSchema: GenMessage<PersonaChange> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 11);
 
 /**
  * CallDecision is what the hub decided about a call, the commands that it found
@@ -1156,45 +428,6 @@ export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
    * @generated from field: string unsent = 18;
    */
   unsent: string;
-
-  /**
-   * Who asks: "rule" (of a policy), "danger" (a known danger), "persona", "tool"
-   * (every call of a dangerous tool is asked about), "definition" (a server's tool is
-   * new or was changed) or "agent" (it asks itself).
-   *
-   * @generated from field: string source = 19;
-   */
-  source: string;
-
-  /**
-   * The policy that has the rule, with its version: "organisation 3".
-   *
-   * @generated from field: string policy = 20;
-   */
-  policy: string;
-
-  /**
-   * The request that the call sends; unset for other calls.
-   *
-   * @generated from field: deckhand.v1.CallRequest request = 21;
-   */
-  request?: CallRequest | undefined;
-
-  /**
-   * What the policies decide about the call now: "allow", "ask", "deny", or empty
-   * for no rule.
-   *
-   * @generated from field: string effect = 22;
-   */
-  effect: string;
-
-  /**
-   * Everything that the call changes can be undone, from the snapshot of the
-   * workspace before it.
-   *
-   * @generated from field: bool reversible = 23;
-   */
-  reversible: boolean;
 };
 
 /**
@@ -1202,61 +435,7 @@ export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
  * Use `create(CallDecisionSchema)` to create a new message.
  */
 export const CallDecisionSchema: GenMessage<CallDecision> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 12);
-
-/**
- * CallRequest is the request that a call sends.
- *
- * @generated from message deckhand.v1.CallRequest
- */
-export type CallRequest = Message<"deckhand.v1.CallRequest"> & {
-  /**
-   * @generated from field: string method = 1;
-   */
-  method: string;
-
-  /**
-   * The host and its port, as the URL has it.
-   *
-   * @generated from field: string host = 2;
-   */
-  host: string;
-
-  /**
-   * The host as it is looked up: with its labels in Punycode. Empty if it is the same.
-   *
-   * @generated from field: string ascii_host = 3;
-   */
-  asciiHost: string;
-
-  /**
-   * Labels of the host that mix scripts, so that they may pass for another name.
-   *
-   * @generated from field: repeated string mixed_labels = 4;
-   */
-  mixedLabels: string[];
-
-  /**
-   * Why the jail's egress refuses the request; empty if it allows it.
-   *
-   * @generated from field: string refused = 5;
-   */
-  refused: string;
-
-  /**
-   * The egress rule that would allow it; empty for none.
-   *
-   * @generated from field: string allow = 6;
-   */
-  allow: string;
-};
-
-/**
- * Describes the message deckhand.v1.CallRequest.
- * Use `create(CallRequestSchema)` to create a new message.
- */
-export const CallRequestSchema: GenMessage<CallRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 13);
+  messageDesc(file_deckhand_v1_inbox, 2);
 
 /**
  * CallDanger is one thing that is known to be dangerous.
@@ -1298,7 +477,7 @@ export type CallDanger = Message<"deckhand.v1.CallDanger"> & {
  * Use `create(CallDangerSchema)` to create a new message.
  */
 export const CallDangerSchema: GenMessage<CallDanger> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 14);
+  messageDesc(file_deckhand_v1_inbox, 3);
 
 /**
  * CallCommand is one simple command of a script.
@@ -1338,7 +517,7 @@ export type CallCommand = Message<"deckhand.v1.CallCommand"> & {
  * Use `create(CallCommandSchema)` to create a new message.
  */
 export const CallCommandSchema: GenMessage<CallCommand> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 15);
+  messageDesc(file_deckhand_v1_inbox, 4);
 
 /**
  * LongArgument is a text, among the arguments or of the decision, that is sent in
@@ -1375,7 +554,7 @@ export type LongArgument = Message<"deckhand.v1.LongArgument"> & {
  * Use `create(LongArgumentSchema)` to create a new message.
  */
 export const LongArgumentSchema: GenMessage<LongArgument> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16);
+  messageDesc(file_deckhand_v1_inbox, 5);
 
 /**
  * InboxReview is what a run in review mode did, as it stood when it was done.
@@ -1425,7 +604,7 @@ export type InboxReview = Message<"deckhand.v1.InboxReview"> & {
  * Use `create(InboxReviewSchema)` to create a new message.
  */
 export const InboxReviewSchema: GenMessage<InboxReview> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17);
+  messageDesc(file_deckhand_v1_inbox, 6);
 
 /**
  * DeferredCall is a call that would have left the workspace.
@@ -1466,7 +645,7 @@ export type DeferredCall = Message<"deckhand.v1.DeferredCall"> & {
  * Use `create(DeferredCallSchema)` to create a new message.
  */
 export const DeferredCallSchema: GenMessage<DeferredCall> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 18);
+  messageDesc(file_deckhand_v1_inbox, 7);
 
 /**
  * ReviewedHost is a host that commands connected to.
@@ -1500,7 +679,7 @@ export type ReviewedHost = Message<"deckhand.v1.ReviewedHost"> & {
  * Use `create(ReviewedHostSchema)` to create a new message.
  */
 export const ReviewedHostSchema: GenMessage<ReviewedHost> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 19);
+  messageDesc(file_deckhand_v1_inbox, 8);
 
 /**
  * AutoApprovalOffer offers to allow calls like one from now on. It is taken with
@@ -1530,7 +709,7 @@ export type AutoApprovalOffer = Message<"deckhand.v1.AutoApprovalOffer"> & {
  * Use `create(AutoApprovalOfferSchema)` to create a new message.
  */
 export const AutoApprovalOfferSchema: GenMessage<AutoApprovalOffer> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 20);
+  messageDesc(file_deckhand_v1_inbox, 9);
 
 /**
  * InboxQuestion is what an agent asks.
@@ -1568,7 +747,7 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
  * Use `create(InboxQuestionSchema)` to create a new message.
  */
 export const InboxQuestionSchema: GenMessage<InboxQuestion> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 21);
+  messageDesc(file_deckhand_v1_inbox, 10);
 
 /**
  * @generated from message deckhand.v1.ListInboxRequest
@@ -1613,33 +792,6 @@ export type ListInboxRequest = Message<"deckhand.v1.ListInboxRequest"> & {
    * @generated from field: string page_token = 6;
    */
   pageToken: string;
-
-  /**
-   * @generated from field: deckhand.v1.InboxOrder order = 7;
-   */
-  order: InboxOrder;
-
-  /**
-   * Only calls in which something dangerous was recognised, or whose tool is of the
-   * dangerous category.
-   *
-   * @generated from field: bool dangerous = 8;
-   */
-  dangerous: boolean;
-
-  /**
-   * Only items of the caller's own tasks and agents.
-   *
-   * @generated from field: bool mine = 9;
-   */
-  mine: boolean;
-
-  /**
-   * Only items that contain this text, without regard to case; empty for all.
-   *
-   * @generated from field: string text = 10;
-   */
-  text: string;
 };
 
 /**
@@ -1647,7 +799,7 @@ export type ListInboxRequest = Message<"deckhand.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 22);
+  messageDesc(file_deckhand_v1_inbox, 11);
 
 /**
  * @generated from message deckhand.v1.ListInboxResponse
@@ -1662,14 +814,6 @@ export type ListInboxResponse = Message<"deckhand.v1.ListInboxResponse"> & {
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
-
-  /**
-   * The number of items of each kind that match all filters but that of kinds. Set on
-   * the first page.
-   *
-   * @generated from field: repeated deckhand.v1.InboxCount counts = 3;
-   */
-  counts: InboxCount[];
 };
 
 /**
@@ -1677,31 +821,7 @@ export type ListInboxResponse = Message<"deckhand.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 23);
-
-/**
- * InboxCount is the number of items of a kind.
- *
- * @generated from message deckhand.v1.InboxCount
- */
-export type InboxCount = Message<"deckhand.v1.InboxCount"> & {
-  /**
-   * @generated from field: deckhand.v1.InboxKind kind = 1;
-   */
-  kind: InboxKind;
-
-  /**
-   * @generated from field: int32 items = 2;
-   */
-  items: number;
-};
-
-/**
- * Describes the message deckhand.v1.InboxCount.
- * Use `create(InboxCountSchema)` to create a new message.
- */
-export const InboxCountSchema: GenMessage<InboxCount> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 24);
+  messageDesc(file_deckhand_v1_inbox, 12);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemRequest
@@ -1718,7 +838,7 @@ export type GetInboxItemRequest = Message<"deckhand.v1.GetInboxItemRequest"> & {
  * Use `create(GetInboxItemRequestSchema)` to create a new message.
  */
 export const GetInboxItemRequestSchema: GenMessage<GetInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 25);
+  messageDesc(file_deckhand_v1_inbox, 13);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemResponse
@@ -1735,7 +855,7 @@ export type GetInboxItemResponse = Message<"deckhand.v1.GetInboxItemResponse"> &
  * Use `create(GetInboxItemResponseSchema)` to create a new message.
  */
 export const GetInboxItemResponseSchema: GenMessage<GetInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 26);
+  messageDesc(file_deckhand_v1_inbox, 14);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentRequest
@@ -1776,7 +896,7 @@ export type ReadInboxArgumentRequest = Message<"deckhand.v1.ReadInboxArgumentReq
  * Use `create(ReadInboxArgumentRequestSchema)` to create a new message.
  */
 export const ReadInboxArgumentRequestSchema: GenMessage<ReadInboxArgumentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 27);
+  messageDesc(file_deckhand_v1_inbox, 15);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentResponse
@@ -1807,75 +927,7 @@ export type ReadInboxArgumentResponse = Message<"deckhand.v1.ReadInboxArgumentRe
  * Use `create(ReadInboxArgumentResponseSchema)` to create a new message.
  */
 export const ReadInboxArgumentResponseSchema: GenMessage<ReadInboxArgumentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 28);
-
-/**
- * @generated from message deckhand.v1.JudgeInboxItemRequest
- */
-export type JudgeInboxItemRequest = Message<"deckhand.v1.JudgeInboxItemRequest"> & {
-  /**
-   * Item id or unique id prefix.
-   *
-   * @generated from field: string item_id = 1;
-   */
-  itemId: string;
-
-  /**
-   * A JSON object to call the tool with.
-   *
-   * @generated from field: string arguments_json = 2;
-   */
-  argumentsJson: string;
-};
-
-/**
- * Describes the message deckhand.v1.JudgeInboxItemRequest.
- * Use `create(JudgeInboxItemRequestSchema)` to create a new message.
- */
-export const JudgeInboxItemRequestSchema: GenMessage<JudgeInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 29);
-
-/**
- * @generated from message deckhand.v1.JudgeInboxItemResponse
- */
-export type JudgeInboxItemResponse = Message<"deckhand.v1.JudgeInboxItemResponse"> & {
-  /**
-   * @generated from field: deckhand.v1.CallDecision decision = 1;
-   */
-  decision?: CallDecision | undefined;
-
-  /**
-   * As in InboxItem.
-   *
-   * @generated from field: repeated deckhand.v1.ProposedChange changes = 2;
-   */
-  changes: ProposedChange[];
-
-  /**
-   * @generated from field: string changes_unknown = 3;
-   */
-  changesUnknown: string;
-
-  /**
-   * @generated from field: string sentence = 4;
-   */
-  sentence: string;
-
-  /**
-   * Identifies the arguments and the decision. Send it back with the approval: if
-   * the decision has become another, the approval is refused.
-   *
-   * @generated from field: string judged_digest = 5;
-   */
-  judgedDigest: string;
-};
-
-/**
- * Describes the message deckhand.v1.JudgeInboxItemResponse.
- * Use `create(JudgeInboxItemResponseSchema)` to create a new message.
- */
-export const JudgeInboxItemResponseSchema: GenMessage<JudgeInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 30);
+  messageDesc(file_deckhand_v1_inbox, 16);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemRequest
@@ -1895,12 +947,20 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
 
   /**
    * shown_digest of the item as the person saw it. Required to approve, to retry a
-   * call with an unknown outcome, to accept a review and to allow a host; FAILED_PRECONDITION where
+   * call with an unknown outcome and to accept a review; FAILED_PRECONDITION where
    * it is another.
    *
    * @generated from field: string shown_digest = 15;
    */
   shownDigest: string;
+
+  /**
+   * Required with approve and retry where the item's needs_passkey is set;
+   * FAILED_PRECONDITION without it. See PasskeyService.BeginPasskeyProof.
+   *
+   * @generated from field: deckhand.v1.PasskeyProof proof = 16;
+   */
+  proof?: PasskeyProof | undefined;
 
   /**
    * @generated from oneof deckhand.v1.AnswerInboxItemRequest.answer
@@ -1977,30 +1037,6 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
      */
     value: AnswerInboxItemRequest_Close;
     case: "close";
-  } | {
-    /**
-     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Raise raise = 50;
-     */
-    value: AnswerInboxItemRequest_Raise;
-    case: "raise";
-  } | {
-    /**
-     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Allow allow = 51;
-     */
-    value: AnswerInboxItemRequest_Allow;
-    case: "allow";
-  } | {
-    /**
-     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Resume resume = 52;
-     */
-    value: AnswerInboxItemRequest_Resume;
-    case: "resume";
-  } | {
-    /**
-     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Dismiss dismiss = 53;
-     */
-    value: AnswerInboxItemRequest_Dismiss;
-    case: "dismiss";
   } | { case: undefined; value?: undefined };
 };
 
@@ -2009,78 +1045,7 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
  * Use `create(AnswerInboxItemRequestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequestSchema: GenMessage<AnswerInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31);
-
-/**
- * Raise raises the limit of a run, or a budget, and has the work go on. It is for
- * administrators.
- *
- * @generated from message deckhand.v1.AnswerInboxItemRequest.Raise
- */
-export type AnswerInboxItemRequest_Raise = Message<"deckhand.v1.AnswerInboxItemRequest.Raise"> & {
-  /**
-   * The new limit: a number, seconds of active_time, or micro-dollars of a budget and
-   * of cost_usd. It must be higher than the one that was reached.
-   *
-   * @generated from field: int64 limit = 1;
-   */
-  limit: bigint;
-};
-
-/**
- * Describes the message deckhand.v1.AnswerInboxItemRequest.Raise.
- * Use `create(AnswerInboxItemRequest_RaiseSchema)` to create a new message.
- */
-export const AnswerInboxItemRequest_RaiseSchema: GenMessage<AnswerInboxItemRequest_Raise> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 0);
-
-/**
- * Allow applies the version of the agent's persona that allows the refused host, as it
- * was shown. Tasks of the version before go on with it. It is for the agent's owner
- * and administrators.
- *
- * @generated from message deckhand.v1.AnswerInboxItemRequest.Allow
- */
-export type AnswerInboxItemRequest_Allow = Message<"deckhand.v1.AnswerInboxItemRequest.Allow"> & {
-};
-
-/**
- * Describes the message deckhand.v1.AnswerInboxItemRequest.Allow.
- * Use `create(AnswerInboxItemRequest_AllowSchema)` to create a new message.
- */
-export const AnswerInboxItemRequest_AllowSchema: GenMessage<AnswerInboxItemRequest_Allow> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 1);
-
-/**
- * Resume resumes a suspended agent, or the tasks that wait for a budget or a provider:
- * they try again.
- *
- * @generated from message deckhand.v1.AnswerInboxItemRequest.Resume
- */
-export type AnswerInboxItemRequest_Resume = Message<"deckhand.v1.AnswerInboxItemRequest.Resume"> & {
-};
-
-/**
- * Describes the message deckhand.v1.AnswerInboxItemRequest.Resume.
- * Use `create(AnswerInboxItemRequest_ResumeSchema)` to create a new message.
- */
-export const AnswerInboxItemRequest_ResumeSchema: GenMessage<AnswerInboxItemRequest_Resume> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 2);
-
-/**
- * Dismiss closes an item about work that stopped; nothing goes on.
- *
- * @generated from message deckhand.v1.AnswerInboxItemRequest.Dismiss
- */
-export type AnswerInboxItemRequest_Dismiss = Message<"deckhand.v1.AnswerInboxItemRequest.Dismiss"> & {
-};
-
-/**
- * Describes the message deckhand.v1.AnswerInboxItemRequest.Dismiss.
- * Use `create(AnswerInboxItemRequest_DismissSchema)` to create a new message.
- */
-export const AnswerInboxItemRequest_DismissSchema: GenMessage<AnswerInboxItemRequest_Dismiss> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 3);
+  messageDesc(file_deckhand_v1_inbox, 17);
 
 /**
  * Accept accepts the work of a review: deferred calls are made, and the task
@@ -2096,7 +1061,7 @@ export type AnswerInboxItemRequest_Accept = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_AcceptSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_AcceptSchema: GenMessage<AnswerInboxItemRequest_Accept> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 4);
+  messageDesc(file_deckhand_v1_inbox, 17, 0);
 
 /**
  * Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -2115,10 +1080,10 @@ export type AnswerInboxItemRequest_Changes = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ChangesSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ChangesSchema: GenMessage<AnswerInboxItemRequest_Changes> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 5);
+  messageDesc(file_deckhand_v1_inbox, 17, 1);
 
 /**
- * Close ends a task that is escalated, or stands at a limit.
+ * Close ends an escalated task.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Close
  */
@@ -2130,7 +1095,7 @@ export type AnswerInboxItemRequest_Close = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_CloseSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_CloseSchema: GenMessage<AnswerInboxItemRequest_Close> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 6);
+  messageDesc(file_deckhand_v1_inbox, 17, 2);
 
 /**
  * Suggest drops a call that waits for approval, and suggests an alternative
@@ -2150,7 +1115,7 @@ export type AnswerInboxItemRequest_Suggest = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_SuggestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SuggestSchema: GenMessage<AnswerInboxItemRequest_Suggest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 7);
+  messageDesc(file_deckhand_v1_inbox, 17, 3);
 
 /**
  * Replan has an approval's call left out, and the agent replace its plan.
@@ -2169,7 +1134,7 @@ export type AnswerInboxItemRequest_Replan = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_ReplanSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplanSchema: GenMessage<AnswerInboxItemRequest_Replan> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 8);
+  messageDesc(file_deckhand_v1_inbox, 17, 4);
 
 /**
  * Clarify asks the agent something before an approval is decided: the call is
@@ -2189,7 +1154,7 @@ export type AnswerInboxItemRequest_Clarify = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ClarifySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ClarifySchema: GenMessage<AnswerInboxItemRequest_Clarify> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 9);
+  messageDesc(file_deckhand_v1_inbox, 17, 5);
 
 /**
  * Approve allows the call.
@@ -2211,15 +1176,6 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
    * @generated from field: deckhand.v1.AlwaysAllow always = 2;
    */
   always?: AlwaysAllow | undefined;
-
-  /**
-   * judged_digest of arguments_json as JudgeInboxItem returned it. If what the hub
-   * decides about those arguments is something else by now, the approval is refused
-   * with FAILED_PRECONDITION; empty to approve whatever it is.
-   *
-   * @generated from field: string judged_digest = 3;
-   */
-  judgedDigest: string;
 };
 
 /**
@@ -2227,7 +1183,7 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ApproveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ApproveSchema: GenMessage<AnswerInboxItemRequest_Approve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 10);
+  messageDesc(file_deckhand_v1_inbox, 17, 6);
 
 /**
  * Reject tells the agent that a call is not approved, or that a question is
@@ -2243,7 +1199,7 @@ export type AnswerInboxItemRequest_Reject = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_RejectSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RejectSchema: GenMessage<AnswerInboxItemRequest_Reject> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 11);
+  messageDesc(file_deckhand_v1_inbox, 17, 7);
 
 /**
  * Reply answers a question.
@@ -2262,7 +1218,7 @@ export type AnswerInboxItemRequest_Reply = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_ReplySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplySchema: GenMessage<AnswerInboxItemRequest_Reply> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 12);
+  messageDesc(file_deckhand_v1_inbox, 17, 8);
 
 /**
  * Retry makes a call with an unknown outcome once more: it may then have
@@ -2284,7 +1240,7 @@ export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RetrySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RetrySchema: GenMessage<AnswerInboxItemRequest_Retry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 13);
+  messageDesc(file_deckhand_v1_inbox, 17, 9);
 
 /**
  * Skip drops the call and informs the agent.
@@ -2299,7 +1255,7 @@ export type AnswerInboxItemRequest_Skip = Message<"deckhand.v1.AnswerInboxItemRe
  * Use `create(AnswerInboxItemRequest_SkipSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SkipSchema: GenMessage<AnswerInboxItemRequest_Skip> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 14);
+  messageDesc(file_deckhand_v1_inbox, 17, 10);
 
 /**
  * Resolve says what came of a call with an unknown outcome.
@@ -2318,7 +1274,7 @@ export type AnswerInboxItemRequest_Resolve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ResolveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResolveSchema: GenMessage<AnswerInboxItemRequest_Resolve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31, 15);
+  messageDesc(file_deckhand_v1_inbox, 17, 11);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemResponse
@@ -2335,7 +1291,7 @@ export type AnswerInboxItemResponse = Message<"deckhand.v1.AnswerInboxItemRespon
  * Use `create(AnswerInboxItemResponseSchema)` to create a new message.
  */
 export const AnswerInboxItemResponseSchema: GenMessage<AnswerInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32);
+  messageDesc(file_deckhand_v1_inbox, 18);
 
 /**
  * InboxKind is the kind of answer that an item needs.
@@ -2382,48 +1338,6 @@ export enum InboxKind {
    * @generated from enum value: INBOX_KIND_ESCALATION = 5;
    */
   ESCALATION = 5,
-
-  /**
-   * A task stands at a limit of its run: raise it, or close the task.
-   *
-   * @generated from enum value: INBOX_KIND_LIMIT = 6;
-   */
-  LIMIT = 6,
-
-  /**
-   * A budget has too little left for the tasks that wait: raise it, or resume them.
-   *
-   * @generated from enum value: INBOX_KIND_BUDGET = 7;
-   */
-  BUDGET = 7,
-
-  /**
-   * Failures in a row have suspended an agent: resume it.
-   *
-   * @generated from enum value: INBOX_KIND_SUSPENDED = 8;
-   */
-  SUSPENDED = 8,
-
-  /**
-   * A command was refused a host: allow it for the agent, or dismiss it.
-   *
-   * @generated from enum value: INBOX_KIND_EGRESS = 9;
-   */
-  EGRESS = 9,
-
-  /**
-   * A provider of models cannot be called: connect it again, or resume what waits.
-   *
-   * @generated from enum value: INBOX_KIND_PROVIDER = 10;
-   */
-  PROVIDER = 10,
-
-  /**
-   * A credential has expired, or its server refuses it: rotate it.
-   *
-   * @generated from enum value: INBOX_KIND_CREDENTIAL = 11;
-   */
-  CREDENTIAL = 11,
 }
 
 /**
@@ -2431,34 +1345,6 @@ export enum InboxKind {
  */
 export const InboxKindSchema: GenEnum<InboxKind> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_inbox, 0);
-
-/**
- * InboxOrder is the order of a list.
- *
- * @generated from enum deckhand.v1.InboxOrder
- */
-export enum InboxOrder {
-  /**
-   * Newest first.
-   *
-   * @generated from enum value: INBOX_ORDER_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * What is open first: by the time left, and then what waits without end, the longest
-   * wait first. Then what is closed, the newest first.
-   *
-   * @generated from enum value: INBOX_ORDER_TIME_LEFT = 1;
-   */
-  TIME_LEFT = 1,
-}
-
-/**
- * Describes the enum deckhand.v1.InboxOrder.
- */
-export const InboxOrderSchema: GenEnum<InboxOrder> = /*@__PURE__*/
-  enumDesc(file_deckhand_v1_inbox, 1);
 
 /**
  * InboxState is the state of an item.
@@ -2489,7 +1375,7 @@ export enum InboxState {
   EXPIRED = 3,
 
   /**
-   * The task has ended, or the cause is gone.
+   * The task has ended.
    *
    * @generated from enum value: INBOX_STATE_WITHDRAWN = 4;
    */
@@ -2500,18 +1386,17 @@ export enum InboxState {
  * Describes the enum deckhand.v1.InboxState.
  */
 export const InboxStateSchema: GenEnum<InboxState> = /*@__PURE__*/
-  enumDesc(file_deckhand_v1_inbox, 2);
+  enumDesc(file_deckhand_v1_inbox, 1);
 
 /**
  * InboxService contains the items that need a person: approvals, questions from
- * agents, steps with an unknown outcome, reviews, escalated tasks, and what keeps
- * work from going on, such as a limit or a refused host.
+ * agents, steps with an unknown outcome, reviews, and escalated tasks.
  *
  * @generated from service deckhand.v1.InboxService
  */
 export const InboxService: GenService<{
   /**
-   * ListInbox returns items in keyset pages, in the order of the request.
+   * ListInbox returns items, newest first, in keyset pages.
    *
    * @generated from rpc deckhand.v1.InboxService.ListInbox
    */
@@ -2554,18 +1439,6 @@ export const InboxService: GenService<{
     methodKind: "unary";
     input: typeof AnswerInboxItemRequestSchema;
     output: typeof AnswerInboxItemResponseSchema;
-  },
-  /**
-   * JudgeInboxItem returns what the hub would decide about the call of an open
-   * approval with other arguments, and what it would do to files. It changes
-   * nothing.
-   *
-   * @generated from rpc deckhand.v1.InboxService.JudgeInboxItem
-   */
-  judgeInboxItem: {
-    methodKind: "unary";
-    input: typeof JudgeInboxItemRequestSchema;
-    output: typeof JudgeInboxItemResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_inbox, 0);

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/session.proto.
  */
 export const file_deckhand_v1_session: GenFile = /*@__PURE__*/
-  fileDesc("ChlkZWNraGFuZC92MS9zZXNzaW9uLnByb3RvEgtkZWNraGFuZC52MSLiAgoHU2Vzc2lvbhIPCgd1c2VyX2lkGAEgASgJEhEKCXVzZXJfbmFtZRgCIAEoCRIXCg9vcmdhbmlzYXRpb25faWQYAyABKAkSGQoRb3JnYW5pc2F0aW9uX25hbWUYBCABKAkSDAoEcm9sZRgFIAEoCRIuCgpleHBpcmVzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIKCgJpZBgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdzZWVuX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdhZGRyZXNzGAogASgJEhIKCnVzZXJfYWdlbnQYCyABKAkSDgoGbWV0aG9kGAwgASgJEhEKCXJlYWRfb25seRgNIAEoCBIQCghzZXJ2aWNlcxgOIAMoCSJACghQYXNzd29yZBIMCgRuYW1lGAEgASgJEhAKCHBhc3N3b3JkGAIgASgJEhQKDG9yZ2FuaXNhdGlvbhgDIAEoCSJqChRDcmVhdGVTZXNzaW9uUmVxdWVzdBIPCgV0b2tlbhgBIAEoCUgAEikKCHBhc3N3b3JkGAIgASgLMhUuZGVja2hhbmQudjEuUGFzc3dvcmRIABIOCgRjb2RlGAMgASgJSABCBgoEd2l0aCI+ChVDcmVhdGVTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmRlY2toYW5kLnYxLlNlc3Npb24iEwoRR2V0U2Vzc2lvblJlcXVlc3QiOwoSR2V0U2Vzc2lvblJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5kZWNraGFuZC52MS5TZXNzaW9uIjwKE0xpc3RTZXNzaW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiVwoUTGlzdFNlc3Npb25zUmVzcG9uc2USJgoIc2Vzc2lvbnMYASADKAsyFC5kZWNraGFuZC52MS5TZXNzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIqChREZWxldGVTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJIhcKFURlbGV0ZVNlc3Npb25SZXNwb25zZSIYChZDcmVhdGVMb2dpbkNvZGVSZXF1ZXN0IlcKF0NyZWF0ZUxvZ2luQ29kZVJlc3BvbnNlEgwKBGNvZGUYASABKAkSLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAywgMKDlNlc3Npb25TZXJ2aWNlElYKDUNyZWF0ZVNlc3Npb24SIS5kZWNraGFuZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdBoiLmRlY2toYW5kLnYxLkNyZWF0ZVNlc3Npb25SZXNwb25zZRJNCgpHZXRTZXNzaW9uEh4uZGVja2hhbmQudjEuR2V0U2Vzc2lvblJlcXVlc3QaHy5kZWNraGFuZC52MS5HZXRTZXNzaW9uUmVzcG9uc2USUwoMTGlzdFNlc3Npb25zEiAuZGVja2hhbmQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBohLmRlY2toYW5kLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlElYKDURlbGV0ZVNlc3Npb24SIS5kZWNraGFuZC52MS5EZWxldGVTZXNzaW9uUmVxdWVzdBoiLmRlY2toYW5kLnYxLkRlbGV0ZVNlc3Npb25SZXNwb25zZRJcCg9DcmVhdGVMb2dpbkNvZGUSIy5kZWNraGFuZC52MS5DcmVhdGVMb2dpbkNvZGVSZXF1ZXN0GiQuZGVja2hhbmQudjEuQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChlkZWNraGFuZC92MS9zZXNzaW9uLnByb3RvEgtkZWNraGFuZC52MSLiAgoHU2Vzc2lvbhIPCgd1c2VyX2lkGAEgASgJEhEKCXVzZXJfbmFtZRgCIAEoCRIXCg9vcmdhbmlzYXRpb25faWQYAyABKAkSGQoRb3JnYW5pc2F0aW9uX25hbWUYBCABKAkSDAoEcm9sZRgFIAEoCRIuCgpleHBpcmVzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIKCgJpZBgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdzZWVuX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdhZGRyZXNzGAogASgJEhIKCnVzZXJfYWdlbnQYCyABKAkSDgoGbWV0aG9kGAwgASgJEhEKCXJlYWRfb25seRgNIAEoCBIQCghzZXJ2aWNlcxgOIAMoCSJACghQYXNzd29yZBIMCgRuYW1lGAEgASgJEhAKCHBhc3N3b3JkGAIgASgJEhQKDG9yZ2FuaXNhdGlvbhgDIAEoCSKYAQoUQ3JlYXRlU2Vzc2lvblJlcXVlc3QSDwoFdG9rZW4YASABKAlIABIpCghwYXNzd29yZBgCIAEoCzIVLmRlY2toYW5kLnYxLlBhc3N3b3JkSAASDgoEY29kZRgDIAEoCUgAEiwKB3Bhc3NrZXkYBCABKAsyGS5kZWNraGFuZC52MS5QYXNza2V5TG9naW5IAEIGCgR3aXRoIj0KDFBhc3NrZXlMb2dpbhIUCgxjaGFsbGVuZ2VfaWQYASABKAkSFwoPY3JlZGVudGlhbF9qc29uGAIgASgJIj4KFUNyZWF0ZVNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQuZGVja2hhbmQudjEuU2Vzc2lvbiITChFHZXRTZXNzaW9uUmVxdWVzdCI7ChJHZXRTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmRlY2toYW5kLnYxLlNlc3Npb24iPAoTTGlzdFNlc3Npb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJXChRMaXN0U2Vzc2lvbnNSZXNwb25zZRImCghzZXNzaW9ucxgBIAMoCzIULmRlY2toYW5kLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIioKFERlbGV0ZVNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiFwoVRGVsZXRlU2Vzc2lvblJlc3BvbnNlIhgKFkNyZWF0ZUxvZ2luQ29kZVJlcXVlc3QiawoXQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2USDAoEY29kZRgBIAEoCRIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpwdWJsaWNfdXJsGAMgASgJIhgKFkdldExvZ2luTWV0aG9kc1JlcXVlc3QiWQoXR2V0TG9naW5NZXRob2RzUmVzcG9uc2USEAoIcGFzc2tleXMYASABKAgSGAoQcGFzc2tleXNfbWlzc2luZxgCIAEoCRISCgpwdWJsaWNfdXJsGAMgASgJIhoKGEJlZ2luUGFzc2tleUxvZ2luUmVxdWVzdCJHChlCZWdpblBhc3NrZXlMb2dpblJlc3BvbnNlEhQKDGNoYWxsZW5nZV9pZBgBIAEoCRIUCgxvcHRpb25zX2pzb24YAiABKAkyhAUKDlNlc3Npb25TZXJ2aWNlElYKDUNyZWF0ZVNlc3Npb24SIS5kZWNraGFuZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdBoiLmRlY2toYW5kLnYxLkNyZWF0ZVNlc3Npb25SZXNwb25zZRJNCgpHZXRTZXNzaW9uEh4uZGVja2hhbmQudjEuR2V0U2Vzc2lvblJlcXVlc3QaHy5kZWNraGFuZC52MS5HZXRTZXNzaW9uUmVzcG9uc2USUwoMTGlzdFNlc3Npb25zEiAuZGVja2hhbmQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBohLmRlY2toYW5kLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlElYKDURlbGV0ZVNlc3Npb24SIS5kZWNraGFuZC52MS5EZWxldGVTZXNzaW9uUmVxdWVzdBoiLmRlY2toYW5kLnYxLkRlbGV0ZVNlc3Npb25SZXNwb25zZRJcCg9DcmVhdGVMb2dpbkNvZGUSIy5kZWNraGFuZC52MS5DcmVhdGVMb2dpbkNvZGVSZXF1ZXN0GiQuZGVja2hhbmQudjEuQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2USXAoPR2V0TG9naW5NZXRob2RzEiMuZGVja2hhbmQudjEuR2V0TG9naW5NZXRob2RzUmVxdWVzdBokLmRlY2toYW5kLnYxLkdldExvZ2luTWV0aG9kc1Jlc3BvbnNlEmIKEUJlZ2luUGFzc2tleUxvZ2luEiUuZGVja2hhbmQudjEuQmVnaW5QYXNza2V5TG9naW5SZXF1ZXN0GiYuZGVja2hhbmQudjEuQmVnaW5QYXNza2V5TG9naW5SZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
  * Session describes the caller.
@@ -88,7 +88,7 @@ export type Session = Message<"deckhand.v1.Session"> & {
   userAgent: string;
 
   /**
-   * How it was created: token, password, code or oidc.
+   * How it was created: token, password, code, oidc or passkey.
    *
    * @generated from field: string method = 12;
    */
@@ -176,6 +176,14 @@ export type CreateSessionRequest = Message<"deckhand.v1.CreateSessionRequest"> &
      */
     value: string;
     case: "code";
+  } | {
+    /**
+     * An answer to a challenge of BeginPasskeyLogin.
+     *
+     * @generated from field: deckhand.v1.PasskeyLogin passkey = 4;
+     */
+    value: PasskeyLogin;
+    case: "passkey";
   } | { case: undefined; value?: undefined };
 };
 
@@ -185,6 +193,32 @@ export type CreateSessionRequest = Message<"deckhand.v1.CreateSessionRequest"> &
  */
 export const CreateSessionRequestSchema: GenMessage<CreateSessionRequest> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_session, 2);
+
+/**
+ * PasskeyLogin is what a browser made of a challenge of BeginPasskeyLogin.
+ *
+ * @generated from message deckhand.v1.PasskeyLogin
+ */
+export type PasskeyLogin = Message<"deckhand.v1.PasskeyLogin"> & {
+  /**
+   * @generated from field: string challenge_id = 1;
+   */
+  challengeId: string;
+
+  /**
+   * AuthenticationResponseJSON.
+   *
+   * @generated from field: string credential_json = 2;
+   */
+  credentialJson: string;
+};
+
+/**
+ * Describes the message deckhand.v1.PasskeyLogin.
+ * Use `create(PasskeyLoginSchema)` to create a new message.
+ */
+export const PasskeyLoginSchema: GenMessage<PasskeyLogin> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_session, 3);
 
 /**
  * @generated from message deckhand.v1.CreateSessionResponse
@@ -201,7 +235,7 @@ export type CreateSessionResponse = Message<"deckhand.v1.CreateSessionResponse">
  * Use `create(CreateSessionResponseSchema)` to create a new message.
  */
 export const CreateSessionResponseSchema: GenMessage<CreateSessionResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_session, 3);
+  messageDesc(file_deckhand_v1_session, 4);
 
 /**
  * @generated from message deckhand.v1.GetSessionRequest
@@ -214,7 +248,7 @@ export type GetSessionRequest = Message<"deckhand.v1.GetSessionRequest"> & {
  * Use `create(GetSessionRequestSchema)` to create a new message.
  */
 export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_session, 4);
+  messageDesc(file_deckhand_v1_session, 5);
 
 /**
  * @generated from message deckhand.v1.GetSessionResponse
@@ -231,7 +265,7 @@ export type GetSessionResponse = Message<"deckhand.v1.GetSessionResponse"> & {
  * Use `create(GetSessionResponseSchema)` to create a new message.
  */
 export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_session, 5);
+  messageDesc(file_deckhand_v1_session, 6);
 
 /**
  * @generated from message deckhand.v1.ListSessionsRequest
@@ -257,7 +291,7 @@ export type ListSessionsRequest = Message<"deckhand.v1.ListSessionsRequest"> & {
  * Use `create(ListSessionsRequestSchema)` to create a new message.
  */
 export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_session, 6);
+  messageDesc(file_deckhand_v1_session, 7);
 
 /**
  * @generated from message deckhand.v1.ListSessionsResponse
@@ -281,7 +315,7 @@ export type ListSessionsResponse = Message<"deckhand.v1.ListSessionsResponse"> &
  * Use `create(ListSessionsResponseSchema)` to create a new message.
  */
 export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_session, 7);
+  messageDesc(file_deckhand_v1_session, 8);
 
 /**
  * @generated from message deckhand.v1.DeleteSessionRequest
@@ -300,7 +334,7 @@ export type DeleteSessionRequest = Message<"deckhand.v1.DeleteSessionRequest"> &
  * Use `create(DeleteSessionRequestSchema)` to create a new message.
  */
 export const DeleteSessionRequestSchema: GenMessage<DeleteSessionRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_session, 8);
+  messageDesc(file_deckhand_v1_session, 9);
 
 /**
  * @generated from message deckhand.v1.DeleteSessionResponse
@@ -313,7 +347,7 @@ export type DeleteSessionResponse = Message<"deckhand.v1.DeleteSessionResponse">
  * Use `create(DeleteSessionResponseSchema)` to create a new message.
  */
 export const DeleteSessionResponseSchema: GenMessage<DeleteSessionResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_session, 9);
+  messageDesc(file_deckhand_v1_session, 10);
 
 /**
  * @generated from message deckhand.v1.CreateLoginCodeRequest
@@ -326,7 +360,7 @@ export type CreateLoginCodeRequest = Message<"deckhand.v1.CreateLoginCodeRequest
  * Use `create(CreateLoginCodeRequestSchema)` to create a new message.
  */
 export const CreateLoginCodeRequestSchema: GenMessage<CreateLoginCodeRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_session, 10);
+  messageDesc(file_deckhand_v1_session, 11);
 
 /**
  * @generated from message deckhand.v1.CreateLoginCodeResponse
@@ -343,6 +377,13 @@ export type CreateLoginCodeResponse = Message<"deckhand.v1.CreateLoginCodeRespon
    * @generated from field: google.protobuf.Timestamp expires_at = 2;
    */
   expiresAt?: Timestamp | undefined;
+
+  /**
+   * Where browsers find the hub: --public-url; empty if it was not given.
+   *
+   * @generated from field: string public_url = 3;
+   */
+  publicUrl: string;
 };
 
 /**
@@ -350,7 +391,90 @@ export type CreateLoginCodeResponse = Message<"deckhand.v1.CreateLoginCodeRespon
  * Use `create(CreateLoginCodeResponseSchema)` to create a new message.
  */
 export const CreateLoginCodeResponseSchema: GenMessage<CreateLoginCodeResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_session, 11);
+  messageDesc(file_deckhand_v1_session, 12);
+
+/**
+ * @generated from message deckhand.v1.GetLoginMethodsRequest
+ */
+export type GetLoginMethodsRequest = Message<"deckhand.v1.GetLoginMethodsRequest"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.GetLoginMethodsRequest.
+ * Use `create(GetLoginMethodsRequestSchema)` to create a new message.
+ */
+export const GetLoginMethodsRequestSchema: GenMessage<GetLoginMethodsRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_session, 13);
+
+/**
+ * @generated from message deckhand.v1.GetLoginMethodsResponse
+ */
+export type GetLoginMethodsResponse = Message<"deckhand.v1.GetLoginMethodsResponse"> & {
+  /**
+   * Passkeys can be used, and devices can get notifications.
+   *
+   * @generated from field: bool passkeys = 1;
+   */
+  passkeys: boolean;
+
+  /**
+   * What is missing for that, and how to mend it; empty where passkeys is true.
+   *
+   * @generated from field: string passkeys_missing = 2;
+   */
+  passkeysMissing: string;
+
+  /**
+   * Where browsers find the hub: --public-url; empty if it was not given.
+   *
+   * @generated from field: string public_url = 3;
+   */
+  publicUrl: string;
+};
+
+/**
+ * Describes the message deckhand.v1.GetLoginMethodsResponse.
+ * Use `create(GetLoginMethodsResponseSchema)` to create a new message.
+ */
+export const GetLoginMethodsResponseSchema: GenMessage<GetLoginMethodsResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_session, 14);
+
+/**
+ * @generated from message deckhand.v1.BeginPasskeyLoginRequest
+ */
+export type BeginPasskeyLoginRequest = Message<"deckhand.v1.BeginPasskeyLoginRequest"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.BeginPasskeyLoginRequest.
+ * Use `create(BeginPasskeyLoginRequestSchema)` to create a new message.
+ */
+export const BeginPasskeyLoginRequestSchema: GenMessage<BeginPasskeyLoginRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_session, 15);
+
+/**
+ * @generated from message deckhand.v1.BeginPasskeyLoginResponse
+ */
+export type BeginPasskeyLoginResponse = Message<"deckhand.v1.BeginPasskeyLoginResponse"> & {
+  /**
+   * @generated from field: string challenge_id = 1;
+   */
+  challengeId: string;
+
+  /**
+   * PublicKeyCredentialRequestOptionsJSON.
+   *
+   * @generated from field: string options_json = 2;
+   */
+  optionsJson: string;
+};
+
+/**
+ * Describes the message deckhand.v1.BeginPasskeyLoginResponse.
+ * Use `create(BeginPasskeyLoginResponseSchema)` to create a new message.
+ */
+export const BeginPasskeyLoginResponseSchema: GenMessage<BeginPasskeyLoginResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_session, 16);
 
 /**
  * SessionService logs people in. A session is known by the cookie
@@ -415,6 +539,27 @@ export const SessionService: GenService<{
     methodKind: "unary";
     input: typeof CreateLoginCodeRequestSchema;
     output: typeof CreateLoginCodeResponseSchema;
+  },
+  /**
+   * GetLoginMethods returns how people can log in. It needs no authentication.
+   *
+   * @generated from rpc deckhand.v1.SessionService.GetLoginMethods
+   */
+  getLoginMethods: {
+    methodKind: "unary";
+    input: typeof GetLoginMethodsRequestSchema;
+    output: typeof GetLoginMethodsResponseSchema;
+  },
+  /**
+   * BeginPasskeyLogin returns a challenge for a login with a passkey. It needs no
+   * authentication.
+   *
+   * @generated from rpc deckhand.v1.SessionService.BeginPasskeyLogin
+   */
+  beginPasskeyLogin: {
+    methodKind: "unary";
+    input: typeof BeginPasskeyLoginRequestSchema;
+    output: typeof BeginPasskeyLoginResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_session, 0);

@@ -1,0 +1,96 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/record/notification"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Push serves PushService.
+type Push struct {
+	Notify *notification.Service
+	// Key is the public key of VAPID.
+	Key string
+}
+
+func deviceMessage(row db.Destination) (*deckhandv1.PushDevice, error) {
+	spec, err := notification.Spec(row)
+	if err != nil {
+		return nil, err
+	}
+	return &deckhandv1.PushDevice{
+		Id: row.ID, Name: spec.GetPush().GetName(), Events: spec.GetEvents(), PushService: spec.GetPush().GetPushService(), CreatedAt: timestamppb.New(row.CreatedAt),
+	}, nil
+}
+
+// GetPushKey returns the key that devices subscribe with.
+func (h *Push) GetPushKey(context.Context, *connect.Request[deckhandv1.GetPushKeyRequest]) (*connect.Response[deckhandv1.GetPushKeyResponse], error) {
+	return connect.NewResponse(&deckhandv1.GetPushKeyResponse{PublicKey: h.Key}), nil
+}
+
+// CreatePushDevice adds a device of the caller.
+func (h *Push) CreatePushDevice(ctx context.Context, req *connect.Request[deckhandv1.CreatePushDeviceRequest]) (*connect.Response[deckhandv1.CreatePushDeviceResponse], error) {
+	id, m := auth.From(ctx), req.Msg
+	row, err := h.Notify.CreateDevice(ctx, notification.Device{
+		OrgID: id.OrgID, UserID: id.UserID, Name: m.GetName(), Events: m.GetEvents(), Endpoint: m.GetEndpoint(), P256dh: m.GetP256Dh(), Auth: m.GetAuth(), By: actor(id),
+	})
+	if err != nil {
+		return nil, err
+	}
+	device, err := deviceMessage(row)
+	return connect.NewResponse(&deckhandv1.CreatePushDeviceResponse{Device: device}), err
+}
+
+// ListPushDevices returns the caller's devices.
+func (h *Push) ListPushDevices(ctx context.Context, _ *connect.Request[deckhandv1.ListPushDevicesRequest]) (*connect.Response[deckhandv1.ListPushDevicesResponse], error) {
+	id := auth.From(ctx)
+	rows, err := h.Notify.Devices(ctx, id.OrgID, id.UserID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListPushDevicesResponse{}
+	for _, row := range rows {
+		device, err := deviceMessage(row)
+		if err != nil {
+			return nil, err
+		}
+		res.Devices = append(res.Devices, device)
+	}
+	return connect.NewResponse(res), nil
+}
+
+// UpdatePushDevice changes a device of the caller.
+func (h *Push) UpdatePushDevice(ctx context.Context, req *connect.Request[deckhandv1.UpdatePushDeviceRequest]) (*connect.Response[deckhandv1.UpdatePushDeviceResponse], error) {
+	id, m := auth.From(ctx), req.Msg
+	row, err := h.Notify.UpdateDevice(ctx, id.OrgID, id.UserID, m.GetDeviceId(), m.GetName(), m.GetEvents(), actor(id))
+	if err != nil {
+		return nil, err
+	}
+	device, err := deviceMessage(row)
+	return connect.NewResponse(&deckhandv1.UpdatePushDeviceResponse{Device: device}), err
+}
+
+// DeletePushDevice removes a device of the caller.
+func (h *Push) DeletePushDevice(ctx context.Context, req *connect.Request[deckhandv1.DeletePushDeviceRequest]) (*connect.Response[deckhandv1.DeletePushDeviceResponse], error) {
+	id := auth.From(ctx)
+	if err := h.Notify.DeleteDevice(ctx, id.OrgID, id.UserID, req.Msg.GetDeviceId(), actor(id)); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.DeletePushDeviceResponse{}), nil
+}
+
+// TestPushDevice sends a notification to a device of the caller.
+func (h *Push) TestPushDevice(ctx context.Context, req *connect.Request[deckhandv1.TestPushDeviceRequest]) (*connect.Response[deckhandv1.TestPushDeviceResponse], error) {
+	id := auth.From(ctx)
+	refused, err := h.Notify.TestDevice(ctx, id.OrgID, id.UserID, req.Msg.GetDeviceId(), actor(id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.TestPushDeviceResponse{Accepted: refused == "", Error: refused}), nil
+}

@@ -1,0 +1,63 @@
+package inbox
+
+import (
+	"context"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/passkey"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/passkeyproof"
+)
+
+// Passkeys verifies that a person was there.
+type Passkeys interface {
+	// DangerousApprovals reports whether an organisation asks for a passkey to approve
+	// what is dangerous.
+	DangerousApprovals(ctx context.Context, orgID string) (bool, error)
+	Prove(ctx context.Context, id auth.Identity, with *passkey.Proof, st passkeyproof.Statement) (passkeyproof.Evidence, error)
+}
+
+// Statement is what a person proves with a passkey who decides an item.
+func Statement(item string, verdict Verdict, shownDigest, requestDigest string) passkeyproof.Statement {
+	return passkeyproof.Statement{Action: "inbox." + string(verdict), Object: item, ShownDigest: shownDigest, RequestDigest: requestDigest}
+}
+
+// NeedsPasskey reports whether letting an item's call run takes a passkey: something
+// dangerous was recognised in it, and the organisation asks for one.
+func (s *Service) NeedsPasskey(ctx context.Context, item db.InboxItem) (bool, error) {
+	if State(item.State) != Open || Kind(item.Kind) != Approval && Kind(item.Kind) != Unknown || s.cfg.Passkeys == nil {
+		return false, nil
+	}
+	d, err := DecisionOf(item)
+	if err != nil || len(d.Dangers) == 0 {
+		return false, err
+	}
+	return s.cfg.Passkeys.DangerousApprovals(ctx, item.OrgID)
+}
+
+// prove verifies the passkey of a decision on an open item, where one is needed or given.
+// Edited arguments need one as much as those that were asked about: the danger stays what
+// the item is about.
+func (s *Service) prove(ctx context.Context, item db.InboxItem, a *Answer) error {
+	if State(item.State) != Open {
+		return nil // Answer refuses it, or it is a repetition
+	}
+	needed := false
+	if a.Verdict == Approve || a.Verdict == Retry {
+		var err error
+		if needed, err = s.NeedsPasskey(ctx, item); err != nil {
+			return err
+		}
+	}
+	if !needed && a.Proof == nil {
+		return nil
+	}
+	if a.Proof == nil {
+		return fault.New(fault.Precondition, "proof is missing: approving what is dangerous takes a passkey in this organisation").WithCode(fault.PermissionDenied).
+			WithObject(item.ID).WithFix("approve it in the console, on a device with one of your passkeys")
+	}
+	evidence, err := s.cfg.Passkeys.Prove(ctx, a.Identity, a.Proof, Statement(item.ID, a.Verdict, a.ShownDigest, a.RequestDigest))
+	a.evidence = &evidence
+	return err
+}
