@@ -8,11 +8,12 @@ import { Problem } from "@/components/Problem";
 import { ReadingContext, useReading } from "@/components/reading";
 import { Skeletons } from "@/components/Skeleton";
 import { Time } from "@/components/Time";
-import { InboxItemSchema, InboxService, InboxState, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import { InboxItemSchema, InboxService, InboxState, InboxStopSchema, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { Answer } from "./Answer";
 import { useWholeArguments } from "./arguments";
 import { Details } from "./Details";
 import { useGuard, type Guard } from "./guard";
+import { StopAnswer } from "./stops/StopAnswer";
 
 // Card shows one item and takes its answer. What it shows stays as it is until
 // the person asks for something else: what comes of the item meanwhile is told
@@ -29,7 +30,8 @@ export function Card(props: {
 }) {
   const query = useQuery(InboxService.method.getInboxItem, { itemId: props.itemId });
   const latest = query.data?.item;
-  const [shown, setShown] = useState(props.first);
+  // A list leaves out what answers a stop would apply.
+  const [shown, setShown] = useState(props.first?.stop ? undefined : props.first);
   const [looks, setLooks] = useState(0);
   const [answered, setAnswered] = useState<InboxItem>();
   const [refused, setRefused] = useState(false);
@@ -110,6 +112,16 @@ function Asked(props: {
             <Outcome item={props.over} />
             {props.below?.(props.guard)}
           </>
+        ) : props.item.stop ? (
+          <StopAnswer
+            item={props.item}
+            stop={props.item.stop}
+            changed={props.changed}
+            guard={props.guard}
+            pending={props.pending}
+            onAnswered={props.onAnswered}
+            onRefused={props.onRefused}
+          />
         ) : (
           <Answer
             item={props.item}
@@ -141,6 +153,10 @@ const verdicts: Record<string, string> = {
   accept: "Accepted",
   changes: "Sent back for changes",
   close: "Closed",
+  raise: "Raised",
+  allow: "Allowed",
+  resume: "Resumed",
+  dismiss: "Dismissed",
 };
 
 // Outcome says what became of an item.
@@ -149,7 +165,9 @@ function Outcome({ item }: { item: InboxItem }) {
   const by = item.answeredBy === session.userName ? "you" : item.answeredBy;
   const what =
     item.state === InboxState.WITHDRAWN
-      ? "Withdrawn: the task has ended"
+      ? item.stop
+        ? "Withdrawn: the cause is gone"
+        : "Withdrawn: the task has ended"
       : item.answeredBy
         ? `${verdicts[item.answer] ?? item.answer} by ${by}`
         : "Expired without an answer";
@@ -176,6 +194,6 @@ function Outcome({ item }: { item: InboxItem }) {
 // workspace was recorded after the item was shown is no change: the hub knows.
 function differs(a: InboxItem, b: InboxItem): boolean {
   const asked = (i: InboxItem) =>
-    create(InboxItemSchema, { arguments: i.arguments, decision: i.decision, longArguments: i.longArguments, question: i.question, review: i.review });
+    create(InboxItemSchema, { arguments: i.arguments, decision: i.decision, longArguments: i.longArguments, question: i.question, review: i.review, stop: i.stop && create(InboxStopSchema, { ...i.stop, waitingTasks: 0 }) });
   return !equals(InboxItemSchema, asked(a), asked(b));
 }

@@ -12,6 +12,7 @@ import { ToolCategory } from "@/gen/deckhand/v1/step_pb";
 import type { WholeArguments } from "./arguments";
 import { DecisionRows } from "./Decision";
 import { Preview } from "./Preview";
+import { StopDetails } from "./stops/StopDetails";
 
 const risks: Record<ToolCategory, [string, Tone]> = {
   [ToolCategory.UNSPECIFIED]: ["", "neutral"],
@@ -26,6 +27,12 @@ const kinds: Record<number, string> = {
   [InboxKind.UNKNOWN]: "Unknown outcome",
   [InboxKind.REVIEW]: "Review",
   [InboxKind.ESCALATION]: "Escalated",
+  [InboxKind.LIMIT]: "Limit reached",
+  [InboxKind.BUDGET]: "Budget used up",
+  [InboxKind.SUSPENDED]: "Suspended agent",
+  [InboxKind.EGRESS]: "Refused host",
+  [InboxKind.PROVIDER]: "Provider",
+  [InboxKind.CREDENTIAL]: "Credential",
 };
 
 export const kindWord = (k: InboxKind) => kinds[k] ?? "Unknown (update the console)";
@@ -103,7 +110,8 @@ function Call(props: { item: InboxItem; whole: WholeArguments }) {
 // asks, and when the item expires.
 export function Details(props: { item: InboxItem; whole: WholeArguments }) {
   const { item } = props;
-  const [risk, tone] = risks[item.category] ?? ["", "neutral"];
+  // Work that stopped is no call, and has no risk of one.
+  const [risk, tone]: [string, Tone] = item.stop ? ["", "neutral"] : (risks[item.category] ?? ["", "neutral"]);
   return (
     <div className="space-y-3">
       <div className="flex flex-wrap items-center gap-2">
@@ -122,7 +130,8 @@ export function Details(props: { item: InboxItem; whole: WholeArguments }) {
           <Prose text={item.question.text} />
         </p>
       )}
-      {item.why && !item.decision && (
+      {item.stop && <StopDetails item={item} stop={item.stop} />}
+      {item.why && !item.decision && !item.stop && (
         <p className="break-words text-dim">
           <Literal text={item.why} />
         </p>
