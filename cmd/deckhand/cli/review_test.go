@@ -146,7 +146,7 @@ func TestItemsAreReviewedOneAfterAnother(t *testing.T) {
 	p.sees("What now? [k,f,n,y,v,s,q,?] ")
 	require.Equal(t, "green", h.answered(t).GetReply().GetText())
 	p.types("s")
-	require.Contains(t, p.sees("What now? [y,n,d,v,s,q,?] "), "The run has reached its limit of iterations")
+	require.Contains(t, p.sees("What now? [y,n,v,s,q,?] "), "The run has reached its limit of iterations")
 	p.types("?")
 	require.Contains(t, p.sees("What now?"), "y - raise it to 100: the work goes on")
 	p.types("y")
