@@ -438,7 +438,7 @@ func (c *Credentials) Refuse(ctx context.Context, orgID string, a Access) error 
 		if err != nil || n == 0 { // another one is connected, or it is known
 			return err
 		}
-		return stop.OpenProvider(ctx, tx, orgID, a.Provider.Name, stop.Refused, a.Provider.Name+" refuses the key (HTTP 401).")
+		return stop.OpenProvider(ctx, tx, orgID, "", a.Provider.Name, stop.Refused, a.Provider.Name+" refuses the key (HTTP 401).")
 	})
 }
 

@@ -274,7 +274,7 @@ func (c *Credentials) endLogin(ctx context.Context, tx *event.Tx, row *db.Creden
 	if _, err := tx.EndLogin(ctx, db.EndLoginParams{Sealed: sealed, OrgID: row.OrgID, Provider: row.Provider}); err != nil {
 		return fmt.Errorf("record that %s refuses the login: %w", row.Provider, err)
 	}
-	if err := stop.OpenProvider(ctx, tx, row.OrgID, row.Provider, stop.Refused, why.Message); err != nil {
+	if err := stop.OpenProvider(ctx, tx, row.OrgID, "", row.Provider, stop.Refused, why.Message); err != nil {
 		return err
 	}
 	return audit.Append(tx, audit.Entry{

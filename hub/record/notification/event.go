@@ -155,6 +155,8 @@ func summary(kind, agent, taskID string, p map[string]any) string {
 		line = fmt.Sprintf("%s is suspended: %s. %s", who, text("reason"), text("fix"))
 	case budgetWarning:
 		line = fmt.Sprintf("The budget of %s %s is at $%.2f of $%.2f", text("scope"), text("object_id"), usd(p["spent_micros"]), usd(p["limit_micros"]))
+	case workStopped:
+		line = fmt.Sprintf("%s. %s: deckhand inbox show %s", text("title"), text("why"), text("item_id"))
 	case limitReached:
 		line = fmt.Sprintf("%s has reached its limit of %s in task %s", who, text("kind"), taskID)
 	case executionFailed, "agent.failed", executionPaused, agentRetry:

@@ -30,6 +30,7 @@ const (
 	planWarning        = string(eventkind.PlanWarning)
 	planReached        = string(eventkind.PlanReached)
 	limitReached       = string(eventkind.LimitReached)
+	workStopped        = string(eventkind.WorkStopped)
 	agentSuspended     = string(eventkind.AgentSuspended)
 	taskEscalated      = string(eventkind.TaskEscalated)
 	agentRetry         = string(eventkind.AgentRetry)
@@ -86,7 +87,7 @@ var groups = map[string][]string{
 	"questions":   {inputRequired},
 	"failures":    {taskFailed, agentSuspended, TriggerTripped, DeliveryFailed},
 	"budgets":     {budgetWarning, limitReached, planReached, planWarning},
-	"escalations": {"agent.escalated"},
+	"escalations": {"agent.escalated", workStopped},
 	"security":    {AuditHigh},
 	"lifecycle": {
 		string(eventkind.TaskAssigned), string(eventkind.AgentSpawned), "agent.started", "agent.progress", string(eventkind.AgentSubtaskCreated), "agent.tool.called", "agent.completed",

@@ -145,7 +145,7 @@ func advice(e CloudEvent) string {
 	switch {
 	case e.Type == typeTest:
 		return ""
-	case item != "" && (e.Type == approvalRequested || e.Type == outcomeUnknown || e.Type == inputRequired):
+	case item != "" && (e.Type == approvalRequested || e.Type == outcomeUnknown || e.Type == inputRequired || e.Type == workStopped):
 		return "deckhand inbox show " + item
 	case e.Type == DeliveryFailed:
 		return "deckhand trigger delivery " + e.Subject

@@ -20,12 +20,14 @@ const (
 
 // OpenProvider opens the item of a provider that cannot be called, for a reason of
 // Detail.
-func OpenProvider(ctx context.Context, tx *event.Tx, orgID, name, reason, message string) error {
+//
+// taskID is the task that it stopped, empty for none.
+func OpenProvider(ctx context.Context, tx *event.Tx, orgID, taskID, name, reason, message string) error {
 	c, err := tx.GetCredential(ctx, db.GetCredentialParams{OrgID: orgID, Provider: name})
 	if err != nil && !store.IsNotFound(err) {
 		return fmt.Errorf("load the credential of %s: %w", name, err)
 	}
-	s := Stop{OrgID: orgID, Kind: Provider, Subject: name, Why: message, Detail: Detail{Provider: name, Reason: reason, Login: c.Login}}
+	s := Stop{OrgID: orgID, Kind: Provider, Subject: name, ToldTo: taskID, Why: message, Detail: Detail{Provider: name, Reason: reason, Login: c.Login}}
 	if err == nil {
 		s.Cause = c.ConnectedAt.UTC().Format(time.RFC3339Nano)
 		if reason == Refused && !c.Login && c.ExpiresAt != nil && !c.ExpiresAt.After(time.Now()) {
@@ -47,7 +49,7 @@ func OpenProvider(ctx context.Context, tx *event.Tx, orgID, name, reason, messag
 }
 
 // OpenCredential opens the item of a credential of the egress that has expired, or that
-// its server refuses. taskID is that of the task whose command used it, empty for none.
+// its server refuses.
 func OpenCredential(ctx context.Context, tx *event.Tx, s Stop) error {
 	s.Kind, s.Subject = Credential, s.Detail.Credential
 	switch s.Detail.Reason {
@@ -72,7 +74,7 @@ func Sweep(ctx context.Context, s *store.Store, r *event.Recorder) error {
 	}
 	for _, k := range keys {
 		if err := r.Tx(ctx, func(tx *event.Tx) error {
-			return OpenProvider(ctx, tx, k.OrgID, k.Provider, Expired, fmt.Sprintf("It expired at %s.", k.ExpiresAt.UTC().Format(time.RFC3339)))
+			return OpenProvider(ctx, tx, k.OrgID, "", k.Provider, Expired, fmt.Sprintf("It expired at %s.", k.ExpiresAt.UTC().Format(time.RFC3339)))
 		}); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@
 package stop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -131,6 +132,9 @@ type Stop struct {
 	// TaskID is the task that shows it; empty for none. Its row is locked.
 	TaskID  string
 	AgentID string
+	// ToldTo is the task whose history gets the event, for items of no task; empty for
+	// none. Its row is locked.
+	ToldTo string
 	// Title says in one line what stopped, and Why for which reason.
 	Title, Why string
 	Detail     Detail
@@ -173,10 +177,11 @@ func Open(ctx context.Context, tx *event.Tx, s Stop) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("store that %s %s stops work: %w", s.Kind, s.Subject, err)
 	}
-	if s.TaskID == "" {
+	told := cmp.Or(s.TaskID, s.ToldTo)
+	if told == "" {
 		return id, nil
 	}
-	return id, tx.Append(s.OrgID, s.TaskID, event.Hub, event.Draft{Type: eventkind.WorkStopped, Payload: map[string]any{
+	return id, tx.Append(s.OrgID, told, event.Hub, event.Draft{Type: eventkind.WorkStopped, Payload: map[string]any{
 		"item_id": id, "kind": string(s.Kind), "subject": s.Subject, "title": params.Preview, "why": params.Why,
 	}})
 }

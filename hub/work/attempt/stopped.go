@@ -108,7 +108,7 @@ func budgetUsedUp(ctx context.Context, tx *event.Tx, t db.Task, b db.BudgetRefus
 		whose += " for " + b.Period
 	}
 	_, err := stop.Open(ctx, tx, stop.Stop{
-		OrgID: t.OrgID, Kind: stop.Budget, Subject: subject, Cause: fmt.Sprint(b.LimitMicros),
+		OrgID: t.OrgID, Kind: stop.Budget, Subject: subject, Cause: fmt.Sprint(b.LimitMicros), ToldTo: t.ID,
 		Title: fmt.Sprintf("The budget of %s is used up: %s of %s are spent", whose, usd(b.SpentMicros), usd(b.LimitMicros)),
 		Why:   fmt.Sprintf("The next model call of task %s may cost %s. Tasks that need this budget are paused.", t.ID, usd(b.AmountMicros)),
 		Detail: stop.Detail{
@@ -130,7 +130,7 @@ func (r *Reports) providerEnded(ctx context.Context, tx *event.Tx, t db.Task, re
 	if err := stop.Hold(ctx, tx, t, stop.Provider, name); err != nil {
 		return err
 	}
-	return stop.OpenProvider(ctx, tx, t.OrgID, name, reason, message)
+	return stop.OpenProvider(ctx, tx, t.OrgID, t.ID, name, reason, message)
 }
 
 // providerOf returns the provider of a task's models that has ended: its key was refused or

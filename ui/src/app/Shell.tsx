@@ -10,6 +10,7 @@ import { cx } from "@/components/cx";
 import { Kbd } from "@/components/Kbd";
 import { ShortcutsProvider, useShortcut } from "@/components/shortcuts";
 import { forgetSession, may, sessions } from "@/features/session/queries";
+import { useFavicon } from "@/features/inbox/favicon";
 import { InboxService } from "@/gen/deckhand/v1/inbox_pb";
 import { LiveProvider, useLiveStatus } from "@/live/context";
 import { Holds, Lost, useLost } from "./Banners";
@@ -153,8 +154,10 @@ const most = 99;
 
 // InboxCount is how many things wait for a person.
 function InboxCount() {
-  const { data } = useQuery(InboxService.method.listInbox, { pageSize: most + 1 });
-  const n = data?.items.length ?? 0;
+  // Items of no task come without an event of one.
+  const { data } = useQuery(InboxService.method.listInbox, { pageSize: 1 }, { refetchInterval: 60_000 });
+  const n = data?.counts.reduce((sum, c) => sum + c.items, 0) ?? 0;
+  useFavicon(n);
   if (n === 0) return null;
   return (
     <span className="rounded-full bg-accent px-1.5 text-xs font-semibold text-accent-ink" data-testid="inbox-count">

@@ -1,3 +1,4 @@
+import { Link } from "@tanstack/react-router";
 import { AgentStatus } from "@/gen/deckhand/v1/agent_pb";
 import { StepState } from "@/gen/deckhand/v1/step_pb";
 import { type Task, TaskState } from "@/gen/deckhand/v1/task_pb";
@@ -70,7 +71,20 @@ function badge(look: Look, title?: string) {
 // A task whose agent did a part of the goal has failed, and its result can be used.
 const partly: Look = { word: "partly done", tone: "warn" };
 
-export const TaskBadge = (p: { task: Pick<Task, "state" | "reason" | "errorCode"> }) =>
-  badge(p.task.state === TaskState.FAILED && p.task.errorCode === partlyDone ? partly : (tasks[p.task.state] ?? odd), p.task.reason);
+// The states in which an item of the inbox waits.
+const asks = new Set([TaskState.AWAITING_APPROVAL, TaskState.NEEDS_INPUT, TaskState.REVIEW_NEEDED, TaskState.ESCALATED]);
+
+// TaskBadge is a task's state. Where the task waits for a person, it leads to its item in
+// the inbox.
+export function TaskBadge(p: { task: Pick<Task, "state" | "reason" | "errorCode"> & Partial<Pick<Task, "id">> }) {
+  const shown = badge(p.task.state === TaskState.FAILED && p.task.errorCode === partlyDone ? partly : (tasks[p.task.state] ?? odd), p.task.reason);
+  if (!p.task.id || !asks.has(p.task.state)) return shown;
+  return (
+    <Link to="/inbox" search={{ task: p.task.id }} aria-label={`${taskWord(p.task.state)}: open in the inbox`} className="inline-flex min-h-6 items-center hover:underline">
+      {shown}
+    </Link>
+  );
+}
+
 export const AgentBadge = (p: { status: AgentStatus; reason?: string }) => badge(agents[p.status] ?? odd, p.reason);
 export const StepBadge = (p: { state: StepState }) => badge(steps[p.state] ?? odd);

@@ -15,13 +15,14 @@ func approveCommand(e *env.Env) *cobra.Command {
 	var everyAgent bool
 	var lasts time.Duration
 	cmd := &cobra.Command{
-		Use: "approve ID", Short: "Approve a call, optionally with edited arguments",
+		Use: "approve ID...", Short: "Approve calls; one of them optionally with edited arguments",
 		Example: `deckhand inbox approve inbox_3q9
+deckhand inbox approve inbox_3q9 inbox_7bc
 deckhand inbox approve inbox_3q9 --arguments '{"command":"rm -r old/2019"}'
 deckhand inbox approve inbox_3q9 --arguments @arguments.json
 # and be asked no more about commands that begin so, for a week
 deckhand inbox approve inbox_3q9 --always commands --lasts 168h`,
-		Args: env.Args("ID"),
+		Args: env.Args("ID..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			approve := &deckhandv1.AnswerInboxItemRequest_Approve{}
 			if cmd.Flags().Changed("arguments") {
@@ -39,9 +40,17 @@ deckhand inbox approve inbox_3q9 --always commands --lasts 168h`,
 					approve.Always.Lasts = durationpb.New(lasts)
 				}
 			}
-			return send(cmd.Context(), e, &deckhandv1.AnswerInboxItemRequest{
-				ItemId: args[0], Reason: reason, ShownDigest: shown, Answer: &deckhandv1.AnswerInboxItemRequest_Approve_{Approve: approve},
-			})
+			if len(args) > 1 && (approve.GetArgumentsJson() != "" || shown != "" || always != "") {
+				return env.Usage(cmd, "--arguments, --shown and --always are for one item, and %d are named", len(args))
+			}
+			for _, id := range args {
+				if err := send(cmd.Context(), e, &deckhandv1.AnswerInboxItemRequest{
+					ItemId: id, Reason: reason, ShownDigest: shown, Answer: &deckhandv1.AnswerInboxItemRequest_Approve_{Approve: approve},
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&arguments, "arguments", "", "a JSON object to call the tool with instead, @FILE to read it from a file, @- from standard input; the agent is told")

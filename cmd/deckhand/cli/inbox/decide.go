@@ -49,7 +49,7 @@ func send(ctx context.Context, e *env.Env, request *deckhandv1.AnswerInboxItemRe
 	if err != nil {
 		return err
 	}
-	if request.GetApprove() != nil || request.GetRetry() != nil || request.GetAccept() != nil {
+	if request.GetApprove() != nil || request.GetRetry() != nil || request.GetAccept() != nil || request.GetAllow() != nil {
 		if err := showBefore(ctx, e, client, request); err != nil {
 			return err
 		}
@@ -70,6 +70,9 @@ func showBefore(ctx context.Context, e *env.Env, client *sdk.Client, request *de
 	}
 	if request.ShownDigest == "" {
 		request.ShownDigest = item.GetShownDigest()
+	}
+	if change := item.GetStop().GetChange(); change != nil {
+		e.Notef("the persona would change:\n%s", indented(literal.Block(change.GetDiff())))
 	}
 	if item.GetState() != deckhandv1.InboxState_INBOX_STATE_OPEN || item.GetStepId() == "" {
 		return nil

@@ -16,10 +16,12 @@ import (
 func Command(e *env.Env) *cobra.Command {
 	cmd := env.Group("inbox", "See what waits for a person, and answer it", `
 The inbox contains calls to approve, questions of agents, calls of which it is
-not known whether they took effect, runs in review mode to accept, and tasks that
-do not continue by themselves. A task that waits holds no worker. The first answer counts; ids
+not known whether they took effect, runs in review mode to accept, tasks that
+do not continue by themselves, and what keeps work from going on: limits, budgets,
+suspended agents, refused hosts, keys that ended. A task that waits holds no worker. The first answer counts; ids
 may be shortened as long as they name one item.
 `, `
+deckhand inbox review
 deckhand inbox list
 deckhand inbox show inbox_3q9
 deckhand inbox approve inbox_3q9
@@ -28,6 +30,6 @@ deckhand inbox accept inbox_9xk
 `)
 	cmd.AddCommand(listCommand(e), showCommand(e), approveCommand(e), rejectCommand(e),
 		answerCommand(e), retryCommand(e), skipCommand(e), suggestCommand(e), replanCommand(e), askCommand(e), markCommand(e),
-		acceptCommand(e), changesCommand(e), closeCommand(e))
+		acceptCommand(e), changesCommand(e), closeCommand(e), raiseCommand(e), allowCommand(e), resumeCommand(e), dismissCommand(e), reviewCommand(e))
 	return cmd
 }

@@ -124,10 +124,11 @@ func noun(e *env.Env) output.Noun[*deckhandv1.InboxItem] {
 			{Header: "kind", Value: func(x item) string { return output.EnumName(x.GetKind()) }},
 			{Header: "state", Value: itemState},
 			{Header: "agent", Value: (item).GetAgentName},
-			{Header: "tool", Value: (item).GetTool},
+			{Header: "left", Value: func(x item) string { return timeLeft(e, x) }},
 			{Header: "age", Value: func(x item) string { return e.Age(x.GetAskedAt()) }},
 			{Header: "what", Value: func(x item) string { return literal.Line(itemTitle(x)) }, Max: 60},
-			{Header: "dangers", Value: func(x item) string { return strings.Join(dangerKinds(x), ", ") }},
+			{Header: "risk", Value: risk},
+			{Header: "tool", Value: (item).GetTool, Wide: true},
 			{Header: "task", Value: (item).GetTaskId, Wide: true},
 			{Header: "title", Value: (item).GetTaskTitle, Wide: true},
 			{Header: "by", Value: (item).GetSubmittedBy, Wide: true},
@@ -155,7 +156,6 @@ func noun(e *env.Env) output.Noun[*deckhandv1.InboxItem] {
 			{Header: "files", Value: func(x item) string { return indented(strings.Join(x.GetReview().GetPaths(), "\n")) }, Block: true},
 			{Header: "hosts", Value: func(x item) string { return indented(reviewedHosts(x)) }, Block: true},
 			{Header: "looks like", Value: func(x item) string { return indented(x.GetOffer().GetShape()) }, Block: true},
-			{Header: "dangers", Value: func(x item) string { return indented(dangerLines(x)) }, Block: true},
 			{Header: "not understood", Value: func(x item) string { return indented(strings.Join(literalLines(x.GetDecision().GetUnclear()), "\n")) }, Block: true},
 			{Header: "definition", Value: func(x item) string { return indented(literal.Block(x.GetDecision().GetDefinition())) }, Block: true},
 			{Header: "agreed definition", Value: func(x item) string { return indented(agreedDefinition(x)) }, Block: true},
@@ -166,6 +166,8 @@ func noun(e *env.Env) output.Noun[*deckhandv1.InboxItem] {
 			{Header: "look closely", Value: func(x item) string { return indented(literal.Note(everyText(x.GetArguments()))) }, Block: true},
 			{Header: "would push", Value: func(x item) string { return indented(literal.Block(pushPreview(x))) }, Block: true},
 			{Header: "reasoning", Value: func(x item) string { return indented(x.GetReasoning()) }, Block: true},
+			{Header: "stopped by", Value: func(x item) string { return indented(stopLines(x)) }, Block: true},
+			{Header: "persona would change", Value: func(x item) string { return indented(literal.Block(x.GetStop().GetChange().GetDiff())) }, Block: true},
 			{Header: "evidence", Value: func(x item) string { return indented(x.GetEvidence()) }, Block: true},
 			{Header: "changed arguments", Value: func(x item) string { return indented(lines(x.GetChangedArguments())) }, Block: true},
 			{Header: "reply", Value: func(x item) string { return indented(x.GetReply()) }, Block: true},
@@ -183,6 +185,50 @@ func pushPreview(x *deckhandv1.InboxItem) string {
 
 // itemTitle says in a line what an item is about.
 func itemTitle(x *deckhandv1.InboxItem) string { return cmp.Or(x.GetTitle(), x.GetPreview()) }
+
+// timeLeft returns the time until an open item expires; "-" if it does not.
+func timeLeft(e *env.Env, x *deckhandv1.InboxItem) string {
+	if x.GetExpiresAt() == nil || x.GetState() != deckhandv1.InboxState_INBOX_STATE_OPEN {
+		return "-"
+	}
+	return output.Age(x.GetExpiresAt().AsTime(), e.Now())
+}
+
+// risk says what is dangerous in a call, or that its tool is.
+func risk(x *deckhandv1.InboxItem) string {
+	if kinds := dangerKinds(x); len(kinds) > 0 {
+		return strings.Join(kinds, ", ")
+	}
+	if x.GetKind() == deckhandv1.InboxKind_INBOX_KIND_APPROVAL && x.GetCategory() == deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS {
+		return "dangerous tool"
+	}
+	return "-"
+}
+
+// stopLines says what stopped work, with its figures.
+func stopLines(x *deckhandv1.InboxItem) string {
+	s := x.GetStop()
+	if s == nil {
+		return ""
+	}
+	out := []string{literal.Line(s.GetTitle())}
+	if s.GetLimitName() != "" {
+		out = append(out, fmt.Sprintf("limit: %s of %s", limitText(x, s.GetLimitMost()), s.GetLimitName()))
+	}
+	if s.GetScope() != "" {
+		out = append(out, fmt.Sprintf("spent: %s of %s, and the next call may cost %s", limitText(x, s.GetSpentMicros()), limitText(x, s.GetLimitMicros()), limitText(x, s.GetAmountMicros())))
+	}
+	if offer := max(s.GetLimitOffer(), s.GetOfferMicros()); offer > 0 {
+		out = append(out, "offered: "+limitText(x, offer))
+	}
+	if s.GetWaitingTasks() > 0 {
+		out = append(out, fmt.Sprintf("paused tasks that wait: %d", s.GetWaitingTasks()))
+	}
+	if p := s.GetChange().GetProblem(); p != "" {
+		out = append(out, literal.Line(p))
+	}
+	return strings.Join(out, "\n")
+}
 
 func itemTimeout(x *deckhandv1.InboxItem) string {
 	if s := x.GetDecision().GetTimeoutSeconds(); s > 0 {

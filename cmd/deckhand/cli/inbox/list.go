@@ -17,11 +17,12 @@ func listCommand(e *env.Env) *cobra.Command {
 	var kinds []string
 	var all bool
 	var limit int
-	request := &deckhandv1.ListInboxRequest{}
+	request := &deckhandv1.ListInboxRequest{Order: deckhandv1.InboxOrder_INBOX_ORDER_TIME_LEFT}
 	cmd := &cobra.Command{
-		Use: "list", Short: "List what waits for a person, newest first",
+		Use: "list", Short: "List what waits for a person, what expires first at the top",
 		Example: `deckhand inbox list
 deckhand inbox list --kind approval,unknown --task task_3q9
+deckhand inbox list --dangerous --mine
 # also what has been answered, has expired, or whose task has ended
 deckhand inbox list --all`,
 		Args: env.Args(),
@@ -29,7 +30,7 @@ deckhand inbox list --all`,
 			for _, name := range kinds {
 				kind := deckhandv1.InboxKind(deckhandv1.InboxKind_value["INBOX_KIND_"+strings.ToUpper(name)])
 				if kind == deckhandv1.InboxKind_INBOX_KIND_UNSPECIFIED {
-					return env.Usage(cmd, "there is no kind of inbox item %q, the kinds are approval, question, unknown, review, escalation", name)
+					return env.Usage(cmd, "there is no kind of inbox item %q, the kinds are %s", name, strings.Join(kindNames(), ", "))
 				}
 				if !slices.Contains(request.Kinds, kind) {
 					request.Kinds = append(request.Kinds, kind)
@@ -46,13 +47,25 @@ deckhand inbox list --all`,
 			return list(cmd.Context(), e, request, limit)
 		},
 	}
-	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only these kinds: approval, question, unknown, review, escalation")
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only these kinds: "+strings.Join(kindNames(), ", "))
 	cmd.Flags().StringVar(&request.TaskId, "task", "", "only items of this task")
 	cmd.Flags().StringVar(&request.AgentId, "agent", "", "only items of this agent's tasks")
+	cmd.Flags().BoolVar(&request.Dangerous, "dangerous", false, "only calls in which something dangerous was recognised, or whose tool is dangerous")
+	cmd.Flags().BoolVar(&request.Mine, "mine", false, "only items of your own tasks and agents")
+	cmd.Flags().StringVar(&request.Text, "text", "", "only items that contain this text")
 	cmd.Flags().BoolVar(&all, "all", false, "include answered and expired items")
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of items (0 = all)")
 	cmd.Flags().StringVar(&request.PageToken, "page", "", "continue from this page token")
 	return cmd
+}
+
+// kindNames returns the kinds of items, in the order of the API.
+func kindNames() []string {
+	var out []string
+	for kind := int32(1); kind < int32(len(deckhandv1.InboxKind_name)); kind++ { //nolint:gosec // few
+		out = append(out, output.EnumName(deckhandv1.InboxKind(kind)))
+	}
+	return out
 }
 
 func list(ctx context.Context, e *env.Env, request *deckhandv1.ListInboxRequest, limit int) error {

@@ -8,7 +8,21 @@ import (
 )
 
 func rejectCommand(e *env.Env) *cobra.Command {
-	return plainAnswer(e, "reject ID", "Reject a call or question (the agent continues without it); reject a review (undo its changes and fail the task)",
-		`deckhand inbox reject inbox_3q9 --reason "not on a Friday"`, "why; the agent sees it",
-		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Reject_{Reject: &deckhandv1.AnswerInboxItemRequest_Reject{}}})
+	var reason string
+	cmd := &cobra.Command{
+		Use: "reject ID...", Short: "Reject calls or questions (the agent continues without them); reject a review (undo its changes and fail the task)",
+		Example: `deckhand inbox reject inbox_3q9 --reason "not on a Friday"`, Args: env.Args("ID..."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, id := range args {
+				if err := send(cmd.Context(), e, &deckhandv1.AnswerInboxItemRequest{
+					ItemId: id, Reason: reason, Answer: &deckhandv1.AnswerInboxItemRequest_Reject_{Reject: &deckhandv1.AnswerInboxItemRequest_Reject{}},
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why; the agent sees it")
+	return cmd
 }

@@ -1,6 +1,11 @@
 package inbox
 
 import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -22,7 +27,7 @@ func showCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := output.One(e.Printer(), noun(e), item); err != nil {
+			if err := showItem(e, item); err != nil {
 				return err
 			}
 			if e.Format.ForPeople() && item.GetState() == deckhandv1.InboxState_INBOX_STATE_OPEN {
@@ -38,4 +43,21 @@ func showCommand(e *env.Env) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// showItem prints an item. For people, what is dangerous stands first; on a terminal it is
+// shown in $PAGER.
+func showItem(e *env.Env, item *deckhandv1.InboxItem) error {
+	if !e.Format.ForPeople() {
+		return output.One(e.Printer(), noun(e), item)
+	}
+	if tty, ok := e.In.(term.File); ok && term.IsTerminal(tty.Fd()) && output.IsTerminal(e.Out) {
+		if err := runOn(e, tty, pager(), "", strings.NewReader(sheetOf(e, item))); err == nil {
+			return nil
+		}
+	}
+	if _, err := io.WriteString(e.Out, dangersFirst(item)); err != nil {
+		return fmt.Errorf("write what is dangerous: %w", err)
+	}
+	return output.One(e.Printer(), noun(e), item)
 }

@@ -23,6 +23,16 @@ func Commands(kind, id string) string {
 		return fmt.Sprintf("deckhand inbox accept %s (or changes, reject)", id)
 	case "escalation":
 		return fmt.Sprintf("deckhand inbox retry %s (or close)", id)
+	case "limit":
+		return fmt.Sprintf("deckhand inbox raise %s (or close)", id)
+	case "budget":
+		return fmt.Sprintf("deckhand inbox raise %s (or resume, dismiss)", id)
+	case "suspended", "provider":
+		return fmt.Sprintf("deckhand inbox resume %s (or dismiss)", id)
+	case "egress":
+		return fmt.Sprintf("deckhand inbox allow %s (or dismiss)", id)
+	case "credential":
+		return fmt.Sprintf("deckhand credential rotate NAME; or deckhand inbox dismiss %s", id)
 	}
 	return "deckhand inbox show " + id
 }

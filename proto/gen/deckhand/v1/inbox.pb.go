@@ -39,17 +39,35 @@ const (
 	InboxKind_INBOX_KIND_REVIEW InboxKind = 4
 	// A task does not continue by itself: retry it, or close it.
 	InboxKind_INBOX_KIND_ESCALATION InboxKind = 5
+	// A task stands at a limit of its run: raise it, or close the task.
+	InboxKind_INBOX_KIND_LIMIT InboxKind = 6
+	// A budget has too little left for the tasks that wait: raise it, or resume them.
+	InboxKind_INBOX_KIND_BUDGET InboxKind = 7
+	// Failures in a row have suspended an agent: resume it.
+	InboxKind_INBOX_KIND_SUSPENDED InboxKind = 8
+	// A command was refused a host: allow it for the agent, or dismiss it.
+	InboxKind_INBOX_KIND_EGRESS InboxKind = 9
+	// A provider of models cannot be called: connect it again, or resume what waits.
+	InboxKind_INBOX_KIND_PROVIDER InboxKind = 10
+	// A credential has expired, or its server refuses it: rotate it.
+	InboxKind_INBOX_KIND_CREDENTIAL InboxKind = 11
 )
 
 // Enum value maps for InboxKind.
 var (
 	InboxKind_name = map[int32]string{
-		0: "INBOX_KIND_UNSPECIFIED",
-		1: "INBOX_KIND_APPROVAL",
-		2: "INBOX_KIND_QUESTION",
-		3: "INBOX_KIND_UNKNOWN",
-		4: "INBOX_KIND_REVIEW",
-		5: "INBOX_KIND_ESCALATION",
+		0:  "INBOX_KIND_UNSPECIFIED",
+		1:  "INBOX_KIND_APPROVAL",
+		2:  "INBOX_KIND_QUESTION",
+		3:  "INBOX_KIND_UNKNOWN",
+		4:  "INBOX_KIND_REVIEW",
+		5:  "INBOX_KIND_ESCALATION",
+		6:  "INBOX_KIND_LIMIT",
+		7:  "INBOX_KIND_BUDGET",
+		8:  "INBOX_KIND_SUSPENDED",
+		9:  "INBOX_KIND_EGRESS",
+		10: "INBOX_KIND_PROVIDER",
+		11: "INBOX_KIND_CREDENTIAL",
 	}
 	InboxKind_value = map[string]int32{
 		"INBOX_KIND_UNSPECIFIED": 0,
@@ -58,6 +76,12 @@ var (
 		"INBOX_KIND_UNKNOWN":     3,
 		"INBOX_KIND_REVIEW":      4,
 		"INBOX_KIND_ESCALATION":  5,
+		"INBOX_KIND_LIMIT":       6,
+		"INBOX_KIND_BUDGET":      7,
+		"INBOX_KIND_SUSPENDED":   8,
+		"INBOX_KIND_EGRESS":      9,
+		"INBOX_KIND_PROVIDER":    10,
+		"INBOX_KIND_CREDENTIAL":  11,
 	}
 )
 
@@ -88,6 +112,56 @@ func (InboxKind) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{0}
 }
 
+// InboxOrder is the order of a list.
+type InboxOrder int32
+
+const (
+	// Newest first.
+	InboxOrder_INBOX_ORDER_UNSPECIFIED InboxOrder = 0
+	// What is open first: by the time left, and then what waits without end, the longest
+	// wait first. Then what is closed, the newest first.
+	InboxOrder_INBOX_ORDER_TIME_LEFT InboxOrder = 1
+)
+
+// Enum value maps for InboxOrder.
+var (
+	InboxOrder_name = map[int32]string{
+		0: "INBOX_ORDER_UNSPECIFIED",
+		1: "INBOX_ORDER_TIME_LEFT",
+	}
+	InboxOrder_value = map[string]int32{
+		"INBOX_ORDER_UNSPECIFIED": 0,
+		"INBOX_ORDER_TIME_LEFT":   1,
+	}
+)
+
+func (x InboxOrder) Enum() *InboxOrder {
+	p := new(InboxOrder)
+	*p = x
+	return p
+}
+
+func (x InboxOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InboxOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_v1_inbox_proto_enumTypes[1].Descriptor()
+}
+
+func (InboxOrder) Type() protoreflect.EnumType {
+	return &file_deckhand_v1_inbox_proto_enumTypes[1]
+}
+
+func (x InboxOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InboxOrder.Descriptor instead.
+func (InboxOrder) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+}
+
 // InboxState is the state of an item.
 type InboxState int32
 
@@ -97,7 +171,7 @@ const (
 	InboxState_INBOX_STATE_ANSWERED    InboxState = 2
 	// Its time ran out, and on_expiry happened.
 	InboxState_INBOX_STATE_EXPIRED InboxState = 3
-	// The task has ended.
+	// The task has ended, or the cause is gone.
 	InboxState_INBOX_STATE_WITHDRAWN InboxState = 4
 )
 
@@ -130,11 +204,11 @@ func (x InboxState) String() string {
 }
 
 func (InboxState) Descriptor() protoreflect.EnumDescriptor {
-	return file_deckhand_v1_inbox_proto_enumTypes[1].Descriptor()
+	return file_deckhand_v1_inbox_proto_enumTypes[2].Descriptor()
 }
 
 func (InboxState) Type() protoreflect.EnumType {
-	return &file_deckhand_v1_inbox_proto_enumTypes[1]
+	return &file_deckhand_v1_inbox_proto_enumTypes[2]
 }
 
 func (x InboxState) Number() protoreflect.EnumNumber {
@@ -143,17 +217,18 @@ func (x InboxState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InboxState.Descriptor instead.
 func (InboxState) EnumDescriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
 }
 
 // InboxItem is one thing that waits, or waited, for a person.
 type InboxItem struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Kind      InboxKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=deckhand.v1.InboxKind" json:"kind,omitempty"`
-	State     InboxState             `protobuf:"varint,3,opt,name=state,proto3,enum=deckhand.v1.InboxState" json:"state,omitempty"`
-	TaskId    string                 `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	TaskTitle string                 `protobuf:"bytes,5,opt,name=task_title,json=taskTitle,proto3" json:"task_title,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind  InboxKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=deckhand.v1.InboxKind" json:"kind,omitempty"`
+	State InboxState             `protobuf:"varint,3,opt,name=state,proto3,enum=deckhand.v1.InboxState" json:"state,omitempty"`
+	// Empty for items of no task, such as the budget of an organisation.
+	TaskId    string `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	TaskTitle string `protobuf:"bytes,5,opt,name=task_title,json=taskTitle,proto3" json:"task_title,omitempty"`
 	// The user who submitted the task.
 	SubmittedBy string `protobuf:"bytes,6,opt,name=submitted_by,json=submittedBy,proto3" json:"submitted_by,omitempty"`
 	AgentId     string `protobuf:"bytes,7,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
@@ -184,7 +259,8 @@ type InboxItem struct {
 	// question's default, or an error that the agent sees).
 	OnExpiry string `protobuf:"bytes,21,opt,name=on_expiry,json=onExpiry,proto3" json:"on_expiry,omitempty"`
 	// "approve", "reject", "reply", "retry", "skip", "succeeded", "failed",
-	// "suggest", "replan", "clarify", "accept", "changes" or "close".
+	// "suggest", "replan", "clarify", "accept", "changes", "close", "raise", "allow",
+	// "resume" or "dismiss".
 	Answer string `protobuf:"bytes,22,opt,name=answer,proto3" json:"answer,omitempty"`
 	// The answer to a question, with secrets masked.
 	Reply string `protobuf:"bytes,23,opt,name=reply,proto3" json:"reply,omitempty"`
@@ -214,6 +290,33 @@ type InboxItem struct {
 	ShownDigest string `protobuf:"bytes,34,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	// The tool and its object, in one line: "file_edit docs/guide.md".
 	Title string `protobuf:"bytes,35,opt,name=title,proto3" json:"title,omitempty"`
+	// What is asked, as a sentence: "Run a command in the jail of coder on web-1",
+	// "Overwrite docs/guide.md (40 -> 38 lines)".
+	Sentence string `protobuf:"bytes,36,opt,name=sentence,proto3" json:"sentence,omitempty"`
+	// The task and the decisions before this one. Only GetInboxItem sets it.
+	Context *InboxContext `protobuf:"bytes,37,opt,name=context,proto3" json:"context,omitempty"`
+	// What the call of a file tool would do to the workspace as it was at
+	// changes_at. Only GetInboxItem sets it.
+	Changes   []*ProposedChange      `protobuf:"bytes,38,rep,name=changes,proto3" json:"changes,omitempty"`
+	ChangesAt *timestamppb.Timestamp `protobuf:"bytes,39,opt,name=changes_at,json=changesAt,proto3" json:"changes_at,omitempty"`
+	// Why changes are not known, such as that the node is not connected.
+	ChangesUnknown string `protobuf:"bytes,40,opt,name=changes_unknown,json=changesUnknown,proto3" json:"changes_unknown,omitempty"`
+	// What came of the call. Only GetInboxItem sets it, once the item is closed.
+	Outcome *CallOutcome `protobuf:"bytes,41,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// Set for escalations. Only GetInboxItem sets it.
+	Escalation *InboxEscalation `protobuf:"bytes,42,opt,name=escalation,proto3" json:"escalation,omitempty"`
+	// What stopped the work. Set for limit, budget, suspended, egress, provider and
+	// credential.
+	Stop *InboxStop `protobuf:"bytes,50,opt,name=stop,proto3" json:"stop,omitempty"`
+	// The same for open approvals of calls that look alike; empty for other items.
+	AlikeKey string `protobuf:"bytes,51,opt,name=alike_key,json=alikeKey,proto3" json:"alike_key,omitempty"`
+	// How many open items have the key, this one included.
+	AlikeCount int32 `protobuf:"varint,52,opt,name=alike_count,json=alikeCount,proto3" json:"alike_count,omitempty"`
+	// Reports whether something dangerous was recognised in the call, or its tool is of
+	// the dangerous category.
+	Dangerous bool `protobuf:"varint,53,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
+	// Reports whether the caller may answer it.
+	MayAnswer bool `protobuf:"varint,54,opt,name=may_answer,json=mayAnswer,proto3" json:"may_answer,omitempty"`
 	// Approving it takes a passkey: something dangerous was recognised in the call, and
 	// the organisation's PasskeyRules ask for one. Only for open items.
 	NeedsPasskey  bool `protobuf:"varint,70,opt,name=needs_passkey,json=needsPasskey,proto3" json:"needs_passkey,omitempty"`
@@ -496,11 +599,1233 @@ func (x *InboxItem) GetTitle() string {
 	return ""
 }
 
+func (x *InboxItem) GetSentence() string {
+	if x != nil {
+		return x.Sentence
+	}
+	return ""
+}
+
+func (x *InboxItem) GetContext() *InboxContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *InboxItem) GetChanges() []*ProposedChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *InboxItem) GetChangesAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangesAt
+	}
+	return nil
+}
+
+func (x *InboxItem) GetChangesUnknown() string {
+	if x != nil {
+		return x.ChangesUnknown
+	}
+	return ""
+}
+
+func (x *InboxItem) GetOutcome() *CallOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *InboxItem) GetEscalation() *InboxEscalation {
+	if x != nil {
+		return x.Escalation
+	}
+	return nil
+}
+
+func (x *InboxItem) GetStop() *InboxStop {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+func (x *InboxItem) GetAlikeKey() string {
+	if x != nil {
+		return x.AlikeKey
+	}
+	return ""
+}
+
+func (x *InboxItem) GetAlikeCount() int32 {
+	if x != nil {
+		return x.AlikeCount
+	}
+	return 0
+}
+
+func (x *InboxItem) GetDangerous() bool {
+	if x != nil {
+		return x.Dangerous
+	}
+	return false
+}
+
+func (x *InboxItem) GetMayAnswer() bool {
+	if x != nil {
+		return x.MayAnswer
+	}
+	return false
+}
+
 func (x *InboxItem) GetNeedsPasskey() bool {
 	if x != nil {
 		return x.NeedsPasskey
 	}
 	return false
+}
+
+// InboxContext is the work that an item belongs to.
+type InboxContext struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The goal of the task.
+	Goal string `protobuf:"bytes,1,opt,name=goal,proto3" json:"goal,omitempty"`
+	// The title of the plan's item that the agent works on, or comes to next; empty
+	// without a plan. plan_done of plan_items items are done.
+	PlanItem  string `protobuf:"bytes,2,opt,name=plan_item,json=planItem,proto3" json:"plan_item,omitempty"`
+	PlanDone  int32  `protobuf:"varint,3,opt,name=plan_done,json=planDone,proto3" json:"plan_done,omitempty"`
+	PlanItems int32  `protobuf:"varint,4,opt,name=plan_items,json=planItems,proto3" json:"plan_items,omitempty"`
+	// The position of this item among those of its task, from 1.
+	Asked int32 `protobuf:"varint,5,opt,name=asked,proto3" json:"asked,omitempty"`
+	// Decisions of the last 30 days on calls like this one by the same agent.
+	// similar_by says which those are: "shape" (the same tool with arguments alike) or
+	// "tool".
+	SimilarApproved int32  `protobuf:"varint,6,opt,name=similar_approved,json=similarApproved,proto3" json:"similar_approved,omitempty"`
+	SimilarRejected int32  `protobuf:"varint,7,opt,name=similar_rejected,json=similarRejected,proto3" json:"similar_rejected,omitempty"`
+	SimilarBy       string `protobuf:"bytes,8,opt,name=similar_by,json=similarBy,proto3" json:"similar_by,omitempty"`
+	// The last of the rejected ones.
+	LastRejection *InboxRejection `protobuf:"bytes,9,opt,name=last_rejection,json=lastRejection,proto3" json:"last_rejection,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxContext) Reset() {
+	*x = InboxContext{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxContext) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxContext) ProtoMessage() {}
+
+func (x *InboxContext) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxContext.ProtoReflect.Descriptor instead.
+func (*InboxContext) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *InboxContext) GetGoal() string {
+	if x != nil {
+		return x.Goal
+	}
+	return ""
+}
+
+func (x *InboxContext) GetPlanItem() string {
+	if x != nil {
+		return x.PlanItem
+	}
+	return ""
+}
+
+func (x *InboxContext) GetPlanDone() int32 {
+	if x != nil {
+		return x.PlanDone
+	}
+	return 0
+}
+
+func (x *InboxContext) GetPlanItems() int32 {
+	if x != nil {
+		return x.PlanItems
+	}
+	return 0
+}
+
+func (x *InboxContext) GetAsked() int32 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+func (x *InboxContext) GetSimilarApproved() int32 {
+	if x != nil {
+		return x.SimilarApproved
+	}
+	return 0
+}
+
+func (x *InboxContext) GetSimilarRejected() int32 {
+	if x != nil {
+		return x.SimilarRejected
+	}
+	return 0
+}
+
+func (x *InboxContext) GetSimilarBy() string {
+	if x != nil {
+		return x.SimilarBy
+	}
+	return ""
+}
+
+func (x *InboxContext) GetLastRejection() *InboxRejection {
+	if x != nil {
+		return x.LastRejection
+	}
+	return nil
+}
+
+// InboxRejection is a call that a person rejected.
+type InboxRejection struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ItemId        string                 `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxRejection) Reset() {
+	*x = InboxRejection{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxRejection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxRejection) ProtoMessage() {}
+
+func (x *InboxRejection) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxRejection.ProtoReflect.Descriptor instead.
+func (*InboxRejection) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *InboxRejection) GetItemId() string {
+	if x != nil {
+		return x.ItemId
+	}
+	return ""
+}
+
+func (x *InboxRejection) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *InboxRejection) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *InboxRejection) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// ProposedChange is what a call would do with one file or folder.
+type ProposedChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "create", "overwrite", "append", "edit", "delete" or "move".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Below the workspace.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// The new path, for a move.
+	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// What is at path and at to now; unset for nothing.
+	Before *PathState `protobuf:"bytes,4,opt,name=before,proto3" json:"before,omitempty"`
+	Target *PathState `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
+	// What would be at path; unset if it is not known, or would be nothing.
+	After *PathState `protobuf:"bytes,6,opt,name=after,proto3" json:"after,omitempty"`
+	// Lines of the diff.
+	Added   int32 `protobuf:"varint,7,opt,name=added,proto3" json:"added,omitempty"`
+	Deleted int32 `protobuf:"varint,8,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// The diff, with secrets masked. If omitted says why there is none, see the
+	// arguments.
+	Unified string `protobuf:"bytes,9,opt,name=unified,proto3" json:"unified,omitempty"`
+	Omitted string `protobuf:"bytes,10,opt,name=omitted,proto3" json:"omitted,omitempty"`
+	// Why the call will fail; empty if nothing is known that prevents it.
+	Problem string `protobuf:"bytes,11,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Of what is deleted, and of a folder that is moved: the files, their size in
+	// bytes and the first 100 of them. With more, there are more files than that.
+	Files     int32        `protobuf:"varint,12,opt,name=files,proto3" json:"files,omitempty"`
+	SizeBytes int64        `protobuf:"varint,13,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	More      bool         `protobuf:"varint,14,opt,name=more,proto3" json:"more,omitempty"`
+	Entries   []*PathEntry `protobuf:"bytes,15,rep,name=entries,proto3" json:"entries,omitempty"`
+	// What Git has of what is deleted; unset if that is not known.
+	Git           *GitCoverage `protobuf:"bytes,16,opt,name=git,proto3" json:"git,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposedChange) Reset() {
+	*x = ProposedChange{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposedChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposedChange) ProtoMessage() {}
+
+func (x *ProposedChange) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposedChange.ProtoReflect.Descriptor instead.
+func (*ProposedChange) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ProposedChange) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetBefore() *PathState {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *ProposedChange) GetTarget() *PathState {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *ProposedChange) GetAfter() *PathState {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *ProposedChange) GetAdded() int32 {
+	if x != nil {
+		return x.Added
+	}
+	return 0
+}
+
+func (x *ProposedChange) GetDeleted() int32 {
+	if x != nil {
+		return x.Deleted
+	}
+	return 0
+}
+
+func (x *ProposedChange) GetUnified() string {
+	if x != nil {
+		return x.Unified
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetOmitted() string {
+	if x != nil {
+		return x.Omitted
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *ProposedChange) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *ProposedChange) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *ProposedChange) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ProposedChange) GetEntries() []*PathEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ProposedChange) GetGit() *GitCoverage {
+	if x != nil {
+		return x.Git
+	}
+	return nil
+}
+
+// PathState is what is, or would be, at a path.
+type PathState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "file", "dir", "symlink" or "other".
+	Type      string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	SizeBytes int64  `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// 0 for what is no text.
+	Lines int32 `protobuf:"varint,3,opt,name=lines,proto3" json:"lines,omitempty"`
+	// Permission bits; 0 if they are not known.
+	Mode          uint32 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathState) Reset() {
+	*x = PathState{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathState) ProtoMessage() {}
+
+func (x *PathState) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathState.ProtoReflect.Descriptor instead.
+func (*PathState) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PathState) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *PathState) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *PathState) GetLines() int32 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *PathState) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+// PathEntry is a file below a folder.
+type PathEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	SizeBytes     int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathEntry) Reset() {
+	*x = PathEntry{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathEntry) ProtoMessage() {}
+
+func (x *PathEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathEntry.ProtoReflect.Descriptor instead.
+func (*PathEntry) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PathEntry) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PathEntry) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *PathEntry) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+// GitCoverage counts files by what Git's index has of them.
+type GitCoverage struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Branch string                 `protobuf:"bytes,1,opt,name=branch,proto3" json:"branch,omitempty"`
+	// As they are in the index, differing from it, not in it, and ignored.
+	Unchanged     int32 `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	Changed       int32 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	Untracked     int32 `protobuf:"varint,4,opt,name=untracked,proto3" json:"untracked,omitempty"`
+	Ignored       int32 `protobuf:"varint,5,opt,name=ignored,proto3" json:"ignored,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GitCoverage) Reset() {
+	*x = GitCoverage{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GitCoverage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GitCoverage) ProtoMessage() {}
+
+func (x *GitCoverage) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GitCoverage.ProtoReflect.Descriptor instead.
+func (*GitCoverage) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GitCoverage) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *GitCoverage) GetUnchanged() int32 {
+	if x != nil {
+		return x.Unchanged
+	}
+	return 0
+}
+
+func (x *GitCoverage) GetChanged() int32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *GitCoverage) GetUntracked() int32 {
+	if x != nil {
+		return x.Untracked
+	}
+	return 0
+}
+
+func (x *GitCoverage) GetIgnored() int32 {
+	if x != nil {
+		return x.Ignored
+	}
+	return 0
+}
+
+// CallOutcome is what came of a call.
+type CallOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The step's state.
+	State StepState `protobuf:"varint,1,opt,name=state,proto3,enum=deckhand.v1.StepState" json:"state,omitempty"`
+	// The exit status of its command; unset for other calls, and while it runs.
+	ExitStatus *int32                 `protobuf:"varint,2,opt,name=exit_status,json=exitStatus,proto3,oneof" json:"exit_status,omitempty"`
+	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// Files that it changed.
+	FilesChanged int32 `protobuf:"varint,5,opt,name=files_changed,json=filesChanged,proto3" json:"files_changed,omitempty"`
+	// A stable error code, and the beginning of what the agent was told: at most 2 KiB.
+	ErrorCode     string `protobuf:"bytes,6,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	Observation   string `protobuf:"bytes,7,opt,name=observation,proto3" json:"observation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallOutcome) Reset() {
+	*x = CallOutcome{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallOutcome) ProtoMessage() {}
+
+func (x *CallOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallOutcome.ProtoReflect.Descriptor instead.
+func (*CallOutcome) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CallOutcome) GetState() StepState {
+	if x != nil {
+		return x.State
+	}
+	return StepState_STEP_STATE_UNSPECIFIED
+}
+
+func (x *CallOutcome) GetExitStatus() int32 {
+	if x != nil && x.ExitStatus != nil {
+		return *x.ExitStatus
+	}
+	return 0
+}
+
+func (x *CallOutcome) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *CallOutcome) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+func (x *CallOutcome) GetFilesChanged() int32 {
+	if x != nil {
+		return x.FilesChanged
+	}
+	return 0
+}
+
+func (x *CallOutcome) GetErrorCode() string {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return ""
+}
+
+func (x *CallOutcome) GetObservation() string {
+	if x != nil {
+		return x.Observation
+	}
+	return ""
+}
+
+// InboxEscalation is why a task does not continue by itself.
+type InboxEscalation struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ErrorCode string                 `protobuf:"bytes,1,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	// The last failures, newest first, at most 3.
+	Failures []*TaskFailure `protobuf:"bytes,2,rep,name=failures,proto3" json:"failures,omitempty"`
+	// What the task ran with.
+	Provider string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model    string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	NodeId   string `protobuf:"bytes,5,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Remedies that fit the cause, the best first: "retry", "memory", "node", "model".
+	Remedies      []string `protobuf:"bytes,6,rep,name=remedies,proto3" json:"remedies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxEscalation) Reset() {
+	*x = InboxEscalation{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxEscalation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxEscalation) ProtoMessage() {}
+
+func (x *InboxEscalation) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxEscalation.ProtoReflect.Descriptor instead.
+func (*InboxEscalation) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *InboxEscalation) GetErrorCode() string {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return ""
+}
+
+func (x *InboxEscalation) GetFailures() []*TaskFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *InboxEscalation) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *InboxEscalation) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *InboxEscalation) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *InboxEscalation) GetRemedies() []string {
+	if x != nil {
+		return x.Remedies
+	}
+	return nil
+}
+
+// TaskFailure is one failure of a task.
+type TaskFailure struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	ErrorCode     string                 `protobuf:"bytes,2,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskFailure) Reset() {
+	*x = TaskFailure{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskFailure) ProtoMessage() {}
+
+func (x *TaskFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskFailure.ProtoReflect.Descriptor instead.
+func (*TaskFailure) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TaskFailure) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *TaskFailure) GetErrorCode() string {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return ""
+}
+
+func (x *TaskFailure) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// InboxStop is what keeps work from going on.
+type InboxStop struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What stopped, in a line.
+	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
+	// How many paused tasks go on when it is answered.
+	WaitingTasks int32 `protobuf:"varint,2,opt,name=waiting_tasks,json=waitingTasks,proto3" json:"waiting_tasks,omitempty"`
+	// Of a limit: its name in the persona's limits, such as "iterations" or "cost_usd".
+	LimitName string `protobuf:"bytes,3,opt,name=limit_name,json=limitName,proto3" json:"limit_name,omitempty"`
+	// What the run may use now: a number, seconds of active_time, or micro-dollars of
+	// cost_usd.
+	LimitMost int64 `protobuf:"varint,4,opt,name=limit_most,json=limitMost,proto3" json:"limit_most,omitempty"`
+	// A higher limit to offer; 0 if there is none.
+	LimitOffer int64 `protobuf:"varint,5,opt,name=limit_offer,json=limitOffer,proto3" json:"limit_offer,omitempty"`
+	// Of a budget: its name, and its amounts in micro-dollars.
+	Scope    string `protobuf:"bytes,6,opt,name=scope,proto3" json:"scope,omitempty"`
+	ObjectId string `protobuf:"bytes,7,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`
+	Every    string `protobuf:"bytes,8,opt,name=every,proto3" json:"every,omitempty"`
+	// The day or month, in UTC, that is used up; empty for one without periods.
+	Period      string `protobuf:"bytes,9,opt,name=period,proto3" json:"period,omitempty"`
+	LimitMicros int64  `protobuf:"varint,10,opt,name=limit_micros,json=limitMicros,proto3" json:"limit_micros,omitempty"`
+	SpentMicros int64  `protobuf:"varint,11,opt,name=spent_micros,json=spentMicros,proto3" json:"spent_micros,omitempty"`
+	// What the call that was refused may cost.
+	AmountMicros int64 `protobuf:"varint,12,opt,name=amount_micros,json=amountMicros,proto3" json:"amount_micros,omitempty"`
+	// A higher limit to offer.
+	OfferMicros int64 `protobuf:"varint,13,opt,name=offer_micros,json=offerMicros,proto3" json:"offer_micros,omitempty"`
+	// Of a refused host: what was refused, and to which call.
+	Host   string `protobuf:"bytes,14,opt,name=host,proto3" json:"host,omitempty"`
+	Port   uint32 `protobuf:"varint,15,opt,name=port,proto3" json:"port,omitempty"`
+	Method string `protobuf:"bytes,16,opt,name=method,proto3" json:"method,omitempty"`
+	StepId string `protobuf:"bytes,17,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Tool   string `protobuf:"bytes,18,opt,name=tool,proto3" json:"tool,omitempty"`
+	// The persona's next version, which allows the host. Set by GetInboxItem.
+	Change *PersonaChange `protobuf:"bytes,19,opt,name=change,proto3" json:"change,omitempty"`
+	// Of a provider or a credential: its name, and why it cannot be used: "refused",
+	// "expired", "not_connected" or "quota".
+	Provider   string `protobuf:"bytes,20,opt,name=provider,proto3" json:"provider,omitempty"`
+	Credential string `protobuf:"bytes,21,opt,name=credential,proto3" json:"credential,omitempty"`
+	Reason     string `protobuf:"bytes,22,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The provider was connected with a login.
+	Login bool `protobuf:"varint,23,opt,name=login,proto3" json:"login,omitempty"`
+	// Status of the server's response; 0 for none.
+	Status        int32 `protobuf:"varint,24,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxStop) Reset() {
+	*x = InboxStop{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxStop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxStop) ProtoMessage() {}
+
+func (x *InboxStop) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxStop.ProtoReflect.Descriptor instead.
+func (*InboxStop) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *InboxStop) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *InboxStop) GetWaitingTasks() int32 {
+	if x != nil {
+		return x.WaitingTasks
+	}
+	return 0
+}
+
+func (x *InboxStop) GetLimitName() string {
+	if x != nil {
+		return x.LimitName
+	}
+	return ""
+}
+
+func (x *InboxStop) GetLimitMost() int64 {
+	if x != nil {
+		return x.LimitMost
+	}
+	return 0
+}
+
+func (x *InboxStop) GetLimitOffer() int64 {
+	if x != nil {
+		return x.LimitOffer
+	}
+	return 0
+}
+
+func (x *InboxStop) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *InboxStop) GetObjectId() string {
+	if x != nil {
+		return x.ObjectId
+	}
+	return ""
+}
+
+func (x *InboxStop) GetEvery() string {
+	if x != nil {
+		return x.Every
+	}
+	return ""
+}
+
+func (x *InboxStop) GetPeriod() string {
+	if x != nil {
+		return x.Period
+	}
+	return ""
+}
+
+func (x *InboxStop) GetLimitMicros() int64 {
+	if x != nil {
+		return x.LimitMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetSpentMicros() int64 {
+	if x != nil {
+		return x.SpentMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetAmountMicros() int64 {
+	if x != nil {
+		return x.AmountMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetOfferMicros() int64 {
+	if x != nil {
+		return x.OfferMicros
+	}
+	return 0
+}
+
+func (x *InboxStop) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *InboxStop) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *InboxStop) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *InboxStop) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *InboxStop) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *InboxStop) GetChange() *PersonaChange {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *InboxStop) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *InboxStop) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *InboxStop) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *InboxStop) GetLogin() bool {
+	if x != nil {
+		return x.Login
+	}
+	return false
+}
+
+func (x *InboxStop) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+// PersonaChange is a version of a persona that would be applied.
+type PersonaChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version that it changes.
+	Version int32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// A unified diff of the persona file; empty if it has no effect any more.
+	Diff string `protobuf:"bytes,2,opt,name=diff,proto3" json:"diff,omitempty"`
+	// The line that is added.
+	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Why the file cannot be changed by the hub; empty if it can.
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PersonaChange) Reset() {
+	*x = PersonaChange{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PersonaChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PersonaChange) ProtoMessage() {}
+
+func (x *PersonaChange) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PersonaChange.ProtoReflect.Descriptor instead.
+func (*PersonaChange) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PersonaChange) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *PersonaChange) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
+}
+
+func (x *PersonaChange) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *PersonaChange) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
 }
 
 // PasskeyProof is what a browser made of a challenge of
@@ -516,7 +1841,7 @@ type PasskeyProof struct {
 
 func (x *PasskeyProof) Reset() {
 	*x = PasskeyProof{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +1853,7 @@ func (x *PasskeyProof) String() string {
 func (*PasskeyProof) ProtoMessage() {}
 
 func (x *PasskeyProof) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +1866,7 @@ func (x *PasskeyProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PasskeyProof.ProtoReflect.Descriptor instead.
 func (*PasskeyProof) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PasskeyProof) GetChallengeId() string {
@@ -601,14 +1926,28 @@ type CallDecision struct {
 	Program string `protobuf:"bytes,17,opt,name=program,proto3" json:"program,omitempty"`
 	// What was typed into the terminal before, which no key has sent yet: the call
 	// types behind it. A key that edits the line is "[key]".
-	Unsent        string `protobuf:"bytes,18,opt,name=unsent,proto3" json:"unsent,omitempty"`
+	Unsent string `protobuf:"bytes,18,opt,name=unsent,proto3" json:"unsent,omitempty"`
+	// Who asks: "rule" (of a policy), "danger" (a known danger), "persona", "tool"
+	// (every call of a dangerous tool is asked about), "definition" (a server's tool is
+	// new or was changed) or "agent" (it asks itself).
+	Source string `protobuf:"bytes,19,opt,name=source,proto3" json:"source,omitempty"`
+	// The policy that has the rule, with its version: "organisation 3".
+	Policy string `protobuf:"bytes,20,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The request that the call sends; unset for other calls.
+	Request *CallRequest `protobuf:"bytes,21,opt,name=request,proto3" json:"request,omitempty"`
+	// What the policies decide about the call now: "allow", "ask", "deny", or empty
+	// for no rule.
+	Effect string `protobuf:"bytes,22,opt,name=effect,proto3" json:"effect,omitempty"`
+	// Everything that the call changes can be undone, from the snapshot of the
+	// workspace before it.
+	Reversible    bool `protobuf:"varint,23,opt,name=reversible,proto3" json:"reversible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallDecision) Reset() {
 	*x = CallDecision{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +1959,7 @@ func (x *CallDecision) String() string {
 func (*CallDecision) ProtoMessage() {}
 
 func (x *CallDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +1972,7 @@ func (x *CallDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDecision.ProtoReflect.Descriptor instead.
 func (*CallDecision) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CallDecision) GetRule() string {
@@ -762,6 +2101,131 @@ func (x *CallDecision) GetUnsent() string {
 	return ""
 }
 
+func (x *CallDecision) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *CallDecision) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *CallDecision) GetRequest() *CallRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *CallDecision) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *CallDecision) GetReversible() bool {
+	if x != nil {
+		return x.Reversible
+	}
+	return false
+}
+
+// CallRequest is the request that a call sends.
+type CallRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Method string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// The host and its port, as the URL has it.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// The host as it is looked up: with its labels in Punycode. Empty if it is the same.
+	AsciiHost string `protobuf:"bytes,3,opt,name=ascii_host,json=asciiHost,proto3" json:"ascii_host,omitempty"`
+	// Labels of the host that mix scripts, so that they may pass for another name.
+	MixedLabels []string `protobuf:"bytes,4,rep,name=mixed_labels,json=mixedLabels,proto3" json:"mixed_labels,omitempty"`
+	// Why the jail's egress refuses the request; empty if it allows it.
+	Refused string `protobuf:"bytes,5,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The egress rule that would allow it; empty for none.
+	Allow         string `protobuf:"bytes,6,opt,name=allow,proto3" json:"allow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallRequest) Reset() {
+	*x = CallRequest{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallRequest) ProtoMessage() {}
+
+func (x *CallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
+func (*CallRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *CallRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *CallRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *CallRequest) GetAsciiHost() string {
+	if x != nil {
+		return x.AsciiHost
+	}
+	return ""
+}
+
+func (x *CallRequest) GetMixedLabels() []string {
+	if x != nil {
+		return x.MixedLabels
+	}
+	return nil
+}
+
+func (x *CallRequest) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+func (x *CallRequest) GetAllow() string {
+	if x != nil {
+		return x.Allow
+	}
+	return ""
+}
+
 // CallDanger is one thing that is known to be dangerous.
 type CallDanger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -779,7 +2243,7 @@ type CallDanger struct {
 
 func (x *CallDanger) Reset() {
 	*x = CallDanger{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +2255,7 @@ func (x *CallDanger) String() string {
 func (*CallDanger) ProtoMessage() {}
 
 func (x *CallDanger) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +2268,7 @@ func (x *CallDanger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDanger.ProtoReflect.Descriptor instead.
 func (*CallDanger) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallDanger) GetKind() string {
@@ -851,7 +2315,7 @@ type CallCommand struct {
 
 func (x *CallCommand) Reset() {
 	*x = CallCommand{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -863,7 +2327,7 @@ func (x *CallCommand) String() string {
 func (*CallCommand) ProtoMessage() {}
 
 func (x *CallCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -876,7 +2340,7 @@ func (x *CallCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCommand.ProtoReflect.Descriptor instead.
 func (*CallCommand) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CallCommand) GetText() string {
@@ -924,7 +2388,7 @@ type LongArgument struct {
 
 func (x *LongArgument) Reset() {
 	*x = LongArgument{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +2400,7 @@ func (x *LongArgument) String() string {
 func (*LongArgument) ProtoMessage() {}
 
 func (x *LongArgument) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +2413,7 @@ func (x *LongArgument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LongArgument.ProtoReflect.Descriptor instead.
 func (*LongArgument) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LongArgument) GetPointer() string {
@@ -993,7 +2457,7 @@ type InboxReview struct {
 
 func (x *InboxReview) Reset() {
 	*x = InboxReview{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +2469,7 @@ func (x *InboxReview) String() string {
 func (*InboxReview) ProtoMessage() {}
 
 func (x *InboxReview) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +2482,7 @@ func (x *InboxReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxReview.ProtoReflect.Descriptor instead.
 func (*InboxReview) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InboxReview) GetSummary() string {
@@ -1071,7 +2535,7 @@ type DeferredCall struct {
 
 func (x *DeferredCall) Reset() {
 	*x = DeferredCall{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +2547,7 @@ func (x *DeferredCall) String() string {
 func (*DeferredCall) ProtoMessage() {}
 
 func (x *DeferredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +2560,7 @@ func (x *DeferredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeferredCall.ProtoReflect.Descriptor instead.
 func (*DeferredCall) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeferredCall) GetStepId() string {
@@ -1147,7 +2611,7 @@ type ReviewedHost struct {
 
 func (x *ReviewedHost) Reset() {
 	*x = ReviewedHost{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +2623,7 @@ func (x *ReviewedHost) String() string {
 func (*ReviewedHost) ProtoMessage() {}
 
 func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +2636,7 @@ func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewedHost.ProtoReflect.Descriptor instead.
 func (*ReviewedHost) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReviewedHost) GetHost() string {
@@ -1218,7 +2682,7 @@ type AutoApprovalOffer struct {
 
 func (x *AutoApprovalOffer) Reset() {
 	*x = AutoApprovalOffer{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +2694,7 @@ func (x *AutoApprovalOffer) String() string {
 func (*AutoApprovalOffer) ProtoMessage() {}
 
 func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +2707,7 @@ func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoApprovalOffer.ProtoReflect.Descriptor instead.
 func (*AutoApprovalOffer) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AutoApprovalOffer) GetShape() string {
@@ -1275,7 +2739,7 @@ type InboxQuestion struct {
 
 func (x *InboxQuestion) Reset() {
 	*x = InboxQuestion{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +2751,7 @@ func (x *InboxQuestion) String() string {
 func (*InboxQuestion) ProtoMessage() {}
 
 func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +2764,7 @@ func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxQuestion.ProtoReflect.Descriptor instead.
 func (*InboxQuestion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InboxQuestion) GetText() string {
@@ -1342,15 +2806,23 @@ type ListInboxRequest struct {
 	// Agent id, unique id prefix, or name; empty for all.
 	AgentId string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// At most this many; 0 for 20.
-	PageSize      int32  `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32      `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string     `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Order     InboxOrder `protobuf:"varint,7,opt,name=order,proto3,enum=deckhand.v1.InboxOrder" json:"order,omitempty"`
+	// Only calls in which something dangerous was recognised, or whose tool is of the
+	// dangerous category.
+	Dangerous bool `protobuf:"varint,8,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
+	// Only items of the caller's own tasks and agents.
+	Mine bool `protobuf:"varint,9,opt,name=mine,proto3" json:"mine,omitempty"`
+	// Only items that contain this text, without regard to case; empty for all.
+	Text          string `protobuf:"bytes,10,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +2834,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +2847,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListInboxRequest) GetStates() []InboxState {
@@ -1420,17 +2892,48 @@ func (x *ListInboxRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListInboxRequest) GetOrder() InboxOrder {
+	if x != nil {
+		return x.Order
+	}
+	return InboxOrder_INBOX_ORDER_UNSPECIFIED
+}
+
+func (x *ListInboxRequest) GetDangerous() bool {
+	if x != nil {
+		return x.Dangerous
+	}
+	return false
+}
+
+func (x *ListInboxRequest) GetMine() bool {
+	if x != nil {
+		return x.Mine
+	}
+	return false
+}
+
+func (x *ListInboxRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type ListInboxResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*InboxItem           `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The number of items of each kind that match all filters but that of kinds. Set on
+	// the first page.
+	Counts        []*InboxCount `protobuf:"bytes,3,rep,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +2945,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +2958,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListInboxResponse) GetItems() []*InboxItem {
@@ -1472,6 +2975,66 @@ func (x *ListInboxResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListInboxResponse) GetCounts() []*InboxCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// InboxCount is the number of items of a kind.
+type InboxCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          InboxKind              `protobuf:"varint,1,opt,name=kind,proto3,enum=deckhand.v1.InboxKind" json:"kind,omitempty"`
+	Items         int32                  `protobuf:"varint,2,opt,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxCount) Reset() {
+	*x = InboxCount{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxCount) ProtoMessage() {}
+
+func (x *InboxCount) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxCount.ProtoReflect.Descriptor instead.
+func (*InboxCount) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *InboxCount) GetKind() InboxKind {
+	if x != nil {
+		return x.Kind
+	}
+	return InboxKind_INBOX_KIND_UNSPECIFIED
+}
+
+func (x *InboxCount) GetItems() int32 {
+	if x != nil {
+		return x.Items
+	}
+	return 0
+}
+
 type GetInboxItemRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ItemId        string                 `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
@@ -1481,7 +3044,7 @@ type GetInboxItemRequest struct {
 
 func (x *GetInboxItemRequest) Reset() {
 	*x = GetInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +3056,7 @@ func (x *GetInboxItemRequest) String() string {
 func (*GetInboxItemRequest) ProtoMessage() {}
 
 func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +3069,7 @@ func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*GetInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetInboxItemRequest) GetItemId() string {
@@ -1525,7 +3088,7 @@ type GetInboxItemResponse struct {
 
 func (x *GetInboxItemResponse) Reset() {
 	*x = GetInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +3100,7 @@ func (x *GetInboxItemResponse) String() string {
 func (*GetInboxItemResponse) ProtoMessage() {}
 
 func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +3113,7 @@ func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*GetInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetInboxItemResponse) GetItem() *InboxItem {
@@ -1577,7 +3140,7 @@ type ReadInboxArgumentRequest struct {
 
 func (x *ReadInboxArgumentRequest) Reset() {
 	*x = ReadInboxArgumentRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +3152,7 @@ func (x *ReadInboxArgumentRequest) String() string {
 func (*ReadInboxArgumentRequest) ProtoMessage() {}
 
 func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +3165,7 @@ func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentRequest.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReadInboxArgumentRequest) GetItemId() string {
@@ -1646,7 +3209,7 @@ type ReadInboxArgumentResponse struct {
 
 func (x *ReadInboxArgumentResponse) Reset() {
 	*x = ReadInboxArgumentResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +3221,7 @@ func (x *ReadInboxArgumentResponse) String() string {
 func (*ReadInboxArgumentResponse) ProtoMessage() {}
 
 func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +3234,7 @@ func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentResponse.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReadInboxArgumentResponse) GetText() string {
@@ -1695,13 +3258,146 @@ func (x *ReadInboxArgumentResponse) GetSizeBytes() int64 {
 	return 0
 }
 
+type JudgeInboxItemRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Item id or unique id prefix.
+	ItemId string `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
+	// A JSON object to call the tool with.
+	ArgumentsJson string `protobuf:"bytes,2,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JudgeInboxItemRequest) Reset() {
+	*x = JudgeInboxItemRequest{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JudgeInboxItemRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JudgeInboxItemRequest) ProtoMessage() {}
+
+func (x *JudgeInboxItemRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JudgeInboxItemRequest.ProtoReflect.Descriptor instead.
+func (*JudgeInboxItemRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *JudgeInboxItemRequest) GetItemId() string {
+	if x != nil {
+		return x.ItemId
+	}
+	return ""
+}
+
+func (x *JudgeInboxItemRequest) GetArgumentsJson() string {
+	if x != nil {
+		return x.ArgumentsJson
+	}
+	return ""
+}
+
+type JudgeInboxItemResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Decision *CallDecision          `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	// As in InboxItem.
+	Changes        []*ProposedChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	ChangesUnknown string            `protobuf:"bytes,3,opt,name=changes_unknown,json=changesUnknown,proto3" json:"changes_unknown,omitempty"`
+	Sentence       string            `protobuf:"bytes,4,opt,name=sentence,proto3" json:"sentence,omitempty"`
+	// Identifies the arguments and the decision. Send it back with the approval: if
+	// the decision has become another, the approval is refused.
+	JudgedDigest  string `protobuf:"bytes,5,opt,name=judged_digest,json=judgedDigest,proto3" json:"judged_digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JudgeInboxItemResponse) Reset() {
+	*x = JudgeInboxItemResponse{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JudgeInboxItemResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JudgeInboxItemResponse) ProtoMessage() {}
+
+func (x *JudgeInboxItemResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JudgeInboxItemResponse.ProtoReflect.Descriptor instead.
+func (*JudgeInboxItemResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *JudgeInboxItemResponse) GetDecision() *CallDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+func (x *JudgeInboxItemResponse) GetChanges() []*ProposedChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *JudgeInboxItemResponse) GetChangesUnknown() string {
+	if x != nil {
+		return x.ChangesUnknown
+	}
+	return ""
+}
+
+func (x *JudgeInboxItemResponse) GetSentence() string {
+	if x != nil {
+		return x.Sentence
+	}
+	return ""
+}
+
+func (x *JudgeInboxItemResponse) GetJudgedDigest() string {
+	if x != nil {
+		return x.JudgedDigest
+	}
+	return ""
+}
+
 type AnswerInboxItemRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ItemId string                 `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
 	// Why, for the record; the agent sees it, except of an approval.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// shown_digest of the item as the person saw it. Required to approve, to retry a
-	// call with an unknown outcome and to accept a review; FAILED_PRECONDITION where
+	// call with an unknown outcome, to accept a review and to allow a host; FAILED_PRECONDITION where
 	// it is another.
 	ShownDigest string `protobuf:"bytes,15,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	// Required with approve and retry where the item's needs_passkey is set;
@@ -1721,6 +3417,10 @@ type AnswerInboxItemRequest struct {
 	//	*AnswerInboxItemRequest_Accept_
 	//	*AnswerInboxItemRequest_Changes_
 	//	*AnswerInboxItemRequest_Close_
+	//	*AnswerInboxItemRequest_Raise_
+	//	*AnswerInboxItemRequest_Allow_
+	//	*AnswerInboxItemRequest_Resume_
+	//	*AnswerInboxItemRequest_Dismiss_
 	Answer        isAnswerInboxItemRequest_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1728,7 +3428,7 @@ type AnswerInboxItemRequest struct {
 
 func (x *AnswerInboxItemRequest) Reset() {
 	*x = AnswerInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +3440,7 @@ func (x *AnswerInboxItemRequest) String() string {
 func (*AnswerInboxItemRequest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +3453,7 @@ func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AnswerInboxItemRequest) GetItemId() string {
@@ -1899,6 +3599,42 @@ func (x *AnswerInboxItemRequest) GetClose() *AnswerInboxItemRequest_Close {
 	return nil
 }
 
+func (x *AnswerInboxItemRequest) GetRaise() *AnswerInboxItemRequest_Raise {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Raise_); ok {
+			return x.Raise
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetAllow() *AnswerInboxItemRequest_Allow {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Allow_); ok {
+			return x.Allow
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetResume() *AnswerInboxItemRequest_Resume {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Resume_); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetDismiss() *AnswerInboxItemRequest_Dismiss {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Dismiss_); ok {
+			return x.Dismiss
+		}
+	}
+	return nil
+}
+
 type isAnswerInboxItemRequest_Answer interface {
 	isAnswerInboxItemRequest_Answer()
 }
@@ -1951,6 +3687,22 @@ type AnswerInboxItemRequest_Close_ struct {
 	Close *AnswerInboxItemRequest_Close `protobuf:"bytes,14,opt,name=close,proto3,oneof"`
 }
 
+type AnswerInboxItemRequest_Raise_ struct {
+	Raise *AnswerInboxItemRequest_Raise `protobuf:"bytes,50,opt,name=raise,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Allow_ struct {
+	Allow *AnswerInboxItemRequest_Allow `protobuf:"bytes,51,opt,name=allow,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Resume_ struct {
+	Resume *AnswerInboxItemRequest_Resume `protobuf:"bytes,52,opt,name=resume,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Dismiss_ struct {
+	Dismiss *AnswerInboxItemRequest_Dismiss `protobuf:"bytes,53,opt,name=dismiss,proto3,oneof"`
+}
+
 func (*AnswerInboxItemRequest_Approve_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Reject_) isAnswerInboxItemRequest_Answer() {}
@@ -1975,6 +3727,14 @@ func (*AnswerInboxItemRequest_Changes_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Close_) isAnswerInboxItemRequest_Answer() {}
 
+func (*AnswerInboxItemRequest_Raise_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Allow_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Resume_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Dismiss_) isAnswerInboxItemRequest_Answer() {}
+
 type AnswerInboxItemResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Item          *InboxItem             `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
@@ -1984,7 +3744,7 @@ type AnswerInboxItemResponse struct {
 
 func (x *AnswerInboxItemResponse) Reset() {
 	*x = AnswerInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +3756,7 @@ func (x *AnswerInboxItemResponse) String() string {
 func (*AnswerInboxItemResponse) ProtoMessage() {}
 
 func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +3769,7 @@ func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
@@ -2017,6 +3777,168 @@ func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
 		return x.Item
 	}
 	return nil
+}
+
+// Raise raises the limit of a run, or a budget, and has the work go on. It is for
+// administrators.
+type AnswerInboxItemRequest_Raise struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new limit: a number, seconds of active_time, or micro-dollars of a budget and
+	// of cost_usd. It must be higher than the one that was reached.
+	Limit         int64 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Raise) Reset() {
+	*x = AnswerInboxItemRequest_Raise{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Raise) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Raise) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Raise) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Raise.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Raise) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 0}
+}
+
+func (x *AnswerInboxItemRequest_Raise) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Allow applies the version of the agent's persona that allows the refused host, as it
+// was shown. Tasks of the version before go on with it. It is for the agent's owner
+// and administrators.
+type AnswerInboxItemRequest_Allow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Allow) Reset() {
+	*x = AnswerInboxItemRequest_Allow{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Allow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Allow) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Allow) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Allow.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Allow) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 1}
+}
+
+// Resume resumes a suspended agent, or the tasks that wait for a budget or a provider:
+// they try again.
+type AnswerInboxItemRequest_Resume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Resume) Reset() {
+	*x = AnswerInboxItemRequest_Resume{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Resume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Resume) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Resume) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Resume.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Resume) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 2}
+}
+
+// Dismiss closes an item about work that stopped; nothing goes on.
+type AnswerInboxItemRequest_Dismiss struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Dismiss) Reset() {
+	*x = AnswerInboxItemRequest_Dismiss{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Dismiss) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Dismiss) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Dismiss) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Dismiss.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Dismiss) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 3}
 }
 
 // Accept accepts the work of a review: deferred calls are made, and the task
@@ -2029,7 +3951,7 @@ type AnswerInboxItemRequest_Accept struct {
 
 func (x *AnswerInboxItemRequest_Accept) Reset() {
 	*x = AnswerInboxItemRequest_Accept{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +3963,7 @@ func (x *AnswerInboxItemRequest_Accept) String() string {
 func (*AnswerInboxItemRequest_Accept) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +3976,7 @@ func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Accept.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 0}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 4}
 }
 
 // Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -2067,7 +3989,7 @@ type AnswerInboxItemRequest_Changes struct {
 
 func (x *AnswerInboxItemRequest_Changes) Reset() {
 	*x = AnswerInboxItemRequest_Changes{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +4001,7 @@ func (x *AnswerInboxItemRequest_Changes) String() string {
 func (*AnswerInboxItemRequest_Changes) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +4014,7 @@ func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Changes.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Changes) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 5}
 }
 
 func (x *AnswerInboxItemRequest_Changes) GetText() string {
@@ -2102,7 +4024,7 @@ func (x *AnswerInboxItemRequest_Changes) GetText() string {
 	return ""
 }
 
-// Close ends an escalated task.
+// Close ends a task that is escalated, or stands at a limit.
 type AnswerInboxItemRequest_Close struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2111,7 +4033,7 @@ type AnswerInboxItemRequest_Close struct {
 
 func (x *AnswerInboxItemRequest_Close) Reset() {
 	*x = AnswerInboxItemRequest_Close{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +4045,7 @@ func (x *AnswerInboxItemRequest_Close) String() string {
 func (*AnswerInboxItemRequest_Close) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +4058,7 @@ func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Close.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Close) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 6}
 }
 
 // Suggest drops a call that waits for approval, and suggests an alternative
@@ -2150,7 +4072,7 @@ type AnswerInboxItemRequest_Suggest struct {
 
 func (x *AnswerInboxItemRequest_Suggest) Reset() {
 	*x = AnswerInboxItemRequest_Suggest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +4084,7 @@ func (x *AnswerInboxItemRequest_Suggest) String() string {
 func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +4097,7 @@ func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Suggest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Suggest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 7}
 }
 
 func (x *AnswerInboxItemRequest_Suggest) GetText() string {
@@ -2195,7 +4117,7 @@ type AnswerInboxItemRequest_Replan struct {
 
 func (x *AnswerInboxItemRequest_Replan) Reset() {
 	*x = AnswerInboxItemRequest_Replan{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +4129,7 @@ func (x *AnswerInboxItemRequest_Replan) String() string {
 func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +4142,7 @@ func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Replan.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Replan) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 8}
 }
 
 func (x *AnswerInboxItemRequest_Replan) GetText() string {
@@ -2241,7 +4163,7 @@ type AnswerInboxItemRequest_Clarify struct {
 
 func (x *AnswerInboxItemRequest_Clarify) Reset() {
 	*x = AnswerInboxItemRequest_Clarify{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +4175,7 @@ func (x *AnswerInboxItemRequest_Clarify) String() string {
 func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +4188,7 @@ func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Clarify.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Clarify) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 9}
 }
 
 func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
@@ -2283,14 +4205,18 @@ type AnswerInboxItemRequest_Approve struct {
 	// arguments. The agent is informed of the change.
 	ArgumentsJson string `protobuf:"bytes,1,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// From now on allow calls like it; for administrators.
-	Always        *AlwaysAllow `protobuf:"bytes,2,opt,name=always,proto3" json:"always,omitempty"`
+	Always *AlwaysAllow `protobuf:"bytes,2,opt,name=always,proto3" json:"always,omitempty"`
+	// judged_digest of arguments_json as JudgeInboxItem returned it. If what the hub
+	// decides about those arguments is something else by now, the approval is refused
+	// with FAILED_PRECONDITION; empty to approve whatever it is.
+	JudgedDigest  string `protobuf:"bytes,3,opt,name=judged_digest,json=judgedDigest,proto3" json:"judged_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +4228,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +4241,7 @@ func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Approve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Approve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 10}
 }
 
 func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
@@ -2332,6 +4258,13 @@ func (x *AnswerInboxItemRequest_Approve) GetAlways() *AlwaysAllow {
 	return nil
 }
 
+func (x *AnswerInboxItemRequest_Approve) GetJudgedDigest() string {
+	if x != nil {
+		return x.JudgedDigest
+	}
+	return ""
+}
+
 // Reject tells the agent that a call is not approved, or that a question is
 // not answered. For a review it restores the workspace, and ends the task.
 type AnswerInboxItemRequest_Reject struct {
@@ -2342,7 +4275,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2354,7 +4287,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2367,7 +4300,7 @@ func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reject.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 11}
 }
 
 // Reply answers a question.
@@ -2380,7 +4313,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +4325,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +4338,7 @@ func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reply.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reply) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 12}
 }
 
 func (x *AnswerInboxItemRequest_Reply) GetText() string {
@@ -2427,7 +4360,7 @@ type AnswerInboxItemRequest_Retry struct {
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +4372,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +4385,7 @@ func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Retry.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Retry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 13}
 }
 
 func (x *AnswerInboxItemRequest_Retry) GetOverride() *TaskOverride {
@@ -2471,7 +4404,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +4416,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +4429,7 @@ func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Skip.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Skip) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 14}
 }
 
 // Resolve says what came of a call with an unknown outcome.
@@ -2509,7 +4442,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2521,7 +4454,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2534,7 +4467,7 @@ func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resolve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resolve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17, 11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 15}
 }
 
 func (x *AnswerInboxItemRequest_Resolve) GetSucceeded() bool {
@@ -2548,8 +4481,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\n" +
-	"\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x0e\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -2592,12 +4524,144 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\bdecision\x18  \x01(\v2\x19.deckhand.v1.CallDecisionR\bdecision\x12@\n" +
 	"\x0elong_arguments\x18! \x03(\v2\x19.deckhand.v1.LongArgumentR\rlongArguments\x12!\n" +
 	"\fshown_digest\x18\" \x01(\tR\vshownDigest\x12\x14\n" +
-	"\x05title\x18# \x01(\tR\x05title\x12#\n" +
-	"\rneeds_passkey\x18F \x01(\bR\fneedsPasskey\"s\n" +
+	"\x05title\x18# \x01(\tR\x05title\x12\x1a\n" +
+	"\bsentence\x18$ \x01(\tR\bsentence\x123\n" +
+	"\acontext\x18% \x01(\v2\x19.deckhand.v1.InboxContextR\acontext\x125\n" +
+	"\achanges\x18& \x03(\v2\x1b.deckhand.v1.ProposedChangeR\achanges\x129\n" +
+	"\n" +
+	"changes_at\x18' \x01(\v2\x1a.google.protobuf.TimestampR\tchangesAt\x12'\n" +
+	"\x0fchanges_unknown\x18( \x01(\tR\x0echangesUnknown\x122\n" +
+	"\aoutcome\x18) \x01(\v2\x18.deckhand.v1.CallOutcomeR\aoutcome\x12<\n" +
+	"\n" +
+	"escalation\x18* \x01(\v2\x1c.deckhand.v1.InboxEscalationR\n" +
+	"escalation\x12*\n" +
+	"\x04stop\x182 \x01(\v2\x16.deckhand.v1.InboxStopR\x04stop\x12\x1b\n" +
+	"\talike_key\x183 \x01(\tR\balikeKey\x12\x1f\n" +
+	"\valike_count\x184 \x01(\x05R\n" +
+	"alikeCount\x12\x1c\n" +
+	"\tdangerous\x185 \x01(\bR\tdangerous\x12\x1d\n" +
+	"\n" +
+	"may_answer\x186 \x01(\bR\tmayAnswer\x12#\n" +
+	"\rneeds_passkey\x18F \x01(\bR\fneedsPasskey\"\xca\x02\n" +
+	"\fInboxContext\x12\x12\n" +
+	"\x04goal\x18\x01 \x01(\tR\x04goal\x12\x1b\n" +
+	"\tplan_item\x18\x02 \x01(\tR\bplanItem\x12\x1b\n" +
+	"\tplan_done\x18\x03 \x01(\x05R\bplanDone\x12\x1d\n" +
+	"\n" +
+	"plan_items\x18\x04 \x01(\x05R\tplanItems\x12\x14\n" +
+	"\x05asked\x18\x05 \x01(\x05R\x05asked\x12)\n" +
+	"\x10similar_approved\x18\x06 \x01(\x05R\x0fsimilarApproved\x12)\n" +
+	"\x10similar_rejected\x18\a \x01(\x05R\x0fsimilarRejected\x12\x1d\n" +
+	"\n" +
+	"similar_by\x18\b \x01(\tR\tsimilarBy\x12B\n" +
+	"\x0elast_rejection\x18\t \x01(\v2\x1b.deckhand.v1.InboxRejectionR\rlastRejection\"}\n" +
+	"\x0eInboxRejection\x12\x17\n" +
+	"\aitem_id\x18\x01 \x01(\tR\x06itemId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xfb\x03\n" +
+	"\x0eProposedChange\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12.\n" +
+	"\x06before\x18\x04 \x01(\v2\x16.deckhand.v1.PathStateR\x06before\x12.\n" +
+	"\x06target\x18\x05 \x01(\v2\x16.deckhand.v1.PathStateR\x06target\x12,\n" +
+	"\x05after\x18\x06 \x01(\v2\x16.deckhand.v1.PathStateR\x05after\x12\x14\n" +
+	"\x05added\x18\a \x01(\x05R\x05added\x12\x18\n" +
+	"\adeleted\x18\b \x01(\x05R\adeleted\x12\x18\n" +
+	"\aunified\x18\t \x01(\tR\aunified\x12\x18\n" +
+	"\aomitted\x18\n" +
+	" \x01(\tR\aomitted\x12\x18\n" +
+	"\aproblem\x18\v \x01(\tR\aproblem\x12\x14\n" +
+	"\x05files\x18\f \x01(\x05R\x05files\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\r \x01(\x03R\tsizeBytes\x12\x12\n" +
+	"\x04more\x18\x0e \x01(\bR\x04more\x120\n" +
+	"\aentries\x18\x0f \x03(\v2\x16.deckhand.v1.PathEntryR\aentries\x12*\n" +
+	"\x03git\x18\x10 \x01(\v2\x18.deckhand.v1.GitCoverageR\x03git\"h\n" +
+	"\tPathState\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12\x14\n" +
+	"\x05lines\x18\x03 \x01(\x05R\x05lines\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\rR\x04mode\"R\n" +
+	"\tPathEntry\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\x95\x01\n" +
+	"\vGitCoverage\x12\x16\n" +
+	"\x06branch\x18\x01 \x01(\tR\x06branch\x12\x1c\n" +
+	"\tunchanged\x18\x02 \x01(\x05R\tunchanged\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\x05R\achanged\x12\x1c\n" +
+	"\tuntracked\x18\x04 \x01(\x05R\tuntracked\x12\x18\n" +
+	"\aignored\x18\x05 \x01(\x05R\aignored\"\xcf\x02\n" +
+	"\vCallOutcome\x12,\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x16.deckhand.v1.StepStateR\x05state\x12$\n" +
+	"\vexit_status\x18\x02 \x01(\x05H\x00R\n" +
+	"exitStatus\x88\x01\x01\x129\n" +
+	"\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
+	"\vfinished_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\x12#\n" +
+	"\rfiles_changed\x18\x05 \x01(\x05R\ffilesChanged\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\x06 \x01(\tR\terrorCode\x12 \n" +
+	"\vobservation\x18\a \x01(\tR\vobservationB\x0e\n" +
+	"\f_exit_status\"\xcd\x01\n" +
+	"\x0fInboxEscalation\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\x01 \x01(\tR\terrorCode\x124\n" +
+	"\bfailures\x18\x02 \x03(\v2\x18.deckhand.v1.TaskFailureR\bfailures\x12\x1a\n" +
+	"\bprovider\x18\x03 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12\x17\n" +
+	"\anode_id\x18\x05 \x01(\tR\x06nodeId\x12\x1a\n" +
+	"\bremedies\x18\x06 \x03(\tR\bremedies\"r\n" +
+	"\vTaskFailure\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\x02 \x01(\tR\terrorCode\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xb7\x05\n" +
+	"\tInboxStop\x12\x14\n" +
+	"\x05title\x18\x01 \x01(\tR\x05title\x12#\n" +
+	"\rwaiting_tasks\x18\x02 \x01(\x05R\fwaitingTasks\x12\x1d\n" +
+	"\n" +
+	"limit_name\x18\x03 \x01(\tR\tlimitName\x12\x1d\n" +
+	"\n" +
+	"limit_most\x18\x04 \x01(\x03R\tlimitMost\x12\x1f\n" +
+	"\vlimit_offer\x18\x05 \x01(\x03R\n" +
+	"limitOffer\x12\x14\n" +
+	"\x05scope\x18\x06 \x01(\tR\x05scope\x12\x1b\n" +
+	"\tobject_id\x18\a \x01(\tR\bobjectId\x12\x14\n" +
+	"\x05every\x18\b \x01(\tR\x05every\x12\x16\n" +
+	"\x06period\x18\t \x01(\tR\x06period\x12!\n" +
+	"\flimit_micros\x18\n" +
+	" \x01(\x03R\vlimitMicros\x12!\n" +
+	"\fspent_micros\x18\v \x01(\x03R\vspentMicros\x12#\n" +
+	"\ramount_micros\x18\f \x01(\x03R\famountMicros\x12!\n" +
+	"\foffer_micros\x18\r \x01(\x03R\vofferMicros\x12\x12\n" +
+	"\x04host\x18\x0e \x01(\tR\x04host\x12\x12\n" +
+	"\x04port\x18\x0f \x01(\rR\x04port\x12\x16\n" +
+	"\x06method\x18\x10 \x01(\tR\x06method\x12\x17\n" +
+	"\astep_id\x18\x11 \x01(\tR\x06stepId\x12\x12\n" +
+	"\x04tool\x18\x12 \x01(\tR\x04tool\x122\n" +
+	"\x06change\x18\x13 \x01(\v2\x1a.deckhand.v1.PersonaChangeR\x06change\x12\x1a\n" +
+	"\bprovider\x18\x14 \x01(\tR\bprovider\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x15 \x01(\tR\n" +
+	"credential\x12\x16\n" +
+	"\x06reason\x18\x16 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05login\x18\x17 \x01(\bR\x05login\x12\x16\n" +
+	"\x06status\x18\x18 \x01(\x05R\x06status\"k\n" +
+	"\rPersonaChange\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x05R\aversion\x12\x12\n" +
+	"\x04diff\x18\x02 \x01(\tR\x04diff\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"s\n" +
 	"\fPasskeyProof\x12-\n" +
 	"\fchallenge_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\vchallengeId\x124\n" +
-	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\xdc\x04\n" +
+	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\xf8\x05\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -2620,7 +4684,22 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
 	"long_texts\x18\x10 \x03(\v2\x19.deckhand.v1.LongArgumentR\tlongTexts\x12\x18\n" +
 	"\aprogram\x18\x11 \x01(\tR\aprogram\x12\x16\n" +
-	"\x06unsent\x18\x12 \x01(\tR\x06unsent\"b\n" +
+	"\x06unsent\x18\x12 \x01(\tR\x06unsent\x12\x16\n" +
+	"\x06source\x18\x13 \x01(\tR\x06source\x12\x16\n" +
+	"\x06policy\x18\x14 \x01(\tR\x06policy\x122\n" +
+	"\arequest\x18\x15 \x01(\v2\x18.deckhand.v1.CallRequestR\arequest\x12\x16\n" +
+	"\x06effect\x18\x16 \x01(\tR\x06effect\x12\x1e\n" +
+	"\n" +
+	"reversible\x18\x17 \x01(\bR\n" +
+	"reversible\"\xab\x01\n" +
+	"\vCallRequest\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1d\n" +
+	"\n" +
+	"ascii_host\x18\x03 \x01(\tR\tasciiHost\x12!\n" +
+	"\fmixed_labels\x18\x04 \x03(\tR\vmixedLabels\x12\x18\n" +
+	"\arefused\x18\x05 \x01(\tR\arefused\x12\x14\n" +
+	"\x05allow\x18\x06 \x01(\tR\x05allow\"b\n" +
 	"\n" +
 	"CallDanger\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -2662,19 +4741,29 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\achoices\x18\x03 \x03(\tR\achoices\x12%\n" +
-	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\"\x9f\x02\n" +
+	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\"\xa8\x03\n" +
 	"\x10ListInboxRequest\x129\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x17.deckhand.v1.InboxStateB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06states\x126\n" +
-	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\x05R\x05kinds\x12!\n" +
+	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\vR\x05kinds\x12!\n" +
 	"\atask_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06taskId\x12#\n" +
 	"\bagent_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12'\n" +
 	"\tpage_size\x18\x05 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"i\n" +
+	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x127\n" +
+	"\x05order\x18\a \x01(\x0e2\x17.deckhand.v1.InboxOrderB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05order\x12\x1c\n" +
+	"\tdangerous\x18\b \x01(\bR\tdangerous\x12\x12\n" +
+	"\x04mine\x18\t \x01(\bR\x04mine\x12\x1c\n" +
+	"\x04text\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x04text\"\x9a\x01\n" +
 	"\x11ListInboxResponse\x12,\n" +
 	"\x05items\x18\x01 \x03(\v2\x16.deckhand.v1.InboxItemR\x05items\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\":\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12/\n" +
+	"\x06counts\x18\x03 \x03(\v2\x17.deckhand.v1.InboxCountR\x06counts\"N\n" +
+	"\n" +
+	"InboxCount\x12*\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12\x14\n" +
+	"\x05items\x18\x02 \x01(\x05R\x05items\":\n" +
 	"\x13GetInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\"B\n" +
@@ -2693,7 +4782,17 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
 	"nextOffset\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\xf1\v\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"q\n" +
+	"\x15JudgeInboxItemRequest\x12#\n" +
+	"\aitem_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x123\n" +
+	"\x0earguments_json\x18\x02 \x01(\tB\f\xbaH\tr\a\x10\x01(\x80\x80\x80\x02R\rargumentsJson\"\xf0\x01\n" +
+	"\x16JudgeInboxItemResponse\x125\n" +
+	"\bdecision\x18\x01 \x01(\v2\x19.deckhand.v1.CallDecisionR\bdecision\x125\n" +
+	"\achanges\x18\x02 \x03(\v2\x1b.deckhand.v1.ProposedChangeR\achanges\x12'\n" +
+	"\x0fchanges_unknown\x18\x03 \x01(\tR\x0echangesUnknown\x12\x1a\n" +
+	"\bsentence\x18\x04 \x01(\tR\bsentence\x12#\n" +
+	"\rjudged_digest\x18\x05 \x01(\tR\fjudgedDigest\"\xfc\x0e\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -2712,7 +4811,16 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\aclarify\x18\v \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ClarifyH\x00R\aclarify\x12D\n" +
 	"\x06accept\x18\f \x01(\v2*.deckhand.v1.AnswerInboxItemRequest.AcceptH\x00R\x06accept\x12G\n" +
 	"\achanges\x18\r \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ChangesH\x00R\achanges\x12A\n" +
-	"\x05close\x18\x0e \x01(\v2).deckhand.v1.AnswerInboxItemRequest.CloseH\x00R\x05close\x1a\b\n" +
+	"\x05close\x18\x0e \x01(\v2).deckhand.v1.AnswerInboxItemRequest.CloseH\x00R\x05close\x12A\n" +
+	"\x05raise\x182 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.RaiseH\x00R\x05raise\x12A\n" +
+	"\x05allow\x183 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.AllowH\x00R\x05allow\x12D\n" +
+	"\x06resume\x184 \x01(\v2*.deckhand.v1.AnswerInboxItemRequest.ResumeH\x00R\x06resume\x12G\n" +
+	"\adismiss\x185 \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.DismissH\x00R\adismiss\x1a&\n" +
+	"\x05Raise\x12\x1d\n" +
+	"\x05limit\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x05limit\x1a\a\n" +
+	"\x05Allow\x1a\b\n" +
+	"\x06Resume\x1a\t\n" +
+	"\aDismiss\x1a\b\n" +
 	"\x06Accept\x1a)\n" +
 	"\aChanges\x12\x1e\n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
@@ -2726,11 +4834,12 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a1\n" +
 	"\aClarify\x12&\n" +
 	"\bquestion\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\bquestion\x1an\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\bquestion\x1a\x9d\x01\n" +
 	"\aApprove\x121\n" +
 	"\x0earguments_json\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02R\rargumentsJson\x120\n" +
-	"\x06always\x18\x02 \x01(\v2\x18.deckhand.v1.AlwaysAllowR\x06always\x1a\b\n" +
+	"\x06always\x18\x02 \x01(\v2\x18.deckhand.v1.AlwaysAllowR\x06always\x12-\n" +
+	"\rjudged_digest\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\fjudgedDigest\x1a\b\n" +
 	"\x06Reject\x1a(\n" +
 	"\x05Reply\x12\x1f\n" +
 	"\x04text\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\xa0\x9c\x01R\x04text\x1a>\n" +
@@ -2741,26 +4850,38 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\tsucceeded\x18\x01 \x01(\bR\tsucceededB\x0f\n" +
 	"\x06answer\x12\x05\xbaH\x02\b\x01\"E\n" +
 	"\x17AnswerInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item*\xa3\x01\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item*\xb5\x02\n" +
 	"\tInboxKind\x12\x1a\n" +
 	"\x16INBOX_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13INBOX_KIND_APPROVAL\x10\x01\x12\x17\n" +
 	"\x13INBOX_KIND_QUESTION\x10\x02\x12\x16\n" +
 	"\x12INBOX_KIND_UNKNOWN\x10\x03\x12\x15\n" +
 	"\x11INBOX_KIND_REVIEW\x10\x04\x12\x19\n" +
-	"\x15INBOX_KIND_ESCALATION\x10\x05*\x8d\x01\n" +
+	"\x15INBOX_KIND_ESCALATION\x10\x05\x12\x14\n" +
+	"\x10INBOX_KIND_LIMIT\x10\x06\x12\x15\n" +
+	"\x11INBOX_KIND_BUDGET\x10\a\x12\x18\n" +
+	"\x14INBOX_KIND_SUSPENDED\x10\b\x12\x15\n" +
+	"\x11INBOX_KIND_EGRESS\x10\t\x12\x17\n" +
+	"\x13INBOX_KIND_PROVIDER\x10\n" +
+	"\x12\x19\n" +
+	"\x15INBOX_KIND_CREDENTIAL\x10\v*D\n" +
+	"\n" +
+	"InboxOrder\x12\x1b\n" +
+	"\x17INBOX_ORDER_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15INBOX_ORDER_TIME_LEFT\x10\x01*\x8d\x01\n" +
 	"\n" +
 	"InboxState\x12\x1b\n" +
 	"\x17INBOX_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10INBOX_STATE_OPEN\x10\x01\x12\x18\n" +
 	"\x14INBOX_STATE_ANSWERED\x10\x02\x12\x17\n" +
 	"\x13INBOX_STATE_EXPIRED\x10\x03\x12\x19\n" +
-	"\x15INBOX_STATE_WITHDRAWN\x10\x042\xf1\x02\n" +
+	"\x15INBOX_STATE_WITHDRAWN\x10\x042\xcc\x03\n" +
 	"\fInboxService\x12J\n" +
 	"\tListInbox\x12\x1d.deckhand.v1.ListInboxRequest\x1a\x1e.deckhand.v1.ListInboxResponse\x12S\n" +
 	"\fGetInboxItem\x12 .deckhand.v1.GetInboxItemRequest\x1a!.deckhand.v1.GetInboxItemResponse\x12b\n" +
 	"\x11ReadInboxArgument\x12%.deckhand.v1.ReadInboxArgumentRequest\x1a&.deckhand.v1.ReadInboxArgumentResponse\x12\\\n" +
-	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponse\x12Y\n" +
+	"\x0eJudgeInboxItem\x12\".deckhand.v1.JudgeInboxItemRequest\x1a#.deckhand.v1.JudgeInboxItemResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_inbox_proto_rawDescOnce sync.Once
@@ -2774,101 +4895,153 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_inbox_proto_rawDescData
 }
 
-var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
-	(InboxState)(0),                        // 1: deckhand.v1.InboxState
-	(*InboxItem)(nil),                      // 2: deckhand.v1.InboxItem
-	(*PasskeyProof)(nil),                   // 3: deckhand.v1.PasskeyProof
-	(*CallDecision)(nil),                   // 4: deckhand.v1.CallDecision
-	(*CallDanger)(nil),                     // 5: deckhand.v1.CallDanger
-	(*CallCommand)(nil),                    // 6: deckhand.v1.CallCommand
-	(*LongArgument)(nil),                   // 7: deckhand.v1.LongArgument
-	(*InboxReview)(nil),                    // 8: deckhand.v1.InboxReview
-	(*DeferredCall)(nil),                   // 9: deckhand.v1.DeferredCall
-	(*ReviewedHost)(nil),                   // 10: deckhand.v1.ReviewedHost
-	(*AutoApprovalOffer)(nil),              // 11: deckhand.v1.AutoApprovalOffer
-	(*InboxQuestion)(nil),                  // 12: deckhand.v1.InboxQuestion
-	(*ListInboxRequest)(nil),               // 13: deckhand.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),              // 14: deckhand.v1.ListInboxResponse
-	(*GetInboxItemRequest)(nil),            // 15: deckhand.v1.GetInboxItemRequest
-	(*GetInboxItemResponse)(nil),           // 16: deckhand.v1.GetInboxItemResponse
-	(*ReadInboxArgumentRequest)(nil),       // 17: deckhand.v1.ReadInboxArgumentRequest
-	(*ReadInboxArgumentResponse)(nil),      // 18: deckhand.v1.ReadInboxArgumentResponse
-	(*AnswerInboxItemRequest)(nil),         // 19: deckhand.v1.AnswerInboxItemRequest
-	(*AnswerInboxItemResponse)(nil),        // 20: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Accept)(nil),  // 21: deckhand.v1.AnswerInboxItemRequest.Accept
-	(*AnswerInboxItemRequest_Changes)(nil), // 22: deckhand.v1.AnswerInboxItemRequest.Changes
-	(*AnswerInboxItemRequest_Close)(nil),   // 23: deckhand.v1.AnswerInboxItemRequest.Close
-	(*AnswerInboxItemRequest_Suggest)(nil), // 24: deckhand.v1.AnswerInboxItemRequest.Suggest
-	(*AnswerInboxItemRequest_Replan)(nil),  // 25: deckhand.v1.AnswerInboxItemRequest.Replan
-	(*AnswerInboxItemRequest_Clarify)(nil), // 26: deckhand.v1.AnswerInboxItemRequest.Clarify
-	(*AnswerInboxItemRequest_Approve)(nil), // 27: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 28: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 29: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 30: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 31: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 32: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 33: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 34: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 35: google.protobuf.Timestamp
-	(*AlwaysAllow)(nil),                    // 36: deckhand.v1.AlwaysAllow
-	(*TaskOverride)(nil),                   // 37: deckhand.v1.TaskOverride
+	(InboxOrder)(0),                        // 1: deckhand.v1.InboxOrder
+	(InboxState)(0),                        // 2: deckhand.v1.InboxState
+	(*InboxItem)(nil),                      // 3: deckhand.v1.InboxItem
+	(*InboxContext)(nil),                   // 4: deckhand.v1.InboxContext
+	(*InboxRejection)(nil),                 // 5: deckhand.v1.InboxRejection
+	(*ProposedChange)(nil),                 // 6: deckhand.v1.ProposedChange
+	(*PathState)(nil),                      // 7: deckhand.v1.PathState
+	(*PathEntry)(nil),                      // 8: deckhand.v1.PathEntry
+	(*GitCoverage)(nil),                    // 9: deckhand.v1.GitCoverage
+	(*CallOutcome)(nil),                    // 10: deckhand.v1.CallOutcome
+	(*InboxEscalation)(nil),                // 11: deckhand.v1.InboxEscalation
+	(*TaskFailure)(nil),                    // 12: deckhand.v1.TaskFailure
+	(*InboxStop)(nil),                      // 13: deckhand.v1.InboxStop
+	(*PersonaChange)(nil),                  // 14: deckhand.v1.PersonaChange
+	(*PasskeyProof)(nil),                   // 15: deckhand.v1.PasskeyProof
+	(*CallDecision)(nil),                   // 16: deckhand.v1.CallDecision
+	(*CallRequest)(nil),                    // 17: deckhand.v1.CallRequest
+	(*CallDanger)(nil),                     // 18: deckhand.v1.CallDanger
+	(*CallCommand)(nil),                    // 19: deckhand.v1.CallCommand
+	(*LongArgument)(nil),                   // 20: deckhand.v1.LongArgument
+	(*InboxReview)(nil),                    // 21: deckhand.v1.InboxReview
+	(*DeferredCall)(nil),                   // 22: deckhand.v1.DeferredCall
+	(*ReviewedHost)(nil),                   // 23: deckhand.v1.ReviewedHost
+	(*AutoApprovalOffer)(nil),              // 24: deckhand.v1.AutoApprovalOffer
+	(*InboxQuestion)(nil),                  // 25: deckhand.v1.InboxQuestion
+	(*ListInboxRequest)(nil),               // 26: deckhand.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),              // 27: deckhand.v1.ListInboxResponse
+	(*InboxCount)(nil),                     // 28: deckhand.v1.InboxCount
+	(*GetInboxItemRequest)(nil),            // 29: deckhand.v1.GetInboxItemRequest
+	(*GetInboxItemResponse)(nil),           // 30: deckhand.v1.GetInboxItemResponse
+	(*ReadInboxArgumentRequest)(nil),       // 31: deckhand.v1.ReadInboxArgumentRequest
+	(*ReadInboxArgumentResponse)(nil),      // 32: deckhand.v1.ReadInboxArgumentResponse
+	(*JudgeInboxItemRequest)(nil),          // 33: deckhand.v1.JudgeInboxItemRequest
+	(*JudgeInboxItemResponse)(nil),         // 34: deckhand.v1.JudgeInboxItemResponse
+	(*AnswerInboxItemRequest)(nil),         // 35: deckhand.v1.AnswerInboxItemRequest
+	(*AnswerInboxItemResponse)(nil),        // 36: deckhand.v1.AnswerInboxItemResponse
+	(*AnswerInboxItemRequest_Raise)(nil),   // 37: deckhand.v1.AnswerInboxItemRequest.Raise
+	(*AnswerInboxItemRequest_Allow)(nil),   // 38: deckhand.v1.AnswerInboxItemRequest.Allow
+	(*AnswerInboxItemRequest_Resume)(nil),  // 39: deckhand.v1.AnswerInboxItemRequest.Resume
+	(*AnswerInboxItemRequest_Dismiss)(nil), // 40: deckhand.v1.AnswerInboxItemRequest.Dismiss
+	(*AnswerInboxItemRequest_Accept)(nil),  // 41: deckhand.v1.AnswerInboxItemRequest.Accept
+	(*AnswerInboxItemRequest_Changes)(nil), // 42: deckhand.v1.AnswerInboxItemRequest.Changes
+	(*AnswerInboxItemRequest_Close)(nil),   // 43: deckhand.v1.AnswerInboxItemRequest.Close
+	(*AnswerInboxItemRequest_Suggest)(nil), // 44: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 45: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 46: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 47: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 48: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 49: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 50: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 51: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 52: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 53: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 54: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 55: google.protobuf.Timestamp
+	(StepState)(0),                         // 56: deckhand.v1.StepState
+	(*AlwaysAllow)(nil),                    // 57: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 58: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
-	1,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	33, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	34, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
-	12, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	35, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	35, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	34, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	35, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
-	8,  // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
-	11, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
-	4,  // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
-	7,  // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
-	5,  // 13: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
-	6,  // 14: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
-	7,  // 15: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
-	9,  // 16: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
-	10, // 17: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	33, // 18: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
-	1,  // 19: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
-	0,  // 20: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
-	2,  // 21: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
-	2,  // 22: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	3,  // 23: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
-	27, // 24: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	28, // 25: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	29, // 26: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	30, // 27: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	31, // 28: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	32, // 29: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	24, // 30: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	25, // 31: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	26, // 32: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	21, // 33: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	22, // 34: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	23, // 35: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	2,  // 36: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	36, // 37: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	37, // 38: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	13, // 39: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	15, // 40: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	17, // 41: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	19, // 42: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	14, // 43: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	16, // 44: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	18, // 45: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	20, // 46: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	43, // [43:47] is the sub-list for method output_type
-	39, // [39:43] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	2,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
+	53, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	54, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	25, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
+	55, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	55, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	54, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	55, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	21, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
+	24, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
+	16, // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
+	20, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
+	4,  // 13: deckhand.v1.InboxItem.context:type_name -> deckhand.v1.InboxContext
+	6,  // 14: deckhand.v1.InboxItem.changes:type_name -> deckhand.v1.ProposedChange
+	55, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
+	10, // 16: deckhand.v1.InboxItem.outcome:type_name -> deckhand.v1.CallOutcome
+	11, // 17: deckhand.v1.InboxItem.escalation:type_name -> deckhand.v1.InboxEscalation
+	13, // 18: deckhand.v1.InboxItem.stop:type_name -> deckhand.v1.InboxStop
+	5,  // 19: deckhand.v1.InboxContext.last_rejection:type_name -> deckhand.v1.InboxRejection
+	55, // 20: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
+	7,  // 21: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
+	7,  // 22: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
+	7,  // 23: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
+	8,  // 24: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
+	9,  // 25: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
+	56, // 26: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
+	55, // 27: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
+	55, // 28: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
+	12, // 29: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
+	55, // 30: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
+	14, // 31: deckhand.v1.InboxStop.change:type_name -> deckhand.v1.PersonaChange
+	18, // 32: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
+	19, // 33: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
+	20, // 34: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
+	17, // 35: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
+	22, // 36: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
+	23, // 37: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
+	53, // 38: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
+	2,  // 39: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
+	0,  // 40: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
+	1,  // 41: deckhand.v1.ListInboxRequest.order:type_name -> deckhand.v1.InboxOrder
+	3,  // 42: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
+	28, // 43: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
+	0,  // 44: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
+	3,  // 45: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	16, // 46: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
+	6,  // 47: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
+	15, // 48: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
+	47, // 49: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	48, // 50: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	49, // 51: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	50, // 52: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	51, // 53: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	52, // 54: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	44, // 55: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	45, // 56: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	46, // 57: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	41, // 58: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	42, // 59: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	43, // 60: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	37, // 61: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
+	38, // 62: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
+	39, // 63: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
+	40, // 64: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
+	3,  // 65: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	57, // 66: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	58, // 67: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	26, // 68: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	29, // 69: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	31, // 70: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	35, // 71: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	33, // 72: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
+	27, // 73: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	30, // 74: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	32, // 75: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	36, // 76: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	34, // 77: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
+	73, // [73:78] is the sub-list for method output_type
+	68, // [68:73] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -2879,7 +5052,8 @@ func file_deckhand_v1_inbox_proto_init() {
 	file_deckhand_v1_policy_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_inbox_proto_msgTypes[17].OneofWrappers = []any{
+	file_deckhand_v1_inbox_proto_msgTypes[7].OneofWrappers = []any{}
+	file_deckhand_v1_inbox_proto_msgTypes[32].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),
 		(*AnswerInboxItemRequest_Reject_)(nil),
 		(*AnswerInboxItemRequest_Reply_)(nil),
@@ -2892,14 +5066,18 @@ func file_deckhand_v1_inbox_proto_init() {
 		(*AnswerInboxItemRequest_Accept_)(nil),
 		(*AnswerInboxItemRequest_Changes_)(nil),
 		(*AnswerInboxItemRequest_Close_)(nil),
+		(*AnswerInboxItemRequest_Raise_)(nil),
+		(*AnswerInboxItemRequest_Allow_)(nil),
+		(*AnswerInboxItemRequest_Resume_)(nil),
+		(*AnswerInboxItemRequest_Dismiss_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   31,
+			NumEnums:      3,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -7,7 +7,7 @@ import { Literal } from "@/components/Literal";
 import { Problem } from "@/components/Problem";
 import { ReadingContext, useReading } from "@/components/reading";
 import { Skeletons } from "@/components/Skeleton";
-import { InboxItemSchema, InboxKind, InboxService, InboxState, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import { InboxItemSchema, InboxKind, InboxService, InboxState, InboxStopSchema, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { Answer } from "./Answer";
 import { useWholeArguments } from "./arguments";
 import { kindWord } from "./Details";
@@ -18,6 +18,8 @@ import { Before, DangerBand, Deadline, Part, Read, Wants, Where, WhyAsked } from
 import { QuestionBody } from "./Question";
 import { ReviewBody } from "./Review";
 import { useSeen, type Seen } from "./seen";
+import { StopAnswer } from "./stops/StopAnswer";
+import { StopDetails } from "./stops/StopDetails";
 import { Thing } from "./Thing";
 import { UnknownBody } from "./Unknown";
 import { approvalOf, running } from "./words";
@@ -143,6 +145,8 @@ function Asked(props: {
           <ReviewBody item={item} onComments={setComments} />
         ) : item.kind === InboxKind.ESCALATION ? (
           <EscalationBody item={item} />
+        ) : item.stop ? (
+          <StopDetails item={item} stop={item.stop} />
         ) : (
           <div className="space-y-3">
             {item.kind === InboxKind.UNKNOWN && <UnknownBody item={item} />}
@@ -161,6 +165,16 @@ function Asked(props: {
             <Outcome item={props.over} now={props.latest} />
             {props.below?.(props.guard)}
           </>
+        ) : props.item.stop ? (
+          <StopAnswer
+            item={props.item}
+            stop={props.item.stop}
+            changed={props.changed}
+            guard={props.guard}
+            pending={props.pending}
+            onAnswered={props.onAnswered}
+            onRefused={props.onRefused}
+          />
         ) : (
           <>
             <Deadline item={item} />
@@ -221,6 +235,7 @@ function differs(a: InboxItem, b: InboxItem): boolean {
       review: i.review,
       changes: i.changes,
       changesUnknown: i.changesUnknown,
+      stop: i.stop && create(InboxStopSchema, { ...i.stop, waitingTasks: 0 }),
     });
   return !equals(InboxItemSchema, asked(a), asked(b));
 }

@@ -6,6 +6,12 @@ const kinds: Record<number, string> = {
   [InboxKind.UNKNOWN]: "Unknown outcome",
   [InboxKind.REVIEW]: "Review",
   [InboxKind.ESCALATION]: "Escalated",
+  [InboxKind.LIMIT]: "Limit reached",
+  [InboxKind.BUDGET]: "Budget used up",
+  [InboxKind.SUSPENDED]: "Suspended agent",
+  [InboxKind.EGRESS]: "Refused host",
+  [InboxKind.PROVIDER]: "Provider",
+  [InboxKind.CREDENTIAL]: "Credential",
 };
 
 export const kindWord = (k: InboxKind) => kinds[k] ?? "Unknown (update the console)";

@@ -20,6 +20,10 @@ const verdicts: Record<string, string> = {
   accept: "Accepted",
   changes: "Sent back for changes",
   close: "Closed",
+  raise: "Raised",
+  allow: "Allowed",
+  resume: "Resumed",
+  dismiss: "Dismissed",
 };
 
 // Outcome says what became of an item, and what came of its call, as it is now.
@@ -28,7 +32,9 @@ export function Outcome({ item, now }: { item: InboxItem; now: InboxItem | undef
   const by = item.answeredBy === session.userName ? "you" : item.answeredBy;
   const what =
     item.state === InboxState.WITHDRAWN
-      ? "Withdrawn: the task has ended"
+      ? item.stop
+        ? "Withdrawn: the cause is gone"
+        : "Withdrawn: the task has ended"
       : item.answeredBy
         ? `${verdicts[item.answer] ?? item.answer} by ${by}`
         : "Expired without an answer";
@@ -54,11 +60,13 @@ export function Outcome({ item, now }: { item: InboxItem; now: InboxItem | undef
       {outcome?.observation && (outcome.state === StepState.FAILED || (outcome.exitStatus ?? 0) !== 0) && (
         <LiteralBlock text={outcome.observation} label="Result" />
       )}
-      <p>
-        <Link to="/tasks/$task" params={{ task: item.taskId }} className="text-accent hover:underline">
-          {item.stepNumber > 0 ? `See step ${item.stepNumber} of the task` : "See the task"}
-        </Link>
-      </p>
+      {item.taskId && (
+        <p>
+          <Link to="/tasks/$task" params={{ task: item.taskId }} className="text-accent hover:underline">
+            {item.stepNumber > 0 ? `See step ${item.stepNumber} of the task` : "See the task"}
+          </Link>
+        </p>
+      )}
     </section>
   );
 }

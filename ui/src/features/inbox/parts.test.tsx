@@ -65,7 +65,7 @@ const parts = ["Risk", "The call", "Why you are asked", "Why the agent wants it"
 describe("every card", () => {
   it.each(kinds)("of %s has all of its parts", async (_, init) => {
     const decision = { source: "persona", nodeId: "node_1", nodeName: "web-1", folder: "/workspace", user: "uid 1000", timeoutSeconds: 60, hosts: [], ...init.decision };
-    const make = (more: Init) => create(InboxItemSchema, { ...base, decision, ...init, ...("decision" in init && !init.decision ? { decision: undefined } : { decision }), ...more } as Init);
+    const make = (more: Init) => create(InboxItemSchema, { ...base, ...init, decision: "decision" in init && !init.decision ? undefined : decision, ...more } as Init);
     let item = make({});
     const page = showPage("/inbox", inboxRoutes, (r) => {
       r.service(InboxService, { listInbox: () => ({ items: [item] }), getInboxItem: () => ({ item }) });

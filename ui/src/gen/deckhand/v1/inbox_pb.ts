@@ -6,7 +6,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { AlwaysAllow } from "./policy_pb";
 import { file_deckhand_v1_policy } from "./policy_pb";
-import type { ToolCategory } from "./step_pb";
+import type { StepState, ToolCategory } from "./step_pb";
 import { file_deckhand_v1_step } from "./step_pb";
 import type { TaskOverride } from "./task_pb";
 import { file_deckhand_v1_task } from "./task_pb";
@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/inbox.proto.
  */
 export const file_deckhand_v1_inbox: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi9QcKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkSFQoNbmVlZHNfcGFzc2tleRhGIAEoCCI9CgxQYXNza2V5UHJvb2YSFAoMY2hhbGxlbmdlX2lkGAEgASgJEhcKD2NyZWRlbnRpYWxfanNvbhgCIAEoCSKnAwoMQ2FsbERlY2lzaW9uEgwKBHJ1bGUYASABKAkSFgoOcG9saWN5X3ZlcnNpb24YAiABKAkSCwoDd2h5GAMgASgJEigKB2RhbmdlcnMYBCADKAsyFy5kZWNraGFuZC52MS5DYWxsRGFuZ2VyEioKCGNvbW1hbmRzGAUgAygLMhguZGVja2hhbmQudjEuQ2FsbENvbW1hbmQSDwoHdW5jbGVhchgGIAMoCRIPCgdub2RlX2lkGAcgASgJEhEKCW5vZGVfbmFtZRgIIAEoCRIOCgZmb2xkZXIYCSABKAkSDAoEdXNlchgKIAEoCRIXCg90aW1lb3V0X3NlY29uZHMYCyABKAESDQoFaG9zdHMYDCADKAkSFAoMaXJyZXZlcnNpYmxlGA0gASgJEhIKCmRlZmluaXRpb24YDiABKAkSGQoRYWdyZWVkX2RlZmluaXRpb24YDyABKAkSLQoKbG9uZ190ZXh0cxgQIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIPCgdwcm9ncmFtGBEgASgJEg4KBnVuc2VudBgSIAEoCSJHCgpDYWxsRGFuZ2VyEgwKBGtpbmQYASABKAkSDAoEd2hhdBgCIAEoCRIPCgdjb21tYW5kGAMgASgJEgwKBGxpbmUYBCABKAUiRgoLQ2FsbENvbW1hbmQSDAoEdGV4dBgBIAEoCRIMCgRsaW5lGAIgASgFEgsKA3ZpYRgDIAMoCRIOCgZlZmZlY3QYBCABKAkiQgoMTG9uZ0FyZ3VtZW50Eg8KB3BvaW50ZXIYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoAxINCgVsaW5lcxgDIAEoAyKTAQoLSW5ib3hSZXZpZXcSDwoHc3VtbWFyeRgBIAEoCRINCgVmaWxlcxgCIAEoBRINCgVwYXRocxgDIAMoCRIrCghkZWZlcnJlZBgEIAMoCzIZLmRlY2toYW5kLnYxLkRlZmVycmVkQ2FsbBIoCgVob3N0cxgFIAMoCzIZLmRlY2toYW5kLnYxLlJldmlld2VkSG9zdCJ7CgxEZWZlcnJlZENhbGwSDwoHc3RlcF9pZBgBIAEoCRIOCgZudW1iZXIYAiABKAUSDAoEdG9vbBgDIAEoCRIrCghjYXRlZ29yeRgEIAEoDjIZLmRlY2toYW5kLnYxLlRvb2xDYXRlZ29yeRIPCgdwcmV2aWV3GAUgASgJIloKDFJldmlld2VkSG9zdBIMCgRob3N0GAEgASgJEhAKCHJlcXVlc3RzGAIgASgDEhIKCnNlbnRfYnl0ZXMYAyABKAMSFgoOcmVjZWl2ZWRfYnl0ZXMYBCABKAMiNQoRQXV0b0FwcHJvdmFsT2ZmZXISDQoFc2hhcGUYASABKAkSEQoJYXBwcm92YWxzGAIgASgFIlQKDUluYm94UXVlc3Rpb24SDAoEdGV4dBgBIAEoCRIMCgRraW5kGAIgASgJEg8KB2Nob2ljZXMYAyADKAkSFgoOZGVmYXVsdF9hbnN3ZXIYBCABKAkirAEKEExpc3RJbmJveFJlcXVlc3QSJwoGc3RhdGVzGAEgAygOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIlCgVraW5kcxgCIAMoDjIWLmRlY2toYW5kLnYxLkluYm94S2luZBIPCgd0YXNrX2lkGAMgASgJEhAKCGFnZW50X2lkGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoBRISCgpwYWdlX3Rva2VuGAYgASgJIlMKEUxpc3RJbmJveFJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSImChNHZXRJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkiPAoUR2V0SW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSJhChhSZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIPCgdwb2ludGVyGAIgASgJEg4KBm9mZnNldBgDIAEoAxITCgtpbl9kZWNpc2lvbhgEIAEoCCJSChlSZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlEgwKBHRleHQYASABKAkSEwoLbmV4dF9vZmZzZXQYAiABKAMSEgoKc2l6ZV9ieXRlcxgDIAEoAyKvCQoWQW5zd2VySW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIUCgxzaG93bl9kaWdlc3QYDyABKAkSKAoFcHJvb2YYECABKAsyGS5kZWNraGFuZC52MS5QYXNza2V5UHJvb2YSPgoHYXBwcm92ZRgDIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQXBwcm92ZUgAEjwKBnJlamVjdBgEIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVqZWN0SAASOgoFcmVwbHkYBSABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGx5SAASOgoFcmV0cnkYBiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJldHJ5SAASOAoEc2tpcBgHIAEoCzIoLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU2tpcEgAEj4KB3Jlc29sdmUYCCABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlc29sdmVIABI+CgdzdWdnZXN0GAkgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5TdWdnZXN0SAASPAoGcmVwbGFuGAogASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBsYW5IABI+CgdjbGFyaWZ5GAsgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DbGFyaWZ5SAASPAoGYWNjZXB0GAwgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BY2NlcHRIABI+CgdjaGFuZ2VzGA0gASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DaGFuZ2VzSAASOgoFY2xvc2UYDiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsb3NlSAAaCAoGQWNjZXB0GhcKB0NoYW5nZXMSDAoEdGV4dBgBIAEoCRoHCgVDbG9zZRoXCgdTdWdnZXN0EgwKBHRleHQYASABKAkaFgoGUmVwbGFuEgwKBHRleHQYASABKAkaGwoHQ2xhcmlmeRIQCghxdWVzdGlvbhgBIAEoCRpLCgdBcHByb3ZlEhYKDmFyZ3VtZW50c19qc29uGAEgASgJEigKBmFsd2F5cxgCIAEoCzIYLmRlY2toYW5kLnYxLkFsd2F5c0FsbG93GggKBlJlamVjdBoVCgVSZXBseRIMCgR0ZXh0GAEgASgJGjQKBVJldHJ5EisKCG92ZXJyaWRlGAEgASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlGgYKBFNraXAaHAoHUmVzb2x2ZRIRCglzdWNjZWVkZWQYASABKAhCCAoGYW5zd2VyIj8KF0Fuc3dlckluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0qowEKCUluYm94S2luZBIaChZJTkJPWF9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTSU5CT1hfS0lORF9BUFBST1ZBTBABEhcKE0lOQk9YX0tJTkRfUVVFU1RJT04QAhIWChJJTkJPWF9LSU5EX1VOS05PV04QAxIVChFJTkJPWF9LSU5EX1JFVklFVxAEEhkKFUlOQk9YX0tJTkRfRVNDQUxBVElPThAFKo0BCgpJbmJveFN0YXRlEhsKF0lOQk9YX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQSU5CT1hfU1RBVEVfT1BFThABEhgKFElOQk9YX1NUQVRFX0FOU1dFUkVEEAISFwoTSU5CT1hfU1RBVEVfRVhQSVJFRBADEhkKFUlOQk9YX1NUQVRFX1dJVEhEUkFXThAEMvECCgxJbmJveFNlcnZpY2USSgoJTGlzdEluYm94Eh0uZGVja2hhbmQudjEuTGlzdEluYm94UmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlc3BvbnNlElMKDEdldEluYm94SXRlbRIgLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlcXVlc3QaIS5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXNwb25zZRJiChFSZWFkSW5ib3hBcmd1bWVudBIlLmRlY2toYW5kLnYxLlJlYWRJbmJveEFyZ3VtZW50UmVxdWVzdBomLmRlY2toYW5kLnYxLlJlYWRJbmJveEFyZ3VtZW50UmVzcG9uc2USXAoPQW5zd2VySW5ib3hJdGVtEiMuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdBokLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi/AoKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkSEAoIc2VudGVuY2UYJCABKAkSKgoHY29udGV4dBglIAEoCzIZLmRlY2toYW5kLnYxLkluYm94Q29udGV4dBIsCgdjaGFuZ2VzGCYgAygLMhsuZGVja2hhbmQudjEuUHJvcG9zZWRDaGFuZ2USLgoKY2hhbmdlc19hdBgnIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPY2hhbmdlc191bmtub3duGCggASgJEikKB291dGNvbWUYKSABKAsyGC5kZWNraGFuZC52MS5DYWxsT3V0Y29tZRIwCgplc2NhbGF0aW9uGCogASgLMhwuZGVja2hhbmQudjEuSW5ib3hFc2NhbGF0aW9uEiQKBHN0b3AYMiABKAsyFi5kZWNraGFuZC52MS5JbmJveFN0b3ASEQoJYWxpa2Vfa2V5GDMgASgJEhMKC2FsaWtlX2NvdW50GDQgASgFEhEKCWRhbmdlcm91cxg1IAEoCBISCgptYXlfYW5zd2VyGDYgASgIEhUKDW5lZWRzX3Bhc3NrZXkYRiABKAgi4gEKDEluYm94Q29udGV4dBIMCgRnb2FsGAEgASgJEhEKCXBsYW5faXRlbRgCIAEoCRIRCglwbGFuX2RvbmUYAyABKAUSEgoKcGxhbl9pdGVtcxgEIAEoBRINCgVhc2tlZBgFIAEoBRIYChBzaW1pbGFyX2FwcHJvdmVkGAYgASgFEhgKEHNpbWlsYXJfcmVqZWN0ZWQYByABKAUSEgoKc2ltaWxhcl9ieRgIIAEoCRIzCg5sYXN0X3JlamVjdGlvbhgJIAEoCzIbLmRlY2toYW5kLnYxLkluYm94UmVqZWN0aW9uImUKDkluYm94UmVqZWN0aW9uEg8KB2l0ZW1faWQYASABKAkSCgoCYnkYAiABKAkSDgoGcmVhc29uGAMgASgJEiYKAmF0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKDAwoOUHJvcG9zZWRDaGFuZ2USDAoEa2luZBgBIAEoCRIMCgRwYXRoGAIgASgJEgoKAnRvGAMgASgJEiYKBmJlZm9yZRgEIAEoCzIWLmRlY2toYW5kLnYxLlBhdGhTdGF0ZRImCgZ0YXJnZXQYBSABKAsyFi5kZWNraGFuZC52MS5QYXRoU3RhdGUSJQoFYWZ0ZXIYBiABKAsyFi5kZWNraGFuZC52MS5QYXRoU3RhdGUSDQoFYWRkZWQYByABKAUSDwoHZGVsZXRlZBgIIAEoBRIPCgd1bmlmaWVkGAkgASgJEg8KB29taXR0ZWQYCiABKAkSDwoHcHJvYmxlbRgLIAEoCRINCgVmaWxlcxgMIAEoBRISCgpzaXplX2J5dGVzGA0gASgDEgwKBG1vcmUYDiABKAgSJwoHZW50cmllcxgPIAMoCzIWLmRlY2toYW5kLnYxLlBhdGhFbnRyeRIlCgNnaXQYECABKAsyGC5kZWNraGFuZC52MS5HaXRDb3ZlcmFnZSJKCglQYXRoU3RhdGUSDAoEdHlwZRgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgDEg0KBWxpbmVzGAMgASgFEgwKBG1vZGUYBCABKA0iOwoJUGF0aEVudHJ5EgwKBHBhdGgYASABKAkSDAoEdHlwZRgCIAEoCRISCgpzaXplX2J5dGVzGAMgASgDImUKC0dpdENvdmVyYWdlEg4KBmJyYW5jaBgBIAEoCRIRCgl1bmNoYW5nZWQYAiABKAUSDwoHY2hhbmdlZBgDIAEoBRIRCgl1bnRyYWNrZWQYBCABKAUSDwoHaWdub3JlZBgFIAEoBSL/AQoLQ2FsbE91dGNvbWUSJQoFc3RhdGUYASABKA4yFi5kZWNraGFuZC52MS5TdGVwU3RhdGUSGAoLZXhpdF9zdGF0dXMYAiABKAVIAIgBARIuCgpzdGFydGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtmaW5pc2hlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNZmlsZXNfY2hhbmdlZBgFIAEoBRISCgplcnJvcl9jb2RlGAYgASgJEhMKC29ic2VydmF0aW9uGAcgASgJQg4KDF9leGl0X3N0YXR1cyKVAQoPSW5ib3hFc2NhbGF0aW9uEhIKCmVycm9yX2NvZGUYASABKAkSKgoIZmFpbHVyZXMYAiADKAsyGC5kZWNraGFuZC52MS5UYXNrRmFpbHVyZRIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRIPCgdub2RlX2lkGAUgASgJEhAKCHJlbWVkaWVzGAYgAygJIloKC1Rhc2tGYWlsdXJlEiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgplcnJvcl9jb2RlGAIgASgJEg8KB21lc3NhZ2UYAyABKAki1AMKCUluYm94U3RvcBINCgV0aXRsZRgBIAEoCRIVCg13YWl0aW5nX3Rhc2tzGAIgASgFEhIKCmxpbWl0X25hbWUYAyABKAkSEgoKbGltaXRfbW9zdBgEIAEoAxITCgtsaW1pdF9vZmZlchgFIAEoAxINCgVzY29wZRgGIAEoCRIRCglvYmplY3RfaWQYByABKAkSDQoFZXZlcnkYCCABKAkSDgoGcGVyaW9kGAkgASgJEhQKDGxpbWl0X21pY3JvcxgKIAEoAxIUCgxzcGVudF9taWNyb3MYCyABKAMSFQoNYW1vdW50X21pY3JvcxgMIAEoAxIUCgxvZmZlcl9taWNyb3MYDSABKAMSDAoEaG9zdBgOIAEoCRIMCgRwb3J0GA8gASgNEg4KBm1ldGhvZBgQIAEoCRIPCgdzdGVwX2lkGBEgASgJEgwKBHRvb2wYEiABKAkSKgoGY2hhbmdlGBMgASgLMhouZGVja2hhbmQudjEuUGVyc29uYUNoYW5nZRIQCghwcm92aWRlchgUIAEoCRISCgpjcmVkZW50aWFsGBUgASgJEg4KBnJlYXNvbhgWIAEoCRINCgVsb2dpbhgXIAEoCBIOCgZzdGF0dXMYGCABKAUiTQoNUGVyc29uYUNoYW5nZRIPCgd2ZXJzaW9uGAEgASgFEgwKBGRpZmYYAiABKAkSDAoEcnVsZRgDIAEoCRIPCgdwcm9ibGVtGAQgASgJIj0KDFBhc3NrZXlQcm9vZhIUCgxjaGFsbGVuZ2VfaWQYASABKAkSFwoPY3JlZGVudGlhbF9qc29uGAIgASgJIpYECgxDYWxsRGVjaXNpb24SDAoEcnVsZRgBIAEoCRIWCg5wb2xpY3lfdmVyc2lvbhgCIAEoCRILCgN3aHkYAyABKAkSKAoHZGFuZ2VycxgEIAMoCzIXLmRlY2toYW5kLnYxLkNhbGxEYW5nZXISKgoIY29tbWFuZHMYBSADKAsyGC5kZWNraGFuZC52MS5DYWxsQ29tbWFuZBIPCgd1bmNsZWFyGAYgAygJEg8KB25vZGVfaWQYByABKAkSEQoJbm9kZV9uYW1lGAggASgJEg4KBmZvbGRlchgJIAEoCRIMCgR1c2VyGAogASgJEhcKD3RpbWVvdXRfc2Vjb25kcxgLIAEoARINCgVob3N0cxgMIAMoCRIUCgxpcnJldmVyc2libGUYDSABKAkSEgoKZGVmaW5pdGlvbhgOIAEoCRIZChFhZ3JlZWRfZGVmaW5pdGlvbhgPIAEoCRItCgpsb25nX3RleHRzGBAgAygLMhkuZGVja2hhbmQudjEuTG9uZ0FyZ3VtZW50Eg8KB3Byb2dyYW0YESABKAkSDgoGdW5zZW50GBIgASgJEg4KBnNvdXJjZRgTIAEoCRIOCgZwb2xpY3kYFCABKAkSKQoHcmVxdWVzdBgVIAEoCzIYLmRlY2toYW5kLnYxLkNhbGxSZXF1ZXN0Eg4KBmVmZmVjdBgWIAEoCRISCgpyZXZlcnNpYmxlGBcgASgIInUKC0NhbGxSZXF1ZXN0Eg4KBm1ldGhvZBgBIAEoCRIMCgRob3N0GAIgASgJEhIKCmFzY2lpX2hvc3QYAyABKAkSFAoMbWl4ZWRfbGFiZWxzGAQgAygJEg8KB3JlZnVzZWQYBSABKAkSDQoFYWxsb3cYBiABKAkiRwoKQ2FsbERhbmdlchIMCgRraW5kGAEgASgJEgwKBHdoYXQYAiABKAkSDwoHY29tbWFuZBgDIAEoCRIMCgRsaW5lGAQgASgFIkYKC0NhbGxDb21tYW5kEgwKBHRleHQYASABKAkSDAoEbGluZRgCIAEoBRILCgN2aWEYAyADKAkSDgoGZWZmZWN0GAQgASgJIkIKDExvbmdBcmd1bWVudBIPCgdwb2ludGVyGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSDQoFbGluZXMYAyABKAMikwEKC0luYm94UmV2aWV3Eg8KB3N1bW1hcnkYASABKAkSDQoFZmlsZXMYAiABKAUSDQoFcGF0aHMYAyADKAkSKwoIZGVmZXJyZWQYBCADKAsyGS5kZWNraGFuZC52MS5EZWZlcnJlZENhbGwSKAoFaG9zdHMYBSADKAsyGS5kZWNraGFuZC52MS5SZXZpZXdlZEhvc3QiewoMRGVmZXJyZWRDYWxsEg8KB3N0ZXBfaWQYASABKAkSDgoGbnVtYmVyGAIgASgFEgwKBHRvb2wYAyABKAkSKwoIY2F0ZWdvcnkYBCABKA4yGS5kZWNraGFuZC52MS5Ub29sQ2F0ZWdvcnkSDwoHcHJldmlldxgFIAEoCSJaCgxSZXZpZXdlZEhvc3QSDAoEaG9zdBgBIAEoCRIQCghyZXF1ZXN0cxgCIAEoAxISCgpzZW50X2J5dGVzGAMgASgDEhYKDnJlY2VpdmVkX2J5dGVzGAQgASgDIjUKEUF1dG9BcHByb3ZhbE9mZmVyEg0KBXNoYXBlGAEgASgJEhEKCWFwcHJvdmFscxgCIAEoBSJUCg1JbmJveFF1ZXN0aW9uEgwKBHRleHQYASABKAkSDAoEa2luZBgCIAEoCRIPCgdjaG9pY2VzGAMgAygJEhYKDmRlZmF1bHRfYW5zd2VyGAQgASgJIoMCChBMaXN0SW5ib3hSZXF1ZXN0EicKBnN0YXRlcxgBIAMoDjIXLmRlY2toYW5kLnYxLkluYm94U3RhdGUSJQoFa2luZHMYAiADKA4yFi5kZWNraGFuZC52MS5JbmJveEtpbmQSDwoHdGFza19pZBgDIAEoCRIQCghhZ2VudF9pZBgEIAEoCRIRCglwYWdlX3NpemUYBSABKAUSEgoKcGFnZV90b2tlbhgGIAEoCRImCgVvcmRlchgHIAEoDjIXLmRlY2toYW5kLnYxLkluYm94T3JkZXISEQoJZGFuZ2Vyb3VzGAggASgIEgwKBG1pbmUYCSABKAgSDAoEdGV4dBgKIAEoCSJ8ChFMaXN0SW5ib3hSZXNwb25zZRIlCgVpdGVtcxgBIAMoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSJwoGY291bnRzGAMgAygLMhcuZGVja2hhbmQudjEuSW5ib3hDb3VudCJBCgpJbmJveENvdW50EiQKBGtpbmQYASABKA4yFi5kZWNraGFuZC52MS5JbmJveEtpbmQSDQoFaXRlbXMYAiABKAUiJgoTR2V0SW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJIjwKFEdldEluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0iYQoYUmVhZEluYm94QXJndW1lbnRSZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDwoHcG9pbnRlchgCIAEoCRIOCgZvZmZzZXQYAyABKAMSEwoLaW5fZGVjaXNpb24YBCABKAgiUgoZUmVhZEluYm94QXJndW1lbnRSZXNwb25zZRIMCgR0ZXh0GAEgASgJEhMKC25leHRfb2Zmc2V0GAIgASgDEhIKCnNpemVfYnl0ZXMYAyABKAMiQAoVSnVkZ2VJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSFgoOYXJndW1lbnRzX2pzb24YAiABKAkitQEKFkp1ZGdlSW5ib3hJdGVtUmVzcG9uc2USKwoIZGVjaXNpb24YASABKAsyGS5kZWNraGFuZC52MS5DYWxsRGVjaXNpb24SLAoHY2hhbmdlcxgCIAMoCzIbLmRlY2toYW5kLnYxLlByb3Bvc2VkQ2hhbmdlEhcKD2NoYW5nZXNfdW5rbm93bhgDIAEoCRIQCghzZW50ZW5jZRgEIAEoCRIVCg1qdWRnZWRfZGlnZXN0GAUgASgJIvILChZBbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDgoGcmVhc29uGAIgASgJEhQKDHNob3duX2RpZ2VzdBgPIAEoCRIoCgVwcm9vZhgQIAEoCzIZLmRlY2toYW5kLnYxLlBhc3NrZXlQcm9vZhI+CgdhcHByb3ZlGAMgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BcHByb3ZlSAASPAoGcmVqZWN0GAQgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZWplY3RIABI6CgVyZXBseRgFIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbHlIABI6CgVyZXRyeRgGIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmV0cnlIABI4CgRza2lwGAcgASgLMiguZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5Ta2lwSAASPgoHcmVzb2x2ZRgIIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVzb2x2ZUgAEj4KB3N1Z2dlc3QYCSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlN1Z2dlc3RIABI8CgZyZXBsYW4YCiABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGxhbkgAEj4KB2NsYXJpZnkYCyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsYXJpZnlIABI8CgZhY2NlcHQYDCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFjY2VwdEgAEj4KB2NoYW5nZXMYDSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNoYW5nZXNIABI6CgVjbG9zZRgOIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xvc2VIABI6CgVyYWlzZRgyIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmFpc2VIABI6CgVhbGxvdxgzIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQWxsb3dIABI8CgZyZXN1bWUYNCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlc3VtZUgAEj4KB2Rpc21pc3MYNSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkRpc21pc3NIABoWCgVSYWlzZRINCgVsaW1pdBgBIAEoAxoHCgVBbGxvdxoICgZSZXN1bWUaCQoHRGlzbWlzcxoICgZBY2NlcHQaFwoHQ2hhbmdlcxIMCgR0ZXh0GAEgASgJGgcKBUNsb3NlGhcKB1N1Z2dlc3QSDAoEdGV4dBgBIAEoCRoWCgZSZXBsYW4SDAoEdGV4dBgBIAEoCRobCgdDbGFyaWZ5EhAKCHF1ZXN0aW9uGAEgASgJGmIKB0FwcHJvdmUSFgoOYXJndW1lbnRzX2pzb24YASABKAkSKAoGYWx3YXlzGAIgASgLMhguZGVja2hhbmQudjEuQWx3YXlzQWxsb3cSFQoNanVkZ2VkX2RpZ2VzdBgDIAEoCRoICgZSZWplY3QaFQoFUmVwbHkSDAoEdGV4dBgBIAEoCRo0CgVSZXRyeRIrCghvdmVycmlkZRgBIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRoGCgRTa2lwGhwKB1Jlc29sdmUSEQoJc3VjY2VlZGVkGAEgASgIQggKBmFuc3dlciI/ChdBbnN3ZXJJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtKrUCCglJbmJveEtpbmQSGgoWSU5CT1hfS0lORF9VTlNQRUNJRklFRBAAEhcKE0lOQk9YX0tJTkRfQVBQUk9WQUwQARIXChNJTkJPWF9LSU5EX1FVRVNUSU9OEAISFgoSSU5CT1hfS0lORF9VTktOT1dOEAMSFQoRSU5CT1hfS0lORF9SRVZJRVcQBBIZChVJTkJPWF9LSU5EX0VTQ0FMQVRJT04QBRIUChBJTkJPWF9LSU5EX0xJTUlUEAYSFQoRSU5CT1hfS0lORF9CVURHRVQQBxIYChRJTkJPWF9LSU5EX1NVU1BFTkRFRBAIEhUKEUlOQk9YX0tJTkRfRUdSRVNTEAkSFwoTSU5CT1hfS0lORF9QUk9WSURFUhAKEhkKFUlOQk9YX0tJTkRfQ1JFREVOVElBTBALKkQKCkluYm94T3JkZXISGwoXSU5CT1hfT1JERVJfVU5TUEVDSUZJRUQQABIZChVJTkJPWF9PUkRFUl9USU1FX0xFRlQQASqNAQoKSW5ib3hTdGF0ZRIbChdJTkJPWF9TVEFURV9VTlNQRUNJRklFRBAAEhQKEElOQk9YX1NUQVRFX09QRU4QARIYChRJTkJPWF9TVEFURV9BTlNXRVJFRBACEhcKE0lOQk9YX1NUQVRFX0VYUElSRUQQAxIZChVJTkJPWF9TVEFURV9XSVRIRFJBV04QBDLMAwoMSW5ib3hTZXJ2aWNlEkoKCUxpc3RJbmJveBIdLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXNwb25zZRJTCgxHZXRJbmJveEl0ZW0SIC5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXF1ZXN0GiEuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVzcG9uc2USYgoRUmVhZEluYm94QXJndW1lbnQSJS5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QaJi5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlElwKD0Fuc3dlckluYm94SXRlbRIjLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QaJC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXNwb25zZRJZCg5KdWRnZUluYm94SXRlbRIiLmRlY2toYW5kLnYxLkp1ZGdlSW5ib3hJdGVtUmVxdWVzdBojLmRlY2toYW5kLnYxLkp1ZGdlSW5ib3hJdGVtUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * InboxItem is one thing that waits, or waited, for a person.
@@ -42,6 +42,8 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   state: InboxState;
 
   /**
+   * Empty for items of no task, such as the budget of an organisation.
+   *
    * @generated from field: string task_id = 4;
    */
   taskId: string;
@@ -157,7 +159,8 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
 
   /**
    * "approve", "reject", "reply", "retry", "skip", "succeeded", "failed",
-   * "suggest", "replan", "clarify", "accept", "changes" or "close".
+   * "suggest", "replan", "clarify", "accept", "changes", "close", "raise", "allow",
+   * "resume" or "dismiss".
    *
    * @generated from field: string answer = 22;
    */
@@ -253,6 +256,92 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   title: string;
 
   /**
+   * What is asked, as a sentence: "Run a command in the jail of coder on web-1",
+   * "Overwrite docs/guide.md (40 -> 38 lines)".
+   *
+   * @generated from field: string sentence = 36;
+   */
+  sentence: string;
+
+  /**
+   * The task and the decisions before this one. Only GetInboxItem sets it.
+   *
+   * @generated from field: deckhand.v1.InboxContext context = 37;
+   */
+  context?: InboxContext | undefined;
+
+  /**
+   * What the call of a file tool would do to the workspace as it was at
+   * changes_at. Only GetInboxItem sets it.
+   *
+   * @generated from field: repeated deckhand.v1.ProposedChange changes = 38;
+   */
+  changes: ProposedChange[];
+
+  /**
+   * @generated from field: google.protobuf.Timestamp changes_at = 39;
+   */
+  changesAt?: Timestamp | undefined;
+
+  /**
+   * Why changes are not known, such as that the node is not connected.
+   *
+   * @generated from field: string changes_unknown = 40;
+   */
+  changesUnknown: string;
+
+  /**
+   * What came of the call. Only GetInboxItem sets it, once the item is closed.
+   *
+   * @generated from field: deckhand.v1.CallOutcome outcome = 41;
+   */
+  outcome?: CallOutcome | undefined;
+
+  /**
+   * Set for escalations. Only GetInboxItem sets it.
+   *
+   * @generated from field: deckhand.v1.InboxEscalation escalation = 42;
+   */
+  escalation?: InboxEscalation | undefined;
+
+  /**
+   * What stopped the work. Set for limit, budget, suspended, egress, provider and
+   * credential.
+   *
+   * @generated from field: deckhand.v1.InboxStop stop = 50;
+   */
+  stop?: InboxStop | undefined;
+
+  /**
+   * The same for open approvals of calls that look alike; empty for other items.
+   *
+   * @generated from field: string alike_key = 51;
+   */
+  alikeKey: string;
+
+  /**
+   * How many open items have the key, this one included.
+   *
+   * @generated from field: int32 alike_count = 52;
+   */
+  alikeCount: number;
+
+  /**
+   * Reports whether something dangerous was recognised in the call, or its tool is of
+   * the dangerous category.
+   *
+   * @generated from field: bool dangerous = 53;
+   */
+  dangerous: boolean;
+
+  /**
+   * Reports whether the caller may answer it.
+   *
+   * @generated from field: bool may_answer = 54;
+   */
+  mayAnswer: boolean;
+
+  /**
    * Approving it takes a passkey: something dangerous was recognised in the call, and
    * the organisation's PasskeyRules ask for one. Only for open items.
    *
@@ -267,6 +356,680 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
  */
 export const InboxItemSchema: GenMessage<InboxItem> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 0);
+
+/**
+ * InboxContext is the work that an item belongs to.
+ *
+ * @generated from message deckhand.v1.InboxContext
+ */
+export type InboxContext = Message<"deckhand.v1.InboxContext"> & {
+  /**
+   * The goal of the task.
+   *
+   * @generated from field: string goal = 1;
+   */
+  goal: string;
+
+  /**
+   * The title of the plan's item that the agent works on, or comes to next; empty
+   * without a plan. plan_done of plan_items items are done.
+   *
+   * @generated from field: string plan_item = 2;
+   */
+  planItem: string;
+
+  /**
+   * @generated from field: int32 plan_done = 3;
+   */
+  planDone: number;
+
+  /**
+   * @generated from field: int32 plan_items = 4;
+   */
+  planItems: number;
+
+  /**
+   * The position of this item among those of its task, from 1.
+   *
+   * @generated from field: int32 asked = 5;
+   */
+  asked: number;
+
+  /**
+   * Decisions of the last 30 days on calls like this one by the same agent.
+   * similar_by says which those are: "shape" (the same tool with arguments alike) or
+   * "tool".
+   *
+   * @generated from field: int32 similar_approved = 6;
+   */
+  similarApproved: number;
+
+  /**
+   * @generated from field: int32 similar_rejected = 7;
+   */
+  similarRejected: number;
+
+  /**
+   * @generated from field: string similar_by = 8;
+   */
+  similarBy: string;
+
+  /**
+   * The last of the rejected ones.
+   *
+   * @generated from field: deckhand.v1.InboxRejection last_rejection = 9;
+   */
+  lastRejection?: InboxRejection | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.InboxContext.
+ * Use `create(InboxContextSchema)` to create a new message.
+ */
+export const InboxContextSchema: GenMessage<InboxContext> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 1);
+
+/**
+ * InboxRejection is a call that a person rejected.
+ *
+ * @generated from message deckhand.v1.InboxRejection
+ */
+export type InboxRejection = Message<"deckhand.v1.InboxRejection"> & {
+  /**
+   * @generated from field: string item_id = 1;
+   */
+  itemId: string;
+
+  /**
+   * @generated from field: string by = 2;
+   */
+  by: string;
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 4;
+   */
+  at?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.InboxRejection.
+ * Use `create(InboxRejectionSchema)` to create a new message.
+ */
+export const InboxRejectionSchema: GenMessage<InboxRejection> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 2);
+
+/**
+ * ProposedChange is what a call would do with one file or folder.
+ *
+ * @generated from message deckhand.v1.ProposedChange
+ */
+export type ProposedChange = Message<"deckhand.v1.ProposedChange"> & {
+  /**
+   * "create", "overwrite", "append", "edit", "delete" or "move".
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Below the workspace.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * The new path, for a move.
+   *
+   * @generated from field: string to = 3;
+   */
+  to: string;
+
+  /**
+   * What is at path and at to now; unset for nothing.
+   *
+   * @generated from field: deckhand.v1.PathState before = 4;
+   */
+  before?: PathState | undefined;
+
+  /**
+   * @generated from field: deckhand.v1.PathState target = 5;
+   */
+  target?: PathState | undefined;
+
+  /**
+   * What would be at path; unset if it is not known, or would be nothing.
+   *
+   * @generated from field: deckhand.v1.PathState after = 6;
+   */
+  after?: PathState | undefined;
+
+  /**
+   * Lines of the diff.
+   *
+   * @generated from field: int32 added = 7;
+   */
+  added: number;
+
+  /**
+   * @generated from field: int32 deleted = 8;
+   */
+  deleted: number;
+
+  /**
+   * The diff, with secrets masked. If omitted says why there is none, see the
+   * arguments.
+   *
+   * @generated from field: string unified = 9;
+   */
+  unified: string;
+
+  /**
+   * @generated from field: string omitted = 10;
+   */
+  omitted: string;
+
+  /**
+   * Why the call will fail; empty if nothing is known that prevents it.
+   *
+   * @generated from field: string problem = 11;
+   */
+  problem: string;
+
+  /**
+   * Of what is deleted, and of a folder that is moved: the files, their size in
+   * bytes and the first 100 of them. With more, there are more files than that.
+   *
+   * @generated from field: int32 files = 12;
+   */
+  files: number;
+
+  /**
+   * @generated from field: int64 size_bytes = 13;
+   */
+  sizeBytes: bigint;
+
+  /**
+   * @generated from field: bool more = 14;
+   */
+  more: boolean;
+
+  /**
+   * @generated from field: repeated deckhand.v1.PathEntry entries = 15;
+   */
+  entries: PathEntry[];
+
+  /**
+   * What Git has of what is deleted; unset if that is not known.
+   *
+   * @generated from field: deckhand.v1.GitCoverage git = 16;
+   */
+  git?: GitCoverage | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.ProposedChange.
+ * Use `create(ProposedChangeSchema)` to create a new message.
+ */
+export const ProposedChangeSchema: GenMessage<ProposedChange> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 3);
+
+/**
+ * PathState is what is, or would be, at a path.
+ *
+ * @generated from message deckhand.v1.PathState
+ */
+export type PathState = Message<"deckhand.v1.PathState"> & {
+  /**
+   * "file", "dir", "symlink" or "other".
+   *
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * @generated from field: int64 size_bytes = 2;
+   */
+  sizeBytes: bigint;
+
+  /**
+   * 0 for what is no text.
+   *
+   * @generated from field: int32 lines = 3;
+   */
+  lines: number;
+
+  /**
+   * Permission bits; 0 if they are not known.
+   *
+   * @generated from field: uint32 mode = 4;
+   */
+  mode: number;
+};
+
+/**
+ * Describes the message deckhand.v1.PathState.
+ * Use `create(PathStateSchema)` to create a new message.
+ */
+export const PathStateSchema: GenMessage<PathState> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 4);
+
+/**
+ * PathEntry is a file below a folder.
+ *
+ * @generated from message deckhand.v1.PathEntry
+ */
+export type PathEntry = Message<"deckhand.v1.PathEntry"> & {
+  /**
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * @generated from field: int64 size_bytes = 3;
+   */
+  sizeBytes: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.PathEntry.
+ * Use `create(PathEntrySchema)` to create a new message.
+ */
+export const PathEntrySchema: GenMessage<PathEntry> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 5);
+
+/**
+ * GitCoverage counts files by what Git's index has of them.
+ *
+ * @generated from message deckhand.v1.GitCoverage
+ */
+export type GitCoverage = Message<"deckhand.v1.GitCoverage"> & {
+  /**
+   * @generated from field: string branch = 1;
+   */
+  branch: string;
+
+  /**
+   * As they are in the index, differing from it, not in it, and ignored.
+   *
+   * @generated from field: int32 unchanged = 2;
+   */
+  unchanged: number;
+
+  /**
+   * @generated from field: int32 changed = 3;
+   */
+  changed: number;
+
+  /**
+   * @generated from field: int32 untracked = 4;
+   */
+  untracked: number;
+
+  /**
+   * @generated from field: int32 ignored = 5;
+   */
+  ignored: number;
+};
+
+/**
+ * Describes the message deckhand.v1.GitCoverage.
+ * Use `create(GitCoverageSchema)` to create a new message.
+ */
+export const GitCoverageSchema: GenMessage<GitCoverage> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 6);
+
+/**
+ * CallOutcome is what came of a call.
+ *
+ * @generated from message deckhand.v1.CallOutcome
+ */
+export type CallOutcome = Message<"deckhand.v1.CallOutcome"> & {
+  /**
+   * The step's state.
+   *
+   * @generated from field: deckhand.v1.StepState state = 1;
+   */
+  state: StepState;
+
+  /**
+   * The exit status of its command; unset for other calls, and while it runs.
+   *
+   * @generated from field: optional int32 exit_status = 2;
+   */
+  exitStatus?: number | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp started_at = 3;
+   */
+  startedAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp finished_at = 4;
+   */
+  finishedAt?: Timestamp | undefined;
+
+  /**
+   * Files that it changed.
+   *
+   * @generated from field: int32 files_changed = 5;
+   */
+  filesChanged: number;
+
+  /**
+   * A stable error code, and the beginning of what the agent was told: at most 2 KiB.
+   *
+   * @generated from field: string error_code = 6;
+   */
+  errorCode: string;
+
+  /**
+   * @generated from field: string observation = 7;
+   */
+  observation: string;
+};
+
+/**
+ * Describes the message deckhand.v1.CallOutcome.
+ * Use `create(CallOutcomeSchema)` to create a new message.
+ */
+export const CallOutcomeSchema: GenMessage<CallOutcome> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 7);
+
+/**
+ * InboxEscalation is why a task does not continue by itself.
+ *
+ * @generated from message deckhand.v1.InboxEscalation
+ */
+export type InboxEscalation = Message<"deckhand.v1.InboxEscalation"> & {
+  /**
+   * @generated from field: string error_code = 1;
+   */
+  errorCode: string;
+
+  /**
+   * The last failures, newest first, at most 3.
+   *
+   * @generated from field: repeated deckhand.v1.TaskFailure failures = 2;
+   */
+  failures: TaskFailure[];
+
+  /**
+   * What the task ran with.
+   *
+   * @generated from field: string provider = 3;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: string model = 4;
+   */
+  model: string;
+
+  /**
+   * @generated from field: string node_id = 5;
+   */
+  nodeId: string;
+
+  /**
+   * Remedies that fit the cause, the best first: "retry", "memory", "node", "model".
+   *
+   * @generated from field: repeated string remedies = 6;
+   */
+  remedies: string[];
+};
+
+/**
+ * Describes the message deckhand.v1.InboxEscalation.
+ * Use `create(InboxEscalationSchema)` to create a new message.
+ */
+export const InboxEscalationSchema: GenMessage<InboxEscalation> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 8);
+
+/**
+ * TaskFailure is one failure of a task.
+ *
+ * @generated from message deckhand.v1.TaskFailure
+ */
+export type TaskFailure = Message<"deckhand.v1.TaskFailure"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 1;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * @generated from field: string error_code = 2;
+   */
+  errorCode: string;
+
+  /**
+   * @generated from field: string message = 3;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message deckhand.v1.TaskFailure.
+ * Use `create(TaskFailureSchema)` to create a new message.
+ */
+export const TaskFailureSchema: GenMessage<TaskFailure> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 9);
+
+/**
+ * InboxStop is what keeps work from going on.
+ *
+ * @generated from message deckhand.v1.InboxStop
+ */
+export type InboxStop = Message<"deckhand.v1.InboxStop"> & {
+  /**
+   * What stopped, in a line.
+   *
+   * @generated from field: string title = 1;
+   */
+  title: string;
+
+  /**
+   * How many paused tasks go on when it is answered.
+   *
+   * @generated from field: int32 waiting_tasks = 2;
+   */
+  waitingTasks: number;
+
+  /**
+   * Of a limit: its name in the persona's limits, such as "iterations" or "cost_usd".
+   *
+   * @generated from field: string limit_name = 3;
+   */
+  limitName: string;
+
+  /**
+   * What the run may use now: a number, seconds of active_time, or micro-dollars of
+   * cost_usd.
+   *
+   * @generated from field: int64 limit_most = 4;
+   */
+  limitMost: bigint;
+
+  /**
+   * A higher limit to offer; 0 if there is none.
+   *
+   * @generated from field: int64 limit_offer = 5;
+   */
+  limitOffer: bigint;
+
+  /**
+   * Of a budget: its name, and its amounts in micro-dollars.
+   *
+   * @generated from field: string scope = 6;
+   */
+  scope: string;
+
+  /**
+   * @generated from field: string object_id = 7;
+   */
+  objectId: string;
+
+  /**
+   * @generated from field: string every = 8;
+   */
+  every: string;
+
+  /**
+   * The day or month, in UTC, that is used up; empty for one without periods.
+   *
+   * @generated from field: string period = 9;
+   */
+  period: string;
+
+  /**
+   * @generated from field: int64 limit_micros = 10;
+   */
+  limitMicros: bigint;
+
+  /**
+   * @generated from field: int64 spent_micros = 11;
+   */
+  spentMicros: bigint;
+
+  /**
+   * What the call that was refused may cost.
+   *
+   * @generated from field: int64 amount_micros = 12;
+   */
+  amountMicros: bigint;
+
+  /**
+   * A higher limit to offer.
+   *
+   * @generated from field: int64 offer_micros = 13;
+   */
+  offerMicros: bigint;
+
+  /**
+   * Of a refused host: what was refused, and to which call.
+   *
+   * @generated from field: string host = 14;
+   */
+  host: string;
+
+  /**
+   * @generated from field: uint32 port = 15;
+   */
+  port: number;
+
+  /**
+   * @generated from field: string method = 16;
+   */
+  method: string;
+
+  /**
+   * @generated from field: string step_id = 17;
+   */
+  stepId: string;
+
+  /**
+   * @generated from field: string tool = 18;
+   */
+  tool: string;
+
+  /**
+   * The persona's next version, which allows the host. Set by GetInboxItem.
+   *
+   * @generated from field: deckhand.v1.PersonaChange change = 19;
+   */
+  change?: PersonaChange | undefined;
+
+  /**
+   * Of a provider or a credential: its name, and why it cannot be used: "refused",
+   * "expired", "not_connected" or "quota".
+   *
+   * @generated from field: string provider = 20;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: string credential = 21;
+   */
+  credential: string;
+
+  /**
+   * @generated from field: string reason = 22;
+   */
+  reason: string;
+
+  /**
+   * The provider was connected with a login.
+   *
+   * @generated from field: bool login = 23;
+   */
+  login: boolean;
+
+  /**
+   * Status of the server's response; 0 for none.
+   *
+   * @generated from field: int32 status = 24;
+   */
+  status: number;
+};
+
+/**
+ * Describes the message deckhand.v1.InboxStop.
+ * Use `create(InboxStopSchema)` to create a new message.
+ */
+export const InboxStopSchema: GenMessage<InboxStop> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 10);
+
+/**
+ * PersonaChange is a version of a persona that would be applied.
+ *
+ * @generated from message deckhand.v1.PersonaChange
+ */
+export type PersonaChange = Message<"deckhand.v1.PersonaChange"> & {
+  /**
+   * The version that it changes.
+   *
+   * @generated from field: int32 version = 1;
+   */
+  version: number;
+
+  /**
+   * A unified diff of the persona file; empty if it has no effect any more.
+   *
+   * @generated from field: string diff = 2;
+   */
+  diff: string;
+
+  /**
+   * The line that is added.
+   *
+   * @generated from field: string rule = 3;
+   */
+  rule: string;
+
+  /**
+   * Why the file cannot be changed by the hub; empty if it can.
+   *
+   * @generated from field: string problem = 4;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message deckhand.v1.PersonaChange.
+ * Use `create(PersonaChangeSchema)` to create a new message.
+ */
+export const PersonaChangeSchema: GenMessage<PersonaChange> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 11);
 
 /**
  * PasskeyProof is what a browser made of a challenge of
@@ -293,7 +1056,7 @@ export type PasskeyProof = Message<"deckhand.v1.PasskeyProof"> & {
  * Use `create(PasskeyProofSchema)` to create a new message.
  */
 export const PasskeyProofSchema: GenMessage<PasskeyProof> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 1);
+  messageDesc(file_deckhand_v1_inbox, 12);
 
 /**
  * CallDecision is what the hub decided about a call, the commands that it found
@@ -428,6 +1191,45 @@ export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
    * @generated from field: string unsent = 18;
    */
   unsent: string;
+
+  /**
+   * Who asks: "rule" (of a policy), "danger" (a known danger), "persona", "tool"
+   * (every call of a dangerous tool is asked about), "definition" (a server's tool is
+   * new or was changed) or "agent" (it asks itself).
+   *
+   * @generated from field: string source = 19;
+   */
+  source: string;
+
+  /**
+   * The policy that has the rule, with its version: "organisation 3".
+   *
+   * @generated from field: string policy = 20;
+   */
+  policy: string;
+
+  /**
+   * The request that the call sends; unset for other calls.
+   *
+   * @generated from field: deckhand.v1.CallRequest request = 21;
+   */
+  request?: CallRequest | undefined;
+
+  /**
+   * What the policies decide about the call now: "allow", "ask", "deny", or empty
+   * for no rule.
+   *
+   * @generated from field: string effect = 22;
+   */
+  effect: string;
+
+  /**
+   * Everything that the call changes can be undone, from the snapshot of the
+   * workspace before it.
+   *
+   * @generated from field: bool reversible = 23;
+   */
+  reversible: boolean;
 };
 
 /**
@@ -435,7 +1237,61 @@ export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
  * Use `create(CallDecisionSchema)` to create a new message.
  */
 export const CallDecisionSchema: GenMessage<CallDecision> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 2);
+  messageDesc(file_deckhand_v1_inbox, 13);
+
+/**
+ * CallRequest is the request that a call sends.
+ *
+ * @generated from message deckhand.v1.CallRequest
+ */
+export type CallRequest = Message<"deckhand.v1.CallRequest"> & {
+  /**
+   * @generated from field: string method = 1;
+   */
+  method: string;
+
+  /**
+   * The host and its port, as the URL has it.
+   *
+   * @generated from field: string host = 2;
+   */
+  host: string;
+
+  /**
+   * The host as it is looked up: with its labels in Punycode. Empty if it is the same.
+   *
+   * @generated from field: string ascii_host = 3;
+   */
+  asciiHost: string;
+
+  /**
+   * Labels of the host that mix scripts, so that they may pass for another name.
+   *
+   * @generated from field: repeated string mixed_labels = 4;
+   */
+  mixedLabels: string[];
+
+  /**
+   * Why the jail's egress refuses the request; empty if it allows it.
+   *
+   * @generated from field: string refused = 5;
+   */
+  refused: string;
+
+  /**
+   * The egress rule that would allow it; empty for none.
+   *
+   * @generated from field: string allow = 6;
+   */
+  allow: string;
+};
+
+/**
+ * Describes the message deckhand.v1.CallRequest.
+ * Use `create(CallRequestSchema)` to create a new message.
+ */
+export const CallRequestSchema: GenMessage<CallRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 14);
 
 /**
  * CallDanger is one thing that is known to be dangerous.
@@ -477,7 +1333,7 @@ export type CallDanger = Message<"deckhand.v1.CallDanger"> & {
  * Use `create(CallDangerSchema)` to create a new message.
  */
 export const CallDangerSchema: GenMessage<CallDanger> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 3);
+  messageDesc(file_deckhand_v1_inbox, 15);
 
 /**
  * CallCommand is one simple command of a script.
@@ -517,7 +1373,7 @@ export type CallCommand = Message<"deckhand.v1.CallCommand"> & {
  * Use `create(CallCommandSchema)` to create a new message.
  */
 export const CallCommandSchema: GenMessage<CallCommand> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 4);
+  messageDesc(file_deckhand_v1_inbox, 16);
 
 /**
  * LongArgument is a text, among the arguments or of the decision, that is sent in
@@ -554,7 +1410,7 @@ export type LongArgument = Message<"deckhand.v1.LongArgument"> & {
  * Use `create(LongArgumentSchema)` to create a new message.
  */
 export const LongArgumentSchema: GenMessage<LongArgument> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 5);
+  messageDesc(file_deckhand_v1_inbox, 17);
 
 /**
  * InboxReview is what a run in review mode did, as it stood when it was done.
@@ -604,7 +1460,7 @@ export type InboxReview = Message<"deckhand.v1.InboxReview"> & {
  * Use `create(InboxReviewSchema)` to create a new message.
  */
 export const InboxReviewSchema: GenMessage<InboxReview> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6);
+  messageDesc(file_deckhand_v1_inbox, 18);
 
 /**
  * DeferredCall is a call that would have left the workspace.
@@ -645,7 +1501,7 @@ export type DeferredCall = Message<"deckhand.v1.DeferredCall"> & {
  * Use `create(DeferredCallSchema)` to create a new message.
  */
 export const DeferredCallSchema: GenMessage<DeferredCall> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 7);
+  messageDesc(file_deckhand_v1_inbox, 19);
 
 /**
  * ReviewedHost is a host that commands connected to.
@@ -679,7 +1535,7 @@ export type ReviewedHost = Message<"deckhand.v1.ReviewedHost"> & {
  * Use `create(ReviewedHostSchema)` to create a new message.
  */
 export const ReviewedHostSchema: GenMessage<ReviewedHost> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 8);
+  messageDesc(file_deckhand_v1_inbox, 20);
 
 /**
  * AutoApprovalOffer offers to allow calls like one from now on. It is taken with
@@ -709,7 +1565,7 @@ export type AutoApprovalOffer = Message<"deckhand.v1.AutoApprovalOffer"> & {
  * Use `create(AutoApprovalOfferSchema)` to create a new message.
  */
 export const AutoApprovalOfferSchema: GenMessage<AutoApprovalOffer> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 9);
+  messageDesc(file_deckhand_v1_inbox, 21);
 
 /**
  * InboxQuestion is what an agent asks.
@@ -747,7 +1603,7 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
  * Use `create(InboxQuestionSchema)` to create a new message.
  */
 export const InboxQuestionSchema: GenMessage<InboxQuestion> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10);
+  messageDesc(file_deckhand_v1_inbox, 22);
 
 /**
  * @generated from message deckhand.v1.ListInboxRequest
@@ -792,6 +1648,33 @@ export type ListInboxRequest = Message<"deckhand.v1.ListInboxRequest"> & {
    * @generated from field: string page_token = 6;
    */
   pageToken: string;
+
+  /**
+   * @generated from field: deckhand.v1.InboxOrder order = 7;
+   */
+  order: InboxOrder;
+
+  /**
+   * Only calls in which something dangerous was recognised, or whose tool is of the
+   * dangerous category.
+   *
+   * @generated from field: bool dangerous = 8;
+   */
+  dangerous: boolean;
+
+  /**
+   * Only items of the caller's own tasks and agents.
+   *
+   * @generated from field: bool mine = 9;
+   */
+  mine: boolean;
+
+  /**
+   * Only items that contain this text, without regard to case; empty for all.
+   *
+   * @generated from field: string text = 10;
+   */
+  text: string;
 };
 
 /**
@@ -799,7 +1682,7 @@ export type ListInboxRequest = Message<"deckhand.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 11);
+  messageDesc(file_deckhand_v1_inbox, 23);
 
 /**
  * @generated from message deckhand.v1.ListInboxResponse
@@ -814,6 +1697,14 @@ export type ListInboxResponse = Message<"deckhand.v1.ListInboxResponse"> & {
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
+
+  /**
+   * The number of items of each kind that match all filters but that of kinds. Set on
+   * the first page.
+   *
+   * @generated from field: repeated deckhand.v1.InboxCount counts = 3;
+   */
+  counts: InboxCount[];
 };
 
 /**
@@ -821,7 +1712,31 @@ export type ListInboxResponse = Message<"deckhand.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 12);
+  messageDesc(file_deckhand_v1_inbox, 24);
+
+/**
+ * InboxCount is the number of items of a kind.
+ *
+ * @generated from message deckhand.v1.InboxCount
+ */
+export type InboxCount = Message<"deckhand.v1.InboxCount"> & {
+  /**
+   * @generated from field: deckhand.v1.InboxKind kind = 1;
+   */
+  kind: InboxKind;
+
+  /**
+   * @generated from field: int32 items = 2;
+   */
+  items: number;
+};
+
+/**
+ * Describes the message deckhand.v1.InboxCount.
+ * Use `create(InboxCountSchema)` to create a new message.
+ */
+export const InboxCountSchema: GenMessage<InboxCount> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 25);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemRequest
@@ -838,7 +1753,7 @@ export type GetInboxItemRequest = Message<"deckhand.v1.GetInboxItemRequest"> & {
  * Use `create(GetInboxItemRequestSchema)` to create a new message.
  */
 export const GetInboxItemRequestSchema: GenMessage<GetInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 13);
+  messageDesc(file_deckhand_v1_inbox, 26);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemResponse
@@ -855,7 +1770,7 @@ export type GetInboxItemResponse = Message<"deckhand.v1.GetInboxItemResponse"> &
  * Use `create(GetInboxItemResponseSchema)` to create a new message.
  */
 export const GetInboxItemResponseSchema: GenMessage<GetInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 14);
+  messageDesc(file_deckhand_v1_inbox, 27);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentRequest
@@ -896,7 +1811,7 @@ export type ReadInboxArgumentRequest = Message<"deckhand.v1.ReadInboxArgumentReq
  * Use `create(ReadInboxArgumentRequestSchema)` to create a new message.
  */
 export const ReadInboxArgumentRequestSchema: GenMessage<ReadInboxArgumentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 15);
+  messageDesc(file_deckhand_v1_inbox, 28);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentResponse
@@ -927,7 +1842,75 @@ export type ReadInboxArgumentResponse = Message<"deckhand.v1.ReadInboxArgumentRe
  * Use `create(ReadInboxArgumentResponseSchema)` to create a new message.
  */
 export const ReadInboxArgumentResponseSchema: GenMessage<ReadInboxArgumentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16);
+  messageDesc(file_deckhand_v1_inbox, 29);
+
+/**
+ * @generated from message deckhand.v1.JudgeInboxItemRequest
+ */
+export type JudgeInboxItemRequest = Message<"deckhand.v1.JudgeInboxItemRequest"> & {
+  /**
+   * Item id or unique id prefix.
+   *
+   * @generated from field: string item_id = 1;
+   */
+  itemId: string;
+
+  /**
+   * A JSON object to call the tool with.
+   *
+   * @generated from field: string arguments_json = 2;
+   */
+  argumentsJson: string;
+};
+
+/**
+ * Describes the message deckhand.v1.JudgeInboxItemRequest.
+ * Use `create(JudgeInboxItemRequestSchema)` to create a new message.
+ */
+export const JudgeInboxItemRequestSchema: GenMessage<JudgeInboxItemRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 30);
+
+/**
+ * @generated from message deckhand.v1.JudgeInboxItemResponse
+ */
+export type JudgeInboxItemResponse = Message<"deckhand.v1.JudgeInboxItemResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.CallDecision decision = 1;
+   */
+  decision?: CallDecision | undefined;
+
+  /**
+   * As in InboxItem.
+   *
+   * @generated from field: repeated deckhand.v1.ProposedChange changes = 2;
+   */
+  changes: ProposedChange[];
+
+  /**
+   * @generated from field: string changes_unknown = 3;
+   */
+  changesUnknown: string;
+
+  /**
+   * @generated from field: string sentence = 4;
+   */
+  sentence: string;
+
+  /**
+   * Identifies the arguments and the decision. Send it back with the approval: if
+   * the decision has become another, the approval is refused.
+   *
+   * @generated from field: string judged_digest = 5;
+   */
+  judgedDigest: string;
+};
+
+/**
+ * Describes the message deckhand.v1.JudgeInboxItemResponse.
+ * Use `create(JudgeInboxItemResponseSchema)` to create a new message.
+ */
+export const JudgeInboxItemResponseSchema: GenMessage<JudgeInboxItemResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 31);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemRequest
@@ -947,7 +1930,7 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
 
   /**
    * shown_digest of the item as the person saw it. Required to approve, to retry a
-   * call with an unknown outcome and to accept a review; FAILED_PRECONDITION where
+   * call with an unknown outcome, to accept a review and to allow a host; FAILED_PRECONDITION where
    * it is another.
    *
    * @generated from field: string shown_digest = 15;
@@ -1037,6 +2020,30 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
      */
     value: AnswerInboxItemRequest_Close;
     case: "close";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Raise raise = 50;
+     */
+    value: AnswerInboxItemRequest_Raise;
+    case: "raise";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Allow allow = 51;
+     */
+    value: AnswerInboxItemRequest_Allow;
+    case: "allow";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Resume resume = 52;
+     */
+    value: AnswerInboxItemRequest_Resume;
+    case: "resume";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Dismiss dismiss = 53;
+     */
+    value: AnswerInboxItemRequest_Dismiss;
+    case: "dismiss";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1045,7 +2052,78 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
  * Use `create(AnswerInboxItemRequestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequestSchema: GenMessage<AnswerInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17);
+  messageDesc(file_deckhand_v1_inbox, 32);
+
+/**
+ * Raise raises the limit of a run, or a budget, and has the work go on. It is for
+ * administrators.
+ *
+ * @generated from message deckhand.v1.AnswerInboxItemRequest.Raise
+ */
+export type AnswerInboxItemRequest_Raise = Message<"deckhand.v1.AnswerInboxItemRequest.Raise"> & {
+  /**
+   * The new limit: a number, seconds of active_time, or micro-dollars of a budget and
+   * of cost_usd. It must be higher than the one that was reached.
+   *
+   * @generated from field: int64 limit = 1;
+   */
+  limit: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.AnswerInboxItemRequest.Raise.
+ * Use `create(AnswerInboxItemRequest_RaiseSchema)` to create a new message.
+ */
+export const AnswerInboxItemRequest_RaiseSchema: GenMessage<AnswerInboxItemRequest_Raise> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 32, 0);
+
+/**
+ * Allow applies the version of the agent's persona that allows the refused host, as it
+ * was shown. Tasks of the version before go on with it. It is for the agent's owner
+ * and administrators.
+ *
+ * @generated from message deckhand.v1.AnswerInboxItemRequest.Allow
+ */
+export type AnswerInboxItemRequest_Allow = Message<"deckhand.v1.AnswerInboxItemRequest.Allow"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.AnswerInboxItemRequest.Allow.
+ * Use `create(AnswerInboxItemRequest_AllowSchema)` to create a new message.
+ */
+export const AnswerInboxItemRequest_AllowSchema: GenMessage<AnswerInboxItemRequest_Allow> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 32, 1);
+
+/**
+ * Resume resumes a suspended agent, or the tasks that wait for a budget or a provider:
+ * they try again.
+ *
+ * @generated from message deckhand.v1.AnswerInboxItemRequest.Resume
+ */
+export type AnswerInboxItemRequest_Resume = Message<"deckhand.v1.AnswerInboxItemRequest.Resume"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.AnswerInboxItemRequest.Resume.
+ * Use `create(AnswerInboxItemRequest_ResumeSchema)` to create a new message.
+ */
+export const AnswerInboxItemRequest_ResumeSchema: GenMessage<AnswerInboxItemRequest_Resume> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 32, 2);
+
+/**
+ * Dismiss closes an item about work that stopped; nothing goes on.
+ *
+ * @generated from message deckhand.v1.AnswerInboxItemRequest.Dismiss
+ */
+export type AnswerInboxItemRequest_Dismiss = Message<"deckhand.v1.AnswerInboxItemRequest.Dismiss"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.AnswerInboxItemRequest.Dismiss.
+ * Use `create(AnswerInboxItemRequest_DismissSchema)` to create a new message.
+ */
+export const AnswerInboxItemRequest_DismissSchema: GenMessage<AnswerInboxItemRequest_Dismiss> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 32, 3);
 
 /**
  * Accept accepts the work of a review: deferred calls are made, and the task
@@ -1061,7 +2139,7 @@ export type AnswerInboxItemRequest_Accept = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_AcceptSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_AcceptSchema: GenMessage<AnswerInboxItemRequest_Accept> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 0);
+  messageDesc(file_deckhand_v1_inbox, 32, 4);
 
 /**
  * Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -1080,10 +2158,10 @@ export type AnswerInboxItemRequest_Changes = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ChangesSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ChangesSchema: GenMessage<AnswerInboxItemRequest_Changes> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 1);
+  messageDesc(file_deckhand_v1_inbox, 32, 5);
 
 /**
- * Close ends an escalated task.
+ * Close ends a task that is escalated, or stands at a limit.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Close
  */
@@ -1095,7 +2173,7 @@ export type AnswerInboxItemRequest_Close = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_CloseSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_CloseSchema: GenMessage<AnswerInboxItemRequest_Close> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 2);
+  messageDesc(file_deckhand_v1_inbox, 32, 6);
 
 /**
  * Suggest drops a call that waits for approval, and suggests an alternative
@@ -1115,7 +2193,7 @@ export type AnswerInboxItemRequest_Suggest = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_SuggestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SuggestSchema: GenMessage<AnswerInboxItemRequest_Suggest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 3);
+  messageDesc(file_deckhand_v1_inbox, 32, 7);
 
 /**
  * Replan has an approval's call left out, and the agent replace its plan.
@@ -1134,7 +2212,7 @@ export type AnswerInboxItemRequest_Replan = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_ReplanSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplanSchema: GenMessage<AnswerInboxItemRequest_Replan> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 4);
+  messageDesc(file_deckhand_v1_inbox, 32, 8);
 
 /**
  * Clarify asks the agent something before an approval is decided: the call is
@@ -1154,7 +2232,7 @@ export type AnswerInboxItemRequest_Clarify = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ClarifySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ClarifySchema: GenMessage<AnswerInboxItemRequest_Clarify> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 5);
+  messageDesc(file_deckhand_v1_inbox, 32, 9);
 
 /**
  * Approve allows the call.
@@ -1176,6 +2254,15 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
    * @generated from field: deckhand.v1.AlwaysAllow always = 2;
    */
   always?: AlwaysAllow | undefined;
+
+  /**
+   * judged_digest of arguments_json as JudgeInboxItem returned it. If what the hub
+   * decides about those arguments is something else by now, the approval is refused
+   * with FAILED_PRECONDITION; empty to approve whatever it is.
+   *
+   * @generated from field: string judged_digest = 3;
+   */
+  judgedDigest: string;
 };
 
 /**
@@ -1183,7 +2270,7 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ApproveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ApproveSchema: GenMessage<AnswerInboxItemRequest_Approve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 6);
+  messageDesc(file_deckhand_v1_inbox, 32, 10);
 
 /**
  * Reject tells the agent that a call is not approved, or that a question is
@@ -1199,7 +2286,7 @@ export type AnswerInboxItemRequest_Reject = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_RejectSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RejectSchema: GenMessage<AnswerInboxItemRequest_Reject> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 7);
+  messageDesc(file_deckhand_v1_inbox, 32, 11);
 
 /**
  * Reply answers a question.
@@ -1218,7 +2305,7 @@ export type AnswerInboxItemRequest_Reply = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_ReplySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplySchema: GenMessage<AnswerInboxItemRequest_Reply> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 8);
+  messageDesc(file_deckhand_v1_inbox, 32, 12);
 
 /**
  * Retry makes a call with an unknown outcome once more: it may then have
@@ -1240,7 +2327,7 @@ export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RetrySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RetrySchema: GenMessage<AnswerInboxItemRequest_Retry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 9);
+  messageDesc(file_deckhand_v1_inbox, 32, 13);
 
 /**
  * Skip drops the call and informs the agent.
@@ -1255,7 +2342,7 @@ export type AnswerInboxItemRequest_Skip = Message<"deckhand.v1.AnswerInboxItemRe
  * Use `create(AnswerInboxItemRequest_SkipSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SkipSchema: GenMessage<AnswerInboxItemRequest_Skip> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 10);
+  messageDesc(file_deckhand_v1_inbox, 32, 14);
 
 /**
  * Resolve says what came of a call with an unknown outcome.
@@ -1274,7 +2361,7 @@ export type AnswerInboxItemRequest_Resolve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ResolveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResolveSchema: GenMessage<AnswerInboxItemRequest_Resolve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17, 11);
+  messageDesc(file_deckhand_v1_inbox, 32, 15);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemResponse
@@ -1291,7 +2378,7 @@ export type AnswerInboxItemResponse = Message<"deckhand.v1.AnswerInboxItemRespon
  * Use `create(AnswerInboxItemResponseSchema)` to create a new message.
  */
 export const AnswerInboxItemResponseSchema: GenMessage<AnswerInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 18);
+  messageDesc(file_deckhand_v1_inbox, 33);
 
 /**
  * InboxKind is the kind of answer that an item needs.
@@ -1338,6 +2425,48 @@ export enum InboxKind {
    * @generated from enum value: INBOX_KIND_ESCALATION = 5;
    */
   ESCALATION = 5,
+
+  /**
+   * A task stands at a limit of its run: raise it, or close the task.
+   *
+   * @generated from enum value: INBOX_KIND_LIMIT = 6;
+   */
+  LIMIT = 6,
+
+  /**
+   * A budget has too little left for the tasks that wait: raise it, or resume them.
+   *
+   * @generated from enum value: INBOX_KIND_BUDGET = 7;
+   */
+  BUDGET = 7,
+
+  /**
+   * Failures in a row have suspended an agent: resume it.
+   *
+   * @generated from enum value: INBOX_KIND_SUSPENDED = 8;
+   */
+  SUSPENDED = 8,
+
+  /**
+   * A command was refused a host: allow it for the agent, or dismiss it.
+   *
+   * @generated from enum value: INBOX_KIND_EGRESS = 9;
+   */
+  EGRESS = 9,
+
+  /**
+   * A provider of models cannot be called: connect it again, or resume what waits.
+   *
+   * @generated from enum value: INBOX_KIND_PROVIDER = 10;
+   */
+  PROVIDER = 10,
+
+  /**
+   * A credential has expired, or its server refuses it: rotate it.
+   *
+   * @generated from enum value: INBOX_KIND_CREDENTIAL = 11;
+   */
+  CREDENTIAL = 11,
 }
 
 /**
@@ -1345,6 +2474,34 @@ export enum InboxKind {
  */
 export const InboxKindSchema: GenEnum<InboxKind> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_inbox, 0);
+
+/**
+ * InboxOrder is the order of a list.
+ *
+ * @generated from enum deckhand.v1.InboxOrder
+ */
+export enum InboxOrder {
+  /**
+   * Newest first.
+   *
+   * @generated from enum value: INBOX_ORDER_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * What is open first: by the time left, and then what waits without end, the longest
+   * wait first. Then what is closed, the newest first.
+   *
+   * @generated from enum value: INBOX_ORDER_TIME_LEFT = 1;
+   */
+  TIME_LEFT = 1,
+}
+
+/**
+ * Describes the enum deckhand.v1.InboxOrder.
+ */
+export const InboxOrderSchema: GenEnum<InboxOrder> = /*@__PURE__*/
+  enumDesc(file_deckhand_v1_inbox, 1);
 
 /**
  * InboxState is the state of an item.
@@ -1375,7 +2532,7 @@ export enum InboxState {
   EXPIRED = 3,
 
   /**
-   * The task has ended.
+   * The task has ended, or the cause is gone.
    *
    * @generated from enum value: INBOX_STATE_WITHDRAWN = 4;
    */
@@ -1386,17 +2543,18 @@ export enum InboxState {
  * Describes the enum deckhand.v1.InboxState.
  */
 export const InboxStateSchema: GenEnum<InboxState> = /*@__PURE__*/
-  enumDesc(file_deckhand_v1_inbox, 1);
+  enumDesc(file_deckhand_v1_inbox, 2);
 
 /**
  * InboxService contains the items that need a person: approvals, questions from
- * agents, steps with an unknown outcome, reviews, and escalated tasks.
+ * agents, steps with an unknown outcome, reviews, escalated tasks, and what keeps
+ * work from going on, such as a limit or a refused host.
  *
  * @generated from service deckhand.v1.InboxService
  */
 export const InboxService: GenService<{
   /**
-   * ListInbox returns items, newest first, in keyset pages.
+   * ListInbox returns items in keyset pages, in the order of the request.
    *
    * @generated from rpc deckhand.v1.InboxService.ListInbox
    */
@@ -1439,6 +2597,18 @@ export const InboxService: GenService<{
     methodKind: "unary";
     input: typeof AnswerInboxItemRequestSchema;
     output: typeof AnswerInboxItemResponseSchema;
+  },
+  /**
+   * JudgeInboxItem returns what the hub would decide about the call of an open
+   * approval with other arguments, and what it would do to files. It changes
+   * nothing.
+   *
+   * @generated from rpc deckhand.v1.InboxService.JudgeInboxItem
+   */
+  judgeInboxItem: {
+    methodKind: "unary";
+    input: typeof JudgeInboxItemRequestSchema;
+    output: typeof JudgeInboxItemResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_inbox, 0);

@@ -1,0 +1,202 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// typist is a person at a terminal.
+type typist struct {
+	t      *testing.T
+	master *os.File
+	done   chan int
+
+	mu   sync.Mutex
+	text strings.Builder
+	// read is how much of the text the person has read.
+	read int
+}
+
+// atTerminal runs a command whose input and output are a terminal.
+func atTerminal(t *testing.T, h *testHub, args ...string) *typist {
+	t.Helper()
+	master, tty, err := pty.Open()
+	require.NoError(t, err)
+	require.NoError(t, pty.Setsize(tty, &pty.Winsize{Rows: 60, Cols: 120}))
+	p := &typist{t: t, master: master, done: make(chan int, 1)}
+	t.Cleanup(func() { _ = master.Close() })
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := master.Read(buf)
+			p.mu.Lock()
+			p.text.Write(bytes.ReplaceAll(buf[:n], []byte("\r\n"), []byte("\n")))
+			p.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		code := cli.Execute(t.Context(), append(args, "--hub", h.url, "--token", testToken), tty, tty, tty)
+		_ = tty.Close()
+		p.done <- code
+	}()
+	return p
+}
+
+// sees waits for a text below what was read, and returns all up to it.
+func (p *typist) sees(text string) string {
+	p.t.Helper()
+	var got string
+	require.Eventually(p.t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		rest := p.text.String()[p.read:]
+		at := strings.Index(rest, text)
+		if at < 0 {
+			return false
+		}
+		got, p.read = rest[:at+len(text)], p.read+at+len(text)
+		return true
+	}, waittest.Limit(20*time.Second), time.Millisecond, "the terminal to show %q", text)
+	return got
+}
+
+func (p *typist) types(line string) {
+	p.t.Helper()
+	_, err := p.master.WriteString(line + "\n")
+	require.NoError(p.t, err)
+}
+
+func (h *testHub) answered(t *testing.T) *deckhandv1.AnswerInboxItemRequest {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	request, ok := h.last["AnswerInboxItemRequest"].(*deckhandv1.AnswerInboxItemRequest)
+	require.True(t, ok)
+	return request
+}
+
+// Items are decided one after another, as with git add -p: dangers first, nothing that a
+// terminal would obey, each answer with the digest of what was shown.
+func TestItemsAreReviewedOneAfterAnother(t *testing.T) {
+	h := withInbox(t)
+	editor := filepath.Join(t.TempDir(), "editor")
+	require.NoError(t, os.WriteFile(editor, []byte("#!/bin/sh\nprintf 'ls old\\nls new' > \"$1\"\n"), 0o700)) //nolint:gosec // it is run
+	t.Setenv("VISUAL", editor)
+	t.Setenv("PAGER", "cat")
+	for _, item := range h.inbox {
+		item.MayAnswer = item.GetState() == deckhandv1.InboxState_INBOX_STATE_OPEN
+	}
+	h.inbox = append(h.inbox[:3:3], &deckhandv1.InboxItem{
+		Id: "inbox_eee5", Kind: deckhandv1.InboxKind_INBOX_KIND_LIMIT, State: deckhandv1.InboxState_INBOX_STATE_OPEN, MayAnswer: true, TaskId: "task_1",
+		Stop: &deckhandv1.InboxStop{Title: "The run has reached its limit of iterations", LimitName: "iterations", LimitMost: 50, LimitOffer: 100, WaitingTasks: 1},
+	}, &deckhandv1.InboxItem{
+		Id: "inbox_fff6", Kind: deckhandv1.InboxKind_INBOX_KIND_QUESTION, State: deckhandv1.InboxState_INBOX_STATE_OPEN, // of somebody else's
+	})
+	p := atTerminal(t, h, "inbox", "review")
+	shown := p.sees("Run this call? [y,n,e,v,s,q,?] ")
+	require.Contains(t, shown, "(1/4) approval · triage · inbox_aaa1\nDANGEROUS\n  line 1, wipe: it deletes old: rm -r old⟦␛⟧[2J\n")
+	require.Equal(t, 1, strings.Count(shown, "\n  command: rm -r old"), "the whole text stands there once")
+	require.NotContains(t, shown, "\x1b[2J")
+	require.NotContains(t, shown, "\u202e")
+	p.types("?")
+	help := p.sees("Run this call?")
+	require.Contains(t, help, "n - reject: it does not run; the agent is told the reason and goes on")
+	p.types("v")
+	require.Contains(t, p.sees("Run this call?"), "DANGEROUS")
+	p.types("e")
+	diff := p.sees("Approve the edited call? [y,n] ")
+	require.Contains(t, diff, "\n-rm -r old⟦␛⟧[2J\n")
+	require.Contains(t, diff, "\n+ls old\n+ls new")
+	p.types("n")
+	p.sees("Run this call?")
+	p.types("y")
+	p.sees("Type yes to have it run: ")
+	p.types("y")
+	p.sees("Run this call?")
+	p.types("e")
+	p.sees("Approve the edited call?")
+	p.types("y")
+	p.sees("Type yes to have it run: ")
+	p.types("yes")
+
+	require.Contains(t, p.sees("Reply? [y,n,v,s,q,?] "), "1. red")
+	first := h.answered(t)
+	require.Equal(t, "inbox_aaa1", first.GetItemId())
+	require.Equal(t, "d1", first.GetShownDigest())
+	require.JSONEq(t, `{"command":"ls old\nls new","cwd":"/"}`, first.GetApprove().GetArgumentsJson())
+	p.types("y")
+	p.sees("Reply: ")
+	p.types("2")
+	p.sees("What now? [k,f,n,y,v,s,q,?] ")
+	require.Equal(t, "green", h.answered(t).GetReply().GetText())
+	p.types("s")
+	require.Contains(t, p.sees("What now? [y,n,v,s,q,?] "), "The run has reached its limit of iterations")
+	p.types("?")
+	require.Contains(t, p.sees("What now?"), "y - raise it to 100: the work goes on")
+	p.types("y")
+	p.sees("3 answered, 1 left.\n")
+	require.EqualValues(t, 100, h.answered(t).GetRaise().GetLimit())
+	require.Equal(t, 0, <-p.done)
+}
+
+// What does not fit on the screen is approved only after it was viewed, and the end of the
+// input ends the review.
+func TestALongCallIsViewedBeforeItIsApproved(t *testing.T) {
+	h := withInbox(t)
+	t.Setenv("PAGER", "cat")
+	h.inbox = h.inbox[:1]
+	h.inbox[0].MayAnswer, h.inbox[0].Decision.Dangers = true, nil
+	h.inbox[0].Arguments.Fields["command"].GetKind().(*structpb.Value_StringValue).StringValue = strings.Repeat("echo\n", 100) + "last"
+	p := atTerminal(t, h, "inbox", "review")
+	require.NotContains(t, p.sees("more lines: v shows all of it"), "last")
+	p.sees("Run this call?")
+	p.types("y")
+	p.sees("You have not seen all of it: view it with v first.")
+	p.types("v")
+	p.sees("last")
+	p.types("y")
+	p.sees("1 answered, 0 left.")
+	require.Equal(t, "d1", h.answered(t).GetShownDigest())
+	require.Equal(t, 0, <-p.done)
+
+	p = atTerminal(t, h, "inbox", "review")
+	p.sees("Run this call?")
+	p.types("\x04") // the end of the input
+	p.sees("0 answered, 1 left.")
+	require.Equal(t, 0, <-p.done)
+}
+
+// A program gets no questions.
+func TestAReviewNeedsATerminal(t *testing.T) {
+	t.Parallel()
+	got := withInbox(t).run(t, "inbox", "review")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr, "a review needs a terminal")
+}
+
+// Several items are approved, or rejected, with one command, each as it was shown.
+func TestSeveralItemsAreAnswered(t *testing.T) {
+	t.Parallel()
+	h := withInbox(t)
+	got := h.run(t, "inbox", "reject", "inbox_a", "inbox_b", "--reason", "no")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Equal(t, "inbox_b", h.answered(t).GetItemId())
+	require.Equal(t, 0, h.run(t, "inbox", "approve", "inbox_a", "inbox_c").code)
+	require.Equal(t, 2, h.run(t, "inbox", "approve", "inbox_a", "inbox_c", "--shown", "d1").code)
+}
