@@ -56,21 +56,21 @@ func TestAPhoneInABrowser(t *testing.T) {
 // the end of a long log.
 func TestTheTaskPageInABrowser(t *testing.T) {
 	t.Parallel()
-	tell(t, "taskpage")
+	tell(t, "taskpage", "127.0.0.1")
 }
 
 // The stories of ui/e2e about the shell: the first steps, the policy, holds, and a hub
 // that is away.
 func TestTheShellInABrowser(t *testing.T) {
 	t.Parallel()
-	tell(t, "shell")
+	tell(t, "shell", "127.0.0.1")
 }
 
 // The stories of ui/e2e about the past of runs: replay, undo back to a step, going on from
 // one, comparing two runs, and the graph of agents.
 func TestTimeTravelInABrowser(t *testing.T) {
 	t.Parallel()
-	tell(t, "travel")
+	tell(t, "travel", "127.0.0.1")
 }
 
 // tell runs one file of stories in a browser on a separate `deckhand up`. The stories
