@@ -198,7 +198,6 @@ var bounded = map[string]string{
 	"ListImages":      "the images that are on a node now, which its disk bounds",
 	"ListFiles":       "a folder of a node as it is now: at most 10 000 names, and truncated says that there are more",
 	"SearchNodeLog":   "the log is searched from offset on, and next_offset goes on",
-	"IndexNodeLog":    "the log is counted from offset on, and next_offset goes on; it has some 4,000 marks, however long",
 	"ListPasskeys":    "at most 20 of a user",
 	"ListPushDevices": "at most 10 of a user",
 }

@@ -215,7 +215,8 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 		NodeId: deref(row.NodeID), ExecId: row.ExecID, ShownDigest: inbox.ShownDigest(row),
 	}
 	if stop.Is(i.Kind) {
-		m.Title, m.Stop = i.Preview, stopMessage(i)
+		m.Title, m.Sentence, m.Stop = i.Preview, i.Preview, stopMessage(i)
+		return m
 	}
 	whole := object(i.Arguments)
 	m.Sentence = sentence(row, whole.AsMap())

@@ -78,6 +78,9 @@ const (
 // CardOf returns the Card of an item.
 func (s *Service) CardOf(ctx context.Context, item db.InboxItem) (Card, error) {
 	var c Card
+	if item.TaskID == "" {
+		return c, nil // what stopped work of many tasks
+	}
 	q := s.cfg.Store.Queries
 	row, err := q.GetTask(ctx, db.GetTaskParams{OrgID: item.OrgID, ID: item.TaskID})
 	if err != nil {

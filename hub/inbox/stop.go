@@ -26,6 +26,9 @@ import (
 // locked first, then the agent, then the item.
 func (s *Service) answerStop(ctx context.Context, tx *event.Tx, row db.GetInboxItemRow, a Answer) error {
 	seen := row.InboxItem
+	if err := mayAnswerSo(row, a); err != nil {
+		return err
+	}
 	apply, err := s.prepareStop(ctx, tx, seen, a)
 	if err != nil {
 		return err
@@ -35,10 +38,6 @@ func (s *Service) answerStop(ctx context.Context, tx *event.Tx, row db.GetInboxI
 		return fmt.Errorf("lock inbox item %s: %w", seen.ID, err)
 	}
 	item := locked.InboxItem
-	if !MayAnswer(row, a.By.ID, a.Role) || needsAdmin(a.Verdict) && a.Role != adminRole {
-		return fault.New(fault.Denied, "you may not answer %s so: you are %s with the role %s", item.ID, a.By.ID, a.Role).WithCode(fault.PermissionDenied).
-			WithObject(item.ID).WithFix("ask an administrator")
-	}
 	if State(item.State) == Answered && item.AnsweredBy == a.By.ID && item.Answer == string(a.Verdict) && item.Reason == a.Reason {
 		return nil
 	}
@@ -53,6 +52,16 @@ func (s *Service) answerStop(ctx context.Context, tx *event.Tx, row db.GetInboxI
 		return nil
 	}
 	return apply()
+}
+
+// mayAnswerSo refuses a verdict of somebody who may not give it.
+func mayAnswerSo(row db.GetInboxItemRow, a Answer) error {
+	if MayAnswer(row, a.By.ID, a.Role) && (!needsAdmin(a.Verdict) || a.Role == adminRole) {
+		return nil
+	}
+	id := row.InboxItem.ID
+	return fault.New(fault.Denied, "you may not answer %s so: you are %s with the role %s", id, a.By.ID, a.Role).WithCode(fault.PermissionDenied).
+		WithObject(id).WithFix("ask an administrator")
 }
 
 const adminRole = "admin"
@@ -293,6 +302,10 @@ func (s *Service) Propose(ctx context.Context, item db.InboxItem) (Proposal, err
 	p.Rule = allowlist.RuleFor(target)
 	if p.Markdown, err = persona.Allow(v.Markdown, target); err != nil {
 		p.Problem = fmt.Sprintf("The persona cannot be changed automatically: %s. Add %s to egress.allow, and apply it.", err, p.Rule)
+		return p, nil
+	}
+	if p.Markdown == v.Markdown {
+		p.Problem = fmt.Sprintf("Version %d of the persona allows %s already.", v.Version, p.Rule)
 		return p, nil
 	}
 	name := row.Agent.Name + ".md"

@@ -118,7 +118,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	7: ImageService, JailSpec.image.
 //	8: JailSpec.writable_root, root_user and setup, FinishSetup.
 //	9: Egress.bindings, authorities and Rule.http, EgressService.Channel.
-const Capability = Credentials
+//	10: UndoChangesRequest.paths, ReadState and ListState, IndexLog.
+const Capability = States
 
 // Capabilities that the hub checks before it uses calls that older nodes do not
 // have.
@@ -137,4 +138,6 @@ const (
 	// Credentials is what a persona needs that uses credentials, or decides about requests
 	// by method and path.
 	Credentials = 9
+	// States is what undoing single files needs, which older nodes would take for all files.
+	States = 10
 )

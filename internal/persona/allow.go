@@ -3,6 +3,7 @@ package persona
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -12,6 +13,9 @@ import (
 
 // errNotEdited is the reason why a file must be changed by hand.
 var errNotEdited = errors.New("its front matter has another form than expected")
+
+// errLimited is the reason why a person widens a rule that limits methods or paths.
+var errLimited = errors.New("its rules for the host allow some methods or paths only")
 
 // Allow returns a persona file with a rule for a target added to egress.allow. Nothing else
 // of the file changes: comments, order and spelling stay. A file that allows the target
@@ -24,6 +28,10 @@ func Allow(markdown string, target allowlist.Target) (string, error) {
 	}
 	if before.Match(target, allowlist.Opaque) == nil {
 		return markdown, nil
+	}
+	// One more rule would widen what the others leave out.
+	if slices.ContainsFunc(before.Rules, func(r allowlist.Rule) bool { return r.Reaches(target) }) {
+		return "", errLimited
 	}
 	edited, err := withRule(markdown, `"`+allowlist.RuleFor(target)+`"`)
 	if err != nil {

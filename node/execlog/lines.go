@@ -67,9 +67,8 @@ func (r *Reader) CountLines(ctx context.Context, of Count) (Counted, error) {
 	if c.row <= 0 {
 		c.row = DefaultRow
 	}
-	if c.stride <= 0 {
-		c.stride = max(leastStride, size/mostMarks)
-	}
+	// A caller's own stride makes fewer marks, and never more.
+	c.stride = max(c.stride, leastStride, size/mostMarks)
 	c.out.Next = Mark{Offset: of.Offset}
 	if of.Offset > 0 && of.Offset <= size {
 		var before [1]byte

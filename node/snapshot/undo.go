@@ -107,7 +107,7 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 	overwrite := req.GetOnConflict() == nodev1.OnConflict_ON_CONFLICT_OVERWRITE
 	var only []string
 	for _, path := range req.GetPaths() {
-		only = append(only, string(path))
+		only = append(only, below(path))
 	}
 	plan := tree.Undo(sp.state.tree, chosen.deltas, chosen.wanted, overwrite, only...)
 	out := describePlan(plan)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -43,6 +44,11 @@ func (c *Credentials) Update(ctx context.Context, orgID string, in *deckhandv1.U
 		}
 		if err != nil {
 			return fmt.Errorf("update credential %s: %w", before.Name, err)
+		}
+		if params.Rotated || before.ExpiresAt != nil && (row.ExpiresAt == nil || row.ExpiresAt.After(*before.ExpiresAt)) {
+			if err := stop.Withdraw(ctx, tx.Queries, orgID, stop.Credential, row.Name, "it was updated by "+by.ID); err != nil {
+				return err
+			}
 		}
 		tx.AfterCommit(func() { c.learn(orgID, row.Name, secrets(value)...) })
 		return audit.Append(tx, audit.Entry{

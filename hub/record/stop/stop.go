@@ -15,6 +15,8 @@ package stop
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -118,8 +120,12 @@ func BudgetSubject(scope, objectID, period string) string {
 	return scope + "/" + objectID + "/" + period
 }
 
-// EgressSubject names a host for an agent.
-func EgressSubject(agentID, host string) string { return agentID + "/" + host }
+// EgressSubject names a host for an agent. It is stored and shown without being masked, and a
+// command can ask for a host that has a secret in its name, so it has only a digest of it.
+func EgressSubject(agentID, host string) string {
+	sum := sha256.Sum256([]byte(host))
+	return agentID + "/" + hex.EncodeToString(sum[:16])
+}
 
 // Stop is a stop to open.
 type Stop struct {

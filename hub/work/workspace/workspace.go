@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	fleetnode "github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -30,6 +31,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -292,6 +294,15 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) 
 	}
 	if out.Irreversible, err = w.irreversible(ctx, t, out.StepIDs, len(req.StepIDs) > 0); err != nil {
 		return out, err
+	}
+	if len(req.Paths) > 0 {
+		row, err := w.cfg.Store.NodeByID(ctx, steps[0].NodeID)
+		if err != nil {
+			return out, fmt.Errorf("load node %s: %w", steps[0].NodeID, err)
+		}
+		if err := fleetnode.Require(row, nodelink.States, "undo single files"); err != nil {
+			return out, err
+		}
 	}
 	node, err := w.cfg.Node(steps[0].NodeID)
 	if err != nil {

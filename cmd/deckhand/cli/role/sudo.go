@@ -62,7 +62,7 @@ func (s sudoer) connect(ctx context.Context, client *sdk.Client, dataDir string)
 	}
 	// The file is written with the user's own rights: root must not follow what
 	// stands in a folder of somebody else.
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "context", "add", localContext, "--hub", client.URL())
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "context", "add", localContext, "--replace-loopback", "--hub", client.URL())
 	cmd.Env = []string{"HOME=" + s.home, "PATH=/usr/bin:/bin", "DECKHAND_TOKEN=" + token}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.uid, Gid: s.gid, Groups: []uint32{s.gid}}, Pdeathsig: syscall.SIGKILL}

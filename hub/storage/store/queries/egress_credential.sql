@@ -44,8 +44,8 @@ DELETE FROM egress_credentials WHERE org_id = @org_id AND name = @name RETURNING
 -- whose jobs go on.
 SELECT * FROM tasks
 WHERE org_id = @org_id AND jail_id = @jail_id AND finished_at IS NULL
-  AND (state IN ('starting', 'running', 'waiting', 'awaiting_approval', 'needs_input', 'review_needed') OR state = 'queued' AND started_at IS NOT NULL)
-ORDER BY id LIMIT 20;
+  AND (state IN ('starting', 'running', 'waiting', 'awaiting_approval', 'needs_input', 'review_needed') OR state IN ('queued', 'paused') AND started_at IS NOT NULL)
+ORDER BY id;
 
 -- name: JailsOfNode :many
 -- Those of some jails that tasks of an organisation have had on a node.
