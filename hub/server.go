@@ -229,7 +229,9 @@ func (s *httpServer) serve() error {
 		if !errors.Is(err, http.ErrServerClosed) {
 			_ = s.http.Close() // the others end as well
 		}
-		<-results
+		if later := <-results; err == nil {
+			err = later
+		}
 	}
 	return err
 }

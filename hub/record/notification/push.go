@@ -357,7 +357,7 @@ func (s *Service) push(ctx context.Context, d *destination, secret string, e Clo
 	}
 	topic := sha256.Sum256([]byte(cmp.Or(e.Subject, e.ID) + e.Type))
 	var got outcome
-	_, err = webpush.SendNotificationWithContext(ctx, body, &webpush.Subscription{Endpoint: to.Endpoint, Keys: webpush.Keys{P256dh: to.P256dh, Auth: to.Auth}}, &webpush.Options{
+	_, err = webpush.SendNotificationWithContext(ctx, body, &webpush.Subscription{Endpoint: to.Endpoint, Keys: webpush.Keys{P256dh: to.P256dh, Auth: to.Auth}}, &webpush.Options{ //nolint:bodyclose // it is the empty one below
 		HTTPClient: doer(func(req *http.Request) (*http.Response, error) {
 			data, err := io.ReadAll(req.Body)
 			if err != nil {
