@@ -144,8 +144,8 @@ describe("the console on a phone", () => {
     const box = (await approve.boundingBox())!;
     expect(box.y + box.height).toBeLessThanOrEqual(thumb.height);
     await page.locator("button:enabled").filter({ hasText: /^Approve/ }).first().click();
-    const sure = page.getByRole("alertdialog");
-    if (await sure.isVisible()) await sure.getByRole("button", { name: /Approve/ }).click();
+    // What is dangerous takes a second answer, which names it.
+    await page.getByRole("group", { name: "Approve?" }).getByRole("button", { name: /^Yes, approve/ }).click();
     await poll(() => state(task)).toBe("TASK_STATE_SUCCEEDED");
     const [entry] = await json<{ after: { proof?: { statement: string } } }[]>("audit", "list", "--action", "inbox.approve", "--limit", "1");
     expect(JSON.parse(entry!.after.proof!.statement)).toMatchObject({ action: "inbox.approve", user: "admin" });

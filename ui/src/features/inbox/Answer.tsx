@@ -251,6 +251,7 @@ export function Answer(props: {
         <RetryTask
           item={item}
           busy={busy === "retry"}
+          disabled={still}
           onRetry={(override) => void give("retry", { case: "retry", value: override ? { override } : {} }, "Retrying")}
           onBack={back}
         />

@@ -96,7 +96,7 @@ function whyOf(item: InboxItem, of: CallDecision | undefined): ReactNode {
     case InboxKind.REVIEW:
       return <>The run was in review mode: nothing leaves its workspace until somebody accepts it.</>;
     case InboxKind.ESCALATION:
-      return <>The task does not go on by itself.{said}</>;
+      return <>The task does not go on by itself.</>;
     case InboxKind.UNKNOWN:
       return <>{why ? <Literal text={why} /> : "It is unknown whether the call took effect."}</>;
   }
@@ -137,7 +137,6 @@ function whyOf(item: InboxItem, of: CallDecision | undefined): ReactNode {
 // Wants says what the agent works on and what it said last.
 export function Wants({ item }: { item: InboxItem }) {
   const of = item.context;
-  const said = item.reasoning || item.review?.summary || "";
   return (
     <Part name="Why the agent wants it">
       <dl className="space-y-1">
@@ -149,7 +148,10 @@ export function Wants({ item }: { item: InboxItem }) {
             <Literal text={of.planItem} />
           </Row>
         )}
-        <Row name="The agent's words">{said ? <Words text={said} /> : <span className="text-dim">It said nothing before this call.</span>}</Row>
+        {/* The words of a review, its summary, stand above its changes. */}
+        {(item.reasoning || item.kind !== InboxKind.REVIEW) && (
+          <Row name="The agent's words">{item.reasoning ? <Words text={item.reasoning} /> : <span className="text-dim">It said nothing before this call.</span>}</Row>
+        )}
       </dl>
     </Part>
   );

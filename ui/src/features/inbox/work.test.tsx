@@ -142,7 +142,10 @@ describe("the inbox", () => {
     await userEvent.setup().selectOptions(screen.getByLabelText("Whose"), "mine");
     await waitFor(() => expect(asked.at(-1)?.mine).toBe(true));
     await press("Clear");
-    await waitFor(() => expect(asked.at(-1)?.kinds).toEqual([]));
+    // What was shown before is still known, and not asked for again.
+    await waitFor(() => expect(chip.getAttribute("aria-pressed")).toBe("false"));
+    expect(history.location.search).not.toMatch(/kind|mine/);
+    expect(screen.getByLabelText<HTMLSelectElement>("Whose").value).toBe("");
   });
 
   it("decides calls that look alike after one look at what differs", async () => {
