@@ -161,10 +161,11 @@ function Asked(props: {
           <WhyAsked item={item} of={of} />
           <Wants item={item} />
           <Before item={item} />
-          <Where item={item} of={of} />
+          {/* A question runs nowhere. */}
+          <Where item={item} of={item.kind === InboxKind.QUESTION ? undefined : of} />
         </>
       )}
-      <div data-answers className="space-y-2 max-sm:sticky max-sm:bottom-0 max-sm:border-t max-sm:bg-panel max-sm:py-2">
+      <div data-answers className="space-y-2 max-sm:sticky max-sm:bottom-0 max-sm:-mx-4 max-sm:border-t max-sm:px-4 max-sm:bg-panel max-sm:py-2">
         {props.over ? (
           <>
             <Outcome item={props.over} now={props.latest} />
