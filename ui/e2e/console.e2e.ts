@@ -139,7 +139,7 @@ turns:
     );
     await tell(page, "careful", "Go");
     const id = await newest();
-    await page.getByTestId("inbox-count").getByText("1").waitFor();
+    await page.getByRole("navigation", { name: "Main" }).getByTestId("inbox-count").getByText("1").waitFor();
     await page.getByRole("button", { name: "More answers" }).waitFor(); // inline, too
     await page.keyboard.press("Escape");
     await page.getByRole("heading", { level: 1 }).click(); // keys go to the page
@@ -166,7 +166,7 @@ turns:
     await page.getByText("Inbox zero").waitFor();
     await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
     expect(await cli("task", "files", "cat", id, "out")).toBe("as changed\n");
-    await page.getByTestId("inbox-count").waitFor({ state: "detached" });
+    await page.getByRole("navigation", { name: "Main" }).getByTestId("inbox-count").waitFor({ state: "detached" });
   });
 
   it("steers a running agent, and kills it", async () => {

@@ -17,11 +17,11 @@ const places = ["Fleet", "Tasks", "Inbox", "Chat", "Statistics", "Nodes", "Image
 describe("the shell", () => {
   it("leads from nothing to a result in at most eight clicks, without a terminal", async () => {
     let clicks = 0;
+    const steps = page.getByRole("region", { name: "Get started" });
     const click = async (name: string | RegExp, role: "button" | "link" = "button") => {
       clicks++;
-      await page.getByRole(role, { name, exact: typeof name === "string" }).click();
+      await steps.getByRole(role, { name, exact: typeof name === "string" }).click();
     };
-    const steps = page.getByRole("region", { name: "Get started" });
     await steps.waitFor();
     await accessible(page, "the first steps");
     await click("Use the scripted one");

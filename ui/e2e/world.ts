@@ -101,7 +101,7 @@ export async function close() {
 export async function login(page: Page) {
   await page.goto(url);
   await page.getByLabel("API token").fill(token);
-  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
   await page.getByRole("heading", { name: "Fleet", level: 1 }).waitFor();
   await live(page);
 }

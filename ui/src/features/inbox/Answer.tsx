@@ -156,7 +156,7 @@ export function Answer(props: {
   const back = () => setForm(undefined);
   const button = (o: One) => (
     <div key={o.name} className="min-w-0 space-y-0.5">
-      <Button look={o.look} disabled={o.disabled} busy={busy === o.name} className="max-sm:w-full max-sm:min-h-11" onClick={o.run}>
+      <Button look={o.look} disabled={o.disabled} busy={busy === o.name} className="max-sm:min-h-11 max-sm:w-full max-sm:py-1 max-sm:whitespace-normal" onClick={o.run}>
         <Literal text={o.label} />
       </Button>
       {next[o.name] && <p className="text-xs break-words text-dim">{next[o.name]}</p>}
@@ -251,6 +251,7 @@ export function Answer(props: {
         <RetryTask
           item={item}
           busy={busy === "retry"}
+          disabled={still}
           onRetry={(override) => void give("retry", { case: "retry", value: override ? { override } : {} }, "Retrying")}
           onBack={back}
         />

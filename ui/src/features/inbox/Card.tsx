@@ -137,7 +137,7 @@ function Asked(props: {
   return (
     <>
       <What item={item} />
-      <DangerBand item={item} of={of} />
+      {!item.stop && <DangerBand item={item} of={of} />}
       <Part name="The call" hidden>
         {item.kind === InboxKind.QUESTION ? (
           <QuestionBody item={item} />
@@ -155,11 +155,17 @@ function Asked(props: {
           </div>
         )}
       </Part>
-      <WhyAsked item={item} of={of} />
-      <Wants item={item} />
-      <Before item={item} />
-      <Where item={item} of={of} />
-      <div data-answers className="space-y-2 max-sm:sticky max-sm:bottom-0 max-sm:border-t max-sm:bg-panel max-sm:py-2">
+      {/* What stopped work says why by itself, and is no call of an agent. */}
+      {!item.stop && (
+        <>
+          <WhyAsked item={item} of={of} />
+          <Wants item={item} />
+          <Before item={item} />
+          {/* A question runs nowhere. */}
+          <Where item={item} of={item.kind === InboxKind.QUESTION ? undefined : of} />
+        </>
+      )}
+      <div data-answers className="space-y-2 max-sm:sticky max-sm:bottom-0 max-sm:-mx-4 max-sm:border-t max-sm:px-4 max-sm:bg-panel max-sm:py-2">
         {props.over ? (
           <>
             <Outcome item={props.over} now={props.latest} />
@@ -204,7 +210,7 @@ function What({ item }: { item: InboxItem }) {
   return (
     <header className="space-y-1">
       <h2 className="text-base font-semibold break-words">
-        <Literal text={item.sentence || item.title || item.tool || item.taskTitle} />
+        <Literal text={item.stop?.title || item.sentence || item.title || item.tool || item.taskTitle} />
       </h2>
       <p className="flex flex-wrap items-center gap-2">
         <Badge tone="info">{kindWord(item.kind)}</Badge>

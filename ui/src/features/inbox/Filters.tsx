@@ -21,7 +21,7 @@ export function Filters(props: { search: InboxSearch; counts: InboxCount[]; set:
     set({ kind: then.length > 0 ? then : undefined });
   };
   return (
-    <div role="search" aria-label="Filter the inbox" className="flex flex-wrap items-center gap-2 px-5 pb-3">
+    <div role="search" aria-label="Filter the inbox" className="flex flex-wrap items-center gap-2 px-5 pb-3 max-sm:px-4 max-sm:[&>select]:w-[calc(50%-0.25rem)]">
       {Object.entries(kindNames).map(([name, kind]) => {
         const n = props.counts.find((c) => c.kind === kind)?.items ?? 0;
         const on = search.kind?.includes(name) ?? false;
@@ -82,6 +82,6 @@ function Words(props: { value: string; onChange: (q: string) => void; ref: React
     return () => clearTimeout(timer);
   }, [text, props.value]);
   return (
-    <Input ref={props.ref} type="search" aria-label="Search the inbox" placeholder="Search commands, reasons, tasks" className="max-w-64" maxLength={200} value={text} onChange={(e) => setText(e.target.value)} />
+    <Input ref={props.ref} type="search" aria-label="Search the inbox" placeholder="Search commands, reasons, tasks" className="max-w-64 max-sm:max-w-none" maxLength={200} value={text} onChange={(e) => setText(e.target.value)} />
   );
 }

@@ -93,7 +93,9 @@ export function InboxPage() {
   return (
     <Page title={waiting > 0 && !search.all && !filtered ? `(${waiting}) Inbox` : "Inbox"} heading="Inbox" full>
       <div className="flex h-full min-h-0 flex-col">
-        <Filters search={search} counts={counts} set={set} clear={clear} />
+        <div className={cx((chosen || together) && "max-sm:hidden")}>
+          <Filters search={search} counts={counts} set={set} clear={clear} />
+        </div>
         {pages.isPending ? (
           <div className="px-5">
             <Skeletons rows={6} className="h-14 w-full" />

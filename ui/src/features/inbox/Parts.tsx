@@ -4,7 +4,7 @@ import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
 import { Literal, LiteralBlock } from "@/components/Literal";
 import { Markdown } from "@/components/Markdown";
-import { absolute, millis, Time } from "@/components/Time";
+import { absolute, duration, millis, Time } from "@/components/Time";
 import { InboxKind, type CallDecision, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { left, nth, unanswered } from "./words";
 
@@ -96,7 +96,7 @@ function whyOf(item: InboxItem, of: CallDecision | undefined): ReactNode {
     case InboxKind.REVIEW:
       return <>The run was in review mode: nothing leaves its workspace until somebody accepts it.</>;
     case InboxKind.ESCALATION:
-      return <>The task does not go on by itself.{said}</>;
+      return <>The task does not go on by itself.</>;
     case InboxKind.UNKNOWN:
       return <>{why ? <Literal text={why} /> : "It is unknown whether the call took effect."}</>;
   }
@@ -104,7 +104,7 @@ function whyOf(item: InboxItem, of: CallDecision | undefined): ReactNode {
     case "danger":
       return (
         <>
-          The call is known to be dangerous, and no policy allows that (<Literal className="font-mono text-xs" text={of.rule} />).{said}
+          The call is known to be dangerous, and no policy allows that (<Literal className="font-mono text-xs" text={of.rule} />).
         </>
       );
     case "rule":
@@ -129,15 +129,16 @@ function whyOf(item: InboxItem, of: CallDecision | undefined): ReactNode {
   }
   return (
     <>
-      The agent&apos;s {personaLink(item, "persona")} asks for approval.{said}
+      The agent&apos;s {personaLink(item, "persona")} asks for approval.{why && <> <Literal text={sentence(why)} /></>}
     </>
   );
 }
 
+const sentence = (text: string) => text.slice(0, 1).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+
 // Wants says what the agent works on and what it said last.
 export function Wants({ item }: { item: InboxItem }) {
   const of = item.context;
-  const said = item.reasoning || item.review?.summary || "";
   return (
     <Part name="Why the agent wants it">
       <dl className="space-y-1">
@@ -149,7 +150,10 @@ export function Wants({ item }: { item: InboxItem }) {
             <Literal text={of.planItem} />
           </Row>
         )}
-        <Row name="The agent's words">{said ? <Words text={said} /> : <span className="text-dim">It said nothing before this call.</span>}</Row>
+        {/* The words of a review, its summary, stand above its changes. */}
+        {(item.reasoning || item.kind !== InboxKind.REVIEW) && (
+          <Row name="The agent's words">{item.reasoning ? <Words text={item.reasoning} /> : <span className="text-dim">It said nothing before this call.</span>}</Row>
+        )}
       </dl>
     </Part>
   );
@@ -262,18 +266,18 @@ export function Where({ item, of }: { item: InboxItem; of: CallDecision | undefi
     rows.push(["Runs", of.nodeId ? <NodeLink key="node" of={of} /> : "In the hub, not on a node"]);
     if (of.folder) rows.push(["Folder", <Literal key="folder" className="font-mono text-xs" text={of.folder} />]);
     if (of.user) rows.push(["User", of.user]);
-    rows.push(["Timeout", of.timeoutSeconds > 0 ? `${of.timeoutSeconds} s` : "None"]);
+    rows.push(["Timeout", of.timeoutSeconds > 0 ? (of.timeoutSeconds < 3_600 ? `${of.timeoutSeconds} s` : duration(of.timeoutSeconds * 1000)) : "None"]);
     if (of.nodeId)
       rows.push(["Network", of.hosts.length === 0 ? "No hosts can be reached" : <Literal key="hosts" className="font-mono text-xs break-words" text={of.hosts.join(", ")} />]);
     if (of.policyVersion) rows.push(["Policy", <Literal key="policy" text={of.policyVersion} />]);
   }
   return (
     <Part name="Where">
-      <dl aria-label="Where it runs" className="grid grid-cols-[5rem_minmax(0,1fr)] gap-x-3 gap-y-0.5">
+      <dl aria-label="Where it runs" className="grid grid-cols-[5rem_minmax(0,1fr)] items-baseline gap-x-3 gap-y-0.5">
         {rows.map(([name, value]) => (
           <div key={name} className="contents">
-            <dt className="text-xs leading-5 text-dim">{name}</dt>
-            <dd className="min-w-0 break-words">{value}</dd>
+            <dt className="text-xs leading-6 text-dim">{name}</dt>
+            <dd className="min-w-0 leading-6 break-words">{value}</dd>
           </div>
         ))}
       </dl>
@@ -283,9 +287,9 @@ export function Where({ item, of }: { item: InboxItem; of: CallDecision | undefi
 
 function TaskLink({ item }: { item: InboxItem }) {
   return (
-    <Link to="/tasks/$task" params={{ task: item.taskId }} className="text-accent hover:underline">
+    <Link to="/tasks/$task" params={{ task: item.taskId }} className="inline-flex min-h-6 flex-wrap items-center text-accent hover:underline">
       <Literal text={item.taskTitle || item.taskId} />
-      {item.stepNumber > 0 && `, step ${item.stepNumber}`}
+      <span className="whitespace-pre">{item.stepNumber > 0 && ` (step ${item.stepNumber})`}</span>
     </Link>
   );
 }
@@ -294,7 +298,7 @@ function NodeLink({ of }: { of: CallDecision }) {
   return (
     <>
       In a jail on{" "}
-      <Link to="/nodes/$nodeId" params={{ nodeId: of.nodeId }} className="text-accent hover:underline">
+      <Link to="/nodes/$nodeId" params={{ nodeId: of.nodeId }} className="inline-flex min-h-6 items-center text-accent hover:underline">
         <Literal text={of.nodeName || of.nodeId} />
       </Link>
     </>

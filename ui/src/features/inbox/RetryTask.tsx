@@ -9,7 +9,7 @@ import type { InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 export type Override = { memoryBytes: bigint; provider: string; model: string; nodeId: string };
 
 // RetryTask asks with what an escalated task is retried: only for what fits the cause.
-export function RetryTask(props: { item: InboxItem; busy: boolean; onRetry: (override: Override | undefined) => void; onBack: () => void }) {
+export function RetryTask(props: { item: InboxItem; busy: boolean; disabled: boolean; onRetry: (override: Override | undefined) => void; onBack: () => void }) {
   const fits = props.item.escalation?.remedies ?? ["retry", "memory", "node", "model"];
   const [memory, setMemory] = useState("");
   const [model, setModel] = useState("");
@@ -60,7 +60,7 @@ export function RetryTask(props: { item: InboxItem; busy: boolean; onRetry: (ove
         )}
       </div>
       <div className="flex gap-2">
-        <Button look="primary" disabled={problem !== undefined} busy={props.busy} onClick={() => props.onRetry(override)}>
+        <Button look="primary" disabled={props.disabled || problem !== undefined} busy={props.busy} onClick={() => props.onRetry(override)}>
           Retry the task
         </Button>
         <Button onClick={props.onBack}>Back</Button>

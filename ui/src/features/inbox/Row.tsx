@@ -26,14 +26,14 @@ export function Row(props: {
   return (
     <li id={`item-${item.id}`} className={cx("flex items-start border-b hover:bg-raised", props.current && "bg-raised", props.inGroup && "pl-4")}>
       {item.kind === InboxKind.APPROVAL && item.state === InboxState.OPEN ? (
-        <label className="flex min-h-11 items-center pl-3">
+        <label className="flex min-h-11 items-center pr-2 pl-3">
           <span className="sr-only">Select</span>
           <input type="checkbox" className="size-4 accent-accent" checked={props.selected} onChange={props.select} />
         </label>
       ) : (
-        <span className="w-7 shrink-0" />
+        <span className="w-9 shrink-0" />
       )}
-      <button type="button" aria-current={props.current ? "true" : undefined} onClick={props.open} className="min-w-0 flex-1 space-y-0.5 py-2 pr-4 pl-2 text-left">
+      <button type="button" aria-current={props.current ? "true" : undefined} onClick={props.open} className="min-w-0 flex-1 space-y-0.5 py-2 pr-4 text-left">
         <span className="flex items-center gap-2">
           <Literal className="min-w-0 flex-1 truncate font-medium" text={heading(item)} />
           {props.group !== undefined && <Badge tone="info">{props.group} like this</Badge>}

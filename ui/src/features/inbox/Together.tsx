@@ -11,6 +11,7 @@ import { Problem } from "@/components/Problem";
 import { ReadingContext, useReading } from "@/components/reading";
 import { Skeletons } from "@/components/Skeleton";
 import { Time } from "@/components/Time";
+import { proven } from "@/features/passkey/prove";
 import { InboxService, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { alone, differences } from "./alike";
 import { useWholeArguments } from "./arguments";
@@ -61,7 +62,7 @@ function Shown(props: { items: InboxItem[]; open: (id: string) => void; close: (
     for (const item of together) {
       try {
         const answer = verdict === "approve" ? { case: "approve" as const, value: {} } : { case: "reject" as const, value: {} };
-        await inbox.answerInboxItem({ itemId: item.id, reason: reason.trim(), shownDigest: item.shownDigest, answer });
+        await inbox.answerInboxItem(await proven({ itemId: item.id, reason: reason.trim(), shownDigest: item.shownDigest, answer }, item.needsPasskey));
         out.push({ id: item.id, words: verdict === "approve" ? "Approved" : "Rejected" });
       } catch (error) {
         out.push({ id: item.id, words: "Not answered", error });

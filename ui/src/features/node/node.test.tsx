@@ -216,6 +216,7 @@ describe("a node's page", () => {
             },
           ],
         }),
+        indexNodeLog: () => ({ marks: [{}], nextOffset: 10n, rows: 1n, lines: 1n, end: 10n, complete: true, ended: true }),
         readNodeLog: async function* (req) {
           await Promise.resolve();
           if (req.offset === 0n) yield { data: new TextEncoder().encode("it was me\n"), offset: 0n };

@@ -62,41 +62,43 @@ export function StopAnswer(props: {
         <p className="text-dim">Your role ({session.role}) cannot answer. Ask an admin{item.kind === InboxKind.EGRESS && ", or the agent's owner"}.</p>
       </div>
     );
+  const change = stop.change;
+  // What is typed is no answer: its field stays as it is.
+  const still = !guard.ready || props.changed;
   const resume = (label: string, words: string) => (
-    <Button busy={busy === "resume"} onClick={() => void give({ case: "resume", value: {} }, words)}>
+    <Button disabled={still} busy={busy === "resume"} onClick={() => void give({ case: "resume", value: {} }, words)}>
       {label}
     </Button>
   );
-  const change = stop.change;
   return (
     <div className="space-y-3">
       <Field label="Reason (optional)" hint="Stored in the audit log.">
         <Input value={reason} maxLength={4000} onChange={(e) => setReason(e.target.value)} />
       </Field>
-      <fieldset disabled={!guard.ready || props.changed} className="flex flex-wrap items-end gap-2">
+      <div role="group" aria-label="Answers" className="flex flex-wrap items-end gap-2">
         {item.kind === InboxKind.LIMIT && (
           <>
-            {admin && <Raise name={stop.limitName} now={stop.limitMost} offer={stop.limitOffer} label={(to) => more(stop, to)} busy={busy === "raise"} give={(limit) => void give({ case: "raise", value: { limit } }, "The task goes on")} />}
-            <Button look="danger" busy={busy === "close"} onClick={() => void give({ case: "close", value: {} }, "Closed")}>
+            {admin && <Raise still={still} name={stop.limitName} now={stop.limitMost} offer={stop.limitOffer} label={(to) => more(stop, to)} busy={busy === "raise"} give={(limit) => void give({ case: "raise", value: { limit } }, "The task goes on")} />}
+            <Button look="danger" disabled={still} busy={busy === "close"} onClick={() => void give({ case: "close", value: {} }, "Closed")}>
               End the task
             </Button>
           </>
         )}
         {item.kind === InboxKind.BUDGET && (
           <>
-            <Raise name="cost_usd" now={stop.limitMicros} offer={stop.offerMicros} label={(to) => `Raise the budget to ${dollars(to)}`} busy={busy === "raise"} give={(limit) => void give({ case: "raise", value: { limit } }, "The budget is raised, and its tasks go on")} />
+            <Raise still={still} name="cost_usd" now={stop.limitMicros} offer={stop.offerMicros} label={(to) => `Raise the budget to ${dollars(to)}`} busy={busy === "raise"} give={(limit) => void give({ case: "raise", value: { limit } }, "The budget is raised, and its tasks go on")} />
             {resume("Try again without raising it", "The tasks try again")}
           </>
         )}
         {item.kind === InboxKind.SUSPENDED && (
-          <Button look="primary" busy={busy === "resume"} onClick={() => void give({ case: "resume", value: {} }, "The agent is resumed")}>
+          <Button look="primary" disabled={still} busy={busy === "resume"} onClick={() => void give({ case: "resume", value: {} }, "The agent is resumed")}>
             Resume {line(item.agentName)}
           </Button>
         )}
         {item.kind === InboxKind.EGRESS && (
           <Button
             look="primary"
-            disabled={!change || change.problem !== "" || props.pending.length > 0}
+            disabled={still || !change || change.problem !== "" || props.pending.length > 0}
             busy={busy === "allow"}
             onClick={() => void give({ case: "allow", value: {} }, "Allowed")}
           >
@@ -106,11 +108,11 @@ export function StopAnswer(props: {
         {item.kind === InboxKind.PROVIDER && stop.waitingTasks > 0 && resume("Try again", "The tasks try again")}
         <StopLink item={item} stop={stop} />
         {item.kind !== InboxKind.LIMIT && (
-          <Button busy={busy === "dismiss"} onClick={() => void give({ case: "dismiss", value: {} }, "Dismissed")}>
+          <Button disabled={still} busy={busy === "dismiss"} onClick={() => void give({ case: "dismiss", value: {} }, "Dismissed")}>
             {item.kind === InboxKind.EGRESS ? "Keep it refused" : "Dismiss"}
           </Button>
         )}
-      </fieldset>
+      </div>
       {error !== undefined && !props.changed && <Problem error={error} />}
     </div>
   );
@@ -118,7 +120,7 @@ export function StopAnswer(props: {
 
 // Raise is a button that offers a higher limit, with a field for another one. The field
 // has the unit that people think in.
-function Raise(props: { name: string; now: bigint; offer: bigint; label: (to: bigint) => string; busy: boolean; give: (limit: bigint) => void }) {
+function Raise(props: { still: boolean; name: string; now: bigint; offer: bigint; label: (to: bigint) => string; busy: boolean; give: (limit: bigint) => void }) {
   const { factor, unit } = typed(props.name);
   const [text, setText] = useState(() => (props.offer > 0n ? String(Number(props.offer) / factor) : ""));
   const value = Number(text);
@@ -131,7 +133,7 @@ function Raise(props: { name: string; now: bigint; offer: bigint; label: (to: bi
           <Input inputMode="decimal" value={text} onChange={(e) => setText(e.target.value)} />
         </Field>
       </div>
-      <Button look="primary" disabled={problem !== undefined} busy={props.busy} onClick={() => props.give(to)}>
+      <Button look="primary" disabled={props.still || problem !== undefined} busy={props.busy} onClick={() => props.give(to)}>
         {problem ? "Raise the limit" : props.label(to)}
       </Button>
     </>

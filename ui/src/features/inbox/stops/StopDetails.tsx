@@ -6,14 +6,11 @@ import { dollars } from "@/components/money";
 import { InboxKind, type InboxItem, type InboxStop } from "@/gen/deckhand/v1/inbox_pb";
 import { amount, budgetName, hostOf, limitWord } from "./words";
 
-// StopDetails shows what keeps work from going on: what stopped, why, and how many
-// tasks wait for it.
+// StopDetails shows what keeps work from going on: why it stopped, and how many tasks
+// wait for it. What stopped is the heading of the card.
 export function StopDetails({ item, stop }: { item: InboxItem; stop: InboxStop }) {
   return (
     <div className="space-y-3">
-      <p className="font-medium break-words">
-        <Literal text={stop.title} />
-      </p>
       {item.why && item.kind !== InboxKind.BUDGET && (
         <p className="break-words text-dim">
           <Literal text={item.why} />
