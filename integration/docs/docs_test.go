@@ -220,7 +220,7 @@ func (s *stage) set(document string) (end func()) {
 	case "inbox.md":
 		s.runs("cleaner", "tools: [shell_exec]\napprovals: {tools: [shell_exec]}", "rm -rf old")
 		waittest.Until(s.T, time.Minute, "the question to be asked", func() bool {
-			s.item = strings.TrimSpace(s.CLI(0, "inbox", "list", "-o", "name").Out)
+			s.item = strings.TrimSpace(s.CLI(0, "inbox", "list", "--agent", "cleaner", "-o", "name").Out)
 			return s.item != ""
 		})
 	}

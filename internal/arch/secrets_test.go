@@ -27,6 +27,8 @@ var noSecrets = map[string]string{
 	"node/exec/watch.go:GetExitCode":          "how a command ended",
 	"hub/tool/gitpush.go:GetExitCode":         "the same",
 	"hub/work/trigger/verify/headers.go:HMAC": "a scheme's name",
+	"internal/handle/handle.go:secrets":       "how many there are",
+	"hub/record/notification/push.go:secret":  "how long it is",
 }
 
 // comparers are functions that answer sooner the sooner their arguments differ.

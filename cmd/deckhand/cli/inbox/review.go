@@ -88,7 +88,7 @@ func (r *reviewer) all(ctx context.Context, request *deckhandv1.ListInboxRequest
 		}
 	}
 	if len(ids) == 0 {
-		r.printf("Nothing waits for you.\n")
+		r.printf("No open items that you may decide.\n")
 		return nil
 	}
 	for i, id := range ids {

@@ -76,7 +76,7 @@ export function acceptWord(item: InboxItem): string {
 export function unanswered(item: InboxItem): string {
   switch (item.onExpiry) {
     case "reject":
-      return "it is rejected";
+      return "the call is rejected";
     case "stop":
       return "the task stops";
     case "default":

@@ -1,6 +1,5 @@
-import { createClient } from "@connectrpc/connect";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { useEffect, useState } from "react";
-import { problemOf } from "@/api/error";
 import { transport } from "@/api/transport";
 import { remarksOf, type Remark } from "@/features/persona/problems";
 import { PolicyService } from "@/gen/deckhand/v1/policy_pb";
@@ -25,7 +24,7 @@ export function usePolicyCheck(yaml: string, agentId: string): { busy: boolean; 
         () => setCheck({ busy: false, remarks: [] }),
         (error: unknown) => {
           if (abort.signal.aborted) return;
-          if (problemOf(error).code === "INVALID_ARGUMENT") setCheck({ busy: false, remarks: remarksOf(error, filename) });
+          if (ConnectError.from(error).code === Code.InvalidArgument) setCheck({ busy: false, remarks: remarksOf(error, filename) });
           else setCheck({ busy: false, remarks: [], error });
         },
       );

@@ -45,7 +45,7 @@ export function Devices() {
     try {
       const { accepted, error } = await push.testPushDevice({ deviceId: d.id });
       if (accepted) toast(`Sent to ${d.name}`);
-      else showError(new Error(`The push service of ${d.name} did not take it: ${error}`));
+      else showError(new Error(`The push service of ${d.name} rejected the notification: ${error}`));
       await refresh();
     } catch (e) {
       showError(e);
