@@ -372,3 +372,52 @@ func TestADangerousCallIsApprovedWithAPasskeyForWhatWasShown(t *testing.T) {
 		require.Error(t, err, what)
 	}
 }
+
+// requirePasskeys has the rig's organisation ask for a passkey, and returns the admin's.
+func (r *rig) requirePasskeys() *authenticator {
+	r.t.Helper()
+	phone := newAuthenticator(r.t)
+	_, err := phone.register(r.user, "phone", nil)
+	require.NoError(r.t, err)
+	rules := &deckhandv1.PasskeyRules{DangerousApprovals: true}
+	proof := phone.prove(r.user, &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_Rules{Rules: rules}})
+	_, err = r.user.Passkeys.SetPasskeyRules(r.t.Context(), connect.NewRequest(&deckhandv1.SetPasskeyRulesRequest{Rules: rules, Proof: proof}))
+	require.NoError(r.t, err)
+	return phone
+}
+
+func aboutAnswer(a *deckhandv1.AnswerInboxItemRequest) *deckhandv1.BeginPasskeyProofRequest {
+	return &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_Answer{Answer: a}}
+}
+
+// Who edits a harmless call into a dangerous one executes the dangerous one.
+func TestAHarmlessCallEditedIntoADangerousOneTakesAPasskey(t *testing.T) {
+	t.Parallel()
+	r := passkeyRig(t)
+	phone := r.requirePasskeys()
+	r.apply("asker", asking("asker", "tools: [shell_exec]"))
+	_, step, item := r.park("asker", "shell_exec", `{"command":"make deploy"}`)
+	require.False(t, item.GetNeedsPasskey())
+
+	wipe := approve(item.GetId(), `{"command":"rm -rf /"}`)
+	_, err := r.answer(wipe)
+	refusedFor(t, err, fault.Precondition, "proof is missing")
+	require.Equal(t, stepWaiting, r.step(step.GetId()).GetState(), "nothing was granted")
+
+	wipe.Proof = phone.prove(r.user, aboutAnswer(wipe))
+	_, err = r.answer(wipe)
+	require.NoError(t, err)
+	require.NotEqual(t, stepWaiting, r.step(step.GetId()).GetState())
+}
+
+// Edits that stay harmless take none.
+func TestAHarmlessEditTakesNoPasskey(t *testing.T) {
+	t.Parallel()
+	r := passkeyRig(t)
+	r.requirePasskeys()
+	r.apply("asker", asking("asker", "tools: [shell_exec]"))
+	_, step, item := r.park("asker", "shell_exec", `{"command":"make deploy"}`)
+	_, err := r.answer(approve(item.GetId(), `{"command":"make check"}`))
+	require.NoError(t, err)
+	require.NotEqual(t, stepWaiting, r.step(step.GetId()).GetState())
+}

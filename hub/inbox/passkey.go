@@ -26,19 +26,39 @@ func Statement(item string, verdict Verdict, shownDigest, requestDigest string) 
 // NeedsPasskey reports whether letting an item's call run takes a passkey: something
 // dangerous was recognised in it, and the organisation asks for one.
 func (s *Service) NeedsPasskey(ctx context.Context, item db.InboxItem) (bool, error) {
-	if State(item.State) != Open || Kind(item.Kind) != Approval && Kind(item.Kind) != Unknown || s.cfg.Passkeys == nil {
+	if State(item.State) != Open || s.cfg.Passkeys == nil {
 		return false, nil
 	}
-	d, err := DecisionOf(item)
-	if err != nil || len(d.Dangers) == 0 {
+	var dangerous bool
+	var err error
+	switch Kind(item.Kind) {
+	case Approval, Unknown:
+		var d CallDecision
+		d, err = DecisionOf(item)
+		dangerous = len(d.Dangers) > 0
+	}
+	if err != nil || !dangerous {
 		return false, err
 	}
 	return s.cfg.Passkeys.DangerousApprovals(ctx, item.OrgID)
 }
 
+// editNeedsPasskey is NeedsPasskey for an approval with other arguments: those are what is
+// executed, so they are judged whatever was asked about.
+func (s *Service) editNeedsPasskey(ctx context.Context, item db.InboxItem, argumentsJSON string) (bool, error) {
+	if s.cfg.Passkeys == nil || Kind(item.Kind) != Approval {
+		return false, nil // answerable refuses it
+	}
+	asked, err := s.cfg.Passkeys.DangerousApprovals(ctx, item.OrgID)
+	if err != nil || !asked {
+		return false, err
+	}
+	judged, err := s.Judge(ctx, item, argumentsJSON)
+	return len(judged.Decision.Dangers) > 0, err
+}
+
 // prove verifies the passkey of a decision on an open item, where one is needed or given.
-// Edited arguments need one as much as those that were asked about: the danger stays what
-// the item is about.
+// Edited arguments need one if they are dangerous, or if those were that they replace.
 func (s *Service) prove(ctx context.Context, item db.InboxItem, a *Answer) error {
 	if State(item.State) != Open {
 		return nil // Answer refuses it, or it is a repetition
@@ -47,6 +67,12 @@ func (s *Service) prove(ctx context.Context, item db.InboxItem, a *Answer) error
 	if a.Verdict == Approve || a.Verdict == Retry {
 		var err error
 		if needed, err = s.NeedsPasskey(ctx, item); err != nil {
+			return err
+		}
+	}
+	if !needed && a.Verdict == Approve && a.ArgumentsJSON != "" {
+		var err error
+		if needed, err = s.editNeedsPasskey(ctx, item, a.ArgumentsJSON); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,10 @@ export async function prove(decision: Decision): Promise<PasskeyProof> {
   return create(PasskeyProofSchema, { challengeId, credentialJson: await get(optionsJson) });
 }
 
+// dangersNeedPasskey reports whether the organisation asks for a passkey to approve what
+// is dangerous, for a call that became dangerous as it was edited.
+export const dangersNeedPasskey = async () => (await passkeys.getPasskeyRules({})).rules?.dangerousApprovals ?? false;
+
 type AnswerRequest = MessageInitShape<typeof AnswerInboxItemRequestSchema>;
 
 // proven adds the proof that an answer needs: that of an approval of a call for which the
