@@ -421,3 +421,20 @@ func TestAHarmlessEditTakesNoPasskey(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, stepWaiting, r.step(step.GetId()).GetState())
 }
+
+// A proof that nobody would verify or keep is not taken silently.
+func TestAStopTakesNoProof(t *testing.T) {
+	t.Parallel()
+	r := passkeyRig(t)
+	phone := r.requirePasskeys()
+	task := r.submit("walker")
+	r.end(r.begin(task.GetId(), 1), taskPaused, fault.MaxIterations, "iterations")
+	answer := raise(r.stop(stopLimit).GetId(), 40)
+	answer.Proof = phone.prove(r.user, aboutAnswer(answer))
+	_, err := r.answer(answer)
+	refusedFor(t, err, fault.Invalid, "proof")
+	require.Equal(t, taskPaused, r.task(task.GetId()).GetState())
+	answer.Proof = nil
+	_, err = r.answer(answer)
+	require.NoError(t, err)
+}
