@@ -23,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/auditlog"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/passkeyproof"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -435,6 +436,31 @@ func TestAStopTakesNoProof(t *testing.T) {
 	refusedFor(t, err, fault.Invalid, "proof")
 	require.Equal(t, taskPaused, r.task(task.GetId()).GetState())
 	answer.Proof = nil
+	_, err = r.answer(answer)
+	require.NoError(t, err)
+}
+
+// Accepting a review makes its deferred calls: that takes a passkey where something
+// dangerous was recognised in one of them when it was proposed.
+func TestAcceptingADangerousDeferredCallTakesAPasskey(t *testing.T) {
+	t.Parallel()
+	sent := &requests{}
+	cfg := hubtest.Config(t)
+	cfg.PublicURL = passkeyOrigin
+	r := newRig(t, hubtest.Start(t, cfg), sent.run)
+	sent.node = func() *nodetest.Node { return r.node }
+	r.apply("careful", reviewed("careful"))
+	phone := r.requirePasskeys()
+	_, deferred, item := r.review()
+	require.False(t, r.inboxItem(item.GetId()).GetNeedsPasskey())
+	// None of today's tools that are deferred is read for dangers.
+	shift(t, r.Hub, `UPDATE steps SET decision = decision || '{"dangers":["delete"]}' WHERE id = $1`, deferred[1].GetId())
+	require.True(t, r.inboxItem(item.GetId()).GetNeedsPasskey())
+
+	answer := accept(item.GetId())
+	_, err := r.answer(answer)
+	refusedFor(t, err, fault.Precondition, "proof is missing")
+	answer.Proof = phone.prove(r.user, aboutAnswer(answer))
 	_, err = r.answer(answer)
 	require.NoError(t, err)
 }
