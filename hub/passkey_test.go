@@ -23,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/auditlog"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/passkeyproof"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -371,4 +372,95 @@ func TestADangerousCallIsApprovedWithAPasskeyForWhatWasShown(t *testing.T) {
 		_, _, err := forged.Verify()
 		require.Error(t, err, what)
 	}
+}
+
+// requirePasskeys has the rig's organisation ask for a passkey, and returns the admin's.
+func (r *rig) requirePasskeys() *authenticator {
+	r.t.Helper()
+	phone := newAuthenticator(r.t)
+	_, err := phone.register(r.user, "phone", nil)
+	require.NoError(r.t, err)
+	rules := &deckhandv1.PasskeyRules{DangerousApprovals: true}
+	proof := phone.prove(r.user, &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_Rules{Rules: rules}})
+	_, err = r.user.Passkeys.SetPasskeyRules(r.t.Context(), connect.NewRequest(&deckhandv1.SetPasskeyRulesRequest{Rules: rules, Proof: proof}))
+	require.NoError(r.t, err)
+	return phone
+}
+
+func aboutAnswer(a *deckhandv1.AnswerInboxItemRequest) *deckhandv1.BeginPasskeyProofRequest {
+	return &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_Answer{Answer: a}}
+}
+
+// Who edits a harmless call into a dangerous one executes the dangerous one.
+func TestAHarmlessCallEditedIntoADangerousOneTakesAPasskey(t *testing.T) {
+	t.Parallel()
+	r := passkeyRig(t)
+	phone := r.requirePasskeys()
+	r.apply("asker", asking("asker", "tools: [shell_exec]"))
+	_, step, item := r.park("asker", "shell_exec", `{"command":"make deploy"}`)
+	require.False(t, item.GetNeedsPasskey())
+
+	wipe := approve(item.GetId(), `{"command":"rm -rf /"}`)
+	_, err := r.answer(wipe)
+	refusedFor(t, err, fault.Precondition, "proof is missing")
+	require.Equal(t, stepWaiting, r.step(step.GetId()).GetState(), "nothing was granted")
+
+	wipe.Proof = phone.prove(r.user, aboutAnswer(wipe))
+	_, err = r.answer(wipe)
+	require.NoError(t, err)
+	require.NotEqual(t, stepWaiting, r.step(step.GetId()).GetState())
+}
+
+// Edits that stay harmless take none.
+func TestAHarmlessEditTakesNoPasskey(t *testing.T) {
+	t.Parallel()
+	r := passkeyRig(t)
+	r.requirePasskeys()
+	r.apply("asker", asking("asker", "tools: [shell_exec]"))
+	_, step, item := r.park("asker", "shell_exec", `{"command":"make deploy"}`)
+	_, err := r.answer(approve(item.GetId(), `{"command":"make check"}`))
+	require.NoError(t, err)
+	require.NotEqual(t, stepWaiting, r.step(step.GetId()).GetState())
+}
+
+// A proof that nobody would verify or keep is not taken silently.
+func TestAStopTakesNoProof(t *testing.T) {
+	t.Parallel()
+	r := passkeyRig(t)
+	phone := r.requirePasskeys()
+	task := r.submit("walker")
+	r.end(r.begin(task.GetId(), 1), taskPaused, fault.MaxIterations, "iterations")
+	answer := raise(r.stop(stopLimit).GetId(), 40)
+	answer.Proof = phone.prove(r.user, aboutAnswer(answer))
+	_, err := r.answer(answer)
+	refusedFor(t, err, fault.Invalid, "proof")
+	require.Equal(t, taskPaused, r.task(task.GetId()).GetState())
+	answer.Proof = nil
+	_, err = r.answer(answer)
+	require.NoError(t, err)
+}
+
+// Accepting a review makes its deferred calls: that takes a passkey where something
+// dangerous was recognised in one of them when it was proposed.
+func TestAcceptingADangerousDeferredCallTakesAPasskey(t *testing.T) {
+	t.Parallel()
+	sent := &requests{}
+	cfg := hubtest.Config(t)
+	cfg.PublicURL = passkeyOrigin
+	r := newRig(t, hubtest.Start(t, cfg), sent.run)
+	sent.node = func() *nodetest.Node { return r.node }
+	r.apply("careful", reviewed("careful"))
+	phone := r.requirePasskeys()
+	_, deferred, item := r.review()
+	require.False(t, r.inboxItem(item.GetId()).GetNeedsPasskey())
+	// None of today's tools that are deferred is read for dangers.
+	shift(t, r.Hub, `UPDATE steps SET decision = decision || '{"dangers":["delete"]}' WHERE id = $1`, deferred[1].GetId())
+	require.True(t, r.inboxItem(item.GetId()).GetNeedsPasskey())
+
+	answer := accept(item.GetId())
+	_, err := r.answer(answer)
+	refusedFor(t, err, fault.Precondition, "proof is missing")
+	answer.Proof = phone.prove(r.user, aboutAnswer(answer))
+	_, err = r.answer(answer)
+	require.NoError(t, err)
 }

@@ -207,6 +207,10 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 	}
 	a.Reason = s.cfg.Redact.Org(orgID).String(a.Reason)
 	if stop.Is(row.InboxItem.Kind) {
+		if a.Proof != nil {
+			return row, fault.New(fault.Invalid, "proof: the answer to an item of kind %s takes none, and it would not be kept", row.InboxItem.Kind).
+				WithObject(id).WithFix("send the answer without a proof")
+		}
 		if err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error { return s.answerStop(ctx, tx, row, a) }); err != nil {
 			return row, err
 		}

@@ -317,7 +317,7 @@ type InboxItem struct {
 	Dangerous bool `protobuf:"varint,53,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
 	// Reports whether the caller may answer it.
 	MayAnswer bool `protobuf:"varint,54,opt,name=may_answer,json=mayAnswer,proto3" json:"may_answer,omitempty"`
-	// Approving it takes a passkey: something dangerous was recognised in the call, and
+	// Approving or accepting it takes a passkey: something dangerous was recognised in a call, and
 	// the organisation's PasskeyRules ask for one. Only for open items.
 	NeedsPasskey  bool `protobuf:"varint,70,opt,name=needs_passkey,json=needsPasskey,proto3" json:"needs_passkey,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3400,7 +3400,7 @@ type AnswerInboxItemRequest struct {
 	// call with an unknown outcome, to accept a review and to allow a host; FAILED_PRECONDITION where
 	// it is another.
 	ShownDigest string `protobuf:"bytes,15,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
-	// Required with approve and retry where the item's needs_passkey is set;
+	// Required with approve, retry and accept where the item's needs_passkey is set, and with approve where edited arguments are dangerous;
 	// FAILED_PRECONDITION without it. See PasskeyService.BeginPasskeyProof.
 	Proof *PasskeyProof `protobuf:"bytes,16,opt,name=proof,proto3" json:"proof,omitempty"`
 	// Types that are valid to be assigned to Answer:

@@ -12,7 +12,7 @@ import { line, type ActObject } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import type { Progress } from "@/components/reading";
 import { useShortcut } from "@/components/shortcuts";
-import { proven } from "@/features/passkey/prove";
+import { dangersNeedPasskey, proven } from "@/features/passkey/prove";
 import { RuleLink } from "@/features/policy/RuleLink";
 import { may } from "@/features/session/queries";
 import { tasks } from "@/features/task/actions";
@@ -82,14 +82,14 @@ export function Answer(props: {
   const [error, setError] = useState<unknown>();
 
   const allowed = may(session, "basic");
-  const give = async (name: string, answer: Given, said: string, why = reason) => {
+  const give = async (name: string, answer: Given, said: string, why = reason, dangerous = false) => {
     if (busy || !guard.isReady()) return;
     if (runs.has(answer.case ?? "") && !whole) return;
     setBusy(name);
     setError(undefined);
     try {
       const res = await inbox.answerInboxItem(
-        await proven({ itemId: item.id, reason: why.trim(), answer, shownDigest: item.shownDigest }, item.needsPasskey),
+        await proven({ itemId: item.id, reason: why.trim(), answer, shownDigest: item.shownDigest }, item.needsPasskey || (dangerous && (await dangersNeedPasskey()))),
       );
       toast(said, { description: line(`${item.agentName} · ${item.sentence || item.tool || item.taskTitle}`) });
       setForm(undefined);
@@ -243,7 +243,9 @@ export function Answer(props: {
           asked={asked}
           busy={busy === "approve"}
           disabled={!whole || still}
-          onApprove={(argumentsJson, judgedDigest) => void give("approve", { case: "approve", value: { argumentsJson, judgedDigest } }, "Approved with changes")}
+          onApprove={(argumentsJson, judgedDigest, dangerous) =>
+            void give("approve", { case: "approve", value: { argumentsJson, judgedDigest } }, "Approved with changes", reason, dangerous)
+          }
           onBack={back}
         />
       )}

@@ -34,7 +34,7 @@ export function EditCall(props: {
   asked: ActObject;
   busy: boolean;
   disabled: boolean;
-  onApprove: (argumentsJson: string, judgedDigest: string) => void;
+  onApprove: (argumentsJson: string, judgedDigest: string, dangerous: boolean) => void;
   onBack: () => void;
 }) {
   const { item, asked } = props;
@@ -44,6 +44,8 @@ export function EditCall(props: {
   const text = useMemo(() => JSON.stringify(args), [args]);
   const [judged, setJudged] = useState<{ of: string; res: JudgeInboxItemResponse }>();
   const [error, setError] = useState<{ of: string; error: unknown }>();
+  // The text of the dangerous call that the person is asked about a second time.
+  const [sure, setSure] = useState<string>();
   const invalid = Object.keys(broken).length > 0;
   useEffect(() => {
     if (invalid) return undefined;
@@ -63,6 +65,8 @@ export function EditCall(props: {
   const names = Object.keys(args).sort((a, b) => Number(asText(a, String(args[a]))) - Number(asText(b, String(args[b]))) || (a < b ? -1 : 1));
   const changed = names.filter((n) => JSON.stringify(args[n]) !== JSON.stringify(asked[n]));
   const denied = now?.decision?.effect === "deny";
+  const dangerous = (now?.decision?.dangers.length ?? 0) > 0;
+  const asking = dangerous && sure === text;
   const set = (name: string) => (value: unknown) => setArgs((before) => ({ ...before, [name]: value }));
   return (
     <section aria-label="Edit the call" className="space-y-3 rounded-md border p-3">
@@ -121,14 +125,19 @@ export function EditCall(props: {
           </>
         )}
       </div>
+      {asking && <p className="font-medium text-bad">This approves a dangerous call.</p>}
       <div className="flex flex-wrap gap-2">
         <Button
-          look="primary"
+          look={dangerous ? "danger" : "primary"}
           disabled={!now || invalid || denied || props.disabled}
           busy={props.busy}
-          onClick={() => now && props.onApprove(text, now.judgedDigest)}
+          onClick={() => {
+            if (!now) return;
+            if (dangerous && !asking) setSure(text);
+            else props.onApprove(text, now.judgedDigest, dangerous);
+          }}
         >
-          {now && now.decision && now.decision.dangers.length > 0 ? "Approve the edited, dangerous call" : "Approve edited call"}
+          {asking ? "Yes, approve the dangerous call" : dangerous ? "Approve the edited, dangerous call" : "Approve edited call"}
         </Button>
         <Button onClick={props.onBack}>Back</Button>
       </div>

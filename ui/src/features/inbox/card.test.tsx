@@ -4,6 +4,7 @@ import { act, fireEvent, screen, waitFor, within } from "@testing-library/react"
 import userEvent from "@testing-library/user-event";
 import { describe, expect, it } from "vitest";
 import { InboxItemSchema, InboxKind, InboxService, InboxState, type AnswerInboxItemRequest, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import { PasskeyService } from "@/gen/deckhand/v1/passkey_pb";
 import { StepState } from "@/gen/deckhand/v1/step_pb";
 import { showPage } from "@/test/page";
 import { inboxRoutes } from "./route";
@@ -66,7 +67,7 @@ class Hub {
   }
 
   services: Parameters<typeof showPage>[2] = (r) =>
-    r.service(InboxService, {
+    r.service(PasskeyService, { getPasskeyRules: () => ({ rules: { dangerousApprovals: false } }) }).service(InboxService, {
       listInbox: () => ({ items: [...this.items.values()].filter((i) => i.state === InboxState.OPEN).reverse() }),
       getInboxItem: (req) => ({ item: this.items.get(req.itemId) }),
       readInboxArgument: (req) => {
@@ -328,6 +329,8 @@ describe("the decision about a call", () => {
     expect(JSON.parse(hub.judged.at(-1)!)).toEqual({ command: "ls", cwd: "rm -rf" });
     expect((await screen.findByLabelText("Changes of Cwd")).textContent).toContain("rm -rf");
     await user.click(await ready("Approve the edited, dangerous call"));
+    expect(hub.answers).toHaveLength(0);
+    await user.click(await ready("Yes, approve the dangerous call"));
     await within(card()).findByText(/Approved by you/);
     expect(hub.answers[0]!.answer).toMatchObject({ case: "approve", value: { judgedDigest: `judged ${hub.judged.length}`, argumentsJson: hub.judged.at(-1) } });
   });

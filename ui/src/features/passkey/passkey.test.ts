@@ -31,5 +31,6 @@ describe("the proof of an answer", () => {
 
   it("is missing where this page cannot use a passkey, and nothing is approved", async () => {
     await expect(proven({ itemId: "inbox_1", answer: { case: "approve", value: {} } }, true)).rejects.toThrow("HTTPS");
+    await expect(proven({ itemId: "inbox_1", answer: { case: "accept", value: {} } }, true)).rejects.toThrow("HTTPS");
   });
 });

@@ -17,12 +17,16 @@ export async function prove(decision: Decision): Promise<PasskeyProof> {
   return create(PasskeyProofSchema, { challengeId, credentialJson: await get(optionsJson) });
 }
 
+// dangersNeedPasskey reports whether the organisation asks for a passkey to approve what
+// is dangerous, for a call that became dangerous as it was edited.
+export const dangersNeedPasskey = async () => (await passkeys.getPasskeyRules({})).rules?.dangerousApprovals ?? false;
+
 type AnswerRequest = MessageInitShape<typeof AnswerInboxItemRequestSchema>;
 
-// proven adds the proof that an answer needs: that of an approval of a call for which the
-// organisation asks for a passkey.
+// proven adds the proof that an answer needs: that of an approval, or of accepting a
+// review, for which the organisation asks for a passkey.
 export async function proven(request: AnswerRequest, needed: boolean): Promise<AnswerRequest> {
-  const runs = request.answer?.case === "approve" || request.answer?.case === "retry";
+  const runs = request.answer?.case === "approve" || request.answer?.case === "retry" || request.answer?.case === "accept";
   if (!needed || !runs) return request;
   return create(AnswerInboxItemRequestSchema, { ...create(AnswerInboxItemRequestSchema, request), proof: await prove({ case: "answer", value: request }) });
 }

@@ -342,7 +342,7 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   mayAnswer: boolean;
 
   /**
-   * Approving it takes a passkey: something dangerous was recognised in the call, and
+   * Approving or accepting it takes a passkey: something dangerous was recognised in a call, and
    * the organisation's PasskeyRules ask for one. Only for open items.
    *
    * @generated from field: bool needs_passkey = 70;
@@ -1938,7 +1938,7 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
   shownDigest: string;
 
   /**
-   * Required with approve and retry where the item's needs_passkey is set;
+   * Required with approve, retry and accept where the item's needs_passkey is set, and with approve where edited arguments are dangerous;
    * FAILED_PRECONDITION without it. See PasskeyService.BeginPasskeyProof.
    *
    * @generated from field: deckhand.v1.PasskeyProof proof = 16;
