@@ -173,7 +173,7 @@ describe("the console on a phone", () => {
   });
 
   it("leaves single keys alone for those who want that", async () => {
-    await go("settings", "Settings");
+    await go("settings/appearance", "Settings");
     await page.getByLabel("Single-key shortcuts").uncheck();
     await page.locator("#main").focus();
     await page.keyboard.press("g");
@@ -186,7 +186,7 @@ describe("the console on a phone", () => {
     await page.keyboard.press("g");
     await page.keyboard.press("f");
     await page.getByRole("heading", { name: "Fleet", level: 1 }).waitFor();
-    await go("settings", "Settings");
+    await go("settings/appearance", "Settings");
     await page.getByLabel("Largest").check();
     expect(await page.evaluate(() => getComputedStyle(document.documentElement).fontSize)).toBe("24px");
     await fits("settings in the largest text");

@@ -283,6 +283,7 @@ turns:
     await page.getByRole("button", { name: "Pause scheduling of beater" }).waitFor();
     // What it changes stands beside what it does.
     await page.getByRole("tab", { name: "changes" }).click();
+    await page.getByRole("button", { name: "By step" }).click();
     await page.getByRole("button", { name: /Step 1/ }).first().click();
     await page.locator(".diff-row[data-sign='+']").getByText(/^\d+/).first().waitFor();
     await inBothThemes(page, "agent-changes");
