@@ -20,6 +20,8 @@ async function take(name, path, wait, size = { width: 1280, height: 800 }) {
   await page.goto(`${url}${path}`);
   await wait(page);
   await page.locator("[data-live=live]").waitFor({ state: "attached" });
+  // Markdown is loaded after the page.
+  await page.waitForFunction(() => !document.body.innerText.includes("**"));
   await page.evaluate(() => Promise.all(document.getAnimations().map((a) => a.finished.catch(() => undefined))));
   await page.screenshot({ path: `${folder}/${name}.png`, animations: "disabled" });
 }

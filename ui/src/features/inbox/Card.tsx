@@ -165,7 +165,7 @@ function Asked(props: {
           <Where item={item} of={item.kind === InboxKind.QUESTION ? undefined : of} />
         </>
       )}
-      <div data-answers className="space-y-2 max-sm:sticky max-sm:bottom-0 max-sm:-mx-4 max-sm:border-t max-sm:px-4 max-sm:bg-panel max-sm:py-2">
+      <div data-answers className="sticky bottom-0 z-10 space-y-2 border bg-panel px-3 py-2 max-sm:-mx-4 max-sm:border-x-0 max-sm:border-b-0 max-sm:px-4 sm:rounded-t-md">
         {props.over ? (
           <>
             <Outcome item={props.over} now={props.latest} />

@@ -159,7 +159,7 @@ export function InboxPage() {
                 </div>
               )}
             </nav>
-            <section aria-label="Item" className={cx("min-h-0 overflow-y-auto p-5 max-sm:px-4 max-sm:pt-0 max-sm:pb-0", !chosen && !together && "max-sm:hidden")} tabIndex={0}>
+            <section aria-label="Item" className={cx("min-h-0 overflow-y-auto p-5 pb-0 max-sm:px-4 max-sm:pt-0", !chosen && !together && "max-sm:hidden")} tabIndex={0}>
               {(chosen || together) && (
                 <Button look="quiet" className="-ml-2 sm:hidden" onClick={() => open(undefined)}>
                   <ChevronLeft aria-hidden className="size-4" /> All items
