@@ -103,7 +103,7 @@ function Rows({ rows, by, agent }: { rows: StatisticsRow[]; by: By; agent: strin
             {by === "agent" && !r.key ? (
               count(r.tasks)
             ) : (
-              <Link to="/tasks" search={tasksOf(r, by, agent)} aria-label={`Tasks: ${r.key}`} className="inline-flex min-h-6 items-center text-accent hover:underline">
+              <Link to="/tasks" search={tasksOf(r, by, agent)} aria-label={`${count(r.tasks)} tasks: ${r.key}`} className="inline-flex min-h-6 items-center text-accent hover:underline">
                 {count(r.tasks)}
               </Link>
             )}

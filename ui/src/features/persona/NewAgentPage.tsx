@@ -43,7 +43,7 @@ export function NewAgentPage() {
   return (
     <Page title="New agent">
       <p className="pb-3 text-dim">An agent is one Markdown file, its persona. Choose a template to start from:</p>
-      <ul className="grid grid-cols-[repeat(auto-fill,minmax(17rem,1fr))] gap-3">
+      <ul className="grid grid-cols-[repeat(auto-fill,minmax(min(100%,17rem),1fr))] gap-3">
         {starters.map((s) => (
           <Starter key={s.name} name={s.name} description={s.description} provider={s.provider} from={s.name} />
         ))}

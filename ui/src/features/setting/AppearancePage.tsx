@@ -44,7 +44,7 @@ function Keys() {
       <p className="text-dim">
         Press <Kbd keys="?" /> on any page to list its shortcuts.
       </p>
-      <dl className="grid grid-cols-[repeat(auto-fill,minmax(15rem,1fr))] gap-x-6 gap-y-1 rounded-lg border bg-panel p-3">
+      <dl className="grid grid-cols-[repeat(auto-fill,minmax(min(100%,15rem),1fr))] gap-x-6 gap-y-1 rounded-lg border bg-panel p-3">
         {all.map((s) => (
           <div key={`${s.group} ${s.keys}`} className="flex items-center gap-3">
             <dt className="flex-1">{s.what}</dt>
