@@ -67,8 +67,11 @@ func (r *Reader) CountLines(ctx context.Context, of Count) (Counted, error) {
 	if c.row <= 0 {
 		c.row = DefaultRow
 	}
-	// A caller's own stride makes fewer marks, and never more.
-	c.stride = max(c.stride, leastStride, size/mostMarks)
+	if c.stride <= 0 {
+		c.stride = leastStride
+	}
+	// However long the log, it has no more marks.
+	c.stride = max(c.stride, size/mostMarks)
 	c.out.Next = Mark{Offset: of.Offset}
 	if of.Offset > 0 && of.Offset <= size {
 		var before [1]byte
