@@ -321,8 +321,8 @@ func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
 	return h, nil
 }
 
-// CheckAddress returns the error of an address to listen on that is none; an empty
-// one is another's default.
+// CheckAddress returns an error for an invalid listen address. An empty address is valid:
+// the default applies.
 func CheckAddress(field, address string) error {
 	if address == "" {
 		return nil

@@ -64,11 +64,15 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 	if err != nil {
 		return nil, err
 	}
+	rule, err := h.Inbox.PasskeyRule(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
 	res := &deckhandv1.ListInboxResponse{NextPageToken: page.Next}
 	for _, row := range page.Rows {
 		item := h.listed(ctx, row)
 		item.AlikeCount = page.Alike[row.InboxItem.Alike]
-		if item.NeedsPasskey, err = h.Inbox.NeedsPasskey(ctx, row.InboxItem); err != nil {
+		if item.NeedsPasskey, err = h.Inbox.NeedsPasskey(ctx, row.InboxItem, rule); err != nil {
 			return nil, err
 		}
 		res.Items = append(res.Items, item)
@@ -101,7 +105,11 @@ func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv
 		return nil, err
 	}
 	addCard(item, card)
-	if item.NeedsPasskey, err = h.Inbox.NeedsPasskey(ctx, row.InboxItem); err != nil {
+	rule, err := h.Inbox.PasskeyRule(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	if item.NeedsPasskey, err = h.Inbox.NeedsPasskey(ctx, row.InboxItem, rule); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: item}), nil

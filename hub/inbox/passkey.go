@@ -26,27 +26,30 @@ func Statement(item string, verdict Verdict, shownDigest, requestDigest string) 
 	return passkeyproof.Statement{Action: "inbox." + string(verdict), Object: item, ShownDigest: shownDigest, RequestDigest: requestDigest}
 }
 
-// NeedsPasskey reports whether letting an item's call run, or accepting a review, takes a
-// passkey: something dangerous was recognised in a call that would be made, and the
-// organisation asks for one.
-func (s *Service) NeedsPasskey(ctx context.Context, item db.InboxItem) (bool, error) {
-	if State(item.State) != Open || s.cfg.Passkeys == nil {
+// PasskeyRule reports whether an organisation asks for a passkey to approve what is
+// dangerous.
+func (s *Service) PasskeyRule(ctx context.Context, orgID string) (bool, error) {
+	if s.cfg.Passkeys == nil {
 		return false, nil
 	}
-	var dangerous bool
-	var err error
+	return s.cfg.Passkeys.DangerousApprovals(ctx, orgID)
+}
+
+// NeedsPasskey reports whether letting an item's call run, or accepting a review, takes a
+// passkey: rule is the organisation's PasskeyRule, and something dangerous was recognised in
+// a call that would be made.
+func (s *Service) NeedsPasskey(ctx context.Context, item db.InboxItem, rule bool) (bool, error) {
+	if !rule || State(item.State) != Open {
+		return false, nil
+	}
 	switch Kind(item.Kind) {
 	case Approval, Unknown:
-		var d CallDecision
-		d, err = DecisionOf(item)
-		dangerous = len(d.Dangers) > 0
+		d, err := DecisionOf(item)
+		return len(d.Dangers) > 0, err
 	case Review:
-		dangerous, err = s.defersDanger(ctx, item)
+		return s.defersDanger(ctx, item)
 	}
-	if err != nil || !dangerous {
-		return false, err
-	}
-	return s.cfg.Passkeys.DangerousApprovals(ctx, item.OrgID)
+	return false, nil
 }
 
 // defersDanger reports whether something dangerous is recognised in a deferred call of a
@@ -68,17 +71,23 @@ func (s *Service) defersDanger(ctx context.Context, item db.InboxItem) (bool, er
 	return false, nil
 }
 
-// editNeedsPasskey is NeedsPasskey for an approval with other arguments: those are what is
-// executed, so they are judged whatever was asked about.
-func (s *Service) editNeedsPasskey(ctx context.Context, item db.InboxItem, argumentsJSON string) (bool, error) {
-	if s.cfg.Passkeys == nil || Kind(item.Kind) != Approval {
-		return false, nil // answerable refuses it
+// answerNeedsPasskey reports whether an answer takes a passkey: one by which something
+// dangerous would run. Other arguments are judged, since those would run.
+func (s *Service) answerNeedsPasskey(ctx context.Context, item db.InboxItem, a *Answer) (bool, error) {
+	if a.Verdict != Approve && a.Verdict != Retry && a.Verdict != Accept {
+		return false, nil
 	}
-	asked, err := s.cfg.Passkeys.DangerousApprovals(ctx, item.OrgID)
-	if err != nil || !asked {
+	rule, err := s.PasskeyRule(ctx, item.OrgID)
+	if err != nil || !rule {
 		return false, err
 	}
-	judged, err := s.Judge(ctx, item, argumentsJSON)
+	if needed, err := s.NeedsPasskey(ctx, item, rule); err != nil || needed {
+		return needed, err
+	}
+	if a.Verdict != Approve || a.ArgumentsJSON == "" || Kind(item.Kind) != Approval {
+		return false, nil
+	}
+	judged, err := s.Judge(ctx, item, a.ArgumentsJSON)
 	return len(judged.Decision.Dangers) > 0, err
 }
 
@@ -88,18 +97,9 @@ func (s *Service) prove(ctx context.Context, item db.InboxItem, a *Answer) error
 	if State(item.State) != Open {
 		return nil // Answer refuses it, or it is a repetition
 	}
-	needed := false
-	if a.Verdict == Approve || a.Verdict == Retry || a.Verdict == Accept {
-		var err error
-		if needed, err = s.NeedsPasskey(ctx, item); err != nil {
-			return err
-		}
-	}
-	if !needed && a.Verdict == Approve && a.ArgumentsJSON != "" {
-		var err error
-		if needed, err = s.editNeedsPasskey(ctx, item, a.ArgumentsJSON); err != nil {
-			return err
-		}
+	needed, err := s.answerNeedsPasskey(ctx, item, a)
+	if err != nil {
+		return err
 	}
 	if !needed && a.Proof == nil {
 		return nil

@@ -22,8 +22,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// answerStop answers a stop, and has the work go on in the same transaction. Tasks are
-// locked first, then the agent, then the item.
+// answerStop decides a stop and resumes the work, in one transaction. Tasks are locked
+// first, then the agent, then the item.
 func (s *Service) answerStop(ctx context.Context, tx *event.Tx, row db.GetInboxItemRow, a Answer) error {
 	seen := row.InboxItem
 	if err := mayAnswerSo(row, a); err != nil {

@@ -42,8 +42,8 @@ func completed(step db.Step, r tool.Result, changed map[string]any) event.Draft 
 
 // recordRefused records the connections that the node's egress refused to a step's
 // command, in the task's history and in the audit log.
-func recordRefused(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, refused []*nodev1.EgressUse_Refusal) error {
-	if err := openRefused(ctx, tx, t, step, refused); err != nil {
+func (s *Steps) recordRefused(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, refused []*nodev1.EgressUse_Refusal) error {
+	if err := s.openRefused(ctx, tx, t, step, refused); err != nil {
 		return err
 	}
 	list := tool.RefusedOutcome(refused)
@@ -62,16 +62,21 @@ func recordRefused(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, r
 	})
 }
 
-// openRefused opens inbox items for the hosts that a rule of the agent's persona would
-// allow. A task without an agent has no persona to change.
-func openRefused(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, refused []*nodev1.EgressUse_Refusal) error {
+// openRefused opens inbox items for the hosts that one more rule of the agent's persona would
+// allow: not for those that a rule has already, where the method, the path or a review was
+// the reason. A task without an agent has no persona to change.
+func (s *Steps) openRefused(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, refused []*nodev1.EgressUse_Refusal) error {
 	if t.AgentID == "" {
 		return nil
+	}
+	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return err
 	}
 	for _, r := range refused {
 		// What allows it is derived from the host, not taken from the node.
 		target, err := allowlist.ParseTarget(r.GetHost(), 0)
-		if r.GetAllow() == "" || err != nil {
+		if r.GetAllow() == "" || err != nil || p.Egress.Reaches(target) == nil {
 			continue
 		}
 		if _, err := stop.Open(ctx, tx, stop.Stop{

@@ -160,7 +160,7 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 		return ended, err
 	}
 	if len(r.Refused) > 0 {
-		if err := recordRefused(ctx, tx, t, ended, r.Refused); err != nil {
+		if err := s.recordRefused(ctx, tx, t, ended, r.Refused); err != nil {
 			return ended, err
 		}
 	}

@@ -103,10 +103,7 @@ func (f *Fleet) Item(taskID, last string) (id string) {
 	waittest.Until(f.T, 90*time.Second, "a task to wait for a person", func() bool {
 		ctx, cancel := f.call()
 		defer cancel()
-		res, err := f.Client().Inbox.ListInbox(ctx, connect.NewRequest(&deckhandv1.ListInboxRequest{TaskId: taskID, Kinds: []deckhandv1.InboxKind{
-			deckhandv1.InboxKind_INBOX_KIND_APPROVAL, deckhandv1.InboxKind_INBOX_KIND_QUESTION, deckhandv1.InboxKind_INBOX_KIND_UNKNOWN,
-			deckhandv1.InboxKind_INBOX_KIND_REVIEW, deckhandv1.InboxKind_INBOX_KIND_ESCALATION,
-		}}))
+		res, err := f.Client().Inbox.ListInbox(ctx, connect.NewRequest(&deckhandv1.ListInboxRequest{TaskId: taskID}))
 		require.NoError(f.T, err)
 		if items := res.Msg.GetItems(); len(items) == 1 && items[0].GetId() != last {
 			id = items[0].GetId()

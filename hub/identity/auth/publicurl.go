@@ -26,7 +26,7 @@ type PublicURL struct {
 // hstsAge is how long a browser uses https only, in seconds: a year.
 const hstsAge = "max-age=31536000"
 
-// ParsePublicURL reads a public URL. An empty text is none.
+// ParsePublicURL parses a public URL. An empty text returns the zero value.
 func ParsePublicURL(text string) (PublicURL, error) {
 	if text == "" {
 		return PublicURL{}, nil

@@ -1,21 +1,16 @@
-import { createClient } from "@connectrpc/connect";
 import { useQuery } from "@connectrpc/connect-query";
 import { Link } from "@tanstack/react-router";
 import { Hand, WifiOff } from "lucide-react";
 import { useEffect, useState } from "react";
-import { useRefresh } from "@/api/refresh";
-import { transport } from "@/api/transport";
 import { Button } from "@/components/Button";
-import { Confirm } from "@/components/Confirm";
 import { Literal } from "@/components/Literal";
 import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
+import { ReleaseHold } from "@/features/setting/ReleaseHold";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { ControlService, KillScope, type Hold } from "@/gen/deckhand/v1/control_pb";
 import { useLiveStatus } from "@/live/context";
 import { useSession } from "./session";
-
-const control = createClient(ControlService, transport);
 
 // A break that is over so soon is not worth a word, in milliseconds.
 const patience = 1_500;
@@ -68,7 +63,6 @@ export function Holds() {
   const admin = may(session, "admin");
   // No event tells of a hold of a scope without a task.
   const holds = useQuery(ControlService.method.listHolds, { pageSize: 100 }, { refetchInterval: 15_000 });
-  const refresh = useRefresh(ControlService);
   const [releasing, setReleasing] = useState<Hold>();
   const standing = holds.data?.holds.filter((h) => !h.releasedAt) ?? [];
   const organisation = standing.find((h) => h.scope === KillScope.ORGANISATION);
@@ -106,19 +100,7 @@ export function Holds() {
           </Link>
         </p>
       )}
-      <Confirm
-        open={releasing !== undefined}
-        onClose={() => setReleasing(undefined)}
-        title="Release hold"
-        action="Release"
-        reason
-        run={async (reason) => {
-          await control.releaseHold({ holdId: releasing!.id, reason });
-          await refresh();
-        }}
-      >
-        <p>New tasks can start again. Cancelled tasks stay cancelled.</p>
-      </Confirm>
+      <ReleaseHold hold={releasing} onClose={() => setReleasing(undefined)} />
     </>
   );
 }

@@ -9,9 +9,6 @@ import (
 	"strings"
 )
 
-// OverSSH reports whether this process was started over SSH.
-func OverSSH() bool { return os.Getenv("SSH_CONNECTION") != "" }
-
 // Target returns what to give to ssh to come to this machine in the way in which
 // this session came, USER@ADDRESS; "" when it did not come over SSH.
 func Target() string {

@@ -40,7 +40,7 @@ func Get(ctx context.Context, client *sdk.Client, ids []string) ([]*deckhandv1.T
 	return tasks, nil
 }
 
-// orNewest returns the ids, or that of the newest task where there are none.
+// orNewest returns the ids, or the id of the newest task if there are none.
 func orNewest(ctx context.Context, e *env.Env, client *sdk.Client, ids []string) ([]string, error) {
 	if len(ids) > 0 {
 		return ids, nil

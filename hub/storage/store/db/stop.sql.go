@@ -196,23 +196,6 @@ func (q *Queries) ExpiredEgressCredentials(ctx context.Context, maxRows int32) (
 	return items, nil
 }
 
-const hasOpenStop = `-- name: HasOpenStop :one
-SELECT EXISTS (SELECT 1 FROM inbox_items WHERE org_id = $1 AND kind = $2 AND subject = $3 AND state = 'open')::boolean
-`
-
-type HasOpenStopParams struct {
-	OrgID   string
-	Kind    string
-	Subject string
-}
-
-func (q *Queries) HasOpenStop(ctx context.Context, arg HasOpenStopParams) (bool, error) {
-	row := q.db.QueryRow(ctx, hasOpenStop, arg.OrgID, arg.Kind, arg.Subject)
-	var column_1 bool
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
 const lockOpenTasksOfVersion = `-- name: LockOpenTasksOfVersion :many
 SELECT id FROM tasks WHERE org_id = $1 AND agent_id = $2 AND agent_version = $3 AND finished_at IS NULL ORDER BY id FOR UPDATE
 `

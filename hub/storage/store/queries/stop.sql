@@ -13,9 +13,6 @@ RETURNING id;
 -- name: WithdrawStop :one
 SELECT withdraw_stop(@org_id::text, @kind::text, @subject::text, @why::text)::bigint AS withdrawn;
 
--- name: HasOpenStop :one
-SELECT EXISTS (SELECT 1 FROM inbox_items WHERE org_id = @org_id AND kind = @kind AND subject = @subject AND state = 'open')::boolean;
-
 -- name: PutStoppedTask :exec
 INSERT INTO stopped_tasks (task_id, org_id, kind, subject) VALUES (@task_id, @org_id, @kind, @subject)
 ON CONFLICT (task_id) DO UPDATE SET kind = excluded.kind, subject = excluded.subject, stopped_at = excluded.stopped_at;

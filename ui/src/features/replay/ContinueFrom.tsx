@@ -11,8 +11,8 @@ import { Literal } from "@/components/Literal";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { Time } from "@/components/Time";
+import { FileChanges } from "@/features/workspace/FileChanges";
 import { ResumeWorkspace, TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
-import { FileList } from "./UndoTo";
 
 const tasks = createClient(TaskService, transport);
 
@@ -109,7 +109,7 @@ export function ContinueFrom(props: { task: Task; iteration: number; onClose: ()
           ) : preview.data.workspace ? (
             <>
               <p>{preview.data.workspace.files} {preview.data.workspace.files === 1 ? "file changes" : "files change"} in the workspace.</p>
-              <FileList changes={preview.data.workspace.changes} />
+              <FileChanges changes={preview.data.workspace.changes} label="Files that change" most={200} />
               {preview.data.workspace.others.length > 0 && <p className="text-warn">{preview.data.workspace.others.length} changes of others are among them.</p>}
             </>
           ) : (

@@ -1,12 +1,8 @@
-import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
 import { byToken } from "@/api/pages";
-import { useRefresh } from "@/api/refresh";
-import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
-import { Confirm } from "@/components/Confirm";
 import { Id } from "@/components/Id";
 import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
@@ -18,10 +14,9 @@ import { may } from "@/features/session/queries";
 import { ControlService, KillScope, type Hold } from "@/gen/deckhand/v1/control_pb";
 import { AccessRules } from "./AccessRules";
 import { AllowRules } from "./AllowRules";
+import { ReleaseHold } from "./ReleaseHold";
 import { SettingsFrame } from "./SettingsFrame";
 import { Vault } from "./Vault";
-
-const control = createClient(ControlService, transport);
 
 // OrganisationPage shows what holds for everybody: holds, rules, networks, and the
 // keys of the vault.
@@ -53,7 +48,6 @@ function Holds() {
   // No event tells of a hold of a scope without a task: it is asked for anew.
   const list = useInfiniteQuery(ControlService.method.listHolds, { released, pageSize: 100, pageToken: "" }, { ...byToken, refetchInterval: 15_000 });
   const holds = list.data?.pages.flatMap((page) => page.holds) ?? [];
-  const refresh = useRefresh(ControlService);
   const [releasing, setReleasing] = useState<Hold>();
   return (
     <Section
@@ -97,19 +91,7 @@ function Holds() {
         </Table>
       )}
       <More pages={list}>Older holds</More>
-      <Confirm
-        open={releasing !== undefined}
-        onClose={() => setReleasing(undefined)}
-        title="Release hold"
-        action="Release"
-        reason
-        run={async (reason) => {
-          await control.releaseHold({ holdId: releasing!.id, reason });
-          await refresh();
-        }}
-      >
-        <p>New tasks can start again. Cancelled tasks stay cancelled.</p>
-      </Confirm>
+      <ReleaseHold hold={releasing} onClose={() => setReleasing(undefined)} />
     </Section>
   );
 }

@@ -25,6 +25,7 @@ import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { ExportFormat, WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { tasks } from "./actions";
 import { ResumeFrom } from "./remedies";
+import { useRun } from "./useRun";
 
 const audit = createClient(AuditService, transport);
 const queue = createClient(QueueService, transport);
@@ -41,20 +42,9 @@ export function Manage({ task }: { task: Task }) {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const [open, setOpen] = useState<Open>();
-  const [busy, setBusy] = useState("");
   const ended = final(task.state);
   const queued = task.state === TaskState.QUEUED;
-  const run = async (name: string, fn: () => Promise<unknown>) => {
-    setBusy(name);
-    try {
-      await fn();
-      await queries.invalidateQueries();
-    } catch (e) {
-      showError(e);
-    } finally {
-      setBusy("");
-    }
-  };
+  const { busy, run } = useRun();
   const close = () => setOpen(undefined);
   const receipt = async () => {
     const { line } = await audit.getReceipt({ taskId: task.id });

@@ -15,6 +15,7 @@ import { final } from "@/components/state";
 import { may } from "@/features/session/queries";
 import { ControlService, KillOutcome, KillScope, type KilledTask } from "@/gen/deckhand/v1/control_pb";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
+import { useRun } from "./useRun";
 
 export const tasks = createClient(TaskService, transport);
 export const control = createClient(ControlService, transport);
@@ -40,18 +41,7 @@ export function killed(all: KilledTask[]): string {
 function useTaskActions(task: Task) {
   const queries = useQueryClient();
   const session = useSession();
-  const [busy, setBusy] = useState("");
-  const run = async (name: string, fn: () => Promise<unknown>) => {
-    setBusy(name);
-    try {
-      await fn();
-      await queries.invalidateQueries();
-    } catch (e) {
-      showError(e);
-    } finally {
-      setBusy("");
-    }
-  };
+  const { busy, run } = useRun();
   const id = task.id;
   const undone = () => run("resume", () => resume(task));
   const undo = { label: "Undo", onClick: () => void undone() };

@@ -1,18 +1,15 @@
 import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery } from "@connectrpc/connect-query";
-import { useQuery as usePlainQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery as usePlainQuery } from "@tanstack/react-query";
 import { Undo2 } from "lucide-react";
 import { useState } from "react";
-import { toast } from "sonner";
 import { byToken } from "@/api/pages";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Diff } from "@/components/Diff";
-import { Dialog } from "@/components/Dialog";
 import { Empty } from "@/components/Empty";
-import { Field, Select } from "@/components/Field";
 import { Literal } from "@/components/Literal";
 import { line } from "@/components/marks";
 import { More } from "@/components/More";
@@ -20,14 +17,21 @@ import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { absolute, duration, millis, Time, useNow } from "@/components/Time";
 import { may } from "@/features/session/queries";
-import { ChangeKind, OnConflict, WorkspaceService, type FileChange } from "@/gen/deckhand/v1/workspace_pb";
+import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { ByFile, Patch } from "./ByFile";
-import { kinds } from "./kinds";
+import { FileChanges } from "./FileChanges";
 import { madeBy } from "./madeby";
+import { UndoDialog } from "./UndoDialog";
 
 const workspaces = createClient(WorkspaceService, transport);
 
 type UndoRequest = { stepIds: string[]; paths: string[] };
+
+function undoTitle({ stepIds, paths }: UndoRequest): string {
+  if (paths.length > 0) return line(`Undo the changes of ${paths[0]}`);
+  if (stepIds.length === 0) return "Undo all changes of this task";
+  return stepIds[0]!.startsWith("job_") ? "Undo the changes of this job" : "Undo the changes of this step";
+}
 
 // Changes shows what a task changed, file by file or step by step, with the diffs, and
 // undoes it within the undo window: all, a step, or a file.
@@ -112,26 +116,11 @@ export function Changes(props: { taskId: string; file?: string; agentName?: stri
         ))}
       </ul>}
       {bySteps && <More pages={pages}>Later steps</More>}
-      {undo && <Undo taskId={props.taskId} {...undo} onClose={() => setUndo(undefined)} />}
+      {undo && <UndoDialog taskId={props.taskId} {...undo} title={undoTitle(undo)} onClose={() => setUndo(undefined)} />}
     </div>
   );
 }
 
-function FileChanges(props: { changes: FileChange[] }) {
-  return (
-    <ul className="px-2 pb-2">
-      {props.changes.map((c) => {
-        const [word, tone] = kinds[c.kind] ?? kinds[ChangeKind.UNSPECIFIED];
-        return (
-          <li key={c.path} className="flex items-center gap-2 py-0.5">
-            <Badge tone={tone}>{word}</Badge>
-            <Literal className="min-w-0 font-mono text-xs break-all" text={c.path} />
-          </li>
-        );
-      })}
-    </ul>
-  );
-}
 
 function StepDiff(props: { taskId: string; stepId: string }) {
   const { data, error, isPending } = usePlainQuery({
@@ -156,95 +145,5 @@ function StepDiff(props: { taskId: string; stepId: string }) {
         </div>
       ))}
     </div>
-  );
-}
-
-// Undo shows a preview of what would be restored, and restores it.
-function Undo(props: { taskId: string; stepIds: string[]; paths: string[]; onClose: () => void }) {
-  const queries = useQueryClient();
-  const [onConflict, setOnConflict] = useState(OnConflict.REFUSE);
-  const [busy, setBusy] = useState(false);
-  const [failed, setFailed] = useState<unknown>();
-  const request = { taskId: props.taskId, stepIds: props.stepIds, paths: props.paths, onConflict };
-  const { data, error, isPending } = usePlainQuery({
-    queryKey: ["undo", request],
-    queryFn: () => workspaces.undoChanges({ ...request, preview: true }),
-    gcTime: 0,
-    staleTime: 0,
-  });
-  const run = async () => {
-    setBusy(true);
-    setFailed(undefined);
-    try {
-      const done = await workspaces.undoChanges({ ...request, expectState: data?.state ?? 0n });
-      await queries.invalidateQueries();
-      toast(done.applied ? `Undone: ${done.files} ${done.files === 1 ? "file" : "files"} restored` : "No changes to undo");
-      props.onClose();
-    } catch (e) {
-      setFailed(e);
-      setBusy(false);
-    }
-  };
-  const blocked = onConflict === OnConflict.REFUSE && (data?.conflicts.length ?? 0) > 0;
-  return (
-    <Dialog
-      open
-      wide
-      onClose={props.onClose}
-      title={props.paths.length > 0 ? line(`Undo the changes of ${props.paths[0]}`) : props.stepIds.length === 0 ? "Undo all changes of this task" : props.stepIds[0]!.startsWith("job_") ? "Undo the changes of this job" : "Undo the changes of this step"}
-      footer={
-        <>
-          <Button onClick={props.onClose}>Cancel</Button>
-          <Button look="primary" busy={busy} disabled={!data || blocked || data.files === 0} onClick={() => void run()}>
-            Undo {data ? `${data.files} ${data.files === 1 ? "file" : "files"}` : ""}
-          </Button>
-        </>
-      }
-    >
-      {isPending ? (
-        <Skeletons rows={3} />
-      ) : error ? (
-        <Problem error={error} />
-      ) : (
-        <>
-          {data.undoLeft && <p className="text-dim">Time left: {duration(Number(data.undoLeft.seconds) * 1000)}</p>}
-          <FileChanges changes={data.changes} />
-          {data.files === 0 && data.conflicts.length === 0 && <p>Nothing to undo: it is as it was before.</p>}
-          {data.running > 0 && <p className="text-warn">{data.running} {data.running === 1 ? "command is" : "commands are"} running in this workspace.</p>}
-          {data.conflicts.length > 0 && (
-            <>
-              <p className="font-medium text-warn">Changed since by someone else.</p>
-              <ul className="list-inside list-disc">
-                {data.conflicts.map((c) => (
-                  <li key={c.path}>
-                    <span className="font-mono text-xs"><Literal className="break-all" text={c.path} /></span>: {c.message}
-                  </li>
-                ))}
-              </ul>
-              <Field label="For these files">
-                <Select value={onConflict} onChange={(e) => setOnConflict(Number(e.target.value))}>
-                  <option value={OnConflict.REFUSE}>Cancel the undo</option>
-                  <option value={OnConflict.SKIP}>Skip them</option>
-                  <option value={OnConflict.OVERWRITE}>Overwrite (newer changes are lost)</option>
-                </Select>
-              </Field>
-            </>
-          )}
-          {data.irreversible.length > 0 && (
-            <details>
-              <summary>{data.irreversible.length} {data.irreversible.length === 1 ? "step" : "steps"} had effects that cannot be undone</summary>
-              <ul className="list-inside list-disc pt-1">
-                {data.irreversible.map((s) => (
-                  <li key={s.stepId}>
-                    Step {s.number} <Literal text={`${s.tool}: ${s.why}`} />
-                  </li>
-                ))}
-              </ul>
-            </details>
-          )}
-        </>
-      )}
-      {failed !== undefined && <Problem error={failed} />}
-    </Dialog>
   );
 }
