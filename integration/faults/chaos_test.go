@@ -102,7 +102,7 @@ func newFleet(t testing.TB, slots int) *fleet {
 // random; every task ends right all the same, and nothing is left behind.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	s := storm{tasks: 40, lasts: 50 * time.Second, cutters: 1}
+	s := storm{tasks: 20, lasts: 26 * time.Second, cutters: 1}
 	if soaking() {
 		s = storm{tasks: 300, lasts: 5 * time.Minute, cutters: 2}
 	}
