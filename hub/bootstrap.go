@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/datadir"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/wholefile"
 )
 
 const (
@@ -41,7 +42,7 @@ func (h *Hub) bootstrap(ctx context.Context) error {
 		return err
 	}
 	path := filepath.Join(h.cfg.DataDir, datadir.URLFile)
-	if err := writeFile(path, h.URL()); err != nil {
+	if err := wholefile.Write(path, []byte(h.URL()+"\n"), 0o600); err != nil {
 		return err
 	}
 	// Users other than the hub's learn that it runs; calling it takes a token.
@@ -77,24 +78,7 @@ func (h *Hub) tokenFile(ctx context.Context, orgID string, kind auth.Kind, userI
 		return err
 	}
 	h.cfg.Redact.Add(token)
-	return writeFile(path, token)
-}
-
-// writeFile replaces a file of mode 0600, whole or not at all.
-func writeFile(path, text string) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(text + "\n")
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return wholefile.Write(path, []byte(token+"\n"), 0o600)
 }
 
 // joinTokenTTL is long enough for a node of the same process to start.

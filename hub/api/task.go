@@ -30,6 +30,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -291,8 +292,8 @@ const briefText = 200
 func shorten(s *deckhandv1.Step) {
 	s.Reasoning, s.Observation, s.DecisionReason, s.Decision, s.ChangedArguments = "", "", "", nil, nil
 	for name, v := range s.GetArguments().GetFields() {
-		if text := []rune(v.GetStringValue()); len(text) > briefText {
-			s.Arguments.Fields[name] = structpb.NewStringValue(string(text[:briefText]) + "…")
+		if text := textcut.Runes(v.GetStringValue(), briefText, "…"); text != v.GetStringValue() {
+			s.Arguments.Fields[name] = structpb.NewStringValue(text)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -30,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -246,7 +246,7 @@ func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1
 	}
 	res.Tools = p.Tools
 	for _, problem := range p.Problems {
-		res.Problems = append(res.Problems, strings.ToValidUTF8(problem[:min(len(problem), maxProblem)], ""))
+		res.Problems = append(res.Problems, textcut.Bytes(problem, maxProblem, ""))
 	}
 	return connect.NewResponse(res), nil
 }

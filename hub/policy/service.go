@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // fresh is how long a hub may decide by policies that were changed on another
@@ -276,7 +277,7 @@ func (s *Service) Replay(ctx context.Context, orgID, agentID, file, text string,
 			preview = p
 		}
 		was.Command, would.Command = s.cfg.Redact.Org(orgID).String(was.Command), s.cfg.Redact.Org(orgID).String(would.Command)
-		out = append(out, Replayed{row, s.cfg.Redact.Org(orgID).String(shorten(preview)), was, would})
+		out = append(out, Replayed{row, s.cfg.Redact.Org(orgID).String(textcut.Bytes(preview, maxLabel, "...")), was, would})
 	}
 	return out, read, unreadable, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/policy/danger"
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
@@ -156,19 +157,15 @@ func tame(w shell.Word) bool {
 	return w.Known && (strings.HasPrefix(w.Text, shell.Workspace+"/") || strings.HasPrefix(w.Text, "/tmp/"))
 }
 
+// maxLabel is how many bytes of a command or a preview are shown.
+const maxLabel = 200
+
 // label is the part as it is named in decisions.
 func (u *unit) label() string {
 	if u.command == nil {
 		return ""
 	}
-	return shorten(u.command.String())
-}
-
-func shorten(s string) string {
-	if len(s) > 200 {
-		return strings.ToValidUTF8(s[:200], "") + "..."
-	}
-	return s
+	return textcut.Bytes(u.command.String(), maxLabel, "...")
 }
 
 func stringsOf(v any) (out []string) {

@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool/mcp"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -214,12 +215,8 @@ func (s *Steps) unknown(ctx context.Context, tx *event.Tx, t db.Task, step db.St
 	return step, inbox.Park(ctx, tx, t, event.Hub)
 }
 
-func cut(text string) string {
-	if len(text) <= maxShown {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxShown], "") + " [...]"
-}
+// cut returns what an item shows of a long text.
+func cut(text string) string { return textcut.Bytes(text, maxShown, " [...]") }
 
 // read returns a step's tool and the arguments that it is called with.
 func (s *Steps) read(step db.Step) (*tool.Tool, map[string]any, error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -63,8 +64,5 @@ func parts(turn *deckhandv1.Turn) (calls []*deckhandv1.Block_ToolCall, said stri
 		}
 	}
 	said = strings.Join(texts, "\n")
-	if len(said) > maxReasoning {
-		said = strings.ToValidUTF8(said[:maxReasoning], "")
-	}
-	return calls, said
+	return calls, textcut.Bytes(said, maxReasoning, "")
 }

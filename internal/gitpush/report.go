@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // NotPushed is the reason for references that are not refused themselves.
@@ -97,8 +99,5 @@ func oneLine(text string) string {
 		}
 		return r
 	}, text), "\uFFFD")
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
-	}
-	return text
+	return textcut.Bytes(text, maxReason, "…")
 }

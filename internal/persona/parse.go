@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 const (
@@ -231,8 +233,5 @@ func (d *decoder) require(n *yaml.Node, met map[string]int, keys map[string]stri
 
 func quote(s string) string {
 	const limit = 60
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "") + "…"
-	}
-	return fmt.Sprintf("%q", s)
+	return fmt.Sprintf("%q", textcut.Bytes(s, limit, "…"))
 }

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -182,9 +183,7 @@ func problems(failed *jsonschema.ValidationError) []string {
 				line = place + ": " + line
 			}
 			const limit = 400
-			if len(line) > limit {
-				line = strings.ToValidUTF8(line[:limit], "") + "…"
-			}
+			line = textcut.Bytes(line, limit, "…")
 			if !slices.Contains(out, line) {
 				out = append(out, line)
 			}
@@ -239,10 +238,7 @@ func signature(tool *deckhandv1.Tool) string {
 
 func quote(s string) string {
 	const limit = 60
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "") + "…"
-	}
-	return strconv.Quote(s)
+	return strconv.Quote(textcut.Bytes(s, limit, "…"))
 }
 
 // schemas remembers compiled schemas by their content: compiling one costs more

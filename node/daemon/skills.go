@@ -6,6 +6,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/agentskill"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -29,8 +30,7 @@ const (
 )
 
 func cut(text string) string {
-	r := []rune(strings.ToValidUTF8(text, ""))
-	return string(r[:min(len(r), maxText)])
+	return textcut.Runes(strings.ToValidUTF8(text, ""), maxText, "")
 }
 
 // helloSkills returns the skills as they are reported to the hub.

@@ -32,6 +32,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/wholefile"
 )
 
 // The folder's files.
@@ -146,7 +147,7 @@ func (i *Identity) makeKey() error {
 	if err != nil {
 		return fmt.Errorf("encode the node's key: %w", err)
 	}
-	if err := replace(i.dir, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})); err != nil {
+	if err := wholefile.Write(filepath.Join(i.dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
 		return fmt.Errorf("store the node's key: %w", err)
 	}
 	i.key = key
@@ -212,7 +213,7 @@ func (i *Identity) store(r record) error {
 	if err != nil {
 		return fmt.Errorf("encode the node's identity: %w", err)
 	}
-	if err := i.reserve(func() error { return replace(i.dir, nodeFile, data) }); err != nil {
+	if err := i.reserve(func() error { return wholefile.Write(filepath.Join(i.dir, nodeFile), data, 0o600) }); err != nil {
 		return fmt.Errorf("store the node's identity: %w", err)
 	}
 	i.node, i.ca, i.leaf = r, ca, leaf
@@ -320,39 +321,9 @@ func (i *Identity) AdvanceEpoch(epoch int64) error {
 	if err != nil {
 		return fmt.Errorf("encode the session: %w", err)
 	}
-	if err := i.reserve(func() error { return replace(i.dir, sessionFile, data) }); err != nil {
+	if err := i.reserve(func() error { return wholefile.Write(filepath.Join(i.dir, sessionFile), data, 0o600) }); err != nil {
 		return fmt.Errorf("store the session: %w", err)
 	}
 	i.session = next
-	return nil
-}
-
-// replace writes a file of mode 0600 so that after a crash it is the old one or
-// the new one, whole.
-func replace(dir, name string, data []byte) (err error) {
-	path := filepath.Join(dir, name)
-	temporary := path + ".tmp"
-	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("create: %w", err)
-	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", temporary, err)
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return fmt.Errorf("rename: %w", err)
-	}
-	folder, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("open the folder: %w", err)
-	}
-	// The rename itself is on disk only once the folder is.
-	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
-		return fmt.Errorf("flush the folder: %w", err)
-	}
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -328,10 +329,7 @@ func words(mask *redact.Redactor, text string, limit int) string {
 		}
 		return r
 	}, strings.ToValidUTF8(mask.String(text), ""))
-	if r := []rune(text); len(r) > limit {
-		text = string(r[:limit])
-	}
-	return text
+	return textcut.Runes(text, limit, "")
 }
 
 // CloseSession records that the link is gone.

@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/edge"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -37,7 +38,7 @@ func (r *Reconciler) sendDrain(ctx context.Context, nodeID string) (read *db.Nod
 	if err == nil {
 		read = &row
 		_, err = link.Node().SetDrain(ctx, &nodev1.SetDrainRequest{
-			Draining: row.DrainedAt != nil, Reason: firstRunes(row.DrainReason, maxDrainReason),
+			Draining: row.DrainedAt != nil, Reason: textcut.Runes(row.DrainReason, maxDrainReason, ""),
 		})
 	}
 	told = err == nil || status.Code(err) == codes.Unimplemented // an older node
@@ -82,12 +83,3 @@ func stripeOf(nodeID string) uint32 {
 
 // maxDrainReason is how many characters of a reason are sent to a node.
 const maxDrainReason = 200
-
-func firstRunes(text string, n int) string {
-	for at := range text {
-		if n--; n < 0 {
-			return text[:at]
-		}
-	}
-	return text
-}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // Kind is what sort of danger it is.
@@ -112,11 +113,14 @@ func File(verb, name string) []Finding {
 	return f.found
 }
 
+// maxCommand is how many bytes of a command a finding has.
+const maxCommand = 200
+
 // add notes a finding, once for each line and way of saying it.
 func (f *finder) add(kind Kind, c *shell.Command, format string, args ...any) {
 	finding := Finding{Kind: kind, What: sprintf(format, args...), Line: 1}
 	if c != nil {
-		finding.Command, finding.Line = shorten(c.String()), c.Line
+		finding.Command, finding.Line = textcut.Bytes(c.String(), maxCommand, "..."), c.Line
 		if len(c.Via) > 0 {
 			finding.What += " (by " + strings.Join(c.Via, ", ") + ")"
 		}
@@ -126,13 +130,6 @@ func (f *finder) add(kind Kind, c *shell.Command, format string, args ...any) {
 	}
 	*f.seen = append(*f.seen, finding)
 	f.found = append(f.found, finding)
-}
-
-func shorten(s string) string {
-	if len(s) > 200 {
-		return strings.ToValidUTF8(s[:200], "") + "..."
-	}
-	return s
 }
 
 // command checks one simple command.

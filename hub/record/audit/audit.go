@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // Entry is one change.
@@ -64,11 +65,7 @@ func Append(tx *event.Tx, e Entry) error {
 
 // Clean replaces the characters of a caller's text that cannot be stored.
 func Clean(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", "")
-	if r := []rune(text); len(r) > maxUserAgent {
-		text = string(r[:maxUserAgent])
-	}
-	return text
+	return textcut.Runes(strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", ""), maxUserAgent, "")
 }
 
 func encode(m map[string]any) (json.RawMessage, error) {

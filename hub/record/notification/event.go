@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/literal"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // CloudEvent is the message that is sent, in the JSON of CloudEvents 1.0 (structured
@@ -185,8 +186,5 @@ func oneLine(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
 		return r == ' ' || !unicode.IsPrint(r)
 	}), " ")
-	if r := []rune(text); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return text
+	return textcut.Runes(text, most, "…")
 }

@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -36,6 +35,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -86,10 +86,7 @@ func Create(ctx context.Context, tx *event.Tx, step db.Step, started *tool.Start
 	if step.NodeID == nil {
 		return fault.New(fault.Internal, "step %s started a job and has no node", step.ID)
 	}
-	command := tx.Redact(step.OrgID).String(started.Command)
-	if len(command) > maxCommand {
-		command = strings.ToValidUTF8(command[:maxCommand], "") + " …"
-	}
+	command := textcut.Bytes(tx.Redact(step.OrgID).String(started.Command), maxCommand, " …")
 	if err := tx.CreateJob(ctx, db.CreateJobParams{
 		ID: started.ID, OrgID: step.OrgID, TaskID: step.TaskID, StepID: step.ID, ExecID: step.ExecID, NodeID: *step.NodeID, JailID: step.JailID,
 		Command: command, ReadBytes: started.ReadBytes, Terminal: started.Terminal, Keep: keep,

@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -200,7 +201,7 @@ func (e *Execs) storeIntent(ctx context.Context, r Request, spec *nodev1.ExecSpe
 		if r.Host {
 			reason := params.Reason
 			if reason == "" {
-				reason = "runs " + shortened(strings.Join(params.Argv, " "))
+				reason = "runs " + textcut.Runes(strings.Join(params.Argv, " "), maxReason, "…")
 			}
 			lock, err := node.LockForExec(ctx, tx.Queries, r.Node, r.By, reason, params.ID)
 			if err != nil {
@@ -274,13 +275,6 @@ func (e *Execs) redactAll(orgID string, values []string) []string {
 }
 
 const maxReason = 200
-
-func shortened(s string) string {
-	if runes := []rune(s); len(runes) > maxReason {
-		return string(runes[:maxReason]) + "…"
-	}
-	return s
-}
 
 // shown returns the part of an error that may be shown.
 func shown(err error) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // A chat consists of tasks whose agent replies without using tools. Each reply is a task,
@@ -64,9 +65,7 @@ func (s *Service) Reply(ctx context.Context, sub Submission, to string) (Submiss
 		said = append(said, Message{Role: "assistant", Text: answer})
 	}
 	for _, m := range said {
-		if r := []rune(m.Text); len(r) > maxSaidText {
-			m.Text = string(r[:maxSaidText])
-		}
+		m.Text = textcut.Runes(m.Text, maxSaidText, "")
 		sub.Conversation = append(sub.Conversation, m)
 	}
 	sub.Conversation = sub.Conversation[max(0, len(sub.Conversation)-maxSaid):]

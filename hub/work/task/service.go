@@ -21,6 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
@@ -362,10 +363,7 @@ func checkInputs(inputs []Input) error {
 // titleOf shortens a goal to its first line, at most 80 characters.
 func titleOf(goal string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(goal), "\n")
-	if r := []rune(line); len(r) > 80 {
-		return string(r[:79]) + "…"
-	}
-	return line
+	return textcut.Runes(line, 80, "…")
 }
 
 // Viewer is the user on whose behalf tasks are read. They see the tasks that they

@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -503,11 +504,7 @@ func title(t db.Trigger, d db.Delivery) string {
 	if d.SlotAt != nil {
 		what = d.SlotAt.UTC().Format("2006-01-02 15:04 UTC")
 	}
-	text := strings.TrimSuffix(t.Name+": "+what, ": ")
-	if r := []rune(text); len(r) > maxTitle {
-		text = string(r[:maxTitle])
-	}
-	return text
+	return textcut.Runes(strings.TrimSuffix(t.Name+": "+what, ": "), maxTitle, "")
 }
 
 // wakeUp returns the text that tells an agent why it runs and which data to read first.

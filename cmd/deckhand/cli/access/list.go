@@ -4,9 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func listCommand(e *env.Env) *cobra.Command {
@@ -17,16 +15,9 @@ func listCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rules, err := sdk.All(cmd.Context(), client.Access.ListAccessRules, func(token string) *deckhandv1.ListAccessRulesRequest {
+			return env.List(cmd, e, noun, "calls may come from everywhere", client.Access.ListAccessRules, func(token string) *deckhandv1.ListAccessRulesRequest {
 				return &deckhandv1.ListAccessRulesRequest{PageToken: token}
 			}, (*deckhandv1.ListAccessRulesResponse).GetRules)
-			if err != nil {
-				return err
-			}
-			if len(rules) == 0 {
-				e.Notef("calls may come from everywhere")
-			}
-			return output.List(e.Printer(), noun, rules)
 		},
 	}
 }

@@ -17,9 +17,14 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// applyOptions are the flags of agent apply.
+type applyOptions struct {
+	files  []string
+	dryRun bool
+}
+
 func applyCommand(e *env.Env) *cobra.Command {
-	var files []string
-	var dryRun bool
+	var o applyOptions
 	cmd := &cobra.Command{
 		Use: "apply -f FILE|DIR", Short: "Make agents from persona files, or change them",
 		Long: `Stores a version of each persona file whose content is new. Of a folder all
@@ -29,14 +34,14 @@ every file is shown as file:line, and nothing is stored while there is one.`,
 deckhand agent apply -f log-triage.md --dry-run`,
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(files) == 0 {
+			if len(o.files) == 0 {
 				return env.Usage(cmd, "-f is missing: name a persona file or a folder of them")
 			}
-			return apply(e, cmd, files, dryRun)
+			return apply(e, cmd, o.files, o.dryRun)
 		},
 	}
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "persona file or folder; may be given more than once")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check only, store nothing")
+	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "persona file or folder; may be given more than once")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "check only, store nothing")
 	return cmd
 }
 

@@ -11,8 +11,13 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// pauseOptions are the flags of agent pause.
+type pauseOptions struct {
+	reason string
+}
+
 func pauseCommand(e *env.Env) *cobra.Command {
-	var reason string
+	var o pauseOptions
 	cmd := &cobra.Command{
 		Use: "pause NAME...", Short: "Start no new tasks of agents until they are resumed",
 		Long: `Tasks that are submitted to a paused agent wait in the queue and say why. What
@@ -21,7 +26,7 @@ is under way goes on: pause that with task pause, or end it with kill agent.`,
 		Args:    env.Args("NAME..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return change(e, cmd, args, func(ctx context.Context, client *sdk.Client, name string) (*deckhandv1.Agent, error) {
-				res, err := client.Agents.PauseAgent(ctx, connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: name, Reason: reason}))
+				res, err := client.Agents.PauseAgent(ctx, connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: name, Reason: o.reason}))
 				if err != nil {
 					return nil, err
 				}
@@ -29,6 +34,6 @@ is under way goes on: pause that with task pause, or end it with kill agent.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record and for those whose tasks wait")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the record and for those whose tasks wait")
 	return cmd
 }

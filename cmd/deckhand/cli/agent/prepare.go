@@ -10,8 +10,13 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// prepareOptions are the flags of agent prepare.
+type prepareOptions struct {
+	node string
+}
+
 func prepareCommand(e *env.Env) *cobra.Command {
-	var node string
+	var o prepareOptions
 	cmd := &cobra.Command{
 		Use: "prepare NAME", Short: "Pull an agent's image and run its setup, before a task needs it",
 		Long: `Pulls the image that jail.image names and runs jail.setup, as the agent's next task
@@ -26,7 +31,7 @@ deckhand agent prepare builder --node web-1`,
 			if err != nil {
 				return err
 			}
-			stream, err := client.Images.PrepareImage(cmd.Context(), connect.NewRequest(&deckhandv1.PrepareImageRequest{AgentId: args[0], NodeId: node}))
+			stream, err := client.Images.PrepareImage(cmd.Context(), connect.NewRequest(&deckhandv1.PrepareImageRequest{AgentId: args[0], NodeId: o.node}))
 			if err != nil {
 				return err
 			}
@@ -38,7 +43,7 @@ deckhand agent prepare builder --node web-1`,
 			return stream.Err()
 		},
 	}
-	cmd.Flags().StringVar(&node, "node", "", "this node only")
+	cmd.Flags().StringVar(&o.node, "node", "", "this node only")
 	return cmd
 }
 

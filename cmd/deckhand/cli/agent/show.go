@@ -9,8 +9,13 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// showOptions are the flags of agent show.
+type showOptions struct {
+	number int32
+}
+
 func showCommand(e *env.Env) *cobra.Command {
-	var number int32
+	var o showOptions
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show an agent and its persona",
 		Example: `deckhand agent show log-triage
@@ -22,13 +27,13 @@ deckhand agent show log-triage --version 1`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Agents.GetAgent(cmd.Context(), connect.NewRequest(&deckhandv1.GetAgentRequest{AgentId: args[0], Version: number}))
+			res, err := client.Agents.GetAgent(cmd.Context(), connect.NewRequest(&deckhandv1.GetAgentRequest{AgentId: args[0], Version: o.number}))
 			if err != nil {
 				return err
 			}
 			return output.One(e.Printer(), versionNoun(e), res.Msg)
 		},
 	}
-	cmd.Flags().Int32Var(&number, "version", 0, "show this version; the newest by default")
+	cmd.Flags().Int32Var(&o.number, "version", 0, "show this version; the newest by default")
 	return cmd
 }

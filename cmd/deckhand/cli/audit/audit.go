@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -38,28 +37,18 @@ func list(e *env.Env, cmd *cobra.Command, request *deckhandv1.ListAuditEntriesRe
 	if err != nil {
 		return err
 	}
-	var entries []*deckhandv1.AuditEntry
-	for {
-		request.PageSize = env.PageSize
-		if limit > 0 {
-			request.PageSize = int32(min(env.PageSize, limit-len(entries)))
-		}
-		res, err := client.Audit.ListAuditEntries(cmd.Context(), connect.NewRequest(request))
-		if err != nil {
-			return err
-		}
-		entries = append(entries, res.Msg.GetEntries()...)
-		request.PageToken = res.Msg.GetNextPageToken()
-		if request.PageToken == "" || limit > 0 && len(entries) >= limit {
-			break
-		}
+	entries, next, err := env.Newest(cmd.Context(), limit, request.GetPageToken(), client.Audit.ListAuditEntries, request, func(size int32, token string) {
+		request.PageSize, request.PageToken = size, token
+	}, (*deckhandv1.ListAuditEntriesResponse).GetEntries)
+	if err != nil {
+		return err
 	}
 	if err := output.List(e.Printer(), noun(), entries); err != nil {
 		return err
 	}
 	switch {
-	case request.PageToken != "":
-		env.NoteMore(e, len(entries), request.PageToken)
+	case next != "":
+		env.NoteMore(e, len(entries), next)
 	case len(entries) == 0:
 		e.Notef("nothing of the kind is on record")
 	}

@@ -12,8 +12,13 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
+// verifyOptions are the flags of audit verify.
+type verifyOptions struct {
+	key string
+}
+
 func verifyCommand(e *env.Env) *cobra.Command {
-	var key string
+	var o verifyOptions
 	cmd := &cobra.Command{
 		Use: "verify [FILE]", Short: "Verify an export or receipt offline",
 		Long: `Reads an export of deckhand audit export, or a receipt of deckhand task receipt,
@@ -26,8 +31,8 @@ deckhand audit export | deckhand audit verify --key "$(cat audit-key)"`,
 		Args: env.Args("[FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var public ed25519.PublicKey
-			if key != "" {
-				data, err := hex.DecodeString(strings.TrimSpace(key))
+			if o.key != "" {
+				data, err := hex.DecodeString(strings.TrimSpace(o.key))
 				if err != nil || len(data) != ed25519.PublicKeySize {
 					return env.Usage(cmd, "--key is not %d hexadecimal digits", 2*ed25519.PublicKeySize)
 				}
@@ -45,6 +50,6 @@ deckhand audit export | deckhand audit verify --key "$(cat audit-key)"`,
 			return verify(e, in, public)
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "the public key that has to have signed it, in hexadecimal")
+	cmd.Flags().StringVar(&o.key, "key", "", "the public key that has to have signed it, in hexadecimal")
 	return cmd
 }

@@ -12,9 +12,15 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// reportOptions are the flags of budget report.
+type reportOptions struct {
+	since   string
+	until   string
+	request *deckhandv1.GetUsageReportRequest
+}
+
 func reportCommand(e *env.Env) *cobra.Command {
-	var since, until string
-	request := &deckhandv1.GetUsageReportRequest{}
+	o := reportOptions{request: &deckhandv1.GetUsageReportRequest{}}
 	cmd := &cobra.Command{
 		Use: "report", Short: "Show what models cost, by agent, user, model, task, hour, day or month, and what the month will cost",
 		Long: `Adds up what calls of models cost: this month, or in another time. What the month
@@ -24,17 +30,17 @@ their own tasks only. Days and months are those of UTC.`,
 deckhand budget report --by day --since 2026-01-01 -o json`,
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if request.Since, err = env.Day(cmd, "--since", since); err != nil {
+			if o.request.Since, err = env.Day(cmd, "--since", o.since); err != nil {
 				return err
 			}
-			if request.Until, err = env.Day(cmd, "--until", until); err != nil {
+			if o.request.Until, err = env.Day(cmd, "--until", o.until); err != nil {
 				return err
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.Budgets.GetUsageReport(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Budgets.GetUsageReport(cmd.Context(), connect.NewRequest(o.request))
 			if err != nil {
 				return err
 			}
@@ -43,12 +49,12 @@ deckhand budget report --by day --since 2026-01-01 -o json`,
 			if at := f.GetReachedAt(); at != nil {
 				e.Notef("The month's budget of %s is reached %s.", output.USD(f.GetLimitMicros()), output.Moment(at))
 			}
-			return output.List(e.Printer(), usageRowNoun(request.GetBy()), append(res.Msg.GetRows(), total(res.Msg)...))
+			return output.List(e.Printer(), usageRowNoun(o.request.GetBy()), append(res.Msg.GetRows(), total(res.Msg)...))
 		},
 	}
-	cmd.Flags().StringVar(&request.By, "by", "agent", "agent, user, model, task, hour, day or month")
-	cmd.Flags().StringVar(&since, "since", "", "from this day on, in UTC; the month's first by default")
-	cmd.Flags().StringVar(&until, "until", "", "up to the beginning of this day, in UTC; now by default")
+	cmd.Flags().StringVar(&o.request.By, "by", "agent", "agent, user, model, task, hour, day or month")
+	cmd.Flags().StringVar(&o.since, "since", "", "from this day on, in UTC; the month's first by default")
+	cmd.Flags().StringVar(&o.until, "until", "", "up to the beginning of this day, in UTC; now by default")
 	return cmd
 }
 

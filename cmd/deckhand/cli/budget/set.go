@@ -5,16 +5,19 @@ import (
 	"strconv"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// setOptions are the flags of budget set.
+type setOptions struct {
+	every string
+}
+
 func setCommand(e *env.Env) *cobra.Command {
-	var every string
+	var o setOptions
 	cmd := &cobra.Command{
 		Use: "set SCOPE [NAME] USD|none|default", Short: "Set a budget in US dollars",
 		Long: `Holds from the next call on; a task that paused for want of budget goes on with
@@ -34,7 +37,7 @@ deckhand budget set organisation default --every day`,
 			if len(rest) != 1 {
 				return env.Usage(cmd, "give one limit: US dollars, none or default")
 			}
-			request := &deckhandv1.SetBudgetRequest{Scope: scope, ObjectId: object, Every: every}
+			request := &deckhandv1.SetBudgetRequest{Scope: scope, ObjectId: object, Every: o.every}
 			switch rest[0] {
 			case "none":
 				request.Limit = &deckhandv1.SetBudgetRequest_Unlimited{Unlimited: true}
@@ -51,13 +54,9 @@ deckhand budget set organisation default --every day`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Budgets.SetBudget(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetBudget())
+			return env.Change(cmd, e, noun(), client.Budgets.SetBudget, request, (*deckhandv1.SetBudgetResponse).GetBudget)
 		},
 	}
-	cmd.Flags().StringVar(&every, "every", "", "day or month, for users and the organisation")
+	cmd.Flags().StringVar(&o.every, "every", "", "day or month, for users and the organisation")
 	return cmd
 }

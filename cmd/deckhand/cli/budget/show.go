@@ -1,17 +1,19 @@
 package budget
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// showOptions are the flags of budget show.
+type showOptions struct {
+	every string
+}
+
 func showCommand(e *env.Env) *cobra.Command {
-	var every string
+	var o showOptions
 	cmd := &cobra.Command{
 		Use: "show [SCOPE [NAME]]", Short: "Show budgets, and what of them is spent",
 		Example: `deckhand budget show
@@ -19,7 +21,7 @@ deckhand budget show user ann --every month
 deckhand budget show task task_3q9`,
 		Args: env.Args("[SCOPE]", "[NAME]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request := &deckhandv1.GetBudgetRequest{Every: every}
+			request := &deckhandv1.GetBudgetRequest{Every: o.every}
 			if len(args) > 0 {
 				var err error
 				if request.Scope, request.ObjectId, _, err = scopeOf(cmd, args); err != nil {
@@ -31,21 +33,13 @@ deckhand budget show task task_3q9`,
 				return err
 			}
 			if len(args) == 0 {
-				budgets, err := sdk.All(cmd.Context(), client.Budgets.ListBudgets, func(token string) *deckhandv1.ListBudgetsRequest {
+				return env.List(cmd, e, noun(), "", client.Budgets.ListBudgets, func(token string) *deckhandv1.ListBudgetsRequest {
 					return &deckhandv1.ListBudgetsRequest{PageToken: token}
 				}, (*deckhandv1.ListBudgetsResponse).GetBudgets)
-				if err != nil {
-					return err
-				}
-				return output.List(e.Printer(), noun(), budgets)
 			}
-			res, err := client.Budgets.GetBudget(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetBudget())
+			return env.Change(cmd, e, noun(), client.Budgets.GetBudget, request, (*deckhandv1.GetBudgetResponse).GetBudget)
 		},
 	}
-	cmd.Flags().StringVar(&every, "every", "", "day or month, for users and the organisation")
+	cmd.Flags().StringVar(&o.every, "every", "", "day or month, for users and the organisation")
 	return cmd
 }

@@ -23,10 +23,15 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// options are the flags of chat.
+type options struct {
+	reply string
+	goOn  bool
+}
+
 // Command returns the command "deckhand chat".
 func Command(e *env.Env) *cobra.Command {
-	var reply string
-	var goOn bool
+	var o options
 	cmd := &cobra.Command{
 		Use: `chat AGENT ["message"]`, Short: "Talk with an agent, which answers and does nothing",
 		Long: `Asks an agent, and prints its answer. It acts on nothing: it has none of its tools
@@ -40,7 +45,7 @@ deckhand chat log-triage "And on web-1?" --continue
 deckhand chat log-triage`,
 		Args: env.Args("AGENT", "[MESSAGE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if goOn && reply != "" {
+			if o.goOn && o.reply != "" {
 				return env.Usage(cmd, "give one of --continue and --reply-to")
 			}
 			client, err := e.Client()
@@ -48,20 +53,20 @@ deckhand chat log-triage`,
 				return err
 			}
 			ctx := cmd.Context()
-			if goOn {
-				if reply, err = newestChat(ctx, client, args[0]); err != nil {
+			if o.goOn {
+				if o.reply, err = newestChat(ctx, client, args[0]); err != nil {
 					return err
 				}
 			}
 			if len(args) > 1 {
-				_, err := ask(ctx, e, client, args[0], args[1], reply)
+				_, err := ask(ctx, e, client, args[0], args[1], o.reply)
 				return err
 			}
-			return converse(ctx, e, client, args[0], reply)
+			return converse(ctx, e, client, args[0], o.reply)
 		},
 	}
-	cmd.Flags().StringVar(&reply, "reply-to", "", "go on with this chat: the task of its newest answer")
-	cmd.Flags().BoolVarP(&goOn, "continue", "c", false, "go on with your newest chat with the agent")
+	cmd.Flags().StringVar(&o.reply, "reply-to", "", "go on with this chat: the task of its newest answer")
+	cmd.Flags().BoolVarP(&o.goOn, "continue", "c", false, "go on with your newest chat with the agent")
 	return cmd
 }
 

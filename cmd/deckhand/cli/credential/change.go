@@ -5,9 +5,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func listCommand(e *env.Env) *cobra.Command {
@@ -18,13 +16,9 @@ func listCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := sdk.All(cmd.Context(), client.Credentials.ListCredentials, func(token string) *deckhandv1.ListCredentialsRequest {
+			return env.List(cmd, e, noun(e), "", client.Credentials.ListCredentials, func(token string) *deckhandv1.ListCredentialsRequest {
 				return &deckhandv1.ListCredentialsRequest{PageToken: token}
 			}, (*deckhandv1.ListCredentialsResponse).GetCredentials)
-			if err != nil {
-				return err
-			}
-			return output.List(e.Printer(), noun(e), all)
 		},
 	}
 }
@@ -37,11 +31,7 @@ func showCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Credentials.GetCredential(cmd.Context(), connect.NewRequest(&deckhandv1.GetCredentialRequest{Name: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.One(e.Printer(), noun(e), res.Msg.GetCredential())
+			return env.Show(cmd, e, noun(e), client.Credentials.GetCredential, &deckhandv1.GetCredentialRequest{Name: args[0]}, (*deckhandv1.GetCredentialResponse).GetCredential)
 		},
 	}
 }
@@ -70,11 +60,7 @@ pass show api-token | deckhand credential rotate api --value-file -`,
 			if request.Value, request.ExpiresAt, err = flags.read(e, cmd, before.Msg.GetCredential().GetKind()); err != nil {
 				return err
 			}
-			res, err := client.Credentials.RotateCredential(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetCredential())
+			return env.Change(cmd, e, noun(e), client.Credentials.RotateCredential, request, (*deckhandv1.RotateCredentialResponse).GetCredential)
 		},
 	}
 	flags.register(cmd)

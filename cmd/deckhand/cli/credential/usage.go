@@ -101,14 +101,7 @@ deckhand credential usage --task task_3q9 -o wide`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Credentials.ListCredentialRequests(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			if res.Msg.GetNextPageToken() != "" {
-				e.Notef("there are older ones: --page-token %s", res.Msg.GetNextPageToken())
-			}
-			return output.List(e.Printer(), requestNoun(e), res.Msg.GetRequests())
+			return env.ListPage(cmd, e, requestNoun(e), client.Credentials.ListCredentialRequests, request, (*deckhandv1.ListCredentialRequestsResponse).GetRequests)
 		},
 	}
 	cmd.Flags().StringVar(&request.TaskId, "task", "", "only of this task")

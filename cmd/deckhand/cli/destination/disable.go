@@ -1,11 +1,9 @@
 package destination
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -21,11 +19,7 @@ func disableCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Destinations.DisableDestination(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetDestination())
+			return env.Change(cmd, e, noun(), client.Destinations.DisableDestination, request, (*deckhandv1.DisableDestinationResponse).GetDestination)
 		},
 	}
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, for others to read")

@@ -1,11 +1,9 @@
 package destination
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -19,11 +17,7 @@ func enableCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Destinations.EnableDestination(cmd.Context(), connect.NewRequest(&deckhandv1.EnableDestinationRequest{DestinationId: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetDestination())
+			return env.Change(cmd, e, noun(), client.Destinations.EnableDestination, &deckhandv1.EnableDestinationRequest{DestinationId: args[0]}, (*deckhandv1.EnableDestinationResponse).GetDestination)
 		},
 	}
 }

@@ -1,11 +1,9 @@
 package destination
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -17,11 +15,7 @@ func notificationCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Destinations.GetNotification(cmd.Context(), connect.NewRequest(&deckhandv1.GetNotificationRequest{NotificationId: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.One(e.Printer(), notificationNoun(e), res.Msg.GetNotification())
+			return env.Show(cmd, e, notificationNoun(e), client.Destinations.GetNotification, &deckhandv1.GetNotificationRequest{NotificationId: args[0]}, (*deckhandv1.GetNotificationResponse).GetNotification)
 		},
 	}
 }

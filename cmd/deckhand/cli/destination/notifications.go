@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -13,41 +12,39 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// notificationsOptions are the flags of destination notifications.
+type notificationsOptions struct {
+	request *deckhandv1.ListNotificationsRequest
+	states  []string
+}
+
 func notificationsCommand(e *env.Env) *cobra.Command {
-	request := &deckhandv1.ListNotificationsRequest{}
-	var states []string
+	o := notificationsOptions{request: &deckhandv1.ListNotificationsRequest{}}
 	cmd := &cobra.Command{
 		Use: "notifications [DESTINATION]", Short: "List what was sent, and how that went", Example: `deckhand destination notifications chat
 deckhand destination notifications --state dead -o wide`,
 		Args: env.Args("[DESTINATION]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				request.DestinationId = args[0]
+				o.request.DestinationId = args[0]
 			}
-			for _, state := range states {
+			for _, state := range o.states {
 				value, ok := deckhandv1.NotificationState_value["NOTIFICATION_STATE_"+strings.ToUpper(state)]
 				if !ok || value == 0 {
 					return env.Usage(cmd, "--state is %q, use pending, delivered or dead", state)
 				}
-				request.States = append(request.States, deckhandv1.NotificationState(value))
+				o.request.States = append(o.request.States, deckhandv1.NotificationState(value))
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.Destinations.ListNotifications(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			if res.Msg.GetNextPageToken() != "" {
-				e.Notef("there are older ones: --page-token %s", res.Msg.GetNextPageToken())
-			}
-			return output.List(e.Printer(), notificationNoun(e), res.Msg.GetNotifications())
+			return env.ListPage(cmd, e, notificationNoun(e), client.Destinations.ListNotifications, o.request, (*deckhandv1.ListNotificationsResponse).GetNotifications)
 		},
 	}
-	cmd.Flags().StringSliceVar(&states, "state", nil, "only those that are pending, delivered or dead")
-	cmd.Flags().Int32Var(&request.PageSize, "limit", 50, "at most this many")
-	cmd.Flags().StringVar(&request.PageToken, "page-token", "", "go on where a list ended")
+	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only those that are pending, delivered or dead")
+	cmd.Flags().Int32Var(&o.request.PageSize, "limit", 50, "at most this many")
+	cmd.Flags().StringVar(&o.request.PageToken, "page-token", "", "go on where a list ended")
 	return cmd
 }
 

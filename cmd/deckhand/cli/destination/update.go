@@ -5,7 +5,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -33,11 +32,7 @@ func updateCommand(e *env.Env) *cobra.Command {
 			if request.Secret, err = env.ReadSecret(e, flags.key); err != nil {
 				return err
 			}
-			res, err := client.Destinations.UpdateDestination(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetDestination())
+			return env.Change(cmd, e, noun(), client.Destinations.UpdateDestination, request, (*deckhandv1.UpdateDestinationResponse).GetDestination)
 		},
 	}
 	flags.register(cmd)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/wholefile"
 )
 
 // Contexts is the file ~/.config/deckhand/config.yaml: the hubs that this
@@ -91,17 +92,8 @@ func (c Contexts) Save() error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("save the contexts: %w", err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".config-*") // mode 0600
-	if err != nil {
+	if err := wholefile.Write(path, data, 0o600); err != nil {
 		return fmt.Errorf("save the contexts: %w", err)
-	}
-	_, err = temp.Write(data)
-	err = errors.Join(err, temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("save the contexts: %w", errors.Join(err, os.Remove(temp.Name())))
 	}
 	return nil
 }

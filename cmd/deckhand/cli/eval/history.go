@@ -6,9 +6,14 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 )
 
+// historyOptions are the flags of eval history.
+type historyOptions struct {
+	agent string
+	limit int
+}
+
 func historyCommand(e *env.Env) *cobra.Command {
-	var agent string
-	var limit int
+	var o historyOptions
 	cmd := &cobra.Command{
 		Use: "history", Short: "Draw the same report from tasks that have ended",
 		Long: `Reports on the newest tasks that have ended, scripted ones included. Nobody
@@ -16,21 +21,21 @@ checked their workspaces: a task counts as completed when it succeeded.`,
 		Example: "deckhand eval history --agent log-triage --limit 200",
 		Args:    env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return env.Usage(cmd, "--limit is %d, give a positive number", limit)
+			if o.limit < 1 {
+				return env.Usage(cmd, "--limit is %d, give a positive number", o.limit)
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			results, err := (&Runner{Client: client}).History(cmd.Context(), agent, limit)
+			results, err := (&Runner{Client: client}).History(cmd.Context(), o.agent, o.limit)
 			if err != nil {
 				return err
 			}
 			return printReport(e, Run{}, results)
 		},
 	}
-	cmd.Flags().StringVar(&agent, "agent", "", "only tasks of this agent")
-	cmd.Flags().IntVar(&limit, "limit", 100, "the newest so many")
+	cmd.Flags().StringVar(&o.agent, "agent", "", "only tasks of this agent")
+	cmd.Flags().IntVar(&o.limit, "limit", 100, "the newest so many")
 	return cmd
 }

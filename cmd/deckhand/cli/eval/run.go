@@ -13,10 +13,15 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
+// runOptions are the flags of eval run.
+type runOptions struct {
+	only   []string
+	least  float64
+	runner *Runner
+}
+
 func runCommand(e *env.Env) *cobra.Command {
-	var only []string
-	var least float64
-	runner := &Runner{}
+	o := runOptions{runner: &Runner{}}
 	cmd := &cobra.Command{
 		Use: "run [FOLDER]", Short: "Run scenarios and report how well the agent did",
 		Long: `Runs each scenario of a folder on the hub: its own agent, its files, its goal. Then
@@ -30,11 +35,11 @@ deckhand eval run --only rename-function,triage-log --least 1
 deckhand eval run scenarios/ --provider anthropic --model claude-sonnet-5-5`,
 		Args: env.Args("[FOLDER]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if (runner.Provider == "") != (runner.Model == "") {
+			if (o.runner.Provider == "") != (o.runner.Model == "") {
 				return env.Usage(cmd, "--provider and --model go together")
 			}
-			if least < 0 || least > 1 {
-				return env.Usage(cmd, "--least is %v, give a share from 0 to 1", least)
+			if o.least < 0 || o.least > 1 {
+				return env.Usage(cmd, "--least is %v, give a share from 0 to 1", o.least)
 			}
 			folder := Starter()
 			if len(args) > 0 {
@@ -44,20 +49,20 @@ deckhand eval run scenarios/ --provider anthropic --model claude-sonnet-5-5`,
 			if err != nil {
 				return err
 			}
-			for _, name := range only {
+			for _, name := range o.only {
 				if !slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Name == name }) {
 					return env.Usage(cmd, "--only names %q, and there is no such scenario", name)
 				}
 			}
-			scenarios = slices.DeleteFunc(scenarios, func(s Scenario) bool { return len(only) > 0 && !slices.Contains(only, s.Name) })
-			if runner.Client, err = e.Client(); err != nil {
+			scenarios = slices.DeleteFunc(scenarios, func(s Scenario) bool { return len(o.only) > 0 && !slices.Contains(o.only, s.Name) })
+			if o.runner.Client, err = e.Client(); err != nil {
 				return err
 			}
-			results, err := runner.Run(cmd.Context(), scenarios)
+			results, err := o.runner.Run(cmd.Context(), scenarios)
 			if err != nil {
 				return err
 			}
-			if err := printReport(e, Run{Provider: cmp.Or(runner.Provider, persona.ProviderScript), Model: runner.Model}, results); err != nil {
+			if err := printReport(e, Run{Provider: cmp.Or(o.runner.Provider, persona.ProviderScript), Model: o.runner.Model}, results); err != nil {
 				return err
 			}
 			passed := 0
@@ -66,19 +71,19 @@ deckhand eval run scenarios/ --provider anthropic --model claude-sonnet-5-5`,
 					passed++
 				}
 			}
-			if float64(passed) < least*float64(len(results)) {
-				return env.Failed(env.ExitFailed, fault.New(fault.Precondition, "%d of %d scenarios passed, and --least is %v", passed, len(results), least).
+			if float64(passed) < o.least*float64(len(results)) {
+				return env.Failed(env.ExitFailed, fault.New(fault.Precondition, "%d of %d scenarios passed, and --least is %v", passed, len(results), o.least).
 					WithFix("see why: deckhand task watch TASK"))
 			}
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "only", nil, "only these scenarios, by name")
-	cmd.Flags().StringVar(&runner.Provider, "provider", "", "model family to run with, in place of the scripts")
-	cmd.Flags().StringVar(&runner.Model, "model", "", "model to run with")
-	cmd.Flags().StringVar(&runner.Prefix, "prefix", "eval", "how the scenarios' agents are named, PREFIX-SCENARIO; their workspaces are cleared")
-	cmd.Flags().IntVar(&runner.Parallel, "parallel", 4, "how many scenarios run side by side")
-	cmd.Flags().DurationVar(&runner.Timeout, "timeout", 15*time.Minute, "how long one scenario may take")
-	cmd.Flags().Float64Var(&least, "least", 0.85, "share of the scenarios that must pass")
+	cmd.Flags().StringSliceVar(&o.only, "only", nil, "only these scenarios, by name")
+	cmd.Flags().StringVar(&o.runner.Provider, "provider", "", "model family to run with, in place of the scripts")
+	cmd.Flags().StringVar(&o.runner.Model, "model", "", "model to run with")
+	cmd.Flags().StringVar(&o.runner.Prefix, "prefix", "eval", "how the scenarios' agents are named, PREFIX-SCENARIO; their workspaces are cleared")
+	cmd.Flags().IntVar(&o.runner.Parallel, "parallel", 4, "how many scenarios run side by side")
+	cmd.Flags().DurationVar(&o.runner.Timeout, "timeout", 15*time.Minute, "how long one scenario may take")
+	cmd.Flags().Float64Var(&o.least, "least", 0.85, "share of the scenarios that must pass")
 	return cmd
 }

@@ -13,14 +13,19 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// listOptions are the flags of file list.
+type listOptions struct {
+	recursive bool
+}
+
 func listCommand(e *env.Env, owner, example string) *cobra.Command {
-	var recursive bool
+	var o listOptions
 	cmd := &cobra.Command{
 		Use: "ls " + strings.ToUpper(owner) + " [PATH]", Short: "List a folder of the workspace",
 		Example: fmt.Sprintf("deckhand %s files ls %s input --recursive", owner, example),
 		Args:    env.Args(strings.ToUpper(owner), "[PATH]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := &deckhandv1.ListFilesRequest{Path: env.Optional(args, 1), Recursive: recursive}
+			req := &deckhandv1.ListFilesRequest{Path: env.Optional(args, 1), Recursive: o.recursive}
 			if owner == "task" {
 				req.Workspace = &deckhandv1.ListFilesRequest_TaskId{TaskId: args[0]}
 			} else {
@@ -29,7 +34,7 @@ func listCommand(e *env.Env, owner, example string) *cobra.Command {
 			return List(cmd.Context(), e, req)
 		},
 	}
-	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "list the folders inside too")
+	cmd.Flags().BoolVarP(&o.recursive, "recursive", "r", false, "list the folders inside too")
 	return cmd
 }
 

@@ -12,9 +12,17 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// sendOptions are the flags of file send.
+type sendOptions struct {
+	req      *deckhandv1.SendFilesRequest
+	toAgent  string
+	toTask   string
+	fromNode string
+	toNode   string
+}
+
 func sendCommand(e *env.Env, owner, example string) *cobra.Command {
-	req := &deckhandv1.SendFilesRequest{}
-	var toAgent, toTask, fromNode, toNode string
+	o := sendOptions{req: &deckhandv1.SendFilesRequest{}}
 	cmd := &cobra.Command{
 		Use: "send " + strings.ToUpper(owner) + " PATH...", Short: "Copy files into another workspace, also on another node",
 		Long: `Copies files, folders and links into the workspace of another agent or task, with
@@ -31,23 +39,23 @@ deckhand %[1]s files send %[2]s config --to-node web-2`, owner, example),
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.Paths = args[1:]
-			req.From, req.To = workspaceRef(owner, args[0], fromNode), workspaceRef(owner, args[0], toNode)
+			o.req.Paths = args[1:]
+			o.req.From, o.req.To = workspaceRef(owner, args[0], o.fromNode), workspaceRef(owner, args[0], o.toNode)
 			switch {
-			case toAgent != "" && toTask != "":
+			case o.toAgent != "" && o.toTask != "":
 				return env.Usage(cmd, "give --to-agent or --to-task, not both")
-			case toAgent != "":
-				req.To = workspaceRef("agent", toAgent, toNode)
-			case toTask != "":
-				req.To = workspaceRef("task", toTask, toNode)
-			case toNode == "" && fromNode == "" && req.GetFolder() == "":
+			case o.toAgent != "":
+				o.req.To = workspaceRef("agent", o.toAgent, o.toNode)
+			case o.toTask != "":
+				o.req.To = workspaceRef("task", o.toTask, o.toNode)
+			case o.toNode == "" && o.fromNode == "" && o.req.GetFolder() == "":
 				return env.Usage(cmd, "say where to: --to-agent, --to-task, --to-node or --into")
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.Files.SendFiles(cmd.Context(), connect.NewRequest(req))
+			res, err := client.Files.SendFiles(cmd.Context(), connect.NewRequest(o.req))
 			if err != nil {
 				return err
 			}
@@ -59,11 +67,11 @@ deckhand %[1]s files send %[2]s config --to-node web-2`, owner, example),
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&toAgent, "to-agent", "", "the agent whose workspace they go into")
-	flags.StringVar(&toTask, "to-task", "", "the task whose workspace they go into")
-	flags.StringVar(&toNode, "to-node", "", "the node, where it is not the one that holds the workspace")
-	flags.StringVar(&fromNode, "from-node", "", "the node that they are on, where it is not the one that holds the workspace")
-	flags.StringVar(&req.Folder, "into", "", "a folder of the target")
-	flags.BoolVar(&req.Overwrite, "overwrite", false, "replace files that have another content")
+	flags.StringVar(&o.toAgent, "to-agent", "", "the agent whose workspace they go into")
+	flags.StringVar(&o.toTask, "to-task", "", "the task whose workspace they go into")
+	flags.StringVar(&o.toNode, "to-node", "", "the node, where it is not the one that holds the workspace")
+	flags.StringVar(&o.fromNode, "from-node", "", "the node that they are on, where it is not the one that holds the workspace")
+	flags.StringVar(&o.req.Folder, "into", "", "a folder of the target")
+	flags.BoolVar(&o.req.Overwrite, "overwrite", false, "replace files that have another content")
 	return cmd
 }

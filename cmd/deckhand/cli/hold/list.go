@@ -4,9 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func listCommand(e *env.Env) *cobra.Command {
@@ -19,17 +17,10 @@ func listCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			holds, err := sdk.All(cmd.Context(), client.Control.ListHolds, func(token string) *deckhandv1.ListHoldsRequest {
+			return env.List(cmd, e, noun(), "nothing is held", client.Control.ListHolds, func(token string) *deckhandv1.ListHoldsRequest {
 				request.PageToken = token
 				return request
 			}, (*deckhandv1.ListHoldsResponse).GetHolds)
-			if err != nil {
-				return err
-			}
-			if len(holds) == 0 {
-				e.Notef("nothing is held")
-			}
-			return output.List(e.Printer(), noun(), holds)
 		},
 	}
 	cmd.Flags().BoolVar(&request.Released, "all", false, "those that were released too")

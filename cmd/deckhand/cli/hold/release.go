@@ -1,11 +1,9 @@
 package hold
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -22,11 +20,7 @@ func releaseCommand(e *env.Env) *cobra.Command {
 				return err
 			}
 			request.HoldId = args[0]
-			res, err := client.Control.ReleaseHold(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetHold())
+			return env.Change(cmd, e, noun(), client.Control.ReleaseHold, request, (*deckhandv1.ReleaseHoldResponse).GetHold)
 		},
 	}
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, for the record")

@@ -11,8 +11,13 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
+// addOptions are the flags of context add.
+type addOptions struct {
+	how replacing
+}
+
 func addCommand(e *env.Env) *cobra.Command {
-	var how replacing
+	var o addOptions
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Make or change a context, and keep the current one",
@@ -21,10 +26,10 @@ A context of another hub is kept unless --replace is given.
 The file is readable by its owner alone.`,
 		Example: `deckhand context add staging --hub https://hub.example.com --token dhu_…`,
 		Args:    env.Args("NAME"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return add(e, cmd, args[0], how) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return add(e, cmd, args[0], o.how) },
 	}
-	cmd.Flags().BoolVar(&how.all, "replace", false, "replace a context of another hub")
-	cmd.Flags().BoolVar(&how.loopback, "replace-loopback", false, "replace a context of another hub on this machine")
+	cmd.Flags().BoolVar(&o.how.all, "replace", false, "replace a context of another hub")
+	cmd.Flags().BoolVar(&o.how.loopback, "replace-loopback", false, "replace a context of another hub on this machine")
 	_ = cmd.Flags().MarkHidden("replace-loopback") // for deckhand up, whose port may change
 	return cmd
 }

@@ -14,10 +14,15 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// options are the flags of kill.
+type options struct {
+	yes     bool
+	request *deckhandv1.KillRequest
+}
+
 // Command returns the command "deckhand kill".
 func Command(e *env.Env) *cobra.Command {
-	var yes bool
-	request := &deckhandv1.KillRequest{}
+	o := options{request: &deckhandv1.KillRequest{}}
 	cmd := &cobra.Command{
 		Use: "kill task|agent|trigger|node|lineage|org [ID]", Short: "Kill a task, or everything belonging to an agent, trigger, node, lineage or organisation",
 		Long: `Cancels every task in the scope for good and kills all that runs of them. Unless
@@ -35,18 +40,18 @@ deckhand kill org --yes`,
 		Args: env.Args("SCOPE", "[ID]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if request.Scope, err = scopeOf(cmd, args); err != nil {
+			if o.request.Scope, err = scopeOf(cmd, args); err != nil {
 				return err
 			}
-			if request.GetScope() != deckhandv1.KillScope_KILL_SCOPE_TASK && !yes {
+			if o.request.GetScope() != deckhandv1.KillScope_KILL_SCOPE_TASK && !o.yes {
 				return env.Usage(cmd, "this ends every task of the %s for good and keeps new ones from starting, add --yes if that is meant", args[0])
 			}
-			request.ObjectId = env.Optional(args, 1)
-			return kill(e, cmd, request)
+			o.request.ObjectId = env.Optional(args, 1)
+			return kill(e, cmd, o.request)
 		},
 	}
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "why; everybody who waits is told")
-	cmd.Flags().BoolVar(&yes, "yes", false, "kill more than one task")
+	cmd.Flags().StringVar(&o.request.Reason, "reason", "", "why; everybody who waits is told")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "kill more than one task")
 	return cmd
 }
 

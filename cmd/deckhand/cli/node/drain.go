@@ -19,8 +19,13 @@ func noteActive(e *env.Env, active int32) {
 	}
 }
 
+// drainOptions are the flags of node drain.
+type drainOptions struct {
+	reason string
+}
+
 func drainCommand(e *env.Env) *cobra.Command {
-	var reason string
+	var o drainOptions
 	cmd := &cobra.Command{
 		Use: "drain NODE", Short: "Let no new task start on a node",
 		Long: `Lets no new task start on a node until it is undrained. Tasks under way go on;
@@ -32,7 +37,7 @@ those that wait say why.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Nodes.DrainNode(cmd.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: args[0], Reason: reason}))
+			res, err := client.Nodes.DrainNode(cmd.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: args[0], Reason: o.reason}))
 			if err != nil {
 				return err
 			}
@@ -40,6 +45,6 @@ those that wait say why.`,
 			return output.Brief(e.Printer(), noun(e), res.Msg.GetNode())
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "shown to everybody who waits")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "shown to everybody who waits")
 	return cmd
 }

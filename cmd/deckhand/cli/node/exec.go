@@ -32,11 +32,16 @@ const (
 	startFailedWords = "not found"
 )
 
+// execOptions are the flags of node exec.
+type execOptions struct {
+	where   target
+	timeout time.Duration
+	stdin   bool
+	request *deckhandv1.StartNodeExecRequest
+}
+
 func execCommand(e *env.Env) *cobra.Command {
-	var where target
-	var timeout time.Duration
-	var stdin bool
-	request := &deckhandv1.StartNodeExecRequest{}
+	o := execOptions{request: &deckhandv1.StartNodeExecRequest{}}
 	cmd := &cobra.Command{
 		Use: "exec NODE --agent AGENT|--task TASK|--host -- COMMAND [ARG...]", Short: "Run a command in a jail, or on the machine",
 		Long: `Runs a command on a node and passes on what it writes, standard output and
@@ -63,44 +68,44 @@ echo hello | deckhand node exec web-1 --agent log-triage --stdin -- wc -c`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := where.check(cmd); err != nil {
+			if err := o.where.check(cmd); err != nil {
 				return err
 			}
 			if !e.Format.ForPeople() {
 				return env.Usage(cmd, "output is bytes, which -o %s cannot show", e.Format)
 			}
-			request.NodeId, request.Argv = args[0], args[1:]
-			request.Target = &deckhandv1.StartNodeExecRequest_AgentId{AgentId: where.agent}
+			o.request.NodeId, o.request.Argv = args[0], args[1:]
+			o.request.Target = &deckhandv1.StartNodeExecRequest_AgentId{AgentId: o.where.agent}
 			switch {
-			case where.task != "":
-				request.Target = &deckhandv1.StartNodeExecRequest_TaskId{TaskId: where.task}
-			case where.host:
-				request.Target = &deckhandv1.StartNodeExecRequest_Host{Host: true}
+			case o.where.task != "":
+				o.request.Target = &deckhandv1.StartNodeExecRequest_TaskId{TaskId: o.where.task}
+			case o.where.host:
+				o.request.Target = &deckhandv1.StartNodeExecRequest_Host{Host: true}
 			}
-			if timeout != 0 {
-				request.Timeout = durationpb.New(timeout)
+			if o.timeout != 0 {
+				o.request.Timeout = durationpb.New(o.timeout)
 			}
-			if stdin {
+			if o.stdin {
 				data, err := env.ReadAll(e.In, maxStdin)
 				if err != nil {
 					return env.Unreadable("standard input", err)
 				}
-				request.Stdin = data
+				o.request.Stdin = data
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			return execute(cmd.Context(), e, client, request)
+			return execute(cmd.Context(), e, client, o.request)
 		},
 	}
-	where.register(cmd)
-	cmd.Flags().StringVar(&request.Dir, "dir", "", "folder to start in; the workspace by default")
-	cmd.Flags().StringArrayVar(&request.Env, "env", nil, "NAME=value to add to its environment; may be given more than once")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "time before it is killed; 10m by default")
+	o.where.register(cmd)
+	cmd.Flags().StringVar(&o.request.Dir, "dir", "", "folder to start in; the workspace by default")
+	cmd.Flags().StringArrayVar(&o.request.Env, "env", nil, "NAME=value to add to its environment; may be given more than once")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "time before it is killed; 10m by default")
 	cmd.Flags().Lookup("timeout").DefValue = "" // the help says it in words
-	cmd.Flags().BoolVarP(&stdin, "stdin", "i", false, "give it standard input, at most 1 MiB, read to its end before")
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, for the record and for those who wait for the lock")
+	cmd.Flags().BoolVarP(&o.stdin, "stdin", "i", false, "give it standard input, at most 1 MiB, read to its end before")
+	cmd.Flags().StringVar(&o.request.Reason, "reason", "", "why, for the record and for those who wait for the lock")
 	return cmd
 }
 

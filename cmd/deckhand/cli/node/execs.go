@@ -5,18 +5,21 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// execsOptions are the flags of node execs.
+type execsOptions struct {
+	request *deckhandv1.ListNodeExecsRequest
+	limit   int
+}
+
 func execsCommand(e *env.Env) *cobra.Command {
-	request := &deckhandv1.ListNodeExecsRequest{}
-	var limit int
+	o := execsOptions{request: &deckhandv1.ListNodeExecsRequest{}}
 	cmd := &cobra.Command{
 		Use: "execs [NODE]", Short: "List people's commands and terminals", Example: "deckhand node execs web-1 --live",
 		Args: env.Args("[NODE]"),
@@ -25,24 +28,14 @@ func execsCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if limit < 0 {
-				return env.Usage(cmd, "--limit is %d, give 0 for all or a positive number", limit)
+			if o.limit < 0 {
+				return env.Usage(cmd, "--limit is %d, give 0 for all or a positive number", o.limit)
 			}
-			request.NodeId = env.Optional(args, 0)
-			var execs []*deckhandv1.NodeExec
-			if err := sdk.Pages(func(token string) (string, error) {
-				if request.PageToken, request.PageSize = token, env.PageSize; limit > 0 {
-					request.PageSize = int32(min(env.PageSize, limit-len(execs)))
-				}
-				res, err := client.NodeExecs.ListNodeExecs(cmd.Context(), connect.NewRequest(request))
-				if err != nil {
-					return "", err
-				}
-				if execs = append(execs, res.Msg.GetExecs()...); limit > 0 && len(execs) >= limit {
-					return "", nil
-				}
-				return res.Msg.GetNextPageToken(), nil
-			}); err != nil {
+			o.request.NodeId = env.Optional(args, 0)
+			execs, _, err := env.Newest(cmd.Context(), o.limit, "", client.NodeExecs.ListNodeExecs, o.request, func(size int32, token string) {
+				o.request.PageSize, o.request.PageToken = size, token
+			}, (*deckhandv1.ListNodeExecsResponse).GetExecs)
+			if err != nil {
 				return err
 			}
 			if len(execs) == 0 {
@@ -51,8 +44,8 @@ func execsCommand(e *env.Env) *cobra.Command {
 			return output.List(e.Printer(), execNoun(e), execs)
 		},
 	}
-	cmd.Flags().BoolVar(&request.LiveOnly, "live", false, "only those that have not ended")
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many, the newest; 0 for all")
+	cmd.Flags().BoolVar(&o.request.LiveOnly, "live", false, "only those that have not ended")
+	cmd.Flags().IntVar(&o.limit, "limit", 50, "at most so many, the newest; 0 for all")
 	return cmd
 }
 

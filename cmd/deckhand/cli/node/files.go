@@ -10,6 +10,11 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// filesOptions are the flags of node files.
+type filesOptions struct {
+	recursive bool
+}
+
 // filesCommand shows the workspaces of a node by their jails' ids, also
 // those that belong to no agent or task any more.
 func filesCommand(e *env.Env) *cobra.Command {
@@ -17,18 +22,18 @@ func filesCommand(e *env.Env) *cobra.Command {
 deckhand node files ls web-1 jail_3q9x
 deckhand node files cat web-1 jail_3q9x report.md
 `)
-	var recursive bool
+	var o filesOptions
 	list := &cobra.Command{
 		Use: "ls NODE JAIL [PATH]", Short: "List a folder of the workspace", Example: "deckhand node files ls web-1 jail_3q9x input --recursive",
 		Args: env.Args("NODE", "JAIL", "[PATH]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return file.List(cmd.Context(), e, &deckhandv1.ListFilesRequest{
-				Path: env.Optional(args, 2), Recursive: recursive,
+				Path: env.Optional(args, 2), Recursive: o.recursive,
 				Workspace: &deckhandv1.ListFilesRequest_Jail{Jail: jailRef(args)},
 			})
 		},
 	}
-	list.Flags().BoolVarP(&recursive, "recursive", "r", false, "list the folders inside too")
+	list.Flags().BoolVarP(&o.recursive, "recursive", "r", false, "list the folders inside too")
 	cat := &cobra.Command{
 		Use: "cat NODE JAIL PATH", Short: "Print a file of the workspace", Example: "deckhand node files cat web-1 jail_3q9x report.md",
 		Args: env.Args("NODE", "JAIL", "PATH"),

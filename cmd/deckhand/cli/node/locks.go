@@ -6,7 +6,6 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func locksCommand(e *env.Env) *cobra.Command {
@@ -20,17 +19,10 @@ func locksCommand(e *env.Env) *cobra.Command {
 				return err
 			}
 			request.NodeId = env.Optional(args, 0)
-			locks, err := sdk.All(cmd.Context(), client.Nodes.ListNodeLocks, func(token string) *deckhandv1.ListNodeLocksRequest {
+			return env.List(cmd, e, lockNoun(), "no lock is held", client.Nodes.ListNodeLocks, func(token string) *deckhandv1.ListNodeLocksRequest {
 				request.PageToken = token
 				return request
 			}, (*deckhandv1.ListNodeLocksResponse).GetLocks)
-			if err != nil {
-				return err
-			}
-			if len(locks) == 0 {
-				e.Notef("no lock is held")
-			}
-			return output.List(e.Printer(), lockNoun(), locks)
 		},
 	}
 	cmd.Flags().BoolVar(&request.Released, "all", false, "those of the past too")

@@ -18,10 +18,16 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// logsOptions are the flags of node logs.
+type logsOptions struct {
+	since   string
+	cast    string
+	request *deckhandv1.ReadNodeLogRequest
+	search  *deckhandv1.SearchNodeLogRequest
+}
+
 func logsCommand(e *env.Env) *cobra.Command {
-	var since, cast string
-	request := &deckhandv1.ReadNodeLogRequest{}
-	search := &deckhandv1.SearchNodeLogRequest{}
+	o := logsOptions{request: &deckhandv1.ReadNodeLogRequest{}, search: &deckhandv1.SearchNodeLogRequest{}}
 	cmd := &cobra.Command{
 		Use: "logs NODE EXEC|STEP", Short: "Print what a person's command, a terminal or a step wrote",
 		Long: `Prints what a command wrote, from the node that ran it, standard output and
@@ -37,13 +43,13 @@ deckhand node logs web-1 step_7bc --search "out of memory"
 deckhand node logs web-1 nexec_3q9 --asciicast session.cast`,
 		Args: env.Args("NODE", "EXEC|STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request.NodeId, request.ExecId = args[0], args[1]
-			if since != "" {
-				from, err := sinceTime(since, e.Now())
+			o.request.NodeId, o.request.ExecId = args[0], args[1]
+			if o.since != "" {
+				from, err := sinceTime(o.since, e.Now())
 				if err != nil {
 					return env.Usage(cmd, "%s", err)
 				}
-				request.Since = timestamppb.New(from)
+				o.request.Since = timestamppb.New(from)
 			}
 			begins := 0
 			for _, flag := range []string{"since", "tail", "offset"} {
@@ -51,13 +57,13 @@ deckhand node logs web-1 nexec_3q9 --asciicast session.cast`,
 					begins++
 				}
 			}
-			searching := search.GetPattern() != ""
+			searching := o.search.GetPattern() != ""
 			switch {
 			case begins > 1:
 				return env.Usage(cmd, "give one of --since, --tail and --offset")
-			case searching && (begins > 0 || request.GetFollow()):
+			case searching && (begins > 0 || o.request.GetFollow()):
 				return env.Usage(cmd, "--search looks through the whole log: leave the others out")
-			case cast != "" && (begins > 0 || searching):
+			case o.cast != "" && (begins > 0 || searching):
 				return env.Usage(cmd, "--asciicast is of the whole recording: leave the others out")
 			case !searching && !e.Format.ForPeople():
 				return env.Usage(cmd, "output is bytes, which -o %s cannot show", e.Format)
@@ -68,28 +74,28 @@ deckhand node logs web-1 nexec_3q9 --asciicast session.cast`,
 			}
 			switch {
 			case searching:
-				search.NodeId, search.ExecId = args[0], args[1]
-				return searchNodeLog(cmd.Context(), e, client, search)
-			case cast != "":
-				return writeCast(cmd.Context(), e, client, request, cast)
+				o.search.NodeId, o.search.ExecId = args[0], args[1]
+				return searchNodeLog(cmd.Context(), e, client, o.search)
+			case o.cast != "":
+				return writeCast(cmd.Context(), e, client, o.request, o.cast)
 			}
 			out := newOutputs(e)
-			if err := copyLog(cmd.Context(), e, client, request, out.piece); err != nil {
+			if err := copyLog(cmd.Context(), e, client, o.request, out.piece); err != nil {
 				return err
 			}
 			return out.close()
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&request.Follow, "follow", "f", false, "go on until the command has ended")
-	flags.StringVar(&since, "since", "", "begin with what was written then: 10m ago, or a time as 2006-01-02T15:04:05Z")
-	flags.Int64Var(&request.TailLines, "tail", 0, "begin with the last so many lines")
-	flags.Int64Var(&request.Offset, "offset", 0, "begin at this byte")
-	flags.StringVar(&search.Pattern, "search", "", "show only the places with this text")
-	flags.BoolVarP(&search.Regexp, "regexp", "E", false, "the text of --search is an expression (RE2)")
-	flags.BoolVar(&search.IgnoreCase, "ignore-case", false, "--search takes capitals and small letters for the same")
-	flags.Int32VarP(&search.ContextLines, "context", "C", 0, "lines to show before and after each place")
-	flags.StringVar(&cast, "asciicast", "", "write a terminal's recording to this file, - for standard output")
+	flags.BoolVarP(&o.request.Follow, "follow", "f", false, "go on until the command has ended")
+	flags.StringVar(&o.since, "since", "", "begin with what was written then: 10m ago, or a time as 2006-01-02T15:04:05Z")
+	flags.Int64Var(&o.request.TailLines, "tail", 0, "begin with the last so many lines")
+	flags.Int64Var(&o.request.Offset, "offset", 0, "begin at this byte")
+	flags.StringVar(&o.search.Pattern, "search", "", "show only the places with this text")
+	flags.BoolVarP(&o.search.Regexp, "regexp", "E", false, "the text of --search is an expression (RE2)")
+	flags.BoolVar(&o.search.IgnoreCase, "ignore-case", false, "--search takes capitals and small letters for the same")
+	flags.Int32VarP(&o.search.ContextLines, "context", "C", 0, "lines to show before and after each place")
+	flags.StringVar(&o.cast, "asciicast", "", "write a terminal's recording to this file, - for standard output")
 	return cmd
 }
 

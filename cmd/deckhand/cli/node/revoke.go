@@ -1,11 +1,9 @@
 package node
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -18,11 +16,7 @@ func revokeCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Nodes.RevokeNode(cmd.Context(), connect.NewRequest(&deckhandv1.RevokeNodeRequest{NodeId: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetNode())
+			return env.Change(cmd, e, noun(e), client.Nodes.RevokeNode, &deckhandv1.RevokeNodeRequest{NodeId: args[0]}, (*deckhandv1.RevokeNodeResponse).GetNode)
 		},
 	}
 }

@@ -20,9 +20,14 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// shellOptions are the flags of node shell.
+type shellOptions struct {
+	where target
+	open  *deckhandv1.OpenTerminalRequest_Open
+}
+
 func shellCommand(e *env.Env) *cobra.Command {
-	var where target
-	open := &deckhandv1.OpenTerminalRequest_Open{}
+	o := shellOptions{open: &deckhandv1.OpenTerminalRequest_Open{}}
 	cmd := &cobra.Command{
 		Use: "shell NODE --agent AGENT|--task TASK|--host", Short: "Open a terminal in a jail, or on the machine",
 		Long: `Opens a shell on a node. The prompt says where you are: jail:AGENT in green, or
@@ -33,30 +38,30 @@ hung up.`,
 deckhand node shell web-1 --host --reason "why is the disk full?"`,
 		Args: env.Args("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := where.check(cmd); err != nil {
+			if err := o.where.check(cmd); err != nil {
 				return err
 			}
 			in, ok := e.In.(term.File)
 			if !ok || !term.IsTerminal(in.Fd()) || !output.IsTerminal(e.Out) {
 				return env.Usage(cmd, "a shell needs a terminal for input and output: for programs there is `deckhand node exec`")
 			}
-			open.NodeId = args[0]
-			open.Target = &deckhandv1.OpenTerminalRequest_Open_AgentId{AgentId: where.agent}
+			o.open.NodeId = args[0]
+			o.open.Target = &deckhandv1.OpenTerminalRequest_Open_AgentId{AgentId: o.where.agent}
 			switch {
-			case where.task != "":
-				open.Target = &deckhandv1.OpenTerminalRequest_Open_TaskId{TaskId: where.task}
-			case where.host:
-				open.Target = &deckhandv1.OpenTerminalRequest_Open_Host{Host: true}
+			case o.where.task != "":
+				o.open.Target = &deckhandv1.OpenTerminalRequest_Open_TaskId{TaskId: o.where.task}
+			case o.where.host:
+				o.open.Target = &deckhandv1.OpenTerminalRequest_Open_Host{Host: true}
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			return nodeShell(cmd.Context(), e, client, in, open)
+			return nodeShell(cmd.Context(), e, client, in, o.open)
 		},
 	}
-	where.register(cmd)
-	cmd.Flags().StringVar(&open.Reason, "reason", "", "why, for the record and for those who wait for the lock")
+	o.where.register(cmd)
+	cmd.Flags().StringVar(&o.open.Reason, "reason", "", "why, for the record and for those who wait for the lock")
 	return cmd
 }
 

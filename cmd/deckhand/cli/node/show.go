@@ -1,11 +1,9 @@
 package node
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -18,11 +16,7 @@ func showCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Nodes.GetNode(cmd.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.One(e.Printer(), noun(e), res.Msg.GetNode())
+			return env.Show(cmd, e, noun(e), client.Nodes.GetNode, &deckhandv1.GetNodeRequest{NodeId: args[0]}, (*deckhandv1.GetNodeResponse).GetNode)
 		},
 	}
 }

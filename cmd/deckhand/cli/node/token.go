@@ -14,9 +14,14 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// tokenOptions are the flags of node token.
+type tokenOptions struct {
+	ttl    time.Duration
+	labels map[string]string
+}
+
 func tokenCommand(e *env.Env) *cobra.Command {
-	var ttl time.Duration
-	var labels map[string]string
+	var o tokenOptions
 	cmd := &cobra.Command{
 		Use: "token", Short: "Make a join token, which enrols one node",
 		Long: `Makes a token that enrols one machine, once. It is shown this one time; the hub
@@ -29,9 +34,9 @@ deckhand node token --ttl 10m --label zone=eu --label disk=ssd`,
 			if err != nil {
 				return err
 			}
-			request := &deckhandv1.CreateJoinTokenRequest{Labels: labels}
-			if ttl != 0 {
-				request.Ttl = durationpb.New(ttl)
+			request := &deckhandv1.CreateJoinTokenRequest{Labels: o.labels}
+			if o.ttl != 0 {
+				request.Ttl = durationpb.New(o.ttl)
 			}
 			res, err := client.Nodes.CreateJoinToken(cmd.Context(), connect.NewRequest(request))
 			if err != nil {
@@ -47,9 +52,9 @@ deckhand node token --ttl 10m --label zone=eu --label disk=ssd`,
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it can be used, at most 168h; 1h by default")
+	cmd.Flags().DurationVar(&o.ttl, "ttl", 0, "how long it can be used, at most 168h; 1h by default")
 	cmd.Flags().Lookup("ttl").DefValue = "" // the help says it in words
-	cmd.Flags().StringToStringVar(&labels, "label", nil, "label that the node gets, as key=value; may be given more than once")
+	cmd.Flags().StringToStringVar(&o.labels, "label", nil, "label that the node gets, as key=value; may be given more than once")
 	return cmd
 }
 

@@ -16,8 +16,13 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// topOptions are the flags of node top.
+type topOptions struct {
+	once bool
+}
+
 func topCommand(e *env.Env) *cobra.Command {
-	var once bool
+	var o topOptions
 	cmd := &cobra.Command{
 		Use: "top NODE", Short: "Show what a machine and its jails use, live",
 		Long: `Shows CPU, memory, processes and disk of a machine and of each jail that runs
@@ -27,7 +32,7 @@ and with any -o but table, it is shown once.`,
 deckhand node top web-1 -o json`,
 		Args: env.Args("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			live := !once && e.Format == output.Table && output.IsTerminal(e.Out)
+			live := !o.once && e.Format == output.Table && output.IsTerminal(e.Out)
 			client, err := e.Client()
 			if err != nil {
 				return err
@@ -47,7 +52,7 @@ deckhand node top web-1 -o json`,
 			return fault.FromConnect(stream.Err())
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "show it once, also on a terminal")
+	cmd.Flags().BoolVar(&o.once, "once", false, "show it once, also on a terminal")
 	return cmd
 }
 

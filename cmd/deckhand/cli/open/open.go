@@ -19,9 +19,14 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// options are the flags of open.
+type options struct {
+	qr bool
+}
+
 // Command returns the command "deckhand open".
 func Command(e *env.Env) *cobra.Command {
-	var qr bool
+	var o options
 	cmd := &cobra.Command{
 		Use: "open", Short: "Show a link that opens the console, logged in",
 		Long: `Show a link that opens the console, logged in as you and with the rights of your
@@ -56,12 +61,12 @@ xdg-open "$(deckhand open -o name)"`,
 				return err
 			}
 			if e.Format.ForPeople() {
-				explain(e, client.URL(), address, qr)
+				explain(e, client.URL(), address, o.qr)
 			}
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&qr, "qr", false, "also show the link as a QR code, for a phone")
+	cmd.Flags().BoolVar(&o.qr, "qr", false, "also show the link as a QR code, for a phone")
 	return cmd
 }
 

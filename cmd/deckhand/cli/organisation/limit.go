@@ -4,22 +4,26 @@ import (
 	"math"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// limitOptions are the flags of organisation limit.
+type limitOptions struct {
+	cpus      float64
+	memory    string
+	workspace string
+	pids      int64
+	window    time.Duration
+}
+
 func limitCommand(e *env.Env) *cobra.Command {
-	var cpus float64
-	var memory, workspace string
-	var pids int64
-	var window time.Duration
+	var o limitOptions
 	cmd := &cobra.Command{
 		Use: "limit NAME", Short: "Say what an organisation's jails may have, and how long its tasks can be undone",
 		Long: `Each flag changes one limit, and those that are not given stay. 0 ends a limit: then
@@ -32,18 +36,18 @@ asked for it before.`,
 			limits := &deckhandv1.OrganisationLimits{}
 			changed := cmd.Flags().Changed
 			if changed("cpus") {
-				limits.JailCpuMillis = proto.Int64(int64(math.Round(cpus * 1000))) //nolint:mnd // thousandths
+				limits.JailCpuMillis = proto.Int64(int64(math.Round(o.cpus * 1000))) //nolint:mnd // thousandths
 			}
 			if changed("pids") {
-				limits.JailPids = &pids
+				limits.JailPids = &o.pids
 			}
 			if changed("undo-window") {
-				limits.UndoWindow = durationpb.New(window)
+				limits.UndoWindow = durationpb.New(o.window)
 			}
 			for flag, to := range map[string]struct {
 				text string
 				set  **int64
-			}{"memory": {memory, &limits.JailMemoryBytes}, "workspace": {workspace, &limits.JailWorkspaceBytes}} {
+			}{"memory": {o.memory, &limits.JailMemoryBytes}, "workspace": {o.workspace, &limits.JailWorkspaceBytes}} {
 				if !changed(flag) {
 					continue
 				}
@@ -60,18 +64,14 @@ asked for it before.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Organisations.SetOrganisationLimits(cmd.Context(), connect.NewRequest(&deckhandv1.SetOrganisationLimitsRequest{Name: args[0], Limits: limits}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetOrganisation())
+			return env.Change(cmd, e, noun(e), client.Organisations.SetOrganisationLimits, &deckhandv1.SetOrganisationLimitsRequest{Name: args[0], Limits: limits}, (*deckhandv1.SetOrganisationLimitsResponse).GetOrganisation)
 		},
 	}
 	flags := cmd.Flags()
-	flags.Float64Var(&cpus, "cpus", 0, "processors of a jail, for example 1.5")
-	flags.StringVar(&memory, "memory", "", "memory of a jail, for example 8GiB")
-	flags.Int64Var(&pids, "pids", 0, "processes and threads of a jail")
-	flags.StringVar(&workspace, "workspace", "", "size of a workspace, for example 50GiB")
-	flags.DurationVar(&window, "undo-window", 0, "how long after its end what a task changed can be undone")
+	flags.Float64Var(&o.cpus, "cpus", 0, "processors of a jail, for example 1.5")
+	flags.StringVar(&o.memory, "memory", "", "memory of a jail, for example 8GiB")
+	flags.Int64Var(&o.pids, "pids", 0, "processes and threads of a jail")
+	flags.StringVar(&o.workspace, "workspace", "", "size of a workspace, for example 50GiB")
+	flags.DurationVar(&o.window, "undo-window", 0, "how long after its end what a task changed can be undone")
 	return cmd
 }

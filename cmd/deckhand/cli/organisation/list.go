@@ -4,9 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func listCommand(e *env.Env) *cobra.Command {
@@ -17,13 +15,9 @@ func listCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := sdk.All(cmd.Context(), client.Organisations.ListOrganisations, func(token string) *deckhandv1.ListOrganisationsRequest {
+			return env.List(cmd, e, noun(e), "", client.Organisations.ListOrganisations, func(token string) *deckhandv1.ListOrganisationsRequest {
 				return &deckhandv1.ListOrganisationsRequest{PageToken: token}
 			}, (*deckhandv1.ListOrganisationsResponse).GetOrganisations)
-			if err != nil {
-				return err
-			}
-			return output.List(e.Printer(), noun(e), all)
 		},
 	}
 }

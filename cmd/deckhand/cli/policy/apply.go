@@ -9,9 +9,14 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// applyOptions are the flags of policy apply.
+type applyOptions struct {
+	agent  string
+	dryRun bool
+}
+
 func applyCommand(e *env.Env) *cobra.Command {
-	var agent string
-	var dryRun bool
+	var o applyOptions
 	cmd := &cobra.Command{
 		Use: "apply FILE", Short: "Validate a policy and activate it",
 		Long: `A policy with an error changes nothing; every error is told with its line.
@@ -30,7 +35,7 @@ deckhand policy apply - < policy.yaml`,
 				return err
 			}
 			res, err := client.Policies.ApplyPolicy(cmd.Context(), connect.NewRequest(&deckhandv1.ApplyPolicyRequest{
-				AgentId: agent, Yaml: text, File: args[0], DryRun: dryRun,
+				AgentId: o.agent, Yaml: text, File: args[0], DryRun: o.dryRun,
 			}))
 			if err != nil {
 				return err
@@ -38,7 +43,7 @@ deckhand policy apply - < policy.yaml`,
 			switch {
 			case !res.Msg.GetChanged():
 				e.Notef("unchanged: it is version %d", res.Msg.GetPolicy().GetVersion())
-			case dryRun:
+			case o.dryRun:
 				e.Notef("Valid. Would become version %d.", res.Msg.GetPolicy().GetVersion())
 			default:
 				e.Notef("Version %d is active.", res.Msg.GetPolicy().GetVersion())
@@ -46,7 +51,7 @@ deckhand policy apply - < policy.yaml`,
 			return output.Brief(e.Printer(), noun(), res.Msg.GetPolicy())
 		},
 	}
-	cmd.Flags().StringVar(&agent, "agent", "", "the agent whose policy it is; the organisation's otherwise")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check only")
+	cmd.Flags().StringVar(&o.agent, "agent", "", "the agent whose policy it is; the organisation's otherwise")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "check only")
 	return cmd
 }

@@ -17,9 +17,16 @@ import (
 // maxCorpus is how large a file of cases may be.
 const maxCorpus = 16 << 20
 
+// corpusOptions are the flags of policy corpus.
+type corpusOptions struct {
+	asJSON bool
+	wrong  bool
+	// limits are the percentages of wrong cases that may be.
+	limits map[corpus.Class]*float64
+}
+
 func corpusCommand(e *env.Env) *cobra.Command {
-	var asJSON, wrong bool
-	limits := map[corpus.Class]*float64{}
+	flags := corpusOptions{limits: map[corpus.Class]*float64{}}
 	cmd := &cobra.Command{
 		Use: "corpus [FILE...]", Short: "Measure what passes the reading of commands, and what is asked about for nothing",
 		Long: `Decides a set of commands as the calls of a task, by the default policy or by the
@@ -43,13 +50,13 @@ deckhand policy corpus mine.yaml --max-evasions 30 --max-everyday 4 --json`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if flags.asJSON {
 				e.Format = "json"
 			}
 			var rows []*structpb.Struct
 			var over []string
 			for _, s := range corpus.Scores(outcomes) {
-				limit := *limits[s.Class]
+				limit := *flags.limits[s.Class]
 				row, err := structpb.NewStruct(map[string]any{
 					"class": string(s.Class), "cases": s.Cases, "wrong": s.Wrong, "percent": s.Percent, "limit": limit, "cases_wrong": wrongCases(outcomes, s.Class),
 				})
@@ -64,7 +71,7 @@ deckhand policy corpus mine.yaml --max-evasions 30 --max-everyday 4 --json`,
 			if err := output.List(e.Printer(), scoreNoun(), rows); err != nil {
 				return err
 			}
-			if wrong {
+			if flags.wrong {
 				for _, o := range outcomes {
 					if o.Wrong() {
 						e.Notef("%s: %s", o.Class, literal.Line(wrongCase(o)))
@@ -77,8 +84,8 @@ deckhand policy corpus mine.yaml --max-evasions 30 --max-everyday 4 --json`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the same as --output json")
-	cmd.Flags().BoolVar(&wrong, "wrong", false, "name each case that is not as it should be, on standard error")
+	cmd.Flags().BoolVar(&flags.asJSON, "json", false, "the same as --output json")
+	cmd.Flags().BoolVar(&flags.wrong, "wrong", false, "name each case that is not as it should be, on standard error")
 	for class, flag := range map[corpus.Class]struct {
 		name, usage string
 		most        float64
@@ -87,7 +94,7 @@ deckhand policy corpus mine.yaml --max-evasions 30 --max-everyday 4 --json`,
 		corpus.Sequence: {"max-sequences", "how many percent of the sequences may pass", 30},
 		corpus.Everyday: {"max-everyday", "how many percent of the everyday commands may be asked about", 4},
 	} {
-		limits[class] = cmd.Flags().Float64(flag.name, flag.most, flag.usage)
+		flags.limits[class] = cmd.Flags().Float64(flag.name, flag.most, flag.usage)
 	}
 	return cmd
 }

@@ -10,9 +10,14 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// replayOptions are the flags of policy replay.
+type replayOptions struct {
+	agent string
+	steps int32
+}
+
 func replayCommand(e *env.Env) *cobra.Command {
-	var agent string
-	var steps int32
+	var o replayOptions
 	cmd := &cobra.Command{
 		Use: "replay FILE", Short: "See what a policy would have decided on the newest steps",
 		Example: `deckhand policy replay policy.yaml
@@ -28,7 +33,7 @@ deckhand policy replay cleaner.yaml --agent cleaner --steps 1000`,
 				return err
 			}
 			res, err := client.Policies.ReplayPolicy(cmd.Context(), connect.NewRequest(&deckhandv1.ReplayPolicyRequest{
-				AgentId: agent, Yaml: text, Steps: steps, File: args[0],
+				AgentId: o.agent, Yaml: text, Steps: o.steps, File: args[0],
 			}))
 			if err != nil {
 				return err
@@ -40,8 +45,8 @@ deckhand policy replay cleaner.yaml --agent cleaner --steps 1000`,
 			return output.List(e.Printer(), replayedNoun(), res.Msg.GetChanged())
 		},
 	}
-	cmd.Flags().StringVar(&agent, "agent", "", "only steps of this agent; the file takes the place of its own policy")
-	cmd.Flags().Int32Var(&steps, "steps", 200, "how many of the newest steps, at most 2000")
+	cmd.Flags().StringVar(&o.agent, "agent", "", "only steps of this agent; the file takes the place of its own policy")
+	cmd.Flags().Int32Var(&o.steps, "steps", 200, "how many of the newest steps, at most 2000")
 	return cmd
 }
 

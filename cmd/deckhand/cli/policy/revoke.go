@@ -1,11 +1,9 @@
 package policy
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -19,11 +17,7 @@ func revokeCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Policies.RevokeAllowRule(cmd.Context(), connect.NewRequest(&deckhandv1.RevokeAllowRuleRequest{RuleId: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), allowRuleNoun(), res.Msg.GetRule())
+			return env.Change(cmd, e, allowRuleNoun(), client.Policies.RevokeAllowRule, &deckhandv1.RevokeAllowRuleRequest{RuleId: args[0]}, (*deckhandv1.RevokeAllowRuleResponse).GetRule)
 		},
 	}
 }

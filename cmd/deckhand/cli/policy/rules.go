@@ -6,11 +6,15 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// rulesOptions are the flags of policy rules.
+type rulesOptions struct {
+	past bool
+}
+
 func rulesCommand(e *env.Env) *cobra.Command {
-	var past bool
+	var o rulesOptions
 	cmd := &cobra.Command{
 		Use: "rules", Short: "List what people said is always allowed",
 		Long:    `Such a rule comes with an approval: deckhand inbox approve ID --always exact.`,
@@ -21,16 +25,12 @@ func rulesCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rules, err := sdk.All(cmd.Context(), client.Policies.ListAllowRules, func(token string) *deckhandv1.ListAllowRulesRequest {
-				return &deckhandv1.ListAllowRulesRequest{Past: past, PageToken: token}
+			return env.List(cmd, e, allowRuleNoun(), "", client.Policies.ListAllowRules, func(token string) *deckhandv1.ListAllowRulesRequest {
+				return &deckhandv1.ListAllowRulesRequest{Past: o.past, PageToken: token}
 			}, (*deckhandv1.ListAllowRulesResponse).GetRules)
-			if err != nil {
-				return err
-			}
-			return output.List(e.Printer(), allowRuleNoun(), rules)
 		},
 	}
-	cmd.Flags().BoolVar(&past, "past", false, "those too that hold no more")
+	cmd.Flags().BoolVar(&o.past, "past", false, "those too that hold no more")
 	return cmd
 }
 

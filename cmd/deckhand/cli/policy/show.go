@@ -13,9 +13,14 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// showOptions are the flags of policy show.
+type showOptions struct {
+	agent   string
+	version int32
+}
+
 func showCommand(e *env.Env) *cobra.Command {
-	var agent string
-	var version int32
+	var o showOptions
 	cmd := &cobra.Command{
 		Use: "show", Short: "Print a policy",
 		Example: `deckhand policy show > policy.yaml
@@ -26,7 +31,7 @@ deckhand policy show --agent cleaner --version 2`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Policies.GetPolicy(cmd.Context(), connect.NewRequest(&deckhandv1.GetPolicyRequest{AgentId: agent, Version: version}))
+			res, err := client.Policies.GetPolicy(cmd.Context(), connect.NewRequest(&deckhandv1.GetPolicyRequest{AgentId: o.agent, Version: o.version}))
 			if err != nil {
 				return err
 			}
@@ -44,7 +49,7 @@ deckhand policy show --agent cleaner --version 2`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&agent, "agent", "", "the agent whose policy it is; the organisation's otherwise")
-	cmd.Flags().Int32Var(&version, "version", 0, "an older version")
+	cmd.Flags().StringVar(&o.agent, "agent", "", "the agent whose policy it is; the organisation's otherwise")
+	cmd.Flags().Int32Var(&o.version, "version", 0, "an older version")
 	return cmd
 }

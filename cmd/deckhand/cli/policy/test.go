@@ -15,9 +15,18 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// testOptions are the flags of policy test.
+type testOptions struct {
+	agent     string
+	tool      string
+	arguments string
+	file      string
+	at        string
+	labels    map[string]string
+}
+
 func testCommand(e *env.Env) *cobra.Command {
-	var agent, tool, arguments, file, at string
-	var labels map[string]string
+	var o testOptions
 	cmd := &cobra.Command{
 		Use: "test [COMMAND]", Short: "See what a call would get, and why",
 		Example: `deckhand policy test 'git -C x push --force'
@@ -25,32 +34,32 @@ deckhand policy test --agent cleaner --tool file_delete --arguments '{"path":"ol
 deckhand policy test 'make deploy' --file new.yaml --label env=prod --at 2026-06-06T23:00:00Z`,
 		Args: env.Args("[COMMAND]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request := &deckhandv1.TestPolicyRequest{AgentId: agent, Tool: tool, Labels: labels}
+			request := &deckhandv1.TestPolicyRequest{AgentId: o.agent, Tool: o.tool, Labels: o.labels}
 			switch {
-			case len(args) == 1 && arguments == "":
+			case len(args) == 1 && o.arguments == "":
 				encoded, err := json.Marshal(map[string]string{"command": args[0]})
 				if err != nil {
 					return err
 				}
 				request.ArgumentsJson = string(encoded)
-			case arguments != "" && len(args) == 0:
+			case o.arguments != "" && len(args) == 0:
 				var err error
-				if request.ArgumentsJson, err = env.ReadArguments(e, cmd, arguments); err != nil {
+				if request.ArgumentsJson, err = env.ReadArguments(e, cmd, o.arguments); err != nil {
 					return err
 				}
 			default:
 				return env.Usage(cmd, "give a shell command, or --tool with --arguments")
 			}
-			if at != "" {
-				when, err := time.Parse(time.RFC3339, at)
+			if o.at != "" {
+				when, err := time.Parse(time.RFC3339, o.at)
 				if err != nil {
-					return env.Usage(cmd, "--at %q is no time: write it as 2026-06-06T23:00:00Z", at)
+					return env.Usage(cmd, "--at %q is no time: write it as 2026-06-06T23:00:00Z", o.at)
 				}
 				request.At = timestamppb.New(when)
 			}
-			if file != "" {
+			if o.file != "" {
 				var err error
-				if request.Yaml, err = readPolicy(e, file); err != nil {
+				if request.Yaml, err = readPolicy(e, o.file); err != nil {
 					return err
 				}
 			}
@@ -69,12 +78,12 @@ deckhand policy test 'make deploy' --file new.yaml --label env=prod --at 2026-06
 			return output.One(e.Printer(), decisionNoun(res.Msg.GetCommands()), res.Msg.GetDecision())
 		},
 	}
-	cmd.Flags().StringVar(&agent, "agent", "", "the agent that makes the call")
-	cmd.Flags().StringVar(&tool, "tool", "", "the tool; shell_exec otherwise")
-	cmd.Flags().StringVar(&arguments, "arguments", "", "the call's arguments as a JSON object, or @FILE")
-	cmd.Flags().StringVar(&file, "file", "", "a policy to try in the place of the organisation's")
-	cmd.Flags().StringVar(&at, "at", "", "when, such as 2026-06-06T23:00:00Z; now otherwise")
-	cmd.Flags().StringToStringVar(&labels, "label", nil, "labels of the node, such as env=prod")
+	cmd.Flags().StringVar(&o.agent, "agent", "", "the agent that makes the call")
+	cmd.Flags().StringVar(&o.tool, "tool", "", "the tool; shell_exec otherwise")
+	cmd.Flags().StringVar(&o.arguments, "arguments", "", "the call's arguments as a JSON object, or @FILE")
+	cmd.Flags().StringVar(&o.file, "file", "", "a policy to try in the place of the organisation's")
+	cmd.Flags().StringVar(&o.at, "at", "", "when, such as 2026-06-06T23:00:00Z; now otherwise")
+	cmd.Flags().StringToStringVar(&o.labels, "label", nil, "labels of the node, such as env=prod")
 	return cmd
 }
 

@@ -4,20 +4,24 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/provider"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// connectOptions are the flags of provider connect.
+type connectOptions struct {
+	keyFile string
+	expires string
+	login   loginFlags
+	request *deckhandv1.ConnectProviderRequest
+}
+
 func connectCommand(e *env.Env) *cobra.Command {
-	var keyFile, expires string
-	var login loginFlags
-	request := &deckhandv1.ConnectProviderRequest{}
+	o := connectOptions{request: &deckhandv1.ConnectProviderRequest{}}
 	cmd := &cobra.Command{
 		Use: "connect PROVIDER", Short: "Test a key with its provider, and keep it",
 		Long: `Tests the key and stores it in the place of the one before. It is read from a
@@ -36,47 +40,43 @@ deckhand provider connect ollama
 deckhand provider connect vllm --base-url http://10.0.0.7:8000/v1`,
 		Args: env.Args("PROVIDER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request.Name = args[0]
+			o.request.Name = args[0]
 			p, ok := provider.Of(args[0])
 			if !ok || p.Format == provider.Script {
 				return env.Usage(cmd, "there is no provider %q, the providers are %s", args[0], strings.Join(provider.Connectable(), ", "))
 			}
-			if err := login.check(cmd, p); err != nil {
+			if err := o.login.check(cmd, p); err != nil {
 				return err
 			}
-			if keyFile == "" && !p.KeyOptional && !login.oauth {
+			if o.keyFile == "" && !p.KeyOptional && !o.login.oauth {
 				return env.Usage(cmd, "--key-file is missing: name the file that holds the key, or - for standard input")
 			}
-			if expires != "" {
-				at, err := time.Parse(time.DateOnly, expires)
+			if o.expires != "" {
+				at, err := time.Parse(time.DateOnly, o.expires)
 				if err != nil {
-					return env.Usage(cmd, "--expires is %q, give a day such as 2027-01-31", expires)
+					return env.Usage(cmd, "--expires is %q, give a day such as 2027-01-31", o.expires)
 				}
-				request.ExpiresAt = timestamppb.New(at)
+				o.request.ExpiresAt = timestamppb.New(at)
 			}
 			var err error
-			if request.Key, err = env.ReadSecret(e, keyFile); err != nil {
+			if o.request.Key, err = env.ReadSecret(e, o.keyFile); err != nil {
 				return err
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			if login.oauth {
-				if request.Login, err = logIn(cmd.Context(), e, p, &login); err != nil {
+			if o.login.oauth {
+				if o.request.Login, err = logIn(cmd.Context(), e, p, &o.login); err != nil {
 					return err
 				}
 			}
-			res, err := client.Providers.ConnectProvider(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetProvider())
+			return env.Change(cmd, e, noun(e), client.Providers.ConnectProvider, o.request, (*deckhandv1.ConnectProviderResponse).GetProvider)
 		},
 	}
-	cmd.Flags().StringVar(&keyFile, "key-file", "", "file that holds the key; - for standard input")
-	cmd.Flags().StringVar(&request.BaseUrl, "base-url", "", "where the provider is, if not at its usual address")
-	cmd.Flags().StringVar(&expires, "expires", "", "the day on which the key ends, such as 2027-01-31")
-	login.add(cmd)
+	cmd.Flags().StringVar(&o.keyFile, "key-file", "", "file that holds the key; - for standard input")
+	cmd.Flags().StringVar(&o.request.BaseUrl, "base-url", "", "where the provider is, if not at its usual address")
+	cmd.Flags().StringVar(&o.expires, "expires", "", "the day on which the key ends, such as 2027-01-31")
+	o.login.add(cmd)
 	return cmd
 }

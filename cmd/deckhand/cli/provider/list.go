@@ -4,9 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func listCommand(e *env.Env) *cobra.Command {
@@ -18,16 +16,9 @@ func listCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			providers, err := sdk.All(cmd.Context(), client.Providers.ListProviders, func(token string) *deckhandv1.ListProvidersRequest {
+			return env.List(cmd, e, noun(e), "no provider is connected: deckhand provider connect anthropic --key-file key.txt", client.Providers.ListProviders, func(token string) *deckhandv1.ListProvidersRequest {
 				return &deckhandv1.ListProvidersRequest{PageToken: token}
 			}, (*deckhandv1.ListProvidersResponse).GetProviders)
-			if err != nil {
-				return err
-			}
-			if len(providers) == 0 {
-				e.Notef("no provider is connected: deckhand provider connect anthropic --key-file key.txt")
-			}
-			return output.List(e.Printer(), noun(e), providers)
 		},
 	}
 }

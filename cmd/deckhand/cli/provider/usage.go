@@ -13,8 +13,13 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// usageOptions are the flags of provider usage.
+type usageOptions struct {
+	since string
+}
+
 func usageCommand(e *env.Env) *cobra.Command {
-	var since string
+	var o usageOptions
 	cmd := &cobra.Command{
 		Use: "usage [PROVIDER]", Short: "Show what models used and cost, this month or since a day",
 		Example: `deckhand provider usage
@@ -25,10 +30,10 @@ deckhand provider usage anthropic --since 2026-01-01`,
 			if len(args) > 0 {
 				request.Name = args[0]
 			}
-			if since != "" {
-				at, err := time.Parse(time.DateOnly, since)
+			if o.since != "" {
+				at, err := time.Parse(time.DateOnly, o.since)
 				if err != nil {
-					return env.Usage(cmd, "--since is %q, give a day such as 2026-01-31", since)
+					return env.Usage(cmd, "--since is %q, give a day such as 2026-01-31", o.since)
 				}
 				request.Since = timestamppb.New(at)
 			}
@@ -46,7 +51,7 @@ deckhand provider usage anthropic --since 2026-01-01`,
 			return output.List(e.Printer(), modelUsageNoun(), res.Msg.GetModels())
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "", "from this day on, in UTC, such as 2026-01-31")
+	cmd.Flags().StringVar(&o.since, "since", "", "from this day on, in UTC, such as 2026-01-31")
 	return cmd
 }
 

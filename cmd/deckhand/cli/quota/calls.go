@@ -3,11 +3,9 @@ package quota
 import (
 	"strconv"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -30,11 +28,7 @@ its task tries again later. A tenth of a minute's calls may come together.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Plans.SetCallRate(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetPlan())
+			return env.Change(cmd, e, noun(), client.Plans.SetCallRate, request, (*deckhandv1.SetCallRateResponse).GetPlan)
 		},
 	}
 }

@@ -1,16 +1,19 @@
 package quota
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// setOptions are the flags of quota set.
+type setOptions struct {
+	runs int64
+}
+
 func setCommand(e *env.Env) *cobra.Command {
-	var runs int64
+	var o setOptions
 	cmd := &cobra.Command{
 		Use: "set NAME", Short: "Put the organisation on a plan",
 		Long: `The plans, for a month each:
@@ -27,19 +30,15 @@ It holds from the next run on.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := &deckhandv1.SetPlanRequest{Name: args[0]}
 			if cmd.Flags().Changed("runs") {
-				request.Runs = &runs
+				request.Runs = &o.runs
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.Plans.SetPlan(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetPlan())
+			return env.Change(cmd, e, noun(), client.Plans.SetPlan, request, (*deckhandv1.SetPlanResponse).GetPlan)
 		},
 	}
-	cmd.Flags().Int64Var(&runs, "runs", 0, "runs a month (enterprise only)")
+	cmd.Flags().Int64Var(&o.runs, "runs", 0, "runs a month (enterprise only)")
 	return cmd
 }

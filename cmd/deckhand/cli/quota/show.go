@@ -1,11 +1,9 @@
 package quota
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -17,11 +15,7 @@ func showCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Plans.GetPlan(cmd.Context(), connect.NewRequest(&deckhandv1.GetPlanRequest{}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetPlan())
+			return env.Change(cmd, e, noun(), client.Plans.GetPlan, &deckhandv1.GetPlanRequest{}, (*deckhandv1.GetPlanResponse).GetPlan)
 		},
 	}
 }

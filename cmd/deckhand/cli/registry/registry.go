@@ -11,7 +11,6 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // Command returns the command "deckhand registry".
@@ -43,9 +42,14 @@ func noun(e *env.Env) output.Noun[*deckhandv1.Registry] {
 	}
 }
 
+// setOptions are the flags of registry set.
+type setOptions struct {
+	passwordFile string
+	req          *deckhandv1.SetRegistryRequest
+}
+
 func setCommand(e *env.Env) *cobra.Command {
-	var passwordFile string
-	req := &deckhandv1.SetRegistryRequest{}
+	o := setOptions{req: &deckhandv1.SetRegistryRequest{}}
 	cmd := &cobra.Command{
 		Use: "set HOST", Short: "Store credentials and a mirror for a registry",
 		Long: `Stores credentials, a mirror or both, in the place of those before. HOST is the first
@@ -56,28 +60,24 @@ them under its host.`,
 deckhand registry set docker.io --mirror mirror.example.com/dockerhub`,
 		Args: env.Args("HOST"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.Host = args[0]
-			if (req.GetUsername() == "") != (passwordFile == "") {
+			o.req.Host = args[0]
+			if (o.req.GetUsername() == "") != (o.passwordFile == "") {
 				return env.Usage(cmd, "--username and --password-file belong together")
 			}
 			var err error
-			if req.Password, err = env.ReadSecret(e, passwordFile); err != nil {
+			if o.req.Password, err = env.ReadSecret(e, o.passwordFile); err != nil {
 				return err
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.Images.SetRegistry(cmd.Context(), connect.NewRequest(req))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetRegistry())
+			return env.Change(cmd, e, noun(e), client.Images.SetRegistry, o.req, (*deckhandv1.SetRegistryResponse).GetRegistry)
 		},
 	}
-	cmd.Flags().StringVar(&req.Username, "username", "", "who logs in")
-	cmd.Flags().StringVar(&passwordFile, "password-file", "", "file that holds the password or token; - for standard input")
-	cmd.Flags().StringVar(&req.Mirror, "mirror", "", "host that is asked first, with a path if it needs one")
+	cmd.Flags().StringVar(&o.req.Username, "username", "", "who logs in")
+	cmd.Flags().StringVar(&o.passwordFile, "password-file", "", "file that holds the password or token; - for standard input")
+	cmd.Flags().StringVar(&o.req.Mirror, "mirror", "", "host that is asked first, with a path if it needs one")
 	return cmd
 }
 
@@ -89,16 +89,9 @@ func listCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := sdk.All(cmd.Context(), client.Images.ListRegistries, func(token string) *deckhandv1.ListRegistriesRequest {
+			return env.List(cmd, e, noun(e), "nothing is stored: images are pulled without credentials", client.Images.ListRegistries, func(token string) *deckhandv1.ListRegistriesRequest {
 				return &deckhandv1.ListRegistriesRequest{PageToken: token}
 			}, (*deckhandv1.ListRegistriesResponse).GetRegistries)
-			if err != nil {
-				return err
-			}
-			if len(all) == 0 {
-				e.Notef("nothing is stored: images are pulled without credentials")
-			}
-			return output.List(e.Printer(), noun(e), all)
 		},
 	}
 }
@@ -144,9 +137,16 @@ var rulesNoun = output.Noun[*deckhandv1.ImageRules]{
 	},
 }
 
+// rulesOptions are the flags of registry rules.
+type rulesOptions struct {
+	allow  []string
+	digest bool
+	all    bool
+	root   bool
+}
+
 func rulesCommand(e *env.Env) *cobra.Command {
-	var allow []string
-	var digest, all, root bool
+	var o rulesOptions
 	cmd := &cobra.Command{
 		Use: "rules", Short: "Show or set which images agents may use",
 		Long: `Without flags, shows the rules. With flags, replaces them; they apply to the next
@@ -161,7 +161,7 @@ deckhand registry rules --allow-all`,
 			if err != nil {
 				return err
 			}
-			if all && len(allow) > 0 {
+			if o.all && len(o.allow) > 0 {
 				return env.Usage(cmd, "--allow and --allow-all exclude each other")
 			}
 			changed := cmd.Flags().Changed
@@ -173,14 +173,14 @@ deckhand registry rules --allow-all`,
 			if !changed("allow") && !changed("allow-all") && !changed("require-digest") && !changed("allow-root") {
 				return output.One(e.Printer(), rulesNoun, rules)
 			}
-			if changed("allow") || all {
-				rules.Allow = allow
+			if changed("allow") || o.all {
+				rules.Allow = o.allow
 			}
 			if changed("require-digest") {
-				rules.RequireDigest = digest
+				rules.RequireDigest = o.digest
 			}
 			if changed("allow-root") {
-				rules.AllowRoot = root
+				rules.AllowRoot = o.root
 			}
 			after, err := client.Images.SetImageRules(cmd.Context(), connect.NewRequest(&deckhandv1.SetImageRulesRequest{Rules: rules}))
 			if err != nil {
@@ -189,9 +189,9 @@ deckhand registry rules --allow-all`,
 			return output.One(e.Printer(), rulesNoun, after.Msg.GetRules())
 		},
 	}
-	cmd.Flags().StringSliceVar(&allow, "allow", nil, "repositories that agents may use: ghcr.io/team/*,docker.io/library/debian")
-	cmd.Flags().BoolVar(&all, "allow-all", false, "agents may use every image")
-	cmd.Flags().BoolVar(&root, "allow-root", false, "personas may run commands as root in their jails, and set up their image; --allow-root=false for not")
-	cmd.Flags().BoolVar(&digest, "require-digest", false, "personas must name the digest of their image; --require-digest=false for not")
+	cmd.Flags().StringSliceVar(&o.allow, "allow", nil, "repositories that agents may use: ghcr.io/team/*,docker.io/library/debian")
+	cmd.Flags().BoolVar(&o.all, "allow-all", false, "agents may use every image")
+	cmd.Flags().BoolVar(&o.root, "allow-root", false, "personas may run commands as root in their jails, and set up their image; --allow-root=false for not")
+	cmd.Flags().BoolVar(&o.digest, "require-digest", false, "personas must name the digest of their image; --require-digest=false for not")
 	return cmd
 }

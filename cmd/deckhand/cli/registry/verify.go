@@ -7,7 +7,6 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // Limits of files, which the hub has too.
@@ -42,9 +41,15 @@ func verifyNoun(e *env.Env) output.Noun[*deckhandv1.SignatureRule] {
 	}
 }
 
+// setVerifyOptions are the flags of registry verify set.
+type setVerifyOptions struct {
+	key         string
+	trustedRoot string
+	req         *deckhandv1.SetSignatureRuleRequest
+}
+
 func setVerifyCommand(e *env.Env) *cobra.Command {
-	var key, trustedRoot string
-	req := &deckhandv1.SetSignatureRuleRequest{}
+	o := setVerifyOptions{req: &deckhandv1.SetSignatureRuleRequest{}}
 	cmd := &cobra.Command{
 		Use: "set PATTERN", Short: "Say who must have signed the images of some repositories",
 		Long: `Stores a rule in the place of the one with the same pattern; it applies to the next
@@ -57,21 +62,21 @@ create writes the one of the public sigstore.`,
 deckhand registry verify set docker.io/acme/app --issuer https://token.actions.githubusercontent.com --identity-regexp 'https://github\.com/acme/app/.*' --trusted-root trusted_root.json`,
 		Args: env.Args("PATTERN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.Pattern = args[0]
-			keyless := req.GetIssuer() != "" || req.GetIdentity() != "" || req.GetIdentityRegexp() != "" || trustedRoot != ""
-			if (key != "") == keyless {
+			o.req.Pattern = args[0]
+			keyless := o.req.GetIssuer() != "" || o.req.GetIdentity() != "" || o.req.GetIdentityRegexp() != "" || o.trustedRoot != ""
+			if (o.key != "") == keyless {
 				return env.Usage(cmd, "give either --key, or --issuer with --identity or --identity-regexp and --trusted-root")
 			}
-			if key != "" {
-				raw, err := env.ReadBounded(key, maxPublicKeys)
+			if o.key != "" {
+				raw, err := env.ReadBounded(o.key, maxPublicKeys)
 				if err != nil {
 					return err
 				}
-				req.PublicKeys = string(raw)
+				o.req.PublicKeys = string(raw)
 			}
-			if trustedRoot != "" {
+			if o.trustedRoot != "" {
 				var err error
-				if req.TrustedRoot, err = env.ReadBounded(trustedRoot, maxTrustedRoot); err != nil {
+				if o.req.TrustedRoot, err = env.ReadBounded(o.trustedRoot, maxTrustedRoot); err != nil {
 					return err
 				}
 			}
@@ -79,18 +84,14 @@ deckhand registry verify set docker.io/acme/app --issuer https://token.actions.g
 			if err != nil {
 				return err
 			}
-			res, err := client.Images.SetSignatureRule(cmd.Context(), connect.NewRequest(req))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), verifyNoun(e), res.Msg.GetRule())
+			return env.Change(cmd, e, verifyNoun(e), client.Images.SetSignatureRule, o.req, (*deckhandv1.SetSignatureRuleResponse).GetRule)
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "file with the public key in PEM, such as cosign.pub")
-	cmd.Flags().StringVar(&req.Issuer, "issuer", "", "URL where the identity logs in")
-	cmd.Flags().StringVar(&req.Identity, "identity", "", "mail address or URI of who signs")
-	cmd.Flags().StringVar(&req.IdentityRegexp, "identity-regexp", "", "expression that matches the whole identity")
-	cmd.Flags().StringVar(&trustedRoot, "trusted-root", "", "file with the authorities and logs to trust: trusted_root.json")
+	cmd.Flags().StringVar(&o.key, "key", "", "file with the public key in PEM, such as cosign.pub")
+	cmd.Flags().StringVar(&o.req.Issuer, "issuer", "", "URL where the identity logs in")
+	cmd.Flags().StringVar(&o.req.Identity, "identity", "", "mail address or URI of who signs")
+	cmd.Flags().StringVar(&o.req.IdentityRegexp, "identity-regexp", "", "expression that matches the whole identity")
+	cmd.Flags().StringVar(&o.trustedRoot, "trusted-root", "", "file with the authorities and logs to trust: trusted_root.json")
 	return cmd
 }
 
@@ -102,16 +103,9 @@ func listVerifyCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := sdk.All(cmd.Context(), client.Images.ListSignatureRules, func(token string) *deckhandv1.ListSignatureRulesRequest {
+			return env.List(cmd, e, verifyNoun(e), "there is no rule: signatures are not verified", client.Images.ListSignatureRules, func(token string) *deckhandv1.ListSignatureRulesRequest {
 				return &deckhandv1.ListSignatureRulesRequest{PageToken: token}
 			}, (*deckhandv1.ListSignatureRulesResponse).GetRules)
-			if err != nil {
-				return err
-			}
-			if len(all) == 0 {
-				e.Notef("there is no rule: signatures are not verified")
-			}
-			return output.List(e.Printer(), verifyNoun(e), all)
 		},
 	}
 }

@@ -93,18 +93,23 @@ func (s *sink) to(out io.Writer) {
 	s.out = out
 }
 
+// roleOptions are what the flags of a role fill in.
+type roleOptions struct {
+	path string
+}
+
 // roleCommand makes the command of a role. Its configuration comes from flags,
 // DECKHAND_* in the environment and the YAML file of --config, in that order.
 // The command ends with 0 when it was told to stop and everything has ended in
 // order.
 func roleCommand[C any](e *env.Env, r role[C]) *cobra.Command {
-	var path string
+	var o roleOptions
 	cmd := &cobra.Command{
 		Use: r.use, Short: r.short, Long: strings.TrimSpace(r.long), Example: strings.TrimSpace(r.example),
 		Args: env.Args(),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&path, "config", "", "file with these flags as keys, in YAML")
+	flags.StringVar(&o.path, "config", "", "file with these flags as keys, in YAML")
 	flags.String("log-level", "info", "how much is logged: trace, debug, info, warn or error")
 	if r.words {
 		flags.String("log-format", "", "write the log to standard error, as json or text; on a terminal, words for people by default, and the log in DATA-DIR/log/up.jsonl")
@@ -127,7 +132,7 @@ func roleCommand[C any](e *env.Env, r role[C]) *cobra.Command {
 		if stray != nil {
 			return stray
 		}
-		return runRole(cmd.Context(), e, r, flags, path)
+		return runRole(cmd.Context(), e, r, flags, o.path)
 	}
 	return cmd
 }

@@ -5,9 +5,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/file"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func artifactsCommand(e *env.Env) *cobra.Command {
@@ -20,16 +18,9 @@ func artifactsCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			transfers, err := sdk.All(cmd.Context(), client.Workspaces.ListArtifacts, func(token string) *deckhandv1.ListArtifactsRequest {
+			return env.List(cmd, e, file.ArtifactNoun(e), "it was given no files by others, and gave them none", client.Workspaces.ListArtifacts, func(token string) *deckhandv1.ListArtifactsRequest {
 				return &deckhandv1.ListArtifactsRequest{TaskId: args[0], PageToken: token}
 			}, (*deckhandv1.ListArtifactsResponse).GetTransfers)
-			if err != nil {
-				return err
-			}
-			if len(transfers) == 0 {
-				e.Notef("it was given no files by others, and gave them none")
-			}
-			return output.List(e.Printer(), file.ArtifactNoun(e), transfers)
 		},
 	}
 }

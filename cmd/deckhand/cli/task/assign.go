@@ -1,11 +1,9 @@
 package task
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -20,11 +18,7 @@ deckhand task assign task_3q9 @human:bob`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Queue.AssignTask(cmd.Context(), connect.NewRequest(&deckhandv1.AssignTaskRequest{TaskId: args[0], AssignTo: args[1]}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), Noun(e), res.Msg.GetTask())
+			return env.Change(cmd, e, Noun(e), client.Queue.AssignTask, &deckhandv1.AssignTaskRequest{TaskId: args[0], AssignTo: args[1]}, (*deckhandv1.AssignTaskResponse).GetTask)
 		},
 	}
 }

@@ -9,8 +9,13 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// cancelOptions are the flags of task cancel.
+type cancelOptions struct {
+	reason string
+}
+
 func cancelCommand(e *env.Env) *cobra.Command {
-	var reason string
+	var o cancelOptions
 	cmd := &cobra.Command{
 		Use: "cancel TASK...", Short: "End tasks; their running commands are killed",
 		Example: `deckhand task cancel task_3q9 --reason "wrong server"`,
@@ -22,7 +27,7 @@ func cancelCommand(e *env.Env) *cobra.Command {
 			}
 			var tasks []*deckhandv1.Task
 			for _, id := range args {
-				res, err := client.Tasks.CancelTask(cmd.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: id, Reason: reason}))
+				res, err := client.Tasks.CancelTask(cmd.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: id, Reason: o.reason}))
 				if err != nil {
 					return err
 				}
@@ -34,6 +39,6 @@ func cancelCommand(e *env.Env) *cobra.Command {
 			return output.List(e.Printer(), Noun(e), tasks)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the record")
 	return cmd
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func checkpointsCommand(e *env.Env) *cobra.Command {
@@ -21,16 +20,9 @@ func checkpointsCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			checkpoints, err := sdk.All(cmd.Context(), client.Tasks.ListCheckpoints, func(token string) *deckhandv1.ListCheckpointsRequest {
+			return env.List(cmd, e, checkpointNoun(e), "no checkpoints: each finished iteration makes one, and it is kept for a day", client.Tasks.ListCheckpoints, func(token string) *deckhandv1.ListCheckpointsRequest {
 				return &deckhandv1.ListCheckpointsRequest{TaskId: args[0], PageToken: token}
 			}, (*deckhandv1.ListCheckpointsResponse).GetCheckpoints)
-			if err != nil {
-				return err
-			}
-			if len(checkpoints) == 0 {
-				e.Notef("no checkpoints: each finished iteration makes one, and it is kept for a day")
-			}
-			return output.List(e.Printer(), checkpointNoun(e), checkpoints)
 		},
 	}
 }

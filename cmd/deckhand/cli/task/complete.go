@@ -1,16 +1,19 @@
 package task
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// completeOptions are the flags of task complete.
+type completeOptions struct {
+	summary string
+}
+
 func completeCommand(e *env.Env) *cobra.Command {
-	var summary string
+	var o completeOptions
 	cmd := &cobra.Command{
 		Use: "complete TASK", Short: "End a task that a person did by hand",
 		Example: `deckhand task complete task_3q9 --summary "swapped the disk"`,
@@ -20,13 +23,9 @@ func completeCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Queue.CompleteTask(cmd.Context(), connect.NewRequest(&deckhandv1.CompleteTaskRequest{TaskId: args[0], Summary: summary}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), Noun(e), res.Msg.GetTask())
+			return env.Change(cmd, e, Noun(e), client.Queue.CompleteTask, &deckhandv1.CompleteTaskRequest{TaskId: args[0], Summary: o.summary}, (*deckhandv1.CompleteTaskResponse).GetTask)
 		},
 	}
-	cmd.Flags().StringVar(&summary, "summary", "", "what came of it")
+	cmd.Flags().StringVar(&o.summary, "summary", "", "what came of it")
 	return cmd
 }

@@ -19,10 +19,16 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// diffOptions are the flags of task diff.
+type diffOptions struct {
+	req   *deckhandv1.DiffChangesRequest
+	steps bool
+	patch bool
+	jobs  []string
+}
+
 func diffCommand(e *env.Env) *cobra.Command {
-	req := &deckhandv1.DiffChangesRequest{}
-	var steps, patch bool
-	var jobs []string
+	o := diffOptions{req: &deckhandv1.DiffChangesRequest{}}
 	cmd := &cobra.Command{
 		Use: "diff TASK [PATH]", Short: "Show what a task changed in its workspace",
 		Long: `Shows which files a task changed, whatever tool did it, as unified diffs; or, with
@@ -34,30 +40,30 @@ deckhand task diff task_3q9 --steps
 deckhand task diff task_3q9 --patch > changes.patch`,
 		Args: env.Args("TASK", "[PATH]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.TaskId, req.Path, req.StepIds = args[0], env.Optional(args, 1), append(req.GetStepIds(), jobs...)
+			o.req.TaskId, o.req.Path, o.req.StepIds = args[0], env.Optional(args, 1), append(o.req.GetStepIds(), o.jobs...)
 			switch {
-			case steps && patch:
+			case o.steps && o.patch:
 				return env.Usage(cmd, "--steps and --patch are two different outputs")
-			case steps:
+			case o.steps:
 				return listChanges(cmd.Context(), e, args[0])
-			case patch && (len(req.GetStepIds()) > 0):
+			case o.patch && (len(o.req.GetStepIds()) > 0):
 				return env.Usage(cmd, "--patch is of all steps, leave --step and --job out")
-			case patch:
+			case o.patch:
 				return file.Export(e, cmd, &deckhandv1.ExportWorkspaceRequest{
-					Workspace: &deckhandv1.ExportWorkspaceRequest_TaskId{TaskId: args[0]}, Path: req.GetPath(),
+					Workspace: &deckhandv1.ExportWorkspaceRequest_TaskId{TaskId: args[0]}, Path: o.req.GetPath(),
 					Format: deckhandv1.ExportFormat_EXPORT_FORMAT_GIT_PATCH, ChangesOnly: true,
 				})
 			case !e.Format.ForPeople():
 				return env.Usage(cmd, "a diff is text, which -o %s cannot show: use --steps", e.Format)
 			}
-			return printDiff(cmd.Context(), e, req)
+			return printDiff(cmd.Context(), e, o.req)
 		},
 	}
-	cmd.Flags().StringSliceVar(&req.StepIds, "step", nil, "only what these steps changed")
-	cmd.Flags().StringSliceVar(&jobs, "job", nil, "only what these jobs changed")
-	cmd.Flags().Int32Var(&req.ContextLines, "context", 3, "lines around each change")
-	cmd.Flags().BoolVar(&steps, "steps", false, "list the steps with the files that each changed")
-	cmd.Flags().BoolVar(&patch, "patch", false, "print a patch for git apply")
+	cmd.Flags().StringSliceVar(&o.req.StepIds, "step", nil, "only what these steps changed")
+	cmd.Flags().StringSliceVar(&o.jobs, "job", nil, "only what these jobs changed")
+	cmd.Flags().Int32Var(&o.req.ContextLines, "context", 3, "lines around each change")
+	cmd.Flags().BoolVar(&o.steps, "steps", false, "list the steps with the files that each changed")
+	cmd.Flags().BoolVar(&o.patch, "patch", false, "print a patch for git apply")
 	return cmd
 }
 

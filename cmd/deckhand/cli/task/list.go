@@ -3,7 +3,6 @@ package task
 import (
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -12,10 +11,15 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// listOptions are the flags of task list.
+type listOptions struct {
+	states  []string
+	limit   int
+	request *deckhandv1.ListTasksRequest
+}
+
 func listCommand(e *env.Env) *cobra.Command {
-	var states []string
-	var limit int
-	request := &deckhandv1.ListTasksRequest{}
+	o := listOptions{request: &deckhandv1.ListTasksRequest{}}
 	cmd := &cobra.Command{
 		Use: "list", Short: "List tasks, newest first",
 		Example: `deckhand task list --agent log-triage --state running,queued
@@ -23,25 +27,25 @@ func listCommand(e *env.Env) *cobra.Command {
 deckhand task list --limit 0 -o name`,
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range states {
+			for _, name := range o.states {
 				state, ok := deckhandv1.TaskState_value["TASK_STATE_"+strings.ToUpper(name)]
 				if !ok || state == 0 {
 					return env.Usage(cmd, "there is no task state %q, the states are %s", name, strings.Join(stateNames(), ", "))
 				}
-				request.States = append(request.States, deckhandv1.TaskState(state))
+				o.request.States = append(o.request.States, deckhandv1.TaskState(state))
 			}
-			if limit < 0 {
-				return env.Usage(cmd, "--limit is %d, give 0 for all or a positive number", limit)
+			if o.limit < 0 {
+				return env.Usage(cmd, "--limit is %d, give 0 for all or a positive number", o.limit)
 			}
-			return list(e, cmd, request, limit)
+			return list(e, cmd, o.request, o.limit)
 		},
 	}
-	cmd.Flags().StringSliceVar(&states, "state", nil, "only tasks in these states, for example running,queued")
-	cmd.Flags().StringVar(&request.AgentId, "agent", "", "only tasks of this agent")
-	cmd.Flags().StringVar(&request.Query, "search", "", "only tasks with these words in their title, goal or result")
-	cmd.Flags().StringVar(&request.ParentId, "parent", "", "only subtasks of this task")
-	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of items (0 = all)")
-	cmd.Flags().StringVar(&request.PageToken, "page", "", "continue from this page token")
+	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only tasks in these states, for example running,queued")
+	cmd.Flags().StringVar(&o.request.AgentId, "agent", "", "only tasks of this agent")
+	cmd.Flags().StringVar(&o.request.Query, "search", "", "only tasks with these words in their title, goal or result")
+	cmd.Flags().StringVar(&o.request.ParentId, "parent", "", "only subtasks of this task")
+	cmd.Flags().IntVar(&o.limit, "limit", 20, "maximum number of items (0 = all)")
+	cmd.Flags().StringVar(&o.request.PageToken, "page", "", "continue from this page token")
 	return cmd
 }
 
@@ -58,29 +62,19 @@ func list(e *env.Env, cmd *cobra.Command, request *deckhandv1.ListTasksRequest, 
 	if err != nil {
 		return err
 	}
-	var tasks []*deckhandv1.Task
-	for {
-		request.PageSize = env.PageSize
-		if limit > 0 {
-			request.PageSize = int32(min(env.PageSize, limit-len(tasks)))
-		}
-		res, err := client.Tasks.ListTasks(cmd.Context(), connect.NewRequest(request))
-		if err != nil {
-			return err
-		}
-		tasks = append(tasks, res.Msg.GetTasks()...)
-		request.PageToken = res.Msg.GetNextPageToken()
-		if request.PageToken == "" || limit > 0 && len(tasks) >= limit {
-			break
-		}
+	tasks, next, err := env.Newest(cmd.Context(), limit, request.GetPageToken(), client.Tasks.ListTasks, request, func(size int32, token string) {
+		request.PageSize, request.PageToken = size, token
+	}, (*deckhandv1.ListTasksResponse).GetTasks)
+	if err != nil {
+		return err
 	}
 	if err := output.List(e.Printer(), Noun(e), tasks); err != nil {
 		return err
 	}
 	inbox.NoteWaiting(e, tasks...)
 	switch {
-	case request.PageToken != "":
-		env.NoteMore(e, len(tasks), request.PageToken)
+	case next != "":
+		env.NoteMore(e, len(tasks), next)
 	case len(tasks) == 0 && (request.AgentId != "" || request.Query != "" || request.ParentId != "" || len(request.States) > 0):
 		e.Notef("no such tasks; all of them: deckhand task list")
 	case len(tasks) == 0:

@@ -17,9 +17,14 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// logsOptions are the flags of task logs.
+type logsOptions struct {
+	follow  bool
+	request *deckhandv1.ReadLogRequest
+}
+
 func logsCommand(e *env.Env) *cobra.Command {
-	var follow bool
-	request := &deckhandv1.ReadLogRequest{}
+	o := logsOptions{request: &deckhandv1.ReadLogRequest{}}
 	cmd := &cobra.Command{
 		Use: "logs STEP|TASK", Short: "Print what a step's command wrote, or all of a task's",
 		Long: `Prints the raw output of one step's command, or of every step of a task, byte
@@ -38,20 +43,20 @@ deckhand task logs task_3q9 > everything.log`,
 				return err
 			}
 			if strings.HasPrefix(args[0], "step") {
-				request.StepId, request.Follow = args[0], follow
-				return copyLog(cmd.Context(), e, client, request)
+				o.request.StepId, o.request.Follow = args[0], o.follow
+				return copyLog(cmd.Context(), e, client, o.request)
 			}
-			if request.Offset != 0 {
+			if o.request.Offset != 0 {
 				return env.Failed(env.ExitUsage, fault.New(fault.Invalid, "--offset is for the log of one step").WithFix("choose one with `deckhand task steps %s`", args[0]))
 			}
-			if follow {
+			if o.follow {
 				return followTaskLogs(cmd.Context(), e, client, args[0])
 			}
 			return copyTaskLogs(cmd.Context(), e, client, args[0])
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command, or the task, has ended")
-	cmd.Flags().Int64Var(&request.Offset, "offset", 0, "begin at this byte")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on until the command, or the task, has ended")
+	cmd.Flags().Int64Var(&o.request.Offset, "offset", 0, "begin at this byte")
 	return cmd
 }
 

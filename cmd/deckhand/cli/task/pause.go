@@ -11,9 +11,14 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// pauseOptions are the flags of task pause.
+type pauseOptions struct {
+	reason     string
+	onNextTool bool
+}
+
 func pauseCommand(e *env.Env) *cobra.Command {
-	var reason string
-	var onNextTool bool
+	var o pauseOptions
 	cmd := &cobra.Command{
 		Use: "pause TASK...", Short: "Pause tasks",
 		Long: `Takes a task from its worker at once. What runs of it is frozen where it
@@ -26,7 +31,7 @@ deckhand task pause task_3q9 --on-next-tool`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeEach(e, cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
 				res, err := client.Tasks.PauseTask(ctx, connect.NewRequest(&deckhandv1.PauseTaskRequest{
-					TaskId: id, Reason: reason, OnNextTool: onNextTool,
+					TaskId: id, Reason: o.reason, OnNextTool: o.onNextTool,
 				}))
 				if err != nil {
 					return nil, err
@@ -35,7 +40,7 @@ deckhand task pause task_3q9 --on-next-tool`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	cmd.Flags().BoolVar(&onNextTool, "on-next-tool", false, "pause before the next tool call is made")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the record")
+	cmd.Flags().BoolVar(&o.onNextTool, "on-next-tool", false, "pause before the next tool call is made")
 	return cmd
 }

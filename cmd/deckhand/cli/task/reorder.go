@@ -1,18 +1,21 @@
 package task
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// reorderOptions are the flags of task reorder.
+type reorderOptions struct {
+	first    bool
+	before   string
+	priority int32
+}
+
 func reorderCommand(e *env.Env) *cobra.Command {
-	var first bool
-	var before string
-	var priority int32
+	var o reorderOptions
 	cmd := &cobra.Command{
 		Use: "reorder TASK", Short: "Move a queued task",
 		Long: `
@@ -26,14 +29,14 @@ deckhand task reorder task_3q9 --priority 8`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := &deckhandv1.ReorderTaskRequest{TaskId: args[0]}
 			given := 0
-			if first {
+			if o.first {
 				request.Place, given = &deckhandv1.ReorderTaskRequest_First{First: true}, given+1
 			}
-			if before != "" {
-				request.Place, given = &deckhandv1.ReorderTaskRequest_Before{Before: before}, given+1
+			if o.before != "" {
+				request.Place, given = &deckhandv1.ReorderTaskRequest_Before{Before: o.before}, given+1
 			}
-			if priority != 0 {
-				request.Place, given = &deckhandv1.ReorderTaskRequest_Priority{Priority: priority}, given+1
+			if o.priority != 0 {
+				request.Place, given = &deckhandv1.ReorderTaskRequest_Priority{Priority: o.priority}, given+1
 			}
 			if given != 1 {
 				return env.Usage(cmd, "give one of --first, --before TASK and --priority N")
@@ -42,16 +45,12 @@ deckhand task reorder task_3q9 --priority 8`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Queue.ReorderTask(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), Noun(e), res.Msg.GetTask())
+			return env.Change(cmd, e, Noun(e), client.Queue.ReorderTask, request, (*deckhandv1.ReorderTaskResponse).GetTask)
 		},
 	}
-	cmd.Flags().BoolVar(&first, "first", false, "before all others")
-	cmd.Flags().StringVar(&before, "before", "", "before that queued task")
-	cmd.Flags().Int32Var(&priority, "priority", 0, "with that priority, 1 to 10")
+	cmd.Flags().BoolVar(&o.first, "first", false, "before all others")
+	cmd.Flags().StringVar(&o.before, "before", "", "before that queued task")
+	cmd.Flags().Int32Var(&o.priority, "priority", 0, "with that priority, 1 to 10")
 	cmd.Flags().Lookup("priority").DefValue = ""
 	return cmd
 }

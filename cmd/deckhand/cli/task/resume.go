@@ -12,8 +12,13 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// resumeOptions are the flags of task resume.
+type resumeOptions struct {
+	more map[string]string
+}
+
 func resumeCommand(e *env.Env) *cobra.Command {
-	var more map[string]string
+	var o resumeOptions
 	cmd := &cobra.Command{
 		Use: "resume TASK...", Short: "Resume paused tasks",
 		Long: `Lets paused tasks go on from where they stood, and takes back a pause that was
@@ -24,7 +29,7 @@ or cost_usd, for this run only.`,
 deckhand task resume task_3q9 --limit iterations=200 --limit cost_usd=20`,
 		Args: env.Args("TASK..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			limits, err := override.Limits(cmd, more)
+			limits, err := override.Limits(cmd, o.more)
 			if err != nil {
 				return err
 			}
@@ -37,6 +42,6 @@ deckhand task resume task_3q9 --limit iterations=200 --limit cost_usd=20`,
 			})
 		},
 	}
-	override.LimitFlag(cmd, &more)
+	override.LimitFlag(cmd, &o.more)
 	return cmd
 }

@@ -20,10 +20,15 @@ import (
 // resumeWorkspaces are the words for what becomes of the workspace.
 var resumeWorkspaces = []string{"restore", "overwrite", "keep"}
 
+// resumeFromOptions are the flags of task resume-from.
+type resumeFromOptions struct {
+	with      override.Retry
+	workspace string
+	request   *deckhandv1.ResumeTaskFromRequest
+}
+
 func resumeFromCommand(e *env.Env) *cobra.Command {
-	var o override.Retry
-	var workspace string
-	request := &deckhandv1.ResumeTaskFromRequest{}
+	o := resumeFromOptions{request: &deckhandv1.ResumeTaskFromRequest{}}
 	cmd := &cobra.Command{
 		Use: "resume-from TASK", Short: "Start a new task that goes on from an older point of another",
 		Long: `Makes a new task that has the other's turns and tool calls up to a checkpoint as
@@ -37,24 +42,24 @@ deckhand task resume-from task_3q9 --iteration 4 --message "try it without sudo"
 deckhand task resume-from task_3q9 --name "tests pass" --message "now the docs"`,
 		Args: env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if request.GetIteration() < 0 {
-				return env.Usage(cmd, "--iteration is %d, give the iteration of a checkpoint", request.GetIteration())
+			if o.request.GetIteration() < 0 {
+				return env.Usage(cmd, "--iteration is %d, give the iteration of a checkpoint", o.request.GetIteration())
 			}
-			if !slices.Contains(resumeWorkspaces, workspace) {
-				return env.Usage(cmd, "--workspace is %q, give one of: %s", workspace, strings.Join(resumeWorkspaces, ", "))
+			if !slices.Contains(resumeWorkspaces, o.workspace) {
+				return env.Usage(cmd, "--workspace is %q, give one of: %s", o.workspace, strings.Join(resumeWorkspaces, ", "))
 			}
-			request.Workspace = deckhandv1.ResumeWorkspace(deckhandv1.ResumeWorkspace_value["RESUME_WORKSPACE_"+strings.ToUpper(workspace)])
+			o.request.Workspace = deckhandv1.ResumeWorkspace(deckhandv1.ResumeWorkspace_value["RESUME_WORKSPACE_"+strings.ToUpper(o.workspace)])
 			var err error
-			if request.Override, err = o.Message(cmd); err != nil {
+			if o.request.Override, err = o.with.Message(cmd); err != nil {
 				return err
 			}
-			if request.GetPreview() {
-				request.TaskId = args[0]
-				return previewResume(cmd.Context(), e, request)
+			if o.request.GetPreview() {
+				o.request.TaskId = args[0]
+				return previewResume(cmd.Context(), e, o.request)
 			}
 			return changeEach(e, cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
-				request.TaskId = id
-				res, err := client.Tasks.ResumeTaskFrom(ctx, connect.NewRequest(request))
+				o.request.TaskId = id
+				res, err := client.Tasks.ResumeTaskFrom(ctx, connect.NewRequest(o.request))
 				if err != nil {
 					return nil, err
 				}
@@ -62,14 +67,14 @@ deckhand task resume-from task_3q9 --name "tests pass" --message "now the docs"`
 			})
 		},
 	}
-	cmd.Flags().Int32Var(&request.Iteration, "iteration", 0, "the checkpoint's; the newest by default")
+	cmd.Flags().Int32Var(&o.request.Iteration, "iteration", 0, "the checkpoint's; the newest by default")
 	cmd.Flags().Lookup("iteration").DefValue = ""
-	cmd.Flags().StringVar(&request.Name, "name", "", "the name that the agent gave the checkpoint")
+	cmd.Flags().StringVar(&o.request.Name, "name", "", "the name that the agent gave the checkpoint")
 	cmd.MarkFlagsMutuallyExclusive("iteration", "name")
-	cmd.Flags().StringVar(&request.Message, "message", "", "what the agent is told first")
-	cmd.Flags().StringVar(&workspace, "workspace", "restore", "restore the checkpoint's files, overwrite what others changed since, or keep the files as they are")
-	cmd.Flags().BoolVar(&request.Preview, "preview", false, "show what would be restored in the workspace, and do nothing")
-	o.Register(cmd)
+	cmd.Flags().StringVar(&o.request.Message, "message", "", "what the agent is told first")
+	cmd.Flags().StringVar(&o.workspace, "workspace", "restore", "restore the checkpoint's files, overwrite what others changed since, or keep the files as they are")
+	cmd.Flags().BoolVar(&o.request.Preview, "preview", false, "show what would be restored in the workspace, and do nothing")
+	o.with.Register(cmd)
 	return cmd
 }
 

@@ -12,9 +12,15 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// statsOptions are the flags of task stats.
+type statsOptions struct {
+	since   string
+	until   string
+	request *deckhandv1.GetStatisticsRequest
+}
+
 func statsCommand(e *env.Env) *cobra.Command {
-	var since, until string
-	request := &deckhandv1.GetStatisticsRequest{}
+	o := statsOptions{request: &deckhandv1.GetStatisticsRequest{}}
 	cmd := &cobra.Command{
 		Use: "stats", Short: "Add up tasks by agent, tool, outcome, day or month",
 		Long: `Adds up the tasks of the last 30 days, or of another time: how many ended how, how
@@ -25,31 +31,31 @@ deckhand task stats --by tool --agent log-triage
 deckhand task stats --by day --since 2026-01-01 --until 2026-02-01 -o json`,
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if request.Since, err = env.Day(cmd, "--since", since); err != nil {
+			if o.request.Since, err = env.Day(cmd, "--since", o.since); err != nil {
 				return err
 			}
-			if request.Until, err = env.Day(cmd, "--until", until); err != nil {
+			if o.request.Until, err = env.Day(cmd, "--until", o.until); err != nil {
 				return err
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.History.GetStatistics(cmd.Context(), connect.NewRequest(request))
+			res, err := client.History.GetStatistics(cmd.Context(), connect.NewRequest(o.request))
 			if err != nil {
 				return err
 			}
 			if who := res.Msg.GetUserName(); who != "" {
 				e.Notef("of the tasks of %s", who)
 			}
-			return output.List(e.Printer(), statisticsNoun(request.GetBy()), res.Msg.GetRows())
+			return output.List(e.Printer(), statisticsNoun(o.request.GetBy()), res.Msg.GetRows())
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&request.By, "by", "agent", "agent, tool, outcome, day or month")
-	flags.StringVar(&since, "since", "", "the first day, such as 2026-01-31; 30 days ago by default")
-	flags.StringVar(&until, "until", "", "the day before which it ends; now by default")
-	flags.StringVar(&request.AgentId, "agent", "", "only of this agent")
+	flags.StringVar(&o.request.By, "by", "agent", "agent, tool, outcome, day or month")
+	flags.StringVar(&o.since, "since", "", "the first day, such as 2026-01-31; 30 days ago by default")
+	flags.StringVar(&o.until, "until", "", "the day before which it ends; now by default")
+	flags.StringVar(&o.request.AgentId, "agent", "", "only of this agent")
 	return cmd
 }
 

@@ -12,9 +12,14 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
+// undoOptions are the flags of task undo.
+type undoOptions struct {
+	jobs []string
+}
+
 func undoCommand(e *env.Env) *cobra.Command {
 	req, how := &deckhandv1.UndoChangesRequest{}, &change.Undo{}
-	var jobs []string
+	var o undoOptions
 	cmd := &cobra.Command{
 		Use: "undo TASK", Short: "Take back what a task changed in its workspace",
 		Long: `Shows what would be restored: of the whole task, of its last steps, or of
@@ -29,7 +34,7 @@ deckhand task undo task_3q9 --job job_2dx --yes`,
 		Args: env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.TaskId = args[0]
-			req.StepIds = append(req.GetStepIds(), jobs...)
+			req.StepIds = append(req.GetStepIds(), o.jobs...)
 			if len(req.GetStepIds()) > 0 && req.GetLast() > 0 {
 				return env.Usage(cmd, "--last and --step or --job exclude each other")
 			}
@@ -44,7 +49,7 @@ deckhand task undo task_3q9 --job job_2dx --yes`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&req.StepIds, "step", nil, "only what these steps changed")
-	cmd.Flags().StringSliceVar(&jobs, "job", nil, "only what these jobs changed")
+	cmd.Flags().StringSliceVar(&o.jobs, "job", nil, "only what these jobs changed")
 	cmd.Flags().Int32Var(&req.Last, "last", 0, "only the last so many steps that changed something")
 	how.Register(cmd)
 	return cmd

@@ -4,9 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func listCommand(e *env.Env) *cobra.Command {
@@ -17,13 +15,9 @@ func listCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			teams, err := sdk.All(cmd.Context(), client.Teams.ListTeams, func(token string) *deckhandv1.ListTeamsRequest {
+			return env.List(cmd, e, noun(e), "", client.Teams.ListTeams, func(token string) *deckhandv1.ListTeamsRequest {
 				return &deckhandv1.ListTeamsRequest{PageToken: token}
 			}, (*deckhandv1.ListTeamsResponse).GetTeams)
-			if err != nil {
-				return err
-			}
-			return output.List(e.Printer(), noun(e), teams)
 		},
 	}
 }

@@ -15,10 +15,15 @@ import (
 // defaultTTL has a token that nobody thinks of any more end by itself.
 const defaultTTL = 90 * 24 * time.Hour
 
+// createOptions are the flags of token create.
+type createOptions struct {
+	request *deckhandv1.CreateTokenRequest
+	ttl     time.Duration
+	worker  bool
+}
+
 func createCommand(e *env.Env) *cobra.Command {
-	request := &deckhandv1.CreateTokenRequest{}
-	var ttl time.Duration
-	var worker bool
+	o := createOptions{request: &deckhandv1.CreateTokenRequest{}}
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a token", Long: "Make a token. It is printed this once; the hub keeps its hash.",
 		Example: `deckhand token create ci --role basic --service TaskService --service EventService
@@ -27,21 +32,21 @@ deckhand token create alice-laptop --user alice
 deckhand token create rack-2 --worker --pool dmz --ttl 0`,
 		Args: env.Args("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request.Name = args[0]
-			if worker {
-				request.Kind = deckhandv1.TokenKind_TOKEN_KIND_WORKER
+			o.request.Name = args[0]
+			if o.worker {
+				o.request.Kind = deckhandv1.TokenKind_TOKEN_KIND_WORKER
 			}
-			if ttl < 0 {
-				return env.Usage(cmd, "--ttl is %s, give 0 for ever or a positive time", ttl)
+			if o.ttl < 0 {
+				return env.Usage(cmd, "--ttl is %s, give 0 for ever or a positive time", o.ttl)
 			}
-			if ttl > 0 {
-				request.Ttl = durationpb.New(ttl)
+			if o.ttl > 0 {
+				o.request.Ttl = durationpb.New(o.ttl)
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.Tokens.CreateToken(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Tokens.CreateToken(cmd.Context(), connect.NewRequest(o.request))
 			if err != nil {
 				return err
 			}
@@ -50,12 +55,12 @@ deckhand token create rack-2 --worker --pool dmz --ttl 0`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&worker, "worker", false, "for a worker")
-	flags.StringVar(&request.UserId, "user", "", "whose it is; your own by default")
-	flags.StringVar(&request.Role, "role", "", "the most that it may: viewer, basic, advanced or admin")
-	flags.BoolVar(&request.ReadOnly, "read-only", false, "it may only read")
-	flags.StringSliceVar(&request.Services, "service", nil, "it may call these services only, such as TaskService")
-	flags.StringSliceVar(&request.Pools, "pool", nil, "of a worker's: it may be of these pools only")
-	flags.DurationVar(&ttl, "ttl", defaultTTL, "how long it can be used; 0 for ever")
+	flags.BoolVar(&o.worker, "worker", false, "for a worker")
+	flags.StringVar(&o.request.UserId, "user", "", "whose it is; your own by default")
+	flags.StringVar(&o.request.Role, "role", "", "the most that it may: viewer, basic, advanced or admin")
+	flags.BoolVar(&o.request.ReadOnly, "read-only", false, "it may only read")
+	flags.StringSliceVar(&o.request.Services, "service", nil, "it may call these services only, such as TaskService")
+	flags.StringSliceVar(&o.request.Pools, "pool", nil, "of a worker's: it may be of these pools only")
+	flags.DurationVar(&o.ttl, "ttl", defaultTTL, "how long it can be used; 0 for ever")
 	return cmd
 }

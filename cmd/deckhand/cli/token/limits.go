@@ -12,8 +12,14 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// limitsOptions are the flags of token limits.
+type limitsOptions struct {
+	maxTTL      time.Duration
+	loginWithin time.Duration
+}
+
 func limitsCommand(e *env.Env) *cobra.Command {
-	var maxTTL, loginWithin time.Duration
+	var o limitsOptions
 	cmd := &cobra.Command{
 		Use: "limits", Short: "Show or change how long the organisation's tokens may be used",
 		Long: `Shows the limits, or as an administrator changes those that are given. They hold
@@ -23,7 +29,7 @@ in its data folder, have no limit.`,
 deckhand token limits --max-ttl 2160h --login-within 168h`,
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if maxTTL < 0 || loginWithin < 0 {
+			if o.maxTTL < 0 || o.loginWithin < 0 {
 				return env.Usage(cmd, "--max-ttl and --login-within are 0 or more")
 			}
 			client, err := e.Client()
@@ -41,10 +47,10 @@ deckhand token limits --max-ttl 2160h --login-within 168h`,
 					continue
 				}
 				changes = true
-				if *value = nil; maxTTL > 0 && flag == "max-ttl" {
-					*value = durationpb.New(maxTTL)
-				} else if loginWithin > 0 && flag == "login-within" {
-					*value = durationpb.New(loginWithin)
+				if *value = nil; o.maxTTL > 0 && flag == "max-ttl" {
+					*value = durationpb.New(o.maxTTL)
+				} else if o.loginWithin > 0 && flag == "login-within" {
+					*value = durationpb.New(o.loginWithin)
 				}
 			}
 			if changes {
@@ -57,8 +63,8 @@ deckhand token limits --max-ttl 2160h --login-within 168h`,
 			return output.One(e.Printer(), limitsNoun(), limits)
 		},
 	}
-	cmd.Flags().DurationVar(&maxTTL, "max-ttl", 0, "the age at which people's tokens end; 0 for none")
-	cmd.Flags().DurationVar(&loginWithin, "login-within", 0, "how often people of the identity provider have to log in there; 0 for 720h")
+	cmd.Flags().DurationVar(&o.maxTTL, "max-ttl", 0, "the age at which people's tokens end; 0 for none")
+	cmd.Flags().DurationVar(&o.loginWithin, "login-within", 0, "how often people of the identity provider have to log in there; 0 for 720h")
 	return cmd
 }
 

@@ -1,13 +1,10 @@
 package token
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func listCommand(e *env.Env) *cobra.Command {
@@ -22,18 +19,9 @@ func listCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var tokens []*deckhandv1.Token
-			if err := sdk.Pages(func(token string) (string, error) {
-				res, err := client.Tokens.ListTokens(cmd.Context(), connect.NewRequest(&deckhandv1.ListTokensRequest{All: all, PageToken: token}))
-				if err != nil {
-					return "", err
-				}
-				tokens = append(tokens, res.Msg.GetTokens()...)
-				return res.Msg.GetNextPageToken(), nil
-			}); err != nil {
-				return err
-			}
-			return output.List(e.Printer(), noun(e), tokens)
+			return env.List(cmd, e, noun(e), "", client.Tokens.ListTokens, func(token string) *deckhandv1.ListTokensRequest {
+				return &deckhandv1.ListTokensRequest{All: all, PageToken: token}
+			}, (*deckhandv1.ListTokensResponse).GetTokens)
 		},
 	}
 	cmd.Flags().Bool("all", false, "everybody's, as an administrator")

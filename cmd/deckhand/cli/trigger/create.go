@@ -12,11 +12,18 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// createOptions are the flags of trigger create.
+type createOptions struct {
+	request    *deckhandv1.CreateTriggerRequest
+	flags      *specFlags
+	webhook    string
+	secretFile string
+	loop       bool
+	manual     bool
+}
+
 func createCommand(e *env.Env) *cobra.Command {
-	request := &deckhandv1.CreateTriggerRequest{Spec: &deckhandv1.TriggerSpec{}}
-	flags := &specFlags{}
-	var webhook, secretFile string
-	var loop, manual bool
+	o := createOptions{request: &deckhandv1.CreateTriggerRequest{Spec: &deckhandv1.TriggerSpec{}}, flags: &specFlags{}}
 	cmd := &cobra.Command{
 		Use: "create NAME --agent AGENT (--webhook SENDER | --cron SCHEDULE | --loop | --manual)", Short: "Make a trigger",
 		Long: `SENDER is one that there is a mapping for (` + strings.Join(presets, ", ") + `), or how senders
@@ -28,11 +35,11 @@ deckhand trigger create tidy --agent log-triage --loop --pause 10m --loop-budget
 deckhand trigger create button --agent log-triage --manual`,
 		Args: env.Args("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request.Name = args[0]
-			if request.GetAgentId() == "" {
+			o.request.Name = args[0]
+			if o.request.GetAgentId() == "" {
 				return env.Usage(cmd, "--agent is missing: name the agent that it starts")
 			}
-			if err := flags.apply(cmd, request.GetSpec()); err != nil {
+			if err := o.flags.apply(cmd, o.request.GetSpec()); err != nil {
 				return err
 			}
 			kinds := 0
@@ -40,35 +47,35 @@ deckhand trigger create button --agent log-triage --manual`,
 				is   bool
 				kind deckhandv1.TriggerKind
 			}{
-				{webhook != "", deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK}, {cmd.Flags().Changed("cron"), deckhandv1.TriggerKind_TRIGGER_KIND_CRON},
-				{loop, deckhandv1.TriggerKind_TRIGGER_KIND_LOOP}, {manual, deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL},
+				{o.webhook != "", deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK}, {cmd.Flags().Changed("cron"), deckhandv1.TriggerKind_TRIGGER_KIND_CRON},
+				{o.loop, deckhandv1.TriggerKind_TRIGGER_KIND_LOOP}, {o.manual, deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL},
 			} {
 				if k.is {
 					kinds++
-					request.Kind = k.kind
+					o.request.Kind = k.kind
 				}
 			}
 			if kinds != 1 {
 				return env.Usage(cmd, "give one of --webhook SENDER, --cron SCHEDULE, --loop and --manual")
 			}
 			switch {
-			case webhook == "":
-			case slices.Contains(presets, webhook):
-				request.Preset = webhook
-			case slices.Contains(verifications, webhook):
-				flags.webhook(request.GetSpec()).Verify = webhook
+			case o.webhook == "":
+			case slices.Contains(presets, o.webhook):
+				o.request.Preset = o.webhook
+			case slices.Contains(verifications, o.webhook):
+				o.flags.webhook(o.request.GetSpec()).Verify = o.webhook
 			default:
-				return env.Usage(cmd, "--webhook is %q, use one of %s", webhook, strings.Join(slices.Compact(slices.Sorted(slices.Values(slices.Concat(presets, verifications)))), ", "))
+				return env.Usage(cmd, "--webhook is %q, use one of %s", o.webhook, strings.Join(slices.Compact(slices.Sorted(slices.Values(slices.Concat(presets, verifications)))), ", "))
 			}
 			var err error
-			if request.Secret, err = env.ReadSecret(e, secretFile); err != nil {
+			if o.request.Secret, err = env.ReadSecret(e, o.secretFile); err != nil {
 				return err
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.Triggers.CreateTrigger(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Triggers.CreateTrigger(cmd.Context(), connect.NewRequest(o.request))
 			if err != nil {
 				return err
 			}
@@ -76,12 +83,12 @@ deckhand trigger create button --agent log-triage --manual`,
 			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
 		},
 	}
-	cmd.Flags().StringVar(&request.AgentId, "agent", "", "the agent that it starts")
-	cmd.Flags().StringVar(&webhook, "webhook", "", "take webhooks of this sender, or verified like this")
-	cmd.Flags().BoolVar(&loop, "loop", false, "run again and again")
-	cmd.Flags().BoolVar(&manual, "manual", false, "run by hand only")
-	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file that holds the secret which the sender has issued; - for standard input")
-	cmd.Flags().BoolVar(&request.Disabled, "disabled", false, "make it without letting it fire")
-	flags.register(cmd)
+	cmd.Flags().StringVar(&o.request.AgentId, "agent", "", "the agent that it starts")
+	cmd.Flags().StringVar(&o.webhook, "webhook", "", "take webhooks of this sender, or verified like this")
+	cmd.Flags().BoolVar(&o.loop, "loop", false, "run again and again")
+	cmd.Flags().BoolVar(&o.manual, "manual", false, "run by hand only")
+	cmd.Flags().StringVar(&o.secretFile, "secret-file", "", "file that holds the secret which the sender has issued; - for standard input")
+	cmd.Flags().BoolVar(&o.request.Disabled, "disabled", false, "make it without letting it fire")
+	o.flags.register(cmd)
 	return cmd
 }

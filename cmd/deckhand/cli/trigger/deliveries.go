@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -15,41 +14,39 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// deliveriesOptions are the flags of trigger deliveries.
+type deliveriesOptions struct {
+	request *deckhandv1.ListDeliveriesRequest
+	states  []string
+}
+
 func deliveriesCommand(e *env.Env) *cobra.Command {
-	request := &deckhandv1.ListDeliveriesRequest{}
-	var states []string
+	o := deliveriesOptions{request: &deckhandv1.ListDeliveriesRequest{}}
 	cmd := &cobra.Command{
 		Use: "deliveries [TRIGGER]", Short: "List what came in, and what became of it", Example: `deckhand trigger deliveries reviews
 deckhand trigger deliveries --state failed -o wide`,
 		Args: env.Args("[TRIGGER]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				request.TriggerId = args[0]
+				o.request.TriggerId = args[0]
 			}
-			for _, state := range states {
+			for _, state := range o.states {
 				value, ok := deckhandv1.DeliveryState_value["DELIVERY_STATE_"+strings.ToUpper(state)]
 				if !ok || value == 0 {
 					return env.Usage(cmd, "--state is %q, use accepted, started, filtered, failed or duplicate", state)
 				}
-				request.States = append(request.States, deckhandv1.DeliveryState(value))
+				o.request.States = append(o.request.States, deckhandv1.DeliveryState(value))
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.Triggers.ListDeliveries(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			if res.Msg.GetNextPageToken() != "" {
-				e.Notef("there are older ones: --page-token %s", res.Msg.GetNextPageToken())
-			}
-			return output.List(e.Printer(), deliveryNoun(e), res.Msg.GetDeliveries())
+			return env.ListPage(cmd, e, deliveryNoun(e), client.Triggers.ListDeliveries, o.request, (*deckhandv1.ListDeliveriesResponse).GetDeliveries)
 		},
 	}
-	cmd.Flags().StringSliceVar(&states, "state", nil, "only those that are accepted, started, filtered, failed or duplicate")
-	cmd.Flags().Int32Var(&request.PageSize, "limit", 50, "at most this many")
-	cmd.Flags().StringVar(&request.PageToken, "page-token", "", "go on where a list ended")
+	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only those that are accepted, started, filtered, failed or duplicate")
+	cmd.Flags().Int32Var(&o.request.PageSize, "limit", 50, "at most this many")
+	cmd.Flags().StringVar(&o.request.PageToken, "page-token", "", "go on where a list ended")
 	return cmd
 }
 

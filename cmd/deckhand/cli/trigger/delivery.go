@@ -1,11 +1,9 @@
 package trigger
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -17,11 +15,7 @@ func deliveryCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Triggers.GetDelivery(cmd.Context(), connect.NewRequest(&deckhandv1.GetDeliveryRequest{DeliveryId: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.One(e.Printer(), deliveryNoun(e), res.Msg.GetDelivery())
+			return env.Show(cmd, e, deliveryNoun(e), client.Triggers.GetDelivery, &deckhandv1.GetDeliveryRequest{DeliveryId: args[0]}, (*deckhandv1.GetDeliveryResponse).GetDelivery)
 		},
 	}
 }

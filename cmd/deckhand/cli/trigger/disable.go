@@ -1,11 +1,9 @@
 package trigger
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -21,11 +19,7 @@ func disableCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Triggers.DisableTrigger(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
+			return env.Change(cmd, e, noun(), client.Triggers.DisableTrigger, request, (*deckhandv1.DisableTriggerResponse).GetTrigger)
 		},
 	}
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, for others to read")

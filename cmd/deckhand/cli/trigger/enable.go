@@ -1,11 +1,9 @@
 package trigger
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -17,11 +15,7 @@ func enableCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Triggers.EnableTrigger(cmd.Context(), connect.NewRequest(&deckhandv1.EnableTriggerRequest{TriggerId: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
+			return env.Change(cmd, e, noun(), client.Triggers.EnableTrigger, &deckhandv1.EnableTriggerRequest{TriggerId: args[0]}, (*deckhandv1.EnableTriggerResponse).GetTrigger)
 		},
 	}
 }

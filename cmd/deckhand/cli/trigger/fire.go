@@ -1,11 +1,9 @@
 package trigger
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -24,11 +22,7 @@ deckhand trigger fire nightly "Only look at the disks."`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Triggers.FireTrigger(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), deliveryNoun(e), res.Msg.GetDelivery())
+			return env.Change(cmd, e, deliveryNoun(e), client.Triggers.FireTrigger, request, (*deckhandv1.FireTriggerResponse).GetDelivery)
 		},
 	}
 	cmd.Flags().StringVar(&request.IdempotencyKey, "idempotency-key", "", "makes repeating it harmless")

@@ -1,11 +1,9 @@
 package trigger
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -19,11 +17,7 @@ func replayCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Triggers.ReplayDelivery(cmd.Context(), connect.NewRequest(&deckhandv1.ReplayDeliveryRequest{DeliveryId: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), deliveryNoun(e), res.Msg.GetDelivery())
+			return env.Change(cmd, e, deliveryNoun(e), client.Triggers.ReplayDelivery, &deckhandv1.ReplayDeliveryRequest{DeliveryId: args[0]}, (*deckhandv1.ReplayDeliveryResponse).GetDelivery)
 		},
 	}
 }

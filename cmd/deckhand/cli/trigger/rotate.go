@@ -9,26 +9,31 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// rotateOptions are the flags of trigger rotate.
+type rotateOptions struct {
+	request    *deckhandv1.RotateTriggerSecretRequest
+	secretFile string
+}
+
 func rotateCommand(e *env.Env) *cobra.Command {
-	request := &deckhandv1.RotateTriggerSecretRequest{}
-	var secretFile string
+	o := rotateOptions{request: &deckhandv1.RotateTriggerSecretRequest{}}
 	cmd := &cobra.Command{
 		Use: "rotate TRIGGER", Short: "Give a webhook another secret",
 		Long:    "The previous secret stays valid for a day, or for as long as --keep says.",
 		Example: "deckhand trigger rotate reviews --keep 1h", Args: env.Args("TRIGGER"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			request.TriggerId = args[0]
-			if request.Keep, err = env.Duration(cmd, "keep"); err != nil {
+			o.request.TriggerId = args[0]
+			if o.request.Keep, err = env.Duration(cmd, "keep"); err != nil {
 				return err
 			}
-			if request.Secret, err = env.ReadSecret(e, secretFile); err != nil {
+			if o.request.Secret, err = env.ReadSecret(e, o.secretFile); err != nil {
 				return err
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			res, err := client.Triggers.RotateTriggerSecret(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Triggers.RotateTriggerSecret(cmd.Context(), connect.NewRequest(o.request))
 			if err != nil {
 				return err
 			}
@@ -37,6 +42,6 @@ func rotateCommand(e *env.Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().Duration("keep", 0, "how long the secret before counts, such as 1h; 0s ends it at once")
-	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file that holds the secret which the sender has issued; - for standard input")
+	cmd.Flags().StringVar(&o.secretFile, "secret-file", "", "file that holds the secret which the sender has issued; - for standard input")
 	return cmd
 }

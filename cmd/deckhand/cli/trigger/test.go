@@ -14,11 +14,16 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// testOptions are the flags of trigger test.
+type testOptions struct {
+	request *deckhandv1.TestTriggerRequest
+	flags   *specFlags
+	file    string
+	headers []string
+}
+
 func testCommand(e *env.Env) *cobra.Command {
-	request := &deckhandv1.TestTriggerRequest{}
-	flags := &specFlags{}
-	var file string
-	var headers []string
+	o := testOptions{request: &deckhandv1.TestTriggerRequest{}, flags: &specFlags{}}
 	cmd := &cobra.Command{
 		Use: "test TRIGGER (--delivery ID | --payload FILE)", Short: "Say what would become of a payload, and start nothing",
 		Long: `Tries a delivery that was stored, of whatever trigger, or a payload of yours. The
@@ -28,28 +33,28 @@ it would fail.`,
 deckhand trigger test reviews --delivery dlv_3q9 --filter "payload.action == 'closed'"`,
 		Args: env.Args("TRIGGER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request.TriggerId = args[0]
-			if (file == "") == (request.GetDeliveryId() == "") {
+			o.request.TriggerId = args[0]
+			if (o.file == "") == (o.request.GetDeliveryId() == "") {
 				return env.Usage(cmd, "give one of --delivery ID and --payload FILE")
 			}
-			if err := readPayload(e, file, headers, request); err != nil {
+			if err := readPayload(e, o.file, o.headers, o.request); err != nil {
 				return err
 			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			if flags.changed(cmd) {
+			if o.flags.changed(cmd) {
 				is, err := client.Triggers.GetTrigger(cmd.Context(), connect.NewRequest(&deckhandv1.GetTriggerRequest{TriggerId: args[0]}))
 				if err != nil {
 					return err
 				}
-				request.Spec = is.Msg.GetTrigger().GetSpec()
-				if err := flags.apply(cmd, request.GetSpec()); err != nil {
+				o.request.Spec = is.Msg.GetTrigger().GetSpec()
+				if err := o.flags.apply(cmd, o.request.GetSpec()); err != nil {
 					return err
 				}
 			}
-			res, err := client.Triggers.TestTrigger(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Triggers.TestTrigger(cmd.Context(), connect.NewRequest(o.request))
 			if err != nil {
 				return err
 			}
@@ -62,10 +67,10 @@ deckhand trigger test reviews --delivery dlv_3q9 --filter "payload.action == 'cl
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&request.DeliveryId, "delivery", "", "a delivery that was stored")
-	cmd.Flags().StringVar(&file, "payload", "", "file that holds a body; - for standard input")
-	cmd.Flags().StringArrayVar(&headers, "header", nil, "a header that goes with it, as NAME=VALUE")
-	flags.register(cmd)
+	cmd.Flags().StringVar(&o.request.DeliveryId, "delivery", "", "a delivery that was stored")
+	cmd.Flags().StringVar(&o.file, "payload", "", "file that holds a body; - for standard input")
+	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "a header that goes with it, as NAME=VALUE")
+	o.flags.register(cmd)
 	return cmd
 }
 

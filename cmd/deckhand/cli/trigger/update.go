@@ -5,7 +5,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -29,13 +28,9 @@ func updateCommand(e *env.Env) *cobra.Command {
 			if err := flags.apply(cmd, spec); err != nil {
 				return err
 			}
-			res, err := client.Triggers.UpdateTrigger(cmd.Context(), connect.NewRequest(&deckhandv1.UpdateTriggerRequest{
+			return env.Change(cmd, e, noun(), client.Triggers.UpdateTrigger, &deckhandv1.UpdateTriggerRequest{
 				TriggerId: is.Msg.GetTrigger().GetId(), Spec: spec,
-			}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
+			}, (*deckhandv1.UpdateTriggerResponse).GetTrigger)
 		},
 	}
 	flags.register(cmd)

@@ -1,11 +1,9 @@
 package user
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -17,11 +15,7 @@ func showCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Users.GetUser(cmd.Context(), connect.NewRequest(&deckhandv1.GetUserRequest{UserId: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.One(e.Printer(), noun(e), res.Msg.GetUser())
+			return env.Show(cmd, e, noun(e), client.Users.GetUser, &deckhandv1.GetUserRequest{UserId: args[0]}, (*deckhandv1.GetUserResponse).GetUser)
 		},
 	}
 }

@@ -15,8 +15,13 @@ import (
 // pollInterval is how often --wait asks whether the rotation has ended.
 const pollInterval = time.Second
 
+// rotateOptions are the flags of vault rotate.
+type rotateOptions struct {
+	wait bool
+}
+
 func rotateCommand(e *env.Env) *cobra.Command {
-	var wait bool
+	var o rotateOptions
 	cmd := &cobra.Command{
 		Use: "rotate", Short: "Have a new key seal what is secret",
 		Long: `A new key seals from now on, on every hub. What the old ones have sealed is sealed
@@ -33,10 +38,10 @@ earliest. Nothing stops meanwhile, and a hub that dies in between loses nothing.
 				return err
 			}
 			vault := res.Msg.GetVault()
-			if !wait {
+			if !o.wait {
 				e.Notef("a new key seals; deckhand vault show says when the old ones are gone")
 			}
-			for wait && vault.GetRotatingSince() != nil {
+			for o.wait && vault.GetRotatingSince() != nil {
 				if err := backoff.Wait(cmd.Context(), pollInterval); err != nil {
 					return err
 				}
@@ -47,6 +52,6 @@ earliest. Nothing stops meanwhile, and a hub that dies in between loses nothing.
 			return output.One(e.Printer(), noun, vault)
 		},
 	}
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the old keys are deleted")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until the old keys are deleted")
 	return cmd
 }

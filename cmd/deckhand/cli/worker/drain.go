@@ -1,16 +1,19 @@
 package worker
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+// drainOptions are the flags of worker drain.
+type drainOptions struct {
+	reason string
+}
+
 func drainCommand(e *env.Env) *cobra.Command {
-	var reason string
+	var o drainOptions
 	cmd := &cobra.Command{
 		Use: "drain WORKER", Short: "Keep new tasks off a worker; those it has go on",
 		Example: `deckhand workers drain worker_3q9 --reason "new kernel"`, Args: env.Args("WORKER"),
@@ -19,13 +22,9 @@ func drainCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Queue.DrainWorker(cmd.Context(), connect.NewRequest(&deckhandv1.DrainWorkerRequest{WorkerId: args[0], Reason: reason}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetWorker())
+			return env.Change(cmd, e, noun(e), client.Queue.DrainWorker, &deckhandv1.DrainWorkerRequest{WorkerId: args[0], Reason: o.reason}, (*deckhandv1.DrainWorkerResponse).GetWorker)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for others")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for others")
 	return cmd
 }

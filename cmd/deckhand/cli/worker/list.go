@@ -4,9 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func listCommand(e *env.Env) *cobra.Command {
@@ -18,13 +16,9 @@ func listCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			workers, err := sdk.All(cmd.Context(), client.Queue.ListWorkers, func(token string) *deckhandv1.ListWorkersRequest {
+			return env.List(cmd, e, noun(e), "", client.Queue.ListWorkers, func(token string) *deckhandv1.ListWorkersRequest {
 				return &deckhandv1.ListWorkersRequest{PageToken: token}
 			}, (*deckhandv1.ListWorkersResponse).GetWorkers)
-			if err != nil {
-				return err
-			}
-			return output.List(e.Printer(), noun(e), workers)
 		},
 	}
 }

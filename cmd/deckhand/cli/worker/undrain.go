@@ -1,11 +1,9 @@
 package worker
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
-	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -18,11 +16,7 @@ func undrainCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Queue.UndrainWorker(cmd.Context(), connect.NewRequest(&deckhandv1.UndrainWorkerRequest{WorkerId: args[0]}))
-			if err != nil {
-				return err
-			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetWorker())
+			return env.Change(cmd, e, noun(e), client.Queue.UndrainWorker, &deckhandv1.UndrainWorkerRequest{WorkerId: args[0]}, (*deckhandv1.UndrainWorkerResponse).GetWorker)
 		},
 	}
 }

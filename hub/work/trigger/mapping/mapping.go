@@ -22,6 +22,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 const (
@@ -440,9 +442,4 @@ func clean(s string) string {
 }
 
 // bounded cuts a text to a number of characters, and marks the cut.
-func bounded(s string, most int) string {
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	return string([]rune(s)[:most-1]) + "…"
-}
+func bounded(s string, most int) string { return textcut.Runes(s, most, "…") }

@@ -3,6 +3,8 @@ package verify
 import (
 	"net/http"
 	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // secretHeaders prove who sends, and are never kept.
@@ -26,10 +28,7 @@ func (r Rule) Keep(h http.Header) map[string]string {
 			continue
 		}
 		value := strings.ReplaceAll(strings.ToValidUTF8(strings.Join(values, ", "), "�"), "\x00", "�")
-		if len(value) > maxHeaderValue {
-			value = strings.ToValidUTF8(value[:maxHeaderValue], "")
-		}
-		out[name] = value
+		out[name] = textcut.Bytes(value, maxHeaderValue, "")
 	}
 	return out
 }
