@@ -12,8 +12,12 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/textmatch"
 )
 
-// readSize is how much of a body is read at once, in bytes.
-const readSize = 32 << 10
+// firstRead and readSize are how much of a body is read at once, at first and at most, in
+// bytes: most responses of an API are short.
+const (
+	firstRead = 2 << 10
+	readSize  = 32 << 10
+)
 
 // leastHeld is how many bytes must be the beginning of a secret to be held back. A
 // message in a stream ends in fewer of them by chance, and whoever waits for its
@@ -31,6 +35,7 @@ type body struct {
 	contentType []string
 	text        bool
 	decided     bool   // text is known
+	size        int    // how much the next read reads
 	buf         []byte // [:at] was read, [at:ready] may be read, [ready:] is held back
 	at, ready   int
 	passed      []byte // the last bytes before ready, as they were before they were masked
@@ -66,18 +71,21 @@ func (b *body) Read(p []byte) (int, error) {
 
 // fill reads behind what is held back.
 func (b *body) fill() (int, error) {
-	if b.buf == nil {
-		b.buf = make([]byte, 0, leastHeld+readSize+b.m.matcher.Longest())
-	}
 	// What has passed is searched again with what comes, for a secret that began there.
 	held := b.buf[b.ready:]
-	b.buf = b.buf[:len(b.passed)+len(held)]
+	have := len(b.passed) + len(held)
+	if have+b.size > cap(b.buf) {
+		b.buf = make([]byte, 0, leastHeld+b.size+b.m.matcher.Longest())
+	}
+	b.buf = b.buf[:have]
 	copy(b.buf[len(b.passed):], held)
 	b.at = copy(b.buf, b.passed)
 	b.ready = b.at
-	have := len(b.buf)
-	n, err := b.in.Read(b.buf[have:min(have+readSize, cap(b.buf))])
+	n, err := b.in.Read(b.buf[have : have+b.size])
 	b.buf = b.buf[:have+n]
+	if n == b.size {
+		b.size = min(2*b.size, readSize)
+	}
 	return n, err
 }
 

@@ -82,7 +82,7 @@ func (m *Masker) wrap(header http.Header, in io.ReadCloser, end func()) (io.Read
 			header.Set("ETag", "W/"+tag)
 		}
 	}
-	return &body{m: m, in: decoded, close: closeAll, contentType: contentType, end: end}, nil
+	return &body{m: m, in: decoded, close: closeAll, contentType: contentType, size: firstRead, end: end}, nil
 }
 
 // skipped is a body that is not searched, whose trailers are.

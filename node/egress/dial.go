@@ -102,7 +102,7 @@ func (j *jail) dialAddr(ctx context.Context, to netip.AddrPort, left int, judge 
 	if refusal := judge(j.policy()); refusal != nil {
 		return nil, errors.Join(refusal, c.Close())
 	}
-	if why := j.p.cutFor(j.id); why != "" {
+	if why := j.p.CutFor(j.id); why != "" {
 		return nil, errors.Join(errors.New(why), c.Close())
 	}
 	return c, nil

@@ -239,8 +239,8 @@ func (p *Proxy) jail(id string) *jail {
 	return p.jails[id]
 }
 
-// cutFor returns why nothing of a jail passes; empty when it may.
-func (p *Proxy) cutFor(id string) string {
+// CutFor returns why nothing of a jail passes; empty when it may.
+func (p *Proxy) CutFor(id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cut[id]

@@ -240,7 +240,7 @@ func (j *jail) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // isCut says, where nothing of the jail passes, that it does not.
 func (j *jail) isCut(w http.ResponseWriter) bool {
-	why := j.p.cutFor(j.id)
+	why := j.p.CutFor(j.id)
 	if why == "" {
 		return false
 	}

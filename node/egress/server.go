@@ -14,15 +14,31 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// server is the gRPC face of a Proxy.
+// Tunnels connects with hosts for the hub.
+type Tunnels interface {
+	// Tunnel connects on behalf of a jail; EgressService.Tunnel has the errors, which are
+	// faults.
+	Tunnel(ctx context.Context, open *nodev1.TunnelRequest_Open) (Tunnel, error)
+	// CutFor returns why nothing of a jail passes; empty when it may.
+	CutFor(jailID string) string
+}
+
+// Tunnel is a connection with a host.
+type Tunnel interface {
+	io.ReadWriteCloser
+	// CloseWrite says that nothing more will be written.
+	CloseWrite() error
+}
+
+// server is the gRPC face of Tunnels.
 type server struct {
 	nodev1.UnimplementedEgressServiceServer
 
-	p *Proxy
+	tunnels Tunnels
 }
 
-// NewServer returns the gRPC face of a Proxy.
-func NewServer(p *Proxy) nodev1.EgressServiceServer { return &server{p: p} }
+// NewServer returns the gRPC face of what connects for the hub.
+func NewServer(t Tunnels) nodev1.EgressServiceServer { return &server{tunnels: t} }
 
 // Tunnel implements the service.
 func (s *server) Tunnel(stream nodev1.EgressService_TunnelServer) error {
@@ -34,7 +50,7 @@ func (s *server) Tunnel(stream nodev1.EgressService_TunnelServer) error {
 	if open == nil {
 		return fault.ToGRPC(fault.New(fault.Invalid, "the first request of a tunnel is not open"))
 	}
-	up, err := s.p.through(stream.Context(), open)
+	up, err := s.tunnels.Tunnel(stream.Context(), open)
 	if err != nil {
 		return fault.ToGRPC(err)
 	}
@@ -42,42 +58,91 @@ func (s *server) Tunnel(stream nodev1.EgressService_TunnelServer) error {
 	if err := stream.Send(&nodev1.TunnelResponse{}); err != nil {
 		return err
 	}
-	// This half ends with the stream, and that with the handler.
+	if err := Pass(up, func() ([]byte, error) {
+		req, err := stream.Recv()
+		return req.GetData(), err
+	}, func(b []byte) error { return stream.Send(&nodev1.TunnelResponse{Data: b}) }); err != nil {
+		return err
+	}
+	if why := s.tunnels.CutFor(open.GetJailId()); why != "" {
+		return fault.ToGRPC(fault.New(fault.Unavailable, "%s", why).WithObject(open.GetJailId()))
+	}
+	return nil
+}
+
+// Pass passes bytes both ways between a connection and a stream of messages until the
+// connection has ended or send fails, of which it returns the error. The half that receives
+// ends with the stream.
+func Pass(c Tunnel, recv func() ([]byte, error), send func([]byte) error) error {
 	go func() {
 		for {
-			req, err := stream.Recv()
+			b, err := recv()
 			if err == nil {
-				_, err = up.Write(req.GetData())
+				_, err = c.Write(b)
 			}
 			switch {
-			case errors.Is(err, io.EOF):
-				if up.CloseWrite() == nil {
-					up.linger()
-					return
-				}
-				fallthrough
+			case errors.Is(err, io.EOF) && c.CloseWrite() == nil:
+				return
 			case err != nil:
-				_ = up.Close() // ends the read below
+				_ = c.Close() // ends the read below
 				return
 			}
 		}
 	}()
-	buf := buffers.Get()
-	defer buffers.Put(buf)
+	buf := bodies.Get()
+	defer bodies.Put(buf)
 	for {
-		n, err := up.Read(buf)
+		n, err := c.Read(buf)
 		if n > 0 {
-			if err := stream.Send(&nodev1.TunnelResponse{Data: buf[:n]}); err != nil {
+			if err := send(buf[:n]); err != nil {
 				return err
 			}
 		}
 		if err != nil {
-			if why := s.p.cutFor(open.GetJailId()); why != "" {
-				return fault.ToGRPC(fault.New(fault.Unavailable, "%s", why).WithObject(open.GetJailId()))
-			}
 			return nil
 		}
 	}
+}
+
+// outgoing is a connection of the hub's.
+type outgoing struct{ *conn }
+
+// CloseWrite says that nothing more will be written.
+func (o outgoing) CloseWrite() error {
+	if err := o.conn.CloseWrite(); err != nil {
+		return err
+	}
+	o.linger()
+	return nil
+}
+
+// Join passes bytes both ways between a connection of Tunnel and the one that the hub has,
+// until the former has ended, and closes both.
+func Join(up Tunnel, hub net.Conn) {
+	defer up.Close()
+	defer hub.Close()
+	go func() {
+		if copyTo(up, hub) != nil || up.CloseWrite() != nil {
+			_ = up.Close()
+		}
+	}()
+	_ = copyTo(hub, up) // either end may end it
+}
+
+func copyTo(to io.Writer, from io.Reader) error {
+	buf := bodies.Get()
+	defer bodies.Put(buf)
+	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buf)
+	return err
+}
+
+// Tunnel implements Tunnels.
+func (p *Proxy) Tunnel(ctx context.Context, open *nodev1.TunnelRequest_Open) (Tunnel, error) {
+	c, err := p.through(ctx, open)
+	if err != nil {
+		return nil, err
+	}
+	return outgoing{c}, nil
 }
 
 // through connects for the hub, on behalf of a jail that is served.
@@ -87,7 +152,7 @@ func (p *Proxy) through(ctx context.Context, open *nodev1.TunnelRequest_Open) (*
 	if j == nil {
 		return nil, fault.New(fault.Precondition, "jail %s has no way out: it does not run", id).WithObject(id)
 	}
-	if why := p.cutFor(id); why != "" {
+	if why := p.CutFor(id); why != "" {
 		return nil, fault.New(fault.Unavailable, "%s", why).WithObject(id)
 	}
 	t, err := allowlist.ParseTarget(net.JoinHostPort(open.GetHost(), strconv.FormatUint(uint64(open.GetPort()), 10)), 0)

@@ -57,6 +57,9 @@ const (
 	byNode   = "node"
 	byHub    = "hub"
 	byTunnel = "tunnel"
+	// The least that a proxy can do; see leastConfig.
+	byLeast    = "node_least"
+	byLeastHub = "hub_least"
 )
 
 // injectRig is an egress proxy in a process of its own, the hub's end of its channel, and a
@@ -142,6 +145,11 @@ func newInjectRig(ctx context.Context, h http.Handler) (_ *injectRig, err error)
 			return nil, err
 		}
 	}
+	for _, jail := range []string{byLeast, byLeastHub} {
+		if err := r.least(ctx, jail, jail == byLeastHub); err != nil {
+			return nil, err
+		}
+	}
 	return r, nil
 }
 
@@ -221,13 +229,18 @@ func (r *injectRig) jail(id string) error {
 func (r *injectRig) client(jail string, http2 bool) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(r.ca + r.roots))
-	return &http.Client{Transport: &http.Transport{
-		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "127.0.0.1:3128"}), DisableCompression: true, MaxIdleConnsPerHost: injectWorkers,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(r.dir, jail+".sock"))
-		},
-		TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2,
-	}}
+	t := &http.Transport{
+		DisableCompression: true, MaxIdleConnsPerHost: injectWorkers, TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2,
+	}
+	t.Proxy, t.DialContext = throughJail(r.dir, jail)
+	return &http.Client{Transport: t}
+}
+
+// throughJail returns what has a client leave by the socket of a jail.
+func throughJail(dir, jail string) (func(*http.Request) (*url.URL, error), func(ctx context.Context, network, address string) (net.Conn, error)) {
+	return http.ProxyURL(&url.URL{Scheme: "http", Host: "127.0.0.1:3128"}), func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, jail+".sock"))
+	}
 }
 
 func (r *injectRig) get(client *http.Client) error {
@@ -317,7 +330,8 @@ func (t *injectTimes) round(r *injectRig, jail string, http2 bool) error {
 
 // injectCost measures requests with a credential, over connections that stay, against the
 // same requests in a tunnel of the same proxy that is passed on as it is. ours and ratio are
-// the median of a credential that the node inserts, in HTTP/1.1; the others have names.
+// the median of a credential that the node inserts, in HTTP/1.1; the others have names. Those
+// of node_least and hub_least are of a proxy that does no more than it must; see leastConfig.
 func injectCost(ctx context.Context) (result, error) {
 	text := strings.Repeat("x", 1000)
 	r, err := newInjectRig(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
@@ -325,7 +339,7 @@ func injectCost(ctx context.Context) (result, error) {
 		return nil, err
 	}
 	defer r.close()
-	kinds := []string{byTunnel, byNode, byHub}
+	kinds := []string{byTunnel, byNode, byHub, byLeast, byLeastHub}
 	times := map[string]*injectTimes{}
 	for _, http2 := range []bool{false, true} {
 		for range injectRounds {
@@ -350,7 +364,7 @@ func injectCost(ctx context.Context) (result, error) {
 		peer := times["tunnel"+version]
 		out["peer"+version] = p50("tunnel" + version)
 		out["peer_per_s"+version] = float64(peer.done.Load()) / (injectRounds * injectSpell.Seconds())
-		for _, jail := range []string{byNode, byHub} {
+		for _, jail := range kinds[1:] {
 			own := times[jail+version]
 			out[jail+version+"_ms"] = p50(jail + version)
 			out[jail+version+"_ratio"] = p50(jail+version) / p50("tunnel"+version)
@@ -386,12 +400,12 @@ func injectLarge(ctx context.Context) (result, error) {
 		return nil, err
 	}
 	defer r.close()
-	const rounds = 1 // of 12 transfers
+	const rounds = 1 // of 16 transfers
 	all := map[string][]time.Duration{}
 	var before int64
 	most := map[string]int64{}
 	for range rounds {
-		for _, jail := range []string{byTunnel, byNode, byHub} {
+		for _, jail := range []string{byTunnel, byNode, byHub, byLeast} {
 			for _, http2 := range []bool{false, true} {
 				client := r.client(jail, http2)
 				name := jail + map[bool]string{false: "_h1", true: "_h2"}[http2]
@@ -426,7 +440,9 @@ func injectLarge(ctx context.Context) (result, error) {
 					if err != nil {
 						return nil, err
 					}
-					most[jail] = max(most[jail], now)
+					if jail == byNode || jail == byHub {
+						most[jail] = max(most[jail], now)
+					}
 				}
 				client.CloseIdleConnections()
 			}
@@ -439,7 +455,7 @@ func injectLarge(ctx context.Context) (result, error) {
 	out := compared("MB/s", speed("node_h1_down"), speed("tunnel_h1_down"), "opaque tunnel", rounds)
 	for _, what := range []string{"_h1_up", "_h1_down", "_h2_up", "_h2_down"} {
 		out["peer"+what] = speed("tunnel" + what)
-		for _, jail := range []string{byNode, byHub} {
+		for _, jail := range []string{byNode, byHub, byLeast} {
 			out[jail+what] = speed(jail + what)
 			out[jail+what+"_ratio"] = speed(jail+what) / speed("tunnel"+what)
 		}

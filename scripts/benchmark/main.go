@@ -15,7 +15,7 @@ func main() {
 	egressproxy.RunIfAsked()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if egressRole() {
+	if egressRole() || leastRole() {
 		return
 	}
 	if len(os.Args) != 2 || benchmarks[os.Args[1]] == nil {

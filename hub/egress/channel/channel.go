@@ -178,7 +178,7 @@ const (
 )
 
 func (s *session) serve(ctx context.Context, channel io.ReadWriteCloser) error {
-	over, err := yamux.Server(channel, egresslink.SessionConfig())
+	over, err := yamux.Server(&egresslink.Frames{ReadWriteCloser: channel}, egresslink.SessionConfig())
 	if err != nil {
 		return err
 	}

@@ -450,8 +450,9 @@ func TestRequestsWithoutAResponseWhenTheHubGoes(t *testing.T) {
 		arrived := make(chan string, 10)
 		var second atomic.Bool
 		r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+			first := !second.Load() // before the test goes on
 			arrived <- r.Method
-			if !second.Load() {
+			if first {
 				<-r.Context().Done()
 				return
 			}
@@ -485,7 +486,7 @@ func TestRequestsWithoutAResponseWhenTheHubGoes(t *testing.T) {
 			r.channels.Changed(nodeID, true)
 			a := <-got
 			if method == http.MethodGet {
-				assert.Equal(t, answer{http.StatusOK, "again"}, a)
+				require.Equal(t, answer{http.StatusOK, "again"}, a)
 				require.Equal(t, method, <-arrived)
 				continue
 			}

@@ -68,7 +68,7 @@ func New() *Link {
 
 // Serve uses a channel until it ends or ctx does; it replaces the one before.
 func (l *Link) Serve(ctx context.Context, channel io.ReadWriteCloser) error {
-	session, err := yamux.Client(channel, egresslink.SessionConfig())
+	session, err := yamux.Client(&egresslink.Frames{ReadWriteCloser: channel}, egresslink.SessionConfig())
 	if err != nil {
 		return errors.Join(err, channel.Close())
 	}

@@ -294,7 +294,11 @@ func (j *Journal) Send(ctx context.Context) {
 			}
 			failures, most = 0, batch
 			j.stored(len(some))
-			continue
+			if len(some) == batch {
+				continue
+			}
+			// The others are gathered as well: records are not sent one by one while requests
+			// are made one after the other.
 		}
 		if backoff.Wait(ctx, wait) != nil {
 			return

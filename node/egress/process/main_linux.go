@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
-	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/egress"
@@ -99,7 +98,7 @@ func run(text string, log hclog.Logger) error {
 	go face.receive(rights)
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(nodelink.MaxMessageBytes), grpc.MaxSendMsgSize(nodelink.MaxMessageBytes))
 	nodev1.RegisterEgressProxyServiceServer(server, face)
-	nodev1.RegisterEgressServiceServer(server, egressFace{EgressServiceServer: egress.NewServer(proxy), face: face})
+	nodev1.RegisterEgressServiceServer(server, egressFace{face: face})
 	ended := make(chan struct{})
 	go func() {
 		<-ended
@@ -198,6 +197,26 @@ func (f *face) receive(from *net.UnixConn) {
 
 // listener returns the listener of a socket that was sent.
 func (f *face) listener(ctx context.Context, number uint64) (net.Listener, error) {
+	file, err := f.socket(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return net.FileListener(file)
+}
+
+// connection returns the connection of a socket that was sent.
+func (f *face) connection(ctx context.Context, number uint64) (net.Conn, error) {
+	file, err := f.socket(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return net.FileConn(file)
+}
+
+// socket returns a socket that was sent, which may arrive after what is said of it.
+func (f *face) socket(ctx context.Context, number uint64) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for {
@@ -206,8 +225,7 @@ func (f *face) listener(ctx context.Context, number uint64) (net.Listener, error
 		delete(f.sockets, number)
 		f.mu.Unlock()
 		if file != nil {
-			defer file.Close()
-			return net.FileListener(file)
+			return file, nil
 		}
 		select {
 		case <-arrived:
@@ -260,23 +278,37 @@ func (f *face) EndUse(_ context.Context, req *nodev1.EndUseRequest) (*nodev1.End
 	return &nodev1.EndUseResponse{Use: f.proxy.End(req.GetJailId(), req.GetExecId())}, nil
 }
 
-// egressFace is what the hub calls.
-type egressFace struct {
-	nodev1.EgressServiceServer
-	face *face
+// OpenTunnel implements the service.
+func (f *face) OpenTunnel(ctx context.Context, req *nodev1.OpenTunnelRequest) (*nodev1.OpenTunnelResponse, error) {
+	hub, err := f.connection(ctx, req.GetSocket())
+	if err != nil {
+		return nil, fault.ToGRPC(err)
+	}
+	up, err := f.proxy.Tunnel(ctx, req.GetOpen())
+	if err != nil {
+		_ = hub.Close()
+		return nil, fault.ToGRPC(err)
+	}
+	go egress.Join(up, hub)
+	return &nodev1.OpenTunnelResponse{}, nil
 }
 
-// Channel implements the service.
-func (e egressFace) Channel(stream nodev1.EgressService_ChannelServer) error {
+// OpenChannel implements the service.
+func (f *face) OpenChannel(ctx context.Context, req *nodev1.OpenChannelRequest) (*nodev1.OpenChannelResponse, error) {
+	hub, err := f.connection(ctx, req.GetSocket())
+	if err != nil {
+		return nil, fault.ToGRPC(err)
+	}
 	// What the hub has ended meanwhile is not known here: requests ask again.
-	e.face.proxy.ForgetTokens()
-	return e.face.link.Serve(stream.Context(), &egresslink.Stream{
-		Recv: func() ([]byte, error) {
-			req, err := stream.Recv()
-			return req.GetData(), err
-		},
-		Send: func(b []byte) error { return stream.Send(&nodev1.ChannelResponse{Data: b}) },
-	})
+	f.proxy.ForgetTokens()
+	go func() { _ = f.link.Serve(context.WithoutCancel(ctx), hub) }() // until the daemon or the next one ends it
+	return &nodev1.OpenChannelResponse{}, nil
+}
+
+// egressFace is what the hub calls of the proxy.
+type egressFace struct {
+	nodev1.UnimplementedEgressServiceServer
+	face *face
 }
 
 // EndCredential implements the service.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/egress"
@@ -234,28 +236,55 @@ func (p *Process) current(ctx context.Context) (*child, error) {
 	}
 }
 
+// CutFor returns why nothing of a jail passes; empty when it may.
+func (p *Process) CutFor(id string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cut[id]
+}
+
+// Tunnel implements egress.Tunnels. The bytes pass by a socket of their own.
+func (p *Process) Tunnel(ctx context.Context, open *nodev1.TunnelRequest_Open) (egress.Tunnel, error) {
+	c, err := p.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.socketFor(func(number uint64) error {
+		// It goes on if ctx ends, since the proxy must take what was sent to it; it has time
+		// limits of its own, and what it connects with ends with the socket.
+		_, err := c.proxy.OpenTunnel(context.WithoutCancel(ctx), &nodev1.OpenTunnelRequest{Open: open, Socket: number})
+		return fault.FromGRPC(err)
+	})
+}
+
+// socketFor sends one of two connected sockets to the process, has it use that, and returns
+// the other one. It ends with the process.
+func (c *child) socketFor(use func(number uint64) error) (*net.UnixConn, error) {
+	own, theirs, err := pair(unix.SOCK_STREAM)
+	if err != nil {
+		return nil, err
+	}
+	number := c.counter.Add(1)
+	err = c.send(number, theirs)
+	_ = theirs.Close() // the process has it
+	if err == nil {
+		err = use(number)
+	}
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	return own, nil
+}
+
 // server passes calls of the hub on to the proxy.
 type server struct {
-	nodev1.UnimplementedEgressServiceServer
+	nodev1.EgressServiceServer
 	p *Process
 }
 
 // NewServer returns the proxy as the hub calls it.
-func NewServer(p *Process) nodev1.EgressServiceServer { return &server{p: p} }
-
-// Tunnel implements the service.
-func (s *server) Tunnel(in nodev1.EgressService_TunnelServer) error {
-	c, err := s.p.current(in.Context())
-	if err != nil {
-		return fault.ToGRPC(err)
-	}
-	ctx, cancel := context.WithCancel(in.Context())
-	defer cancel()
-	out, err := c.egress.Tunnel(ctx)
-	if err != nil {
-		return err
-	}
-	return passOn(cancel, in.Recv, out.Send, out.CloseSend, out.Recv, in.Send)
+func NewServer(p *Process) nodev1.EgressServiceServer {
+	return &server{EgressServiceServer: egress.NewServer(p), p: p}
 }
 
 // Channel implements the service.
@@ -264,45 +293,18 @@ func (s *server) Channel(in nodev1.EgressService_ChannelServer) error {
 	if err != nil {
 		return fault.ToGRPC(err)
 	}
-	ctx, cancel := context.WithCancel(in.Context())
-	defer cancel()
-	out, err := c.egress.Channel(ctx)
-	if err != nil {
+	socket, err := c.socketFor(func(number uint64) error {
+		_, err := c.proxy.OpenChannel(context.WithoutCancel(in.Context()), &nodev1.OpenChannelRequest{Socket: number})
 		return err
+	})
+	if err != nil {
+		return fault.ToGRPC(err)
 	}
-	return passOn(cancel, in.Recv, out.Send, out.CloseSend, out.Recv, in.Send)
-}
-
-// passOn passes messages on both ways, until the other end has said all.
-func passOn[Q, A any](cancel func(), recv func() (Q, error), send func(Q) error, closeSend func() error, back func() (A, error), reply func(A) error) error {
-	go func() {
-		for {
-			m, err := recv()
-			if err == nil {
-				err = send(m)
-			}
-			switch {
-			case errors.Is(err, io.EOF):
-				_ = closeSend()
-				return
-			case err != nil:
-				cancel()
-				return
-			}
-		}
-	}()
-	for {
-		m, err := back()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := reply(m); err != nil {
-			return err
-		}
-	}
+	defer socket.Close()
+	return egress.Pass(socket, func() ([]byte, error) {
+		req, err := in.Recv()
+		return req.GetData(), err
+	}, func(b []byte) error { return in.Send(&nodev1.ChannelResponse{Data: b}) })
 }
 
 // EndCredential implements the service.

@@ -659,6 +659,176 @@ func (x *EndUseResponse) GetUse() *EgressUse {
 	return nil
 }
 
+type OpenTunnelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Open  *TunnelRequest_Open    `protobuf:"bytes,1,opt,name=open,proto3" json:"open,omitempty"`
+	// The number that the socket was sent with.
+	Socket        uint64 `protobuf:"varint,2,opt,name=socket,proto3" json:"socket,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenTunnelRequest) Reset() {
+	*x = OpenTunnelRequest{}
+	mi := &file_deckhand_node_v1_egress_proxy_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenTunnelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenTunnelRequest) ProtoMessage() {}
+
+func (x *OpenTunnelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proxy_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenTunnelRequest.ProtoReflect.Descriptor instead.
+func (*OpenTunnelRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proxy_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *OpenTunnelRequest) GetOpen() *TunnelRequest_Open {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+func (x *OpenTunnelRequest) GetSocket() uint64 {
+	if x != nil {
+		return x.Socket
+	}
+	return 0
+}
+
+type OpenTunnelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenTunnelResponse) Reset() {
+	*x = OpenTunnelResponse{}
+	mi := &file_deckhand_node_v1_egress_proxy_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenTunnelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenTunnelResponse) ProtoMessage() {}
+
+func (x *OpenTunnelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proxy_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenTunnelResponse.ProtoReflect.Descriptor instead.
+func (*OpenTunnelResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proxy_proto_rawDescGZIP(), []int{15}
+}
+
+type OpenChannelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number that the socket was sent with.
+	Socket        uint64 `protobuf:"varint,1,opt,name=socket,proto3" json:"socket,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenChannelRequest) Reset() {
+	*x = OpenChannelRequest{}
+	mi := &file_deckhand_node_v1_egress_proxy_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenChannelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenChannelRequest) ProtoMessage() {}
+
+func (x *OpenChannelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proxy_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenChannelRequest.ProtoReflect.Descriptor instead.
+func (*OpenChannelRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proxy_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *OpenChannelRequest) GetSocket() uint64 {
+	if x != nil {
+		return x.Socket
+	}
+	return 0
+}
+
+type OpenChannelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenChannelResponse) Reset() {
+	*x = OpenChannelResponse{}
+	mi := &file_deckhand_node_v1_egress_proxy_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenChannelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenChannelResponse) ProtoMessage() {}
+
+func (x *OpenChannelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proxy_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenChannelResponse.ProtoReflect.Descriptor instead.
+func (*OpenChannelResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proxy_proto_rawDescGZIP(), []int{17}
+}
+
 var File_deckhand_node_v1_egress_proxy_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_egress_proxy_proto_rawDesc = "" +
@@ -693,7 +863,14 @@ const file_deckhand_node_v1_egress_proxy_proto_rawDesc = "" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12 \n" +
 	"\aexec_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\"?\n" +
 	"\x0eEndUseResponse\x12-\n" +
-	"\x03use\x18\x01 \x01(\v2\x1b.deckhand.node.v1.EgressUseR\x03use2\xe2\x04\n" +
+	"\x03use\x18\x01 \x01(\v2\x1b.deckhand.node.v1.EgressUseR\x03use\"m\n" +
+	"\x11OpenTunnelRequest\x12@\n" +
+	"\x04open\x18\x01 \x01(\v2$.deckhand.node.v1.TunnelRequest.OpenB\x06\xbaH\x03\xc8\x01\x01R\x04open\x12\x16\n" +
+	"\x06socket\x18\x02 \x01(\x04R\x06socket\"\x14\n" +
+	"\x12OpenTunnelResponse\",\n" +
+	"\x12OpenChannelRequest\x12\x16\n" +
+	"\x06socket\x18\x01 \x01(\x04R\x06socket\"\x15\n" +
+	"\x13OpenChannelResponse2\x97\x06\n" +
 	"\x12EgressProxyService\x12T\n" +
 	"\tServeJail\x12\".deckhand.node.v1.ServeJailRequest\x1a#.deckhand.node.v1.ServeJailResponse\x12W\n" +
 	"\n" +
@@ -703,7 +880,10 @@ const file_deckhand_node_v1_egress_proxy_proto_rawDesc = "" +
 	"ResumeJail\x12#.deckhand.node.v1.ResumeJailRequest\x1a$.deckhand.node.v1.ResumeJailResponse\x12T\n" +
 	"\tLeaveJail\x12\".deckhand.node.v1.LeaveJailRequest\x1a#.deckhand.node.v1.LeaveJailResponse\x12Q\n" +
 	"\bBeginUse\x12!.deckhand.node.v1.BeginUseRequest\x1a\".deckhand.node.v1.BeginUseResponse\x12K\n" +
-	"\x06EndUse\x12\x1f.deckhand.node.v1.EndUseRequest\x1a .deckhand.node.v1.EndUseResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\x06EndUse\x12\x1f.deckhand.node.v1.EndUseRequest\x1a .deckhand.node.v1.EndUseResponse\x12W\n" +
+	"\n" +
+	"OpenTunnel\x12#.deckhand.node.v1.OpenTunnelRequest\x1a$.deckhand.node.v1.OpenTunnelResponse\x12Z\n" +
+	"\vOpenChannel\x12$.deckhand.node.v1.OpenChannelRequest\x1a%.deckhand.node.v1.OpenChannelResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_egress_proxy_proto_rawDescOnce sync.Once
@@ -717,48 +897,58 @@ func file_deckhand_node_v1_egress_proxy_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_egress_proxy_proto_rawDescData
 }
 
-var file_deckhand_node_v1_egress_proxy_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_deckhand_node_v1_egress_proxy_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_deckhand_node_v1_egress_proxy_proto_goTypes = []any{
-	(*ServeJailRequest)(nil),   // 0: deckhand.node.v1.ServeJailRequest
-	(*ServeJailResponse)(nil),  // 1: deckhand.node.v1.ServeJailResponse
-	(*ChangeJailRequest)(nil),  // 2: deckhand.node.v1.ChangeJailRequest
-	(*ChangeJailResponse)(nil), // 3: deckhand.node.v1.ChangeJailResponse
-	(*CutJailRequest)(nil),     // 4: deckhand.node.v1.CutJailRequest
-	(*CutJailResponse)(nil),    // 5: deckhand.node.v1.CutJailResponse
-	(*ResumeJailRequest)(nil),  // 6: deckhand.node.v1.ResumeJailRequest
-	(*ResumeJailResponse)(nil), // 7: deckhand.node.v1.ResumeJailResponse
-	(*LeaveJailRequest)(nil),   // 8: deckhand.node.v1.LeaveJailRequest
-	(*LeaveJailResponse)(nil),  // 9: deckhand.node.v1.LeaveJailResponse
-	(*BeginUseRequest)(nil),    // 10: deckhand.node.v1.BeginUseRequest
-	(*BeginUseResponse)(nil),   // 11: deckhand.node.v1.BeginUseResponse
-	(*EndUseRequest)(nil),      // 12: deckhand.node.v1.EndUseRequest
-	(*EndUseResponse)(nil),     // 13: deckhand.node.v1.EndUseResponse
-	(*Egress)(nil),             // 14: deckhand.node.v1.Egress
-	(*EgressUse)(nil),          // 15: deckhand.node.v1.EgressUse
+	(*ServeJailRequest)(nil),    // 0: deckhand.node.v1.ServeJailRequest
+	(*ServeJailResponse)(nil),   // 1: deckhand.node.v1.ServeJailResponse
+	(*ChangeJailRequest)(nil),   // 2: deckhand.node.v1.ChangeJailRequest
+	(*ChangeJailResponse)(nil),  // 3: deckhand.node.v1.ChangeJailResponse
+	(*CutJailRequest)(nil),      // 4: deckhand.node.v1.CutJailRequest
+	(*CutJailResponse)(nil),     // 5: deckhand.node.v1.CutJailResponse
+	(*ResumeJailRequest)(nil),   // 6: deckhand.node.v1.ResumeJailRequest
+	(*ResumeJailResponse)(nil),  // 7: deckhand.node.v1.ResumeJailResponse
+	(*LeaveJailRequest)(nil),    // 8: deckhand.node.v1.LeaveJailRequest
+	(*LeaveJailResponse)(nil),   // 9: deckhand.node.v1.LeaveJailResponse
+	(*BeginUseRequest)(nil),     // 10: deckhand.node.v1.BeginUseRequest
+	(*BeginUseResponse)(nil),    // 11: deckhand.node.v1.BeginUseResponse
+	(*EndUseRequest)(nil),       // 12: deckhand.node.v1.EndUseRequest
+	(*EndUseResponse)(nil),      // 13: deckhand.node.v1.EndUseResponse
+	(*OpenTunnelRequest)(nil),   // 14: deckhand.node.v1.OpenTunnelRequest
+	(*OpenTunnelResponse)(nil),  // 15: deckhand.node.v1.OpenTunnelResponse
+	(*OpenChannelRequest)(nil),  // 16: deckhand.node.v1.OpenChannelRequest
+	(*OpenChannelResponse)(nil), // 17: deckhand.node.v1.OpenChannelResponse
+	(*Egress)(nil),              // 18: deckhand.node.v1.Egress
+	(*EgressUse)(nil),           // 19: deckhand.node.v1.EgressUse
+	(*TunnelRequest_Open)(nil),  // 20: deckhand.node.v1.TunnelRequest.Open
 }
 var file_deckhand_node_v1_egress_proxy_proto_depIdxs = []int32{
-	14, // 0: deckhand.node.v1.ServeJailRequest.egress:type_name -> deckhand.node.v1.Egress
-	14, // 1: deckhand.node.v1.ChangeJailRequest.egress:type_name -> deckhand.node.v1.Egress
-	15, // 2: deckhand.node.v1.EndUseResponse.use:type_name -> deckhand.node.v1.EgressUse
-	0,  // 3: deckhand.node.v1.EgressProxyService.ServeJail:input_type -> deckhand.node.v1.ServeJailRequest
-	2,  // 4: deckhand.node.v1.EgressProxyService.ChangeJail:input_type -> deckhand.node.v1.ChangeJailRequest
-	4,  // 5: deckhand.node.v1.EgressProxyService.CutJail:input_type -> deckhand.node.v1.CutJailRequest
-	6,  // 6: deckhand.node.v1.EgressProxyService.ResumeJail:input_type -> deckhand.node.v1.ResumeJailRequest
-	8,  // 7: deckhand.node.v1.EgressProxyService.LeaveJail:input_type -> deckhand.node.v1.LeaveJailRequest
-	10, // 8: deckhand.node.v1.EgressProxyService.BeginUse:input_type -> deckhand.node.v1.BeginUseRequest
-	12, // 9: deckhand.node.v1.EgressProxyService.EndUse:input_type -> deckhand.node.v1.EndUseRequest
-	1,  // 10: deckhand.node.v1.EgressProxyService.ServeJail:output_type -> deckhand.node.v1.ServeJailResponse
-	3,  // 11: deckhand.node.v1.EgressProxyService.ChangeJail:output_type -> deckhand.node.v1.ChangeJailResponse
-	5,  // 12: deckhand.node.v1.EgressProxyService.CutJail:output_type -> deckhand.node.v1.CutJailResponse
-	7,  // 13: deckhand.node.v1.EgressProxyService.ResumeJail:output_type -> deckhand.node.v1.ResumeJailResponse
-	9,  // 14: deckhand.node.v1.EgressProxyService.LeaveJail:output_type -> deckhand.node.v1.LeaveJailResponse
-	11, // 15: deckhand.node.v1.EgressProxyService.BeginUse:output_type -> deckhand.node.v1.BeginUseResponse
-	13, // 16: deckhand.node.v1.EgressProxyService.EndUse:output_type -> deckhand.node.v1.EndUseResponse
-	10, // [10:17] is the sub-list for method output_type
-	3,  // [3:10] is the sub-list for method input_type
-	3,  // [3:3] is the sub-list for extension type_name
-	3,  // [3:3] is the sub-list for extension extendee
-	0,  // [0:3] is the sub-list for field type_name
+	18, // 0: deckhand.node.v1.ServeJailRequest.egress:type_name -> deckhand.node.v1.Egress
+	18, // 1: deckhand.node.v1.ChangeJailRequest.egress:type_name -> deckhand.node.v1.Egress
+	19, // 2: deckhand.node.v1.EndUseResponse.use:type_name -> deckhand.node.v1.EgressUse
+	20, // 3: deckhand.node.v1.OpenTunnelRequest.open:type_name -> deckhand.node.v1.TunnelRequest.Open
+	0,  // 4: deckhand.node.v1.EgressProxyService.ServeJail:input_type -> deckhand.node.v1.ServeJailRequest
+	2,  // 5: deckhand.node.v1.EgressProxyService.ChangeJail:input_type -> deckhand.node.v1.ChangeJailRequest
+	4,  // 6: deckhand.node.v1.EgressProxyService.CutJail:input_type -> deckhand.node.v1.CutJailRequest
+	6,  // 7: deckhand.node.v1.EgressProxyService.ResumeJail:input_type -> deckhand.node.v1.ResumeJailRequest
+	8,  // 8: deckhand.node.v1.EgressProxyService.LeaveJail:input_type -> deckhand.node.v1.LeaveJailRequest
+	10, // 9: deckhand.node.v1.EgressProxyService.BeginUse:input_type -> deckhand.node.v1.BeginUseRequest
+	12, // 10: deckhand.node.v1.EgressProxyService.EndUse:input_type -> deckhand.node.v1.EndUseRequest
+	14, // 11: deckhand.node.v1.EgressProxyService.OpenTunnel:input_type -> deckhand.node.v1.OpenTunnelRequest
+	16, // 12: deckhand.node.v1.EgressProxyService.OpenChannel:input_type -> deckhand.node.v1.OpenChannelRequest
+	1,  // 13: deckhand.node.v1.EgressProxyService.ServeJail:output_type -> deckhand.node.v1.ServeJailResponse
+	3,  // 14: deckhand.node.v1.EgressProxyService.ChangeJail:output_type -> deckhand.node.v1.ChangeJailResponse
+	5,  // 15: deckhand.node.v1.EgressProxyService.CutJail:output_type -> deckhand.node.v1.CutJailResponse
+	7,  // 16: deckhand.node.v1.EgressProxyService.ResumeJail:output_type -> deckhand.node.v1.ResumeJailResponse
+	9,  // 17: deckhand.node.v1.EgressProxyService.LeaveJail:output_type -> deckhand.node.v1.LeaveJailResponse
+	11, // 18: deckhand.node.v1.EgressProxyService.BeginUse:output_type -> deckhand.node.v1.BeginUseResponse
+	13, // 19: deckhand.node.v1.EgressProxyService.EndUse:output_type -> deckhand.node.v1.EndUseResponse
+	15, // 20: deckhand.node.v1.EgressProxyService.OpenTunnel:output_type -> deckhand.node.v1.OpenTunnelResponse
+	17, // 21: deckhand.node.v1.EgressProxyService.OpenChannel:output_type -> deckhand.node.v1.OpenChannelResponse
+	13, // [13:22] is the sub-list for method output_type
+	4,  // [4:13] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_egress_proxy_proto_init() }
@@ -773,7 +963,7 @@ func file_deckhand_node_v1_egress_proxy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_egress_proxy_proto_rawDesc), len(file_deckhand_node_v1_egress_proxy_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

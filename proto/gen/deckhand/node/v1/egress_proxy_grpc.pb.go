@@ -19,13 +19,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	EgressProxyService_ServeJail_FullMethodName  = "/deckhand.node.v1.EgressProxyService/ServeJail"
-	EgressProxyService_ChangeJail_FullMethodName = "/deckhand.node.v1.EgressProxyService/ChangeJail"
-	EgressProxyService_CutJail_FullMethodName    = "/deckhand.node.v1.EgressProxyService/CutJail"
-	EgressProxyService_ResumeJail_FullMethodName = "/deckhand.node.v1.EgressProxyService/ResumeJail"
-	EgressProxyService_LeaveJail_FullMethodName  = "/deckhand.node.v1.EgressProxyService/LeaveJail"
-	EgressProxyService_BeginUse_FullMethodName   = "/deckhand.node.v1.EgressProxyService/BeginUse"
-	EgressProxyService_EndUse_FullMethodName     = "/deckhand.node.v1.EgressProxyService/EndUse"
+	EgressProxyService_ServeJail_FullMethodName   = "/deckhand.node.v1.EgressProxyService/ServeJail"
+	EgressProxyService_ChangeJail_FullMethodName  = "/deckhand.node.v1.EgressProxyService/ChangeJail"
+	EgressProxyService_CutJail_FullMethodName     = "/deckhand.node.v1.EgressProxyService/CutJail"
+	EgressProxyService_ResumeJail_FullMethodName  = "/deckhand.node.v1.EgressProxyService/ResumeJail"
+	EgressProxyService_LeaveJail_FullMethodName   = "/deckhand.node.v1.EgressProxyService/LeaveJail"
+	EgressProxyService_BeginUse_FullMethodName    = "/deckhand.node.v1.EgressProxyService/BeginUse"
+	EgressProxyService_EndUse_FullMethodName      = "/deckhand.node.v1.EgressProxyService/EndUse"
+	EgressProxyService_OpenTunnel_FullMethodName  = "/deckhand.node.v1.EgressProxyService/OpenTunnel"
+	EgressProxyService_OpenChannel_FullMethodName = "/deckhand.node.v1.EgressProxyService/OpenChannel"
 )
 
 // EgressProxyServiceClient is the client API for EgressProxyService service.
@@ -34,7 +36,8 @@ const (
 //
 // EgressProxyService is how the daemon tells its egress proxy, a process of its own without
 // privileges, which jails there are and what they may do. It is served on a socket that both
-// have from the start, beside EgressService, which the daemon passes on from the hub.
+// have from the start, beside EgressService.EndCredential, which the daemon passes on from the
+// hub. The bytes of tunnels and channels pass by sockets of their own.
 type EgressProxyServiceClient interface {
 	// ServeJail takes the connections of a jail from now on. Its listening socket was sent
 	// beside. A jail that was served before is served again.
@@ -50,6 +53,13 @@ type EgressProxyServiceClient interface {
 	BeginUse(ctx context.Context, in *BeginUseRequest, opts ...grpc.CallOption) (*BeginUseResponse, error)
 	// EndUse returns what an exec, which has ended, sent out.
 	EndUse(ctx context.Context, in *EndUseRequest, opts ...grpc.CallOption) (*EndUseResponse, error)
+	// OpenTunnel connects with a host, as EgressService.Tunnel says, and passes bytes between it
+	// and a socket that was sent beside. The socket is closed when the connection has ended, and
+	// with an error.
+	OpenTunnel(ctx context.Context, in *OpenTunnelRequest, opts ...grpc.CallOption) (*OpenTunnelResponse, error)
+	// OpenChannel uses a socket that was sent beside as EgressService.Channel. The socket is
+	// closed when another one takes its place.
+	OpenChannel(ctx context.Context, in *OpenChannelRequest, opts ...grpc.CallOption) (*OpenChannelResponse, error)
 }
 
 type egressProxyServiceClient struct {
@@ -130,13 +140,34 @@ func (c *egressProxyServiceClient) EndUse(ctx context.Context, in *EndUseRequest
 	return out, nil
 }
 
+func (c *egressProxyServiceClient) OpenTunnel(ctx context.Context, in *OpenTunnelRequest, opts ...grpc.CallOption) (*OpenTunnelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OpenTunnelResponse)
+	err := c.cc.Invoke(ctx, EgressProxyService_OpenTunnel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *egressProxyServiceClient) OpenChannel(ctx context.Context, in *OpenChannelRequest, opts ...grpc.CallOption) (*OpenChannelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OpenChannelResponse)
+	err := c.cc.Invoke(ctx, EgressProxyService_OpenChannel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // EgressProxyServiceServer is the server API for EgressProxyService service.
 // All implementations must embed UnimplementedEgressProxyServiceServer
 // for forward compatibility.
 //
 // EgressProxyService is how the daemon tells its egress proxy, a process of its own without
 // privileges, which jails there are and what they may do. It is served on a socket that both
-// have from the start, beside EgressService, which the daemon passes on from the hub.
+// have from the start, beside EgressService.EndCredential, which the daemon passes on from the
+// hub. The bytes of tunnels and channels pass by sockets of their own.
 type EgressProxyServiceServer interface {
 	// ServeJail takes the connections of a jail from now on. Its listening socket was sent
 	// beside. A jail that was served before is served again.
@@ -152,6 +183,13 @@ type EgressProxyServiceServer interface {
 	BeginUse(context.Context, *BeginUseRequest) (*BeginUseResponse, error)
 	// EndUse returns what an exec, which has ended, sent out.
 	EndUse(context.Context, *EndUseRequest) (*EndUseResponse, error)
+	// OpenTunnel connects with a host, as EgressService.Tunnel says, and passes bytes between it
+	// and a socket that was sent beside. The socket is closed when the connection has ended, and
+	// with an error.
+	OpenTunnel(context.Context, *OpenTunnelRequest) (*OpenTunnelResponse, error)
+	// OpenChannel uses a socket that was sent beside as EgressService.Channel. The socket is
+	// closed when another one takes its place.
+	OpenChannel(context.Context, *OpenChannelRequest) (*OpenChannelResponse, error)
 	mustEmbedUnimplementedEgressProxyServiceServer()
 }
 
@@ -182,6 +220,12 @@ func (UnimplementedEgressProxyServiceServer) BeginUse(context.Context, *BeginUse
 }
 func (UnimplementedEgressProxyServiceServer) EndUse(context.Context, *EndUseRequest) (*EndUseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndUse not implemented")
+}
+func (UnimplementedEgressProxyServiceServer) OpenTunnel(context.Context, *OpenTunnelRequest) (*OpenTunnelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method OpenTunnel not implemented")
+}
+func (UnimplementedEgressProxyServiceServer) OpenChannel(context.Context, *OpenChannelRequest) (*OpenChannelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method OpenChannel not implemented")
 }
 func (UnimplementedEgressProxyServiceServer) mustEmbedUnimplementedEgressProxyServiceServer() {}
 func (UnimplementedEgressProxyServiceServer) testEmbeddedByValue()                            {}
@@ -330,6 +374,42 @@ func _EgressProxyService_EndUse_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _EgressProxyService_OpenTunnel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OpenTunnelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EgressProxyServiceServer).OpenTunnel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: EgressProxyService_OpenTunnel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EgressProxyServiceServer).OpenTunnel(ctx, req.(*OpenTunnelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _EgressProxyService_OpenChannel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OpenChannelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EgressProxyServiceServer).OpenChannel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: EgressProxyService_OpenChannel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EgressProxyServiceServer).OpenChannel(ctx, req.(*OpenChannelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // EgressProxyService_ServiceDesc is the grpc.ServiceDesc for EgressProxyService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -364,6 +444,14 @@ var EgressProxyService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EndUse",
 			Handler:    _EgressProxyService_EndUse_Handler,
+		},
+		{
+			MethodName: "OpenTunnel",
+			Handler:    _EgressProxyService_OpenTunnel_Handler,
+		},
+		{
+			MethodName: "OpenChannel",
+			Handler:    _EgressProxyService_OpenChannel_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
