@@ -233,7 +233,14 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 				}
 			}
 		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { refuse(w, wayTo(target, err)) },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			if r.Context().Err() != nil {
+				// The channel ends: whether the request took effect is not known, and a
+				// response that says otherwise could still get to the node.
+				panic(http.ErrAbortHandler)
+			}
+			refuse(w, wayTo(target, err))
+		},
 	}
 	proxy.ModifyResponse = func(res *http.Response) error {
 		if res.ContentLength > maxGathered { // one without a length is passed on as it comes anyway
