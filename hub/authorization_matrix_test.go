@@ -233,8 +233,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = "pkc_1"
 		case "credential_json":
 			out[name] = "{}"
-		case "registration":
-			out[name] = true
+		case "delete_passkey_id":
+			out[name] = "passkey_1"
 		case "rules":
 			if f.Cardinality() != protoreflect.Repeated && f.ContainingOneof() == nil && f.Kind() == protoreflect.MessageKind && f.Message().Name() == "PasskeyRules" {
 				out[name] = map[string]any{}

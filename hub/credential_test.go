@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -118,4 +119,24 @@ func TestEveryHubMasksAValue(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), "api.example.com")
 	require.NotContains(t, string(text), "canary")
+}
+
+// A node that does not know credentials, or rules by method and path, would connect commands to
+// the hosts without them: no attempt begins there, and the error names the node.
+func TestATaskWithCredentialsIsNotStartedOnANodeThatIsTooOld(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
+	r.credential("api")
+	r.apply("pusher", strings.Replace(scripted("pusher"), "limits:", "credentials: [api]\nlimits:", 1))
+	r.apply("reader", strings.Replace(scripted("reader"), "limits:", "egress: {allow: [{host: api.example.com, http: [\"allow GET /v1/**\"]}]}\nlimits:", 1))
+	start := func(agent string) error {
+		lease := r.claim(r.submit(agent).GetId(), 1).GetLease()
+		_, err := r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+		return err
+	}
+	shift(t, r.Hub, `UPDATE nodes SET capability = $2 WHERE id = $1`, r.node.ID(), nodelink.Credentials-1)
+	for _, agent := range []string{"pusher", "reader"} {
+		refusedFor(t, start(agent), fault.Precondition, "node sim cannot insert credentials, or decide about requests by method and path: its deckhand-node simulated is too old")
+	}
+	require.NoError(t, start("walker"), "others run there")
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -125,12 +126,21 @@ func (a *authenticator) json(response map[string]any) string {
 	return string(data)
 }
 
-// register registers an authenticator's passkey.
-func (a *authenticator) register(c *sdk.Client, name string, proof *deckhandv1.PasskeyProof) (*deckhandv1.Passkey, error) {
+// register registers an authenticator's passkey. by, if not nil, has one of the user's
+// passkeys, and proves it.
+func (a *authenticator) register(c *sdk.Client, name string, by *authenticator) (*deckhandv1.Passkey, error) {
+	a.t.Helper()
 	begun, err := c.Passkeys.BeginPasskeyRegistration(a.t.Context(), connect.NewRequest(&deckhandv1.BeginPasskeyRegistrationRequest{}))
-	require.NoError(a.t, err)
+	if err != nil {
+		return nil, err
+	}
+	made := a.create(begun.Msg.GetOptionsJson())
+	var proof *deckhandv1.PasskeyProof
+	if by != nil {
+		proof = by.prove(c, aboutRegistration(made))
+	}
 	res, err := c.Passkeys.CreatePasskey(a.t.Context(), connect.NewRequest(&deckhandv1.CreatePasskeyRequest{
-		ChallengeId: begun.Msg.GetChallengeId(), CredentialJson: a.create(begun.Msg.GetOptionsJson()), Name: name, Proof: proof,
+		ChallengeId: begun.Msg.GetChallengeId(), CredentialJson: made, Name: name, Proof: proof,
 	}))
 	if err != nil {
 		return nil, err
@@ -162,6 +172,42 @@ func loginWith(ctx context.Context, c *sdk.Client, with *deckhandv1.PasskeyLogin
 	return res.Msg.GetSession(), nil
 }
 
+func aboutRegistration(credential string) *deckhandv1.BeginPasskeyProofRequest {
+	return &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_RegistrationCredentialJson{RegistrationCredentialJson: credential}}
+}
+
+// enter returns the browser of a login.
+func (r *rig) enter(with *deckhandv1.CreateSessionRequest) *sdk.Client {
+	r.t.Helper()
+	res, err := r.Client(r.t, "").Sessions.CreateSession(r.t.Context(), connect.NewRequest(with))
+	require.NoError(r.t, err)
+	set, err := http.ParseSetCookie(res.Header().Get("Set-Cookie"))
+	require.NoError(r.t, err)
+	return browser(r.t, r.Hub, set.Name+"="+set.Value)
+}
+
+// byLink returns the browser of a login with a link that a client makes.
+func (r *rig) byLink(c *sdk.Client) *sdk.Client {
+	r.t.Helper()
+	return r.enter(&deckhandv1.CreateSessionRequest{With: &deckhandv1.CreateSessionRequest_Code{Code: do(r.t, c.Sessions.CreateLoginCode, &deckhandv1.CreateLoginCodeRequest{}).GetCode()}})
+}
+
+// aPassword is that of withPassword's users.
+const aPassword = "correct horse battery"
+
+// withPassword creates a user with a password.
+func (r *rig) withPassword(name, role string) {
+	r.t.Helper()
+	r.as(name, role)
+	do(r.t, r.user.Users.SetPassword, &deckhandv1.SetPasswordRequest{UserId: name, Password: aPassword})
+}
+
+// byPassword returns the browser of a login of such a user.
+func (r *rig) byPassword(name string) *sdk.Client {
+	r.t.Helper()
+	return r.enter(&deckhandv1.CreateSessionRequest{With: &deckhandv1.CreateSessionRequest_Password{Password: &deckhandv1.Password{Name: name, Password: aPassword}}})
+}
+
 func passkeyRig(t *testing.T) *rig {
 	t.Helper()
 	cfg := hubtest.Config(t)
@@ -185,13 +231,15 @@ func TestAPasskeyLogsInAndBelongsToItsUser(t *testing.T) {
 	require.Equal(t, passkeyOrigin, methods.Msg.GetPublicUrl())
 
 	phone := newAuthenticator(t)
-	made, err := phone.register(r.user, "phone", nil)
+	admin := r.byLink(r.user)
+	made, err := phone.register(admin, "phone", nil)
 	require.NoError(t, err)
 	require.Equal(t, "phone", made.GetName())
 	with, session, err := phone.login(ctx, nobody)
 	require.NoError(t, err)
 	require.Equal(t, "passkey", session.GetMethod())
 	require.Equal(t, "admin", session.GetUserName())
+	require.NotNil(t, session.GetSignedInAt())
 	_, err = loginWith(ctx, nobody, with)
 	refusedFor(t, err, fault.Unauthenticated, "was used")
 
@@ -211,24 +259,6 @@ func TestAPasskeyLogsInAndBelongsToItsUser(t *testing.T) {
 	refusedFor(t, err, fault.Unauthenticated, "")
 	phone.count = 100
 
-	// Another passkey takes one that is there; so does the end of one, for a session.
-	tablet := newAuthenticator(t)
-	_, err = tablet.register(r.user, "tablet", nil)
-	refusedFor(t, err, fault.Precondition, "proof is missing")
-	registration := &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_Registration{Registration: true}}
-	second, err := tablet.register(r.user, "tablet", phone.prove(r.user, registration))
-	require.NoError(t, err)
-	inBrowser := browser(t, r.Hub, login(t, r.Hub, r.AdminToken))
-	remove := &deckhandv1.DeletePasskeyRequest{PasskeyId: second.GetId()}
-	_, err = inBrowser.Passkeys.DeletePasskey(ctx, connect.NewRequest(remove))
-	refusedFor(t, err, fault.Precondition, "proof is missing")
-	remove.Proof = phone.prove(inBrowser, &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_DeletePasskeyId{DeletePasskeyId: made.GetId()}})
-	_, err = inBrowser.Passkeys.DeletePasskey(ctx, connect.NewRequest(remove))
-	refusedFor(t, err, fault.Precondition, "another decision")
-	remove.Proof = phone.prove(inBrowser, &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_DeletePasskeyId{DeletePasskeyId: second.GetId()}})
-	_, err = inBrowser.Passkeys.DeletePasskey(ctx, connect.NewRequest(remove))
-	require.NoError(t, err)
-
 	// Another user sees none of it.
 	other := r.as("other", "basic")
 	list, err := other.Passkeys.ListPasskeys(ctx, connect.NewRequest(&deckhandv1.ListPasskeysRequest{}))
@@ -244,9 +274,110 @@ func TestAPasskeyLogsInAndBelongsToItsUser(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "old phone", renamed.Msg.GetPasskey().GetName())
 	_, err = r.user.Passkeys.DeletePasskey(ctx, connect.NewRequest(&deckhandv1.DeletePasskeyRequest{PasskeyId: made.GetId()}))
-	require.NoError(t, err, "an administrator's token removes passkeys that are lost")
+	require.NoError(t, err, "the hub's own token, on its machine, removes passkeys that are lost")
 	_, _, err = phone.login(ctx, nobody)
 	refusedFor(t, err, fault.Unauthenticated, "")
+}
+
+// A token is not its user. Whoever has stolen one, or a session, makes no passkey with it
+// and removes none, whatever they make of it first.
+func TestAStolenTokenOrSessionMakesNoPasskeyAndRemovesNone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hashing passwords takes minutes with the race detector, and there is no race in it")
+	}
+	t.Parallel()
+	r := passkeyRig(t)
+	ctx := t.Context()
+	thief := newAuthenticator(t)
+	stolen := do(t, r.user.Tokens.CreateToken, &deckhandv1.CreateTokenRequest{Name: "stolen"}).GetSecret()
+	token := r.Client(t, stolen)
+	_, err := thief.register(token, "theirs", nil)
+	refusedFor(t, err, fault.Denied, "API token")
+	_, err = thief.register(r.user, "theirs", nil)
+	refusedFor(t, err, fault.Denied, "API token")
+	session := browser(t, r.Hub, login(t, r.Hub, stolen))
+	for what, c := range map[string]*sdk.Client{
+		"a session made with the token": session, "a link made with the token": r.byLink(token), "a link made in that session": r.byLink(session),
+	} {
+		_, err = thief.register(c, "theirs", nil)
+		refusedFor(t, err, fault.Precondition, "a sign-in of the last 10 minutes")
+		require.Nil(t, do(t, c.Sessions.GetSession, &deckhandv1.GetSessionRequest{}).GetSession().GetSignedInAt(), what)
+	}
+	// Nor do they make a password to sign in with.
+	for _, c := range []*sdk.Client{token, session} {
+		_, err = c.Users.SetPassword(ctx, connect.NewRequest(&deckhandv1.SetPasswordRequest{Password: "correct horse battery"}))
+		refusedFor(t, err, fault.Precondition, "a first password")
+	}
+
+	// A sign-in does, and is over after ten minutes.
+	r.withPassword("alice", "basic")
+	late := r.byPassword("alice")
+	shift(t, r.Hub, `UPDATE sessions SET signed_in_at = now() - interval '11 minutes' WHERE method = 'password'`)
+	_, err = newAuthenticator(t).register(late, "late", nil)
+	refusedFor(t, err, fault.Precondition, "a sign-in of the last 10 minutes")
+	alice := r.byPassword("alice")
+	shift(t, r.Hub, `UPDATE sessions SET signed_in_at = now() - interval '9 minutes' WHERE method = 'password' AND signed_in_at > now() - interval '1 minute'`)
+	hers := newAuthenticator(t)
+	first, err := hers.register(alice, "phone", nil)
+	require.NoError(t, err)
+
+	// From then on only a passkey makes and removes one: the password is not enough.
+	tablet := newAuthenticator(t)
+	_, err = tablet.register(alice, "tablet", nil)
+	refusedFor(t, err, fault.Precondition, "proof is missing")
+	begun := do(t, alice.Passkeys.BeginPasskeyRegistration, &deckhandv1.BeginPasskeyRegistrationRequest{})
+	made := tablet.create(begun.GetOptionsJson())
+	another := hers.prove(alice, aboutRegistration(thief.create(begun.GetOptionsJson())))
+	_, err = alice.Passkeys.CreatePasskey(ctx, connect.NewRequest(&deckhandv1.CreatePasskeyRequest{ChallengeId: begun.GetChallengeId(), CredentialJson: made, Name: "tablet", Proof: another}))
+	refusedFor(t, err, fault.Precondition, "another decision")
+	second, err := tablet.register(alice, "tablet", hers)
+	require.NoError(t, err)
+	remove := &deckhandv1.DeletePasskeyRequest{PasskeyId: second.GetId()}
+	about := func(id string) *deckhandv1.BeginPasskeyProofRequest {
+		return &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_DeletePasskeyId{DeletePasskeyId: id}}
+	}
+	for _, c := range []*sdk.Client{alice, session} {
+		_, err = c.Passkeys.DeletePasskey(ctx, connect.NewRequest(remove))
+		require.Error(t, err)
+	}
+	_, err = token.Passkeys.DeletePasskey(ctx, connect.NewRequest(remove))
+	refusedFor(t, err, fault.Denied, "API token")
+	remove.Proof = hers.prove(alice, about(first.GetId()))
+	_, err = alice.Passkeys.DeletePasskey(ctx, connect.NewRequest(remove))
+	refusedFor(t, err, fault.Precondition, "another decision")
+	remove.Proof = hers.prove(alice, about(second.GetId()))
+	do(t, alice.Passkeys.DeletePasskey, remove)
+
+	// An administrator removes what somebody has lost after a sign-in, and with their own
+	// passkey as soon as they have one.
+	admin := r.byLink(r.user)
+	mine := newAuthenticator(t)
+	third, err := tablet.register(alice, "tablet", hers)
+	require.NoError(t, err)
+	do(t, admin.Passkeys.DeletePasskey, &deckhandv1.DeletePasskeyRequest{PasskeyId: third.GetId()})
+	_, err = mine.register(admin, "mine", nil)
+	require.NoError(t, err)
+	lost := &deckhandv1.DeletePasskeyRequest{PasskeyId: first.GetId()}
+	_, err = admin.Passkeys.DeletePasskey(ctx, connect.NewRequest(lost))
+	refusedFor(t, err, fault.Precondition, "proof is missing")
+	lost.Proof = mine.prove(admin, about(first.GetId()))
+	do(t, admin.Passkeys.DeletePasskey, lost)
+
+	// The export says offline whose keys were registered, and which.
+	allSealed(t, r.Hub)
+	report, err := auditlog.Verify(bytes.NewReader(exportAudit(t, r.user, 0)), nil)
+	require.NoError(t, err)
+	require.Len(t, report.Passkeys, 4)
+	for i, want := range []struct {
+		user, digest string
+		proved       bool
+	}{{"alice", first.GetKeySha256(), false}, {"alice", second.GetKeySha256(), true}, {"alice", second.GetKeySha256(), true}, {"admin", "", false}} {
+		require.Equal(t, want.user, report.Passkeys[i].User)
+		require.Equal(t, want.proved, report.Passkeys[i].Proved)
+		if want.digest != "" {
+			require.Equal(t, want.digest, report.Passkeys[i].KeySHA256)
+		}
+	}
 }
 
 func TestWithoutHTTPSThereAreNoPasskeysAndTheHubSaysWhy(t *testing.T) {
@@ -256,7 +387,7 @@ func TestWithoutHTTPSThereAreNoPasskeysAndTheHubSaysWhy(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, res.Msg.GetPasskeys())
 	require.Contains(t, res.Msg.GetPasskeysMissing(), "--public-url")
-	_, err = h.Client(t, h.AdminToken).Passkeys.BeginPasskeyRegistration(t.Context(), connect.NewRequest(&deckhandv1.BeginPasskeyRegistrationRequest{}))
+	_, err = browser(t, h, login(t, h, h.AdminToken)).Passkeys.BeginPasskeyRegistration(t.Context(), connect.NewRequest(&deckhandv1.BeginPasskeyRegistrationRequest{}))
 	refusedFor(t, err, fault.Precondition, "--public-url")
 }
 
@@ -267,7 +398,7 @@ func TestADangerousCallIsApprovedWithAPasskeyForWhatWasShown(t *testing.T) {
 	r := passkeyRig(t)
 	ctx := t.Context()
 	phone := newAuthenticator(t)
-	_, err := phone.register(r.user, "phone", nil)
+	_, err := phone.register(r.byLink(r.user), "phone", nil)
 	require.NoError(t, err)
 	rules := &deckhandv1.PasskeyRules{DangerousApprovals: true}
 	set := &deckhandv1.SetPasskeyRulesRequest{Rules: rules}
@@ -319,7 +450,8 @@ func TestADangerousCallIsApprovedWithAPasskeyForWhatWasShown(t *testing.T) {
 	phone.unverified = true
 	refusedFor(t, send(r.user, with(phone.prove(r.user, about(answer)))), fault.Invalid, "proof.credential_json")
 	phone.unverified = false
-	second := r.as("second", "admin")
+	r.withPassword("second", "admin")
+	second := r.byPassword("second")
 	theirs := newAuthenticator(t)
 	_, err = theirs.register(second, "theirs", nil)
 	require.NoError(t, err)
@@ -378,7 +510,7 @@ func TestADangerousCallIsApprovedWithAPasskeyForWhatWasShown(t *testing.T) {
 func (r *rig) requirePasskeys() *authenticator {
 	r.t.Helper()
 	phone := newAuthenticator(r.t)
-	_, err := phone.register(r.user, "phone", nil)
+	_, err := phone.register(r.byLink(r.user), "phone", nil)
 	require.NoError(r.t, err)
 	rules := &deckhandv1.PasskeyRules{DangerousApprovals: true}
 	proof := phone.prove(r.user, &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_Rules{Rules: rules}})
@@ -463,4 +595,56 @@ func TestAcceptingADangerousDeferredCallTakesAPasskey(t *testing.T) {
 	answer.Proof = phone.prove(r.user, aboutAnswer(answer))
 	_, err = r.answer(answer)
 	require.NoError(t, err)
+}
+
+// A rule of the policy takes a passkey for what it asks about, dangerous or not, whether
+// the organisation asks for one elsewhere or not.
+func TestARuleTakesAPasskeyForWhatItAsksAbout(t *testing.T) {
+	t.Parallel()
+	r := passkeyRig(t)
+	phone := newAuthenticator(t)
+	admin := r.byLink(r.user)
+	_, err := phone.register(admin, "phone", nil)
+	require.NoError(t, err)
+	do(t, r.user.Policies.ApplyPolicy, &deckhandv1.ApplyPolicyRequest{File: "policy.yaml", Yaml: `
+rules:
+  - {name: deploys, effect: ask, command: make deploy, approve: passkey}
+`})
+	for _, name := range []string{"deployer", "checker"} {
+		r.apply(name, asking(name, "tools: [shell_exec]"))
+	}
+	_, step, item := r.park("deployer", "shell_exec", `{"command":"make deploy"}`)
+	require.True(t, item.GetNeedsPasskey())
+	shown := r.inboxItem(item.GetId())
+	require.True(t, shown.GetNeedsPasskey())
+	require.True(t, shown.GetDecision().GetPasskey())
+	require.Contains(t, shown.GetWhy(), "takes a passkey")
+	answer := approve(item.GetId(), "")
+	answer.ShownDigest = shown.GetShownDigest()
+	_, err = r.answer(answer)
+	refusedFor(t, err, fault.Precondition, "proof is missing")
+	// Another call than that which was asked about takes none, but it replaces one that does.
+	_, err = r.answer(approve(item.GetId(), `{"command":"make check"}`))
+	refusedFor(t, err, fault.Precondition, "proof is missing")
+	require.Equal(t, stepWaiting, r.step(step.GetId()).GetState(), "nothing was granted")
+	answer.Proof = phone.prove(admin, aboutAnswer(answer))
+	_, err = r.answer(answer)
+	require.NoError(t, err)
+	require.NotEqual(t, stepWaiting, r.step(step.GetId()).GetState())
+
+	// A call that is edited into one of the rule takes one.
+	_, other, harmless := r.park("checker", "shell_exec", `{"command":"make check"}`)
+	require.False(t, harmless.GetNeedsPasskey())
+	edited := approve(harmless.GetId(), `{"command":"true && make deploy"}`)
+	_, err = r.answer(edited)
+	refusedFor(t, err, fault.Precondition, "proof is missing")
+	edited.Proof = phone.prove(admin, aboutAnswer(edited))
+	_, err = r.answer(edited)
+	require.NoError(t, err)
+	require.NotEqual(t, stepWaiting, r.step(other.GetId()).GetState())
+
+	allSealed(t, r.Hub)
+	report, err := auditlog.Verify(bytes.NewReader(exportAudit(t, r.user, 0)), nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, report.Proofs)
 }

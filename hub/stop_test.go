@@ -329,6 +329,29 @@ func TestARefusedHostIsOneItem(t *testing.T) {
 	require.Empty(t, r.stops(stopEgress))
 }
 
+// What a subject is about is stored and shown as it is, without being masked: a command that
+// connects to a name with a secret in it leaves only a digest there.
+func TestTheSubjectOfARefusedHostDoesNotHaveTheHost(t *testing.T) {
+	t.Parallel()
+	host := "c4n4ry-5ecret.example.com"
+	r := newRig(t, hubtest.Shared(t), func(_ context.Context, _ *nodev1.ExecSpec) (string, *nodev1.Exec) {
+		return "", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED, Egress: &nodev1.EgressUse{Refusals: []*nodev1.EgressUse_Refusal{
+			{Host: host + ":443", Method: "CONNECT", Reason: "no rule allows it", Allow: "egress", Count: 1},
+		}}}
+	})
+	task := r.submit("walker")
+	lease := r.begin(task.GetId(), 1)
+	r.turn(lease, 1)
+	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"curl x"}`)
+	require.NoError(t, err)
+	_, err = r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	subject := r.sql("SELECT subject FROM inbox_items WHERE id = $1", r.stop(stopEgress).GetId())
+	require.NotContains(t, subject, "c4n4ry")
+	agent := do(t, r.user.Agents.GetAgent, &deckhandv1.GetAgentRequest{AgentId: "walker"}).GetAgent().GetId()
+	require.Regexp(t, "^"+agent+"/[0-9a-f]{32}$", subject)
+}
+
 // A task of the version that was shown goes on with the one that allows the host.
 func TestARunningTaskMayReachAHostThatWasAllowed(t *testing.T) {
 	t.Parallel()

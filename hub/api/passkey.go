@@ -139,8 +139,11 @@ func (h *Passkeys) BeginPasskeyProof(ctx context.Context, req *connect.Request[d
 		statement = inbox.Statement(item, verdict, of.Answer.GetShownDigest(), digest)
 	case *deckhandv1.BeginPasskeyProofRequest_Rules:
 		statement = passkey.RulesStatement(id.OrgID, of.Rules.GetDangerousApprovals())
-	case *deckhandv1.BeginPasskeyProofRequest_Registration:
-		statement = passkeyproof.Statement{Action: passkey.ActionCreated}
+	case *deckhandv1.BeginPasskeyProofRequest_RegistrationCredentialJson:
+		var err error
+		if statement, err = passkey.RegistrationStatement(of.RegistrationCredentialJson); err != nil {
+			return nil, err
+		}
 	case *deckhandv1.BeginPasskeyProofRequest_DeletePasskeyId:
 		statement = passkeyproof.Statement{Action: passkey.ActionDeleted, Object: of.DeletePasskeyId}
 	}

@@ -81,6 +81,7 @@ func sessionMessage(row db.GetSessionRow) (*deckhandv1.Session, error) {
 		Role: id.Role, ReadOnly: id.Scope.ReadOnly, Services: id.Scope.Services, Method: s.Method,
 		Address: s.Address, UserAgent: s.UserAgent,
 		CreatedAt: timestamppb.New(s.CreatedAt), SeenAt: timestamppb.New(s.SeenAt), ExpiresAt: timestamppb.New(s.ExpiresAt),
+		SignedInAt: timestamp(s.SignedInAt),
 	}, nil
 }
 

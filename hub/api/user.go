@@ -130,7 +130,7 @@ func (h *People) SetPassword(ctx context.Context, req *connect.Request[deckhandv
 		if err != nil {
 			return nil, err
 		}
-		if err := h.Users.CheckPassword(ctx, who.OrgID, id, req.Msg.GetCurrentPassword()); err != nil {
+		if err := h.Users.CheckPassword(ctx, who.OrgID, id, req.Msg.GetCurrentPassword(), who.SignedIn(auth.SignInLasts)); err != nil {
 			return nil, err
 		}
 		right()

@@ -36,18 +36,39 @@ func (s *Service) PasskeyRule(ctx context.Context, orgID string) (bool, error) {
 }
 
 // NeedsPasskey reports whether letting an item's call run, or accepting a review, takes a
-// passkey: rule is the organisation's PasskeyRule, and something dangerous was recognised in
-// a call that would be made.
+// passkey: a rule of the policies takes one for a call that would be made, or rule is the
+// organisation's PasskeyRule, and something dangerous was recognised in such a call.
 func (s *Service) NeedsPasskey(ctx context.Context, item db.InboxItem, rule bool) (bool, error) {
-	if !rule || State(item.State) != Open {
+	if State(item.State) != Open {
 		return false, nil
 	}
 	switch Kind(item.Kind) {
 	case Approval, Unknown:
-		d, err := DecisionOf(item)
-		return len(d.Dangers) > 0, err
+		var d struct {
+			Passkey bool              `json:"passkey"`
+			Dangers []json.RawMessage `json:"dangers"`
+		}
+		if err := json.Unmarshal(item.Decision, &d); err != nil {
+			return false, fmt.Errorf("read the decision about %s: %w", item.ID, err)
+		}
+		return d.Passkey || rule && len(d.Dangers) > 0, nil
 	case Review:
-		return s.defersDanger(ctx, item)
+		var detail struct {
+			Deferred []struct {
+				Passkey bool `json:"passkey"`
+			} `json:"deferred"`
+		}
+		if err := json.Unmarshal(item.Detail, &detail); err != nil {
+			return false, fmt.Errorf("read the review %s: %w", item.ID, err)
+		}
+		for _, call := range detail.Deferred {
+			if call.Passkey {
+				return true, nil
+			}
+		}
+		if rule {
+			return s.defersDanger(ctx, item)
+		}
 	}
 	return false, nil
 }
@@ -72,13 +93,14 @@ func (s *Service) defersDanger(ctx context.Context, item db.InboxItem) (bool, er
 }
 
 // answerNeedsPasskey reports whether an answer takes a passkey: one by which something
-// dangerous would run. Other arguments are judged, since those would run.
+// would run that is dangerous, or that a rule takes one for. Other arguments are judged,
+// since those would run.
 func (s *Service) answerNeedsPasskey(ctx context.Context, item db.InboxItem, a *Answer) (bool, error) {
 	if a.Verdict != Approve && a.Verdict != Retry && a.Verdict != Accept {
 		return false, nil
 	}
 	rule, err := s.PasskeyRule(ctx, item.OrgID)
-	if err != nil || !rule {
+	if err != nil {
 		return false, err
 	}
 	if needed, err := s.NeedsPasskey(ctx, item, rule); err != nil || needed {
@@ -88,7 +110,7 @@ func (s *Service) answerNeedsPasskey(ctx context.Context, item db.InboxItem, a *
 		return false, nil
 	}
 	judged, err := s.Judge(ctx, item, a.ArgumentsJSON)
-	return len(judged.Decision.Dangers) > 0, err
+	return judged.Decision.Passkey || rule && len(judged.Decision.Dangers) > 0, err
 }
 
 // prove verifies the passkey of a decision on an open item, where one is needed or given.
@@ -105,7 +127,7 @@ func (s *Service) prove(ctx context.Context, item db.InboxItem, a *Answer) error
 		return nil
 	}
 	if a.Proof == nil {
-		return fault.New(fault.Precondition, "proof is missing: approving what is dangerous takes a passkey in this organisation").WithCode(fault.PermissionDenied).
+		return fault.New(fault.Precondition, "proof is missing: a rule of the policy, or of the organisation for what is dangerous, takes a passkey to let this run").WithCode(fault.PermissionDenied).
 			WithObject(item.ID).WithFix("approve it in the console, on a device with one of your passkeys")
 	}
 	evidence, err := s.cfg.Passkeys.Prove(ctx, a.Identity, a.Proof, Statement(item.ID, a.Verdict, a.ShownDigest, a.RequestDigest))

@@ -44,6 +44,8 @@ type CallDecision struct {
 	Policy string `json:"policy,omitempty"`
 	// Effect is the policies' decision.
 	Effect policy.Effect `json:"effect,omitempty"`
+	// Passkey reports that a rule of the policies takes a passkey to approve the call.
+	Passkey bool `json:"passkey,omitempty"`
 	// Reversible reports that everything that the call changes can be undone.
 	Reversible bool `json:"reversible,omitempty"`
 	// Request is the request that the call sends; nil for none.

@@ -25,7 +25,9 @@ func both(a, b answer) answer   { return min(a, b) }
 type Rule struct {
 	Name   string
 	Effect Effect
-	Reason string
+	// Passkey reports that approving a call that the rule asks about takes a passkey.
+	Passkey bool
+	Reason  string
 	// Line of the file.
 	Line int
 

@@ -368,6 +368,11 @@ func (d *decoder) rule(n *yaml.Node, i int) *Rule {
 		"effect": func(_, v *yaml.Node) {
 			r.Effect = d.effect(v, "")
 		},
+		"approve": func(_, v *yaml.Node) {
+			if r.Passkey = v.Value == "passkey"; !r.Passkey {
+				d.add(v.Line, "approve must be passkey, or left out")
+			}
+		},
 		"reason":   func(_, v *yaml.Node) { r.Reason = v.Value },
 		"tool":     func(_, v *yaml.Node) { r.Tools = d.globs(v, "tool", true) },
 		"agent":    func(_, v *yaml.Node) { r.Agents = d.globs(v, "agent", true) },
@@ -405,6 +410,9 @@ func (d *decoder) rule(n *yaml.Node, i int) *Rule {
 	})
 	if r.Effect == None {
 		d.add(n.Line, "rule %s has no effect: write allow, ask or deny", r.Name)
+	}
+	if r.Passkey && r.Effect != Ask && r.Effect != None {
+		d.add(n.Line, "rule %s has approve: passkey, and nobody approves what it decides: write effect: ask, or leave approve out", r.Name)
 	}
 	if r.Effect == Allow && len(r.Tools)+len(r.Categories)+len(r.Commands)+len(r.Paths)+len(r.Reads)+len(r.Writes)+len(r.Hosts)+len(r.NotHosts)+len(r.Args) == 0 {
 		d.add(n.Line, "rule %s would allow every call: say of which tool, command, path, host, category or arguments", r.Name)

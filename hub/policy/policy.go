@@ -80,6 +80,8 @@ type Decision struct {
 	// Answered reports that the rule that allows the call comes from people's decisions
 	// on approvals: it also waives approvals that the persona requires.
 	Answered bool `json:"answered,omitempty"`
+	// Passkey reports that a rule which asks about the call takes a passkey to approve it.
+	Passkey bool `json:"passkey,omitempty"`
 }
 
 // Limit is how often a tool, or tools of a category, may be called.
@@ -178,8 +180,10 @@ func (s Set) applicable(c *Call) (rules []*Rule, about bool, fallback Effect) {
 // strictest decision wins.
 func (s Set) Decide(c Call) Decision {
 	d := s.decide(c)
+	passkey := d.Passkey
 	for _, other := range c.standsFor() {
 		as := s.decide(other)
+		passkey = passkey || as.Passkey
 		as.Dangers = append(as.Dangers, d.Dangers...)
 		if strength[as.Effect] > strength[d.Effect] || as.Effect == d.Effect && d.Rule == "" {
 			d = as
@@ -187,6 +191,7 @@ func (s Set) Decide(c Call) Decision {
 			d.Dangers = as.Dangers
 		}
 	}
+	d.Passkey = passkey && d.Effect == Ask
 	return d
 }
 
@@ -194,7 +199,7 @@ func (s Set) decide(c Call) Decision {
 	c.read()
 	out := Decision{Effect: Allow, Version: s.Version()}
 	rules, about, fallback := s.applicable(&c)
-	ruled, answered, idle := false, true, c.script != nil
+	ruled, answered, idle, passkey := false, true, c.script != nil, false
 	units, at := []*unit(nil), -1
 	if len(rules) > 0 || fallback != None {
 		units = unitsOf(c, rules)
@@ -203,6 +208,7 @@ func (s Set) decide(c Call) Decision {
 		idle = idle && units[i].neutral
 		answered = answered && (d.Answered || d.Rule == "")
 		ruled = ruled || d.Rule != ""
+		passkey = passkey || d.Passkey
 		if strength[d.Effect] > strength[out.Effect] || out.Rule == "" && d.Effect == out.Effect {
 			d.Version = out.Version
 			out, at = d.Decision, i
@@ -222,6 +228,12 @@ func (s Set) decide(c Call) Decision {
 	out = s.dangers(c, out)
 	if c.script != nil {
 		out = s.unclear(c.script, out, about || fallback != None)
+		// What a rule is about may be in what cannot be read.
+		unread := len(c.script.Unclear)+len(c.script.Opaque) > 0
+		passkey = passkey || unread && slices.ContainsFunc(rules, func(r *Rule) bool { return r.Passkey })
+	}
+	if out.Passkey = passkey && out.Effect == Ask; out.Passkey {
+		out.Why += "; approving it takes a passkey"
 	}
 	return out
 }
@@ -322,8 +334,10 @@ func decide(rules []*Rule, u *unit) decided {
 	if u.neutral {
 		out.Effect = Allow
 	}
+	passkey := false
 	for _, r := range rules {
 		m := r.matches(u)
+		passkey = passkey || m != no && r.Passkey
 		effect := r.Effect
 		switch {
 		case m == no, m == maybe && effect == Allow:
@@ -338,6 +352,7 @@ func decide(rules []*Rule, u *unit) decided {
 			out = decided{Decision{Effect: effect, Rule: r.Name, Why: r.why(m), Answered: r.Answered || out.Answered && effect == Allow}, words}
 		}
 	}
+	out.Passkey = passkey
 	return out
 }
 

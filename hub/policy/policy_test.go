@@ -89,6 +89,43 @@ func TestRulesDecideCalls(t *testing.T) {
 	}
 }
 
+// Approving takes a passkey if any rule that asks takes one, whichever rule is named, and
+// if such a rule may be about what cannot be read.
+func TestARuleTakesAPasskeyForApprovals(t *testing.T) {
+	t.Parallel()
+	set := parse(t, `
+rules:
+  - {name: any make, effect: ask, command: make}
+  - {name: deploys, effect: ask, command: [make deploy, kubectl], approve: passkey}
+  - {name: never, effect: deny, command: kubectl delete}
+  - {name: release files, effect: ask, tool: "file_*", path: /workspace/release/**, approve: passkey}
+`)
+	for name, c := range map[string]struct {
+		call policy.Call
+		want bool
+	}{
+		"its command":                   {shellCall("make deploy"), true},
+		"one part of a script":          {shellCall("make check && sh -c 'make deploy'"), true},
+		"behind another rule's":         {shellCall("make deploy; make check"), true},
+		"what may be its command":       {shellCall("V=$(awk 1 x); make $V"), true},
+		"what cannot be read":           {shellCall("make check; python3 gen.py | sh"), true},
+		"another rule's command":        {shellCall("make check"), false},
+		"a command of no rule":          {shellCall("ls"), false},
+		"what is denied":                {shellCall("kubectl delete pod x"), false},
+		"its file":                      {policy.Call{Tool: "file_write", Arguments: map[string]any{"path": "release/v1"}}, true},
+		"another file":                  {policy.Call{Tool: "file_write", Arguments: map[string]any{"path": "docs/v1"}}, false},
+		"a dangerous call of its rules": {shellCall("make deploy; rm -rf /"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := set.Decide(c.call)
+			if got.Passkey != c.want || c.want != strings.Contains(got.Why, "takes a passkey") {
+				t.Errorf("%v: got %+v, want %t", c.call.Arguments, got, c.want)
+			}
+		})
+	}
+}
+
 func TestRulesHoldForNodesTimesAndAgents(t *testing.T) {
 	t.Parallel()
 	set := parse(t, rules)
@@ -121,12 +158,14 @@ func TestRulesHoldForNodesTimesAndAgents(t *testing.T) {
 func TestAPolicyWithErrorsSaysWhatIsWrongAndWhere(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"rules:\n  - {name: a, effect: perhaps}":                                             `policy.yaml:2: "perhaps" is no effect`,
-		"rules:\n  - {name: a, effect: deny, comand: x}":                                     `policy.yaml:2: there is no key "comand"`,
-		"rules:\n  - effect: deny\n    command: git push\n    match: [git pull]":             `policy.yaml:4: rule rule-1 must match the example "git pull", and does not`,
-		"rules:\n  - effect: deny\n    command: git\n    not_match:\n      - git pull":       `policy.yaml:5: rule rule-1 must not match the example "git pull", and does`,
-		"rules:\n  - {effect: allow}":                                                        "would allow every call",
-		"rules: [a":                                                                          "is not valid YAML",
+		"rules:\n  - {name: a, effect: perhaps}":                                       `policy.yaml:2: "perhaps" is no effect`,
+		"rules:\n  - {name: a, effect: deny, comand: x}":                               `policy.yaml:2: there is no key "comand"`,
+		"rules:\n  - effect: deny\n    command: git push\n    match: [git pull]":       `policy.yaml:4: rule rule-1 must match the example "git pull", and does not`,
+		"rules:\n  - effect: deny\n    command: git\n    not_match:\n      - git pull": `policy.yaml:5: rule rule-1 must not match the example "git pull", and does`,
+		"rules:\n  - {effect: allow}":                                                  "would allow every call",
+		"rules:\n  - {name: a, effect: ask, tool: x, approve: twice}":                  "policy.yaml:2: approve must be passkey",
+		"rules:\n  - {name: a, effect: deny, tool: x, approve: passkey}":               "write effect: ask",
+		"rules: [a": "is not valid YAML",
 		"rules:\n  - {effect: deny, command: \"git $X\"}":                                    "must be plain words",
 		"rules:\n  - {effect: deny, tool: x, time: {from: noon}}":                            "is no time of day",
 		"limits:\n  - {tool: a, calls: 1}":                                                   "per is missing",

@@ -141,7 +141,7 @@ func (s *Steps) decisionOf(ctx context.Context, q *db.Queries, l *looks, t db.Ta
 	out := inbox.CallDecision{
 		Rule: decided.Rule, PolicyVersion: decided.Version, Why: decided.Why, Reading: set.Read(call),
 		TimeoutSeconds: record.Timeout.Seconds(), Irreversible: record.Irreversible,
-		Reversible: record.Reversible || record.ReadOnly, Effect: decided.Effect, Policy: set.SourceOf(decided.Rule),
+		Reversible: record.Reversible || record.ReadOnly, Effect: decided.Effect, Passkey: decided.Passkey, Policy: set.SourceOf(decided.Rule),
 	}
 	out.Source = sourceOf(decided, record, p, arguments)
 	if err := l.unseen(set, call); err != nil {

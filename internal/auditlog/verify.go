@@ -25,10 +25,26 @@ type Report struct {
 	Heads       int64
 	// Proofs is how many entries hold a proof by a passkey; each was verified.
 	Proofs int64
+	// Passkeys are those whose registration is in the export, in its order.
+	Passkeys []Passkey
 	// Time is when the export, or the receipt, was made.
 	Time time.Time
 	// Receipt is set where that is what was verified.
 	Receipt *Receipt
+}
+
+// Passkey is one that an entry registers.
+type Passkey struct {
+	ID string
+	// User is the name of who registered it for themselves, and UserID their id.
+	User, UserID string
+	// KeySHA256 is the digest of its public key in hexadecimal.
+	KeySHA256 string
+	// Position is that of the entry.
+	Position int64
+	// Proved reports that another passkey of the user has signed the registration. A
+	// user's first passkey is not proved.
+	Proved bool
 }
 
 // Broken says where an export is not what the hub has made.

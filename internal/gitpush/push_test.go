@@ -197,6 +197,49 @@ func TestASignedPushIsReadAndStaysValid(t *testing.T) {
 	require.Contains(t, refused, "! [remote rejected] HEAD -> deckhand/three ("+gitpush.NotPushed+")")
 }
 
+// What gpg signs passes as it is, byte by byte: the server verifies it with gpg, and nothing of
+// a signed push that is refused arrives.
+func TestAPushSignedWithGPGStaysValid(t *testing.T) {
+	t.Parallel()
+	// Its agent listens in the folder, and the path of a socket may have 107 bytes.
+	home, err := os.MkdirTemp("/tmp", "gpg")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run()
+		_ = os.RemoveAll(home)
+	})
+	out, err := exec.Command("gpg", "--homedir", home, "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "Ann <ann@example.com>", "ed25519", "sign", "never").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	program := filepath.Join(home, "program")
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nexec gpg --homedir "+home+" \"$@\"\n"), 0o755))
+	s := serve(t, gitpush.DefaultRules())
+	s.config("receive.certNonceSeed", "seed")
+	s.config("receive.certNonceSlop", "60")
+	s.config("gpg.program", program)
+	result := filepath.Join(home, "result")
+	hook := "#!/bin/sh\necho \"status=$GIT_PUSH_CERT_STATUS signer=$GIT_PUSH_CERT_SIGNER nonce=$GIT_PUSH_CERT_NONCE_STATUS\" >" + result + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(s.bare, "hooks", "pre-receive"), []byte(hook), 0o755))
+
+	work := s.seed(2)
+	git(t, work, "config", "gpg.program", program)
+	git(t, work, "config", "user.signingkey", "ann@example.com")
+	signed := commit(t, work, "change")
+	git(t, work, "push", "--signed", "origin", "HEAD:refs/heads/deckhand/signed")
+	require.Equal(t, signed, s.refs()["refs/heads/deckhand/signed"])
+	last := s.last()
+	require.Contains(t, last.certificate.Pusher, "ann@example.com")
+	require.Contains(t, string(last.certificate.Text), "-----BEGIN PGP SIGNATURE-----")
+	verified, err := os.ReadFile(result)
+	require.NoError(t, err)
+	require.Regexp(t, "status=G signer=Ann <ann@example.com> nonce=(OK|SLOP)", string(verified))
+
+	require.NoError(t, os.Remove(result))
+	refused, ok := run(t, work, "push", "--signed", "origin", "HEAD:main", "HEAD:refs/heads/deckhand/three")
+	require.False(t, ok)
+	require.Contains(t, refused, "! [remote rejected] HEAD -> main (updating this reference is not allowed")
+	require.NoFileExists(t, result)
+}
+
 func TestAShallowCloneIsPushedFrom(t *testing.T) {
 	t.Parallel()
 	s := serve(t, gitpush.DefaultRules())

@@ -29,6 +29,10 @@ type Statement struct {
 	// Action and Object are those of the audit entry.
 	Action string `json:"action"`
 	Object string `json:"object"`
+	// CredentialID, in hexadecimal, and KeySHA256 name the key that a registration is of;
+	// empty for other decisions.
+	CredentialID string `json:"credential_id,omitempty"`
+	KeySHA256    string `json:"key_sha256,omitempty"`
 	// ShownDigest is the digest of what the person was shown; empty if nothing can change.
 	ShownDigest string `json:"shown_digest"`
 	// RequestDigest is the SHA-256 of the whole request in hexadecimal, with edited

@@ -132,3 +132,23 @@ func TestAReaderIsToldWhenALogGrows(t *testing.T) {
 	require.NoError(t, <-told, "it grows no more")
 	require.NoError(t, w.Close())
 }
+
+// A caller who wants a mark at each row of a long log gets no more of them than others do.
+func TestALogHasNoMoreMarksThanTheMost(t *testing.T) {
+	t.Parallel()
+	data := []byte(strings.Repeat("ab\n", 40*mostMarks))
+	r := made(t, func(w *Writer, _ *time.Time) { require.NoError(t, w.Append(Stdout, data)) })
+	for _, stride := range []int64{0, 1, 100} {
+		c, err := r.CountLines(t.Context(), Count{Stride: stride})
+		require.NoError(t, err)
+		require.True(t, c.Complete)
+		require.LessOrEqual(t, len(c.Marks), mostMarks+1)
+		require.EqualValues(t, 40*mostMarks, c.Next.Lines)
+		for i, m := range c.Marks {
+			require.EqualValues(t, 3*m.Rows, m.Offset, "mark %d", i)
+		}
+	}
+	c, err := r.CountLines(t.Context(), Count{Stride: 1})
+	require.NoError(t, err)
+	require.Greater(t, len(c.Marks), mostMarks/2, "and not fewer than it may have")
+}

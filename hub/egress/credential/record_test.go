@@ -205,3 +205,47 @@ func TestACredentialThatEndedIsAnItem(t *testing.T) {
 	require.NoError(t, r.Delete(t.Context(), org, "api", admin))
 	require.Equal(t, refused+"withdrawn", r.items()[2])
 }
+
+// An update that replaces the value of a credential withdraws its item, be it refused or
+// expired; one that keeps the value leaves it.
+func TestAnUpdateThatMendsACredentialWithdrawsItsItem(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.create(bearer("api"))
+	update := func(change func(*deckhandv1.UpdateCredentialRequest)) {
+		t.Helper()
+		now, err := r.Get(t.Context(), org, "api")
+		require.NoError(t, err)
+		in := &deckhandv1.UpdateCredentialRequest{
+			Name: "api", Version: now.GetVersion(), Hosts: now.GetHosts(), Ports: now.GetPorts(), Methods: now.GetMethods(), Paths: now.GetPaths(), Private: now.GetPrivate(),
+			Agents: now.GetAgents(), Settings: now.GetSettings(), Variable: now.GetVariable(), Roots: now.GetRoots(), ExpiresAt: now.GetExpiresAt(),
+		}
+		change(in)
+		_, err = r.Update(t.Context(), org, in, admin)
+		require.NoError(t, err)
+	}
+	report := func(id string) {
+		t.Helper()
+		require.NoError(t, r.Record(t.Context(), org, node, []egresslink.Record{{
+			ID: id, JailID: jail, Credential: "api", Method: "GET", Host: "api.example.com:443", Path: "/v1", Status: 401, At: time.Now(),
+		}}))
+	}
+	report("r1")
+	const refused = "api api.example.com:443 refuses credential api (HTTP 401) "
+	update(func(in *deckhandv1.UpdateCredentialRequest) { in.Methods = []string{"GET"} })
+	require.Equal(t, []string{refused + "open"}, r.items(), "the same value is refused again")
+	update(func(in *deckhandv1.UpdateCredentialRequest) { in.Value = bearer("api").GetValue() })
+	require.Equal(t, []string{refused + "withdrawn"}, r.items())
+
+	update(func(in *deckhandv1.UpdateCredentialRequest) {
+		in.ExpiresAt = timestamppb.New(time.Now().Add(time.Hour))
+	})
+	r.exec("UPDATE egress_credentials SET expires_at = clock_timestamp() - interval '1 second'")
+	require.NoError(t, stop.Sweep(t.Context(), r.store, r.recorder))
+	const expired = "api Credential api has expired "
+	require.Equal(t, []string{refused + "withdrawn", expired + "open"}, r.items())
+	update(func(in *deckhandv1.UpdateCredentialRequest) {
+		in.ExpiresAt, in.Value = timestamppb.New(time.Now().Add(time.Hour)), bearer("api").GetValue()
+	})
+	require.Equal(t, []string{refused + "withdrawn", expired + "withdrawn"}, r.items())
+}

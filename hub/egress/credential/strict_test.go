@@ -67,6 +67,40 @@ func TestTheStrictestTaskOfAJailDecides(t *testing.T) {
 	assert.Len(t, versions, 3)
 }
 
+// However many tasks share a jail, each counts: also one that is paused, whose jobs go on. One
+// that never ran, or has ended, does not.
+func TestEveryTaskOfAJailCounts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.create(bearer("api"))
+	r.exec(`INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, workspace_scope, jail_id, node_id, created_by, created_by_role, correlation_id, lineage_id, started_at)
+		SELECT 'task_m' || lpad(n::text, 2, '0'), org_id, agent_id, agent_version, title, goal, state, reason, workspace_scope, jail_id, node_id, created_by, created_by_role, correlation_id, 'task_m' || lpad(n::text, 2, '0'), clock_timestamp()
+		FROM tasks, generate_series(1, 40) n WHERE id = 'task_1'`)
+	strange := ""
+	credentials := credential.New(credential.Config{
+		Store: r.store, Recorder: r.recorder, Vault: r.vault, Redact: r.redact, Guard: loopback,
+		Persona: func(_ context.Context, t db.Task) (*persona.Persona, error) {
+			p := &persona.Persona{Name: "coder", Mode: persona.Autonomous}
+			if t.ID != strange {
+				p.Credentials = []persona.Credential{{Name: "api"}}
+			}
+			return p, nil
+		},
+	})
+	post := func() error {
+		_, err := credentials.Insert(t.Context(), org, jail, "api", request(t, http.MethodPost, "https://api.example.com/", "x"))
+		return err
+	}
+	require.NoError(t, post())
+	for _, strange = range []string{"task_1", "task_m01", "task_m21", "task_m40"} {
+		refused(t, post(), fault.Denied, "shared by 41 tasks, and the persona of one of them, "+strange)
+	}
+	r.exec(`UPDATE tasks SET state = 'paused' WHERE id = 'task_m40'`)
+	refused(t, post(), fault.Denied, "the persona of one of them, task_m40")
+	r.exec(`UPDATE tasks SET started_at = NULL WHERE id = 'task_m40'`)
+	require.NoError(t, post(), "it never ran")
+}
+
 func TestWhatAllTasksOfAJailMayPush(t *testing.T) {
 	t.Parallel()
 	none := []string{"refs/nothing-that-all-tasks-of-this-jail-may-push delete"}

@@ -40,8 +40,14 @@ type Identity struct {
 	Role     string
 	// Local reports that the token is one that a hub keeps in its data folder.
 	Local bool
+	// OnMachine reports that a Local token is used on the hub's own machine, by a call
+	// that no proxy passed on: whoever can do that can read the hub's keys.
+	OnMachine bool
 	// SessionID is set if the call came with a session's cookie.
 	SessionID string
+	// SignedInAt is when the session's user proved who they are; nil for calls with
+	// tokens, and for sessions that were made from tokens or from other sessions.
+	SignedInAt *time.Time
 	// Scope is what the token, or the session's, leaves of the user's rights.
 	// Role is within it already.
 	Scope Scope
@@ -49,6 +55,15 @@ type Identity struct {
 	ExpiresAt *time.Time
 	// Address and UserAgent are those of the call.
 	Address, UserAgent string
+}
+
+// SignInLasts is for how long a sign-in is recent.
+const SignInLasts = 10 * time.Minute
+
+// SignedIn reports whether the caller's user has proved within a time who they are. A token
+// proves nothing about who uses it, except on the hub's own machine.
+func (id Identity) SignedIn(within time.Duration) bool {
+	return id.OnMachine || id.SignedInAt != nil && time.Since(*id.SignedInAt) < within
 }
 
 type identityKey struct{}

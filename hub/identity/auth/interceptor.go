@@ -91,17 +91,23 @@ func (g Guards) admit(ctx context.Context, procedure, peer string, header http.H
 	if err := g.from(ctx, id, procedure, peer, header); err != nil {
 		return ctx, err
 	}
+	id.OnMachine = onMachine(id, peer, header)
 	id.Address, id.UserAgent = peer, header.Get("User-Agent")
 	return WithIdentity(ctx, id), nil
 }
 
 // from refuses a call from a network that the organisation's access rules do not allow.
 func (g Guards) from(ctx context.Context, id Identity, procedure, peer string, header http.Header) error {
-	from := AddressOf(peer)
-	if id.Local && from.IsLoopback() && !forwarded(header) {
+	if onMachine(id, peer, header) {
 		return nil
 	}
-	return g.Access.Check(ctx, id, procedure, from)
+	return g.Access.Check(ctx, id, procedure, AddressOf(peer))
+}
+
+// onMachine reports whether a call comes with a token of the data folder, from the hub's
+// own machine.
+func onMachine(id Identity, peer string, header http.Header) bool {
+	return id.Local && AddressOf(peer).IsLoopback() && !forwarded(header)
 }
 
 // forwarded reports whether a proxy declares that it has passed a call on. A proxy that

@@ -66,20 +66,44 @@ func (s *Service) Rename(ctx context.Context, who auth.Identity, id, name string
 	})
 }
 
-// Delete removes a passkey: one's own with a proof, or anybody's with an administrator's
-// token.
+// mayDelete reports whether a deletion takes a proof, or why it is refused. One's own
+// passkey takes one of one's own. An administrator's session removes those of others, which
+// were lost, with the administrator's passkey or, without one, after a sign-in. Where
+// nobody can do either, the hub's own token can, on the hub's machine.
+func (s *Service) mayDelete(ctx context.Context, who auth.Identity, of db.Passkey) (proof bool, err error) {
+	admin := who.Role == "admin"
+	switch {
+	case of.UserID != who.UserID && !admin:
+		return false, unknown(of.ID)
+	case admin && who.OnMachine:
+		return false, nil
+	}
+	if err := inSession(who); err != nil {
+		return false, err
+	}
+	if of.UserID == who.UserID {
+		// A passkey of another host can prove nothing, and is worth nothing.
+		return of.RelyingParty == s.cfg.Public.Host, nil
+	}
+	p, err := s.person(ctx, s.cfg.Store.Queries, who.OrgID, who.UserID, who.UserName)
+	if err != nil || len(p.keys) > 0 {
+		return true, err
+	}
+	return false, signedIn(who, auth.SignInLasts)
+}
+
+// Delete removes a passkey, with the proof that mayDelete asks for.
 func (s *Service) Delete(ctx context.Context, who auth.Identity, id string, proof *Proof, by event.Actor) error {
 	row, err := s.Get(ctx, who.OrgID, id)
 	if err != nil {
 		return err
 	}
-	operator := who.Role == "admin" && who.SessionID == ""
-	if row.Passkey.UserID != who.UserID && !operator {
-		return unknown(id)
+	needed, err := s.mayDelete(ctx, who, row.Passkey)
+	if err != nil {
+		return err
 	}
 	after := map[string]any{}
-	// A passkey of another host can prove nothing, and is worth nothing.
-	if !operator && row.Passkey.RelyingParty == s.cfg.Public.Host {
+	if needed {
 		evidence, err := s.Prove(ctx, who, proof, passkeyproof.Statement{Action: ActionDeleted, Object: id})
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ package passkey
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +29,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
-	"github.com/deckhand-sh/deckhand/internal/passkeyproof"
 )
 
 const (
@@ -193,14 +193,23 @@ func (s *Service) take(ctx context.Context, challenge, purpose string, id *auth.
 	return session, row.Statement, nil
 }
 
-// BeginRegistration begins to register a passkey of the caller.
+// BeginRegistration begins to register a passkey of the caller. The first one takes a
+// session that was signed in within auth.SignInLasts.
 func (s *Service) BeginRegistration(ctx context.Context, id auth.Identity) (challenge, options string, err error) {
 	if err := s.available(); err != nil {
+		return "", "", err
+	}
+	if err := inSession(id); err != nil {
 		return "", "", err
 	}
 	p, err := s.person(ctx, s.cfg.Store.Queries, id.OrgID, id.UserID, id.UserName)
 	if err != nil {
 		return "", "", err
+	}
+	if len(p.keys) == 0 {
+		if err := signedIn(id, auth.SignInLasts); err != nil {
+			return "", "", err
+		}
 	}
 	creation, session, err := s.party.BeginRegistration(p, webauthn.WithExclusions(webauthn.Credentials(p.keys).CredentialDescriptors()),
 		webauthn.WithConveyancePreference(protocol.PreferNoAttestation))
@@ -213,11 +222,14 @@ func (s *Service) BeginRegistration(ctx context.Context, id auth.Identity) (chal
 // Proof is what a browser made of a challenge.
 type Proof struct{ Challenge, Credential string }
 
-// Register stores the passkey that a browser has made. proof is needed if the user has
-// another one.
+// Register stores the passkey that a browser has made. If the user has another one, proof
+// is that one's, about this very key.
 func (s *Service) Register(ctx context.Context, id auth.Identity, made Proof, name string, proof *Proof, by event.Actor) (db.GetPasskeyRow, error) {
 	var none db.GetPasskeyRow
 	if err := s.available(); err != nil {
+		return none, err
+	}
+	if err := inSession(id); err != nil {
 		return none, err
 	}
 	session, _, err := s.take(ctx, made.Challenge, forRegistration, &id)
@@ -236,9 +248,19 @@ func (s *Service) Register(ctx context.Context, id auth.Identity, made Proof, na
 	if err != nil {
 		return none, refused("credential_json", err)
 	}
-	after := map[string]any{"name": name, "user_id": id.UserID, "user": id.UserName, "relying_party": s.cfg.Public.Host, "key_sha256": passkeyproof.KeyDigest(key.PublicKey)}
-	if len(before.keys) > 0 {
-		evidence, err := s.Prove(ctx, id, proof, passkeyproof.Statement{Action: ActionCreated})
+	statement := registration(key.ID, key.PublicKey)
+	after := map[string]any{
+		"name": name, "user_id": id.UserID, "user": id.UserName, "relying_party": s.cfg.Public.Host,
+		"credential_id": statement.CredentialID, "public_key": hex.EncodeToString(key.PublicKey), "key_sha256": statement.KeySHA256,
+	}
+	if len(before.keys) == 0 {
+		// Whoever has begun in time has until the end of the challenge.
+		if err := signedIn(id, auth.SignInLasts+Lasts); err != nil {
+			return none, err
+		}
+		after["signed_in_at"] = id.SignedInAt.UTC().Format(time.RFC3339)
+	} else {
+		evidence, err := s.Prove(ctx, id, proof, statement)
 		if err != nil {
 			return none, err
 		}

@@ -26,6 +26,6 @@ func (s *Sessions) ByPasskey(ctx context.Context, from From, check func(ctx cont
 		if err == nil && why != "" {
 			err = errors.Join(wrong("the passkey is not accepted, "+why), s.Refused(ctx, owner.OrgID, "passkey", why, owner.Name, from))
 		}
-		return draft{method: "passkey", org: owner.OrgID, user: owner.ID, name: owner.Name, scope: auth.Scope{}.Encode()}, err
+		return draft{method: "passkey", org: owner.OrgID, user: owner.ID, name: owner.Name, scope: auth.Scope{}.Encode(), signedIn: true}, err
 	})
 }

@@ -119,7 +119,7 @@ func (s *Sessions) ByPassword(ctx context.Context, organisation, name, password 
 		if err == nil && !ok {
 			err = errors.Join(wrong("name or password is wrong"), s.refusedPassword(ctx, organisation, name, from))
 		}
-		return draft{method: "password", org: u.OrgID, user: u.ID, name: u.Name, scope: auth.Scope{}.Encode()}, err
+		return draft{method: "password", org: u.OrgID, user: u.ID, name: u.Name, scope: auth.Scope{}.Encode(), signedIn: true}, err
 	})
 }
 
@@ -134,7 +134,7 @@ func (s *Sessions) ByCode(ctx context.Context, code string, from From) (string, 
 		if err != nil {
 			return draft{}, fmt.Errorf("use a login code: %w", err)
 		}
-		d := draft{method: "code", org: row.OrgID, user: row.UserID, name: row.UserName, scope: row.Scope}
+		d := draft{method: "code", org: row.OrgID, user: row.UserID, name: row.UserName, scope: row.Scope, signedIn: row.OnMachine}
 		if row.TokenID != nil {
 			d.token = *row.TokenID
 		}
@@ -145,7 +145,7 @@ func (s *Sessions) ByCode(ctx context.Context, code string, from From) (string, 
 // ByProvider logs in a user whom the organisation's identity provider vouches for. sid is
 // the provider's id of the login; empty if there is none. It returns the cookie's value.
 func (s *Sessions) ByProvider(ctx context.Context, u db.User, sid string, from From) (string, error) {
-	secret, _, err := s.create(ctx, draft{method: "oidc", org: u.OrgID, user: u.ID, name: u.Name, sid: sid, scope: auth.Scope{}.Encode()}, from)
+	secret, _, err := s.create(ctx, draft{method: "oidc", org: u.OrgID, user: u.ID, name: u.Name, sid: sid, scope: auth.Scope{}.Encode(), signedIn: true}, from)
 	return secret, err
 }
 
@@ -154,6 +154,9 @@ type draft struct {
 	method, org, user, name, token, sid string
 	scope                               json.RawMessage
 	until                               time.Time
+	// signedIn reports that the user has proved who they are: a token, or a session, is not
+	// enough to make such a login.
+	signedIn bool
 }
 
 func (s *Sessions) login(ctx context.Context, from From, account string, check func() (draft, error)) (string, db.GetSessionRow, error) {
@@ -180,7 +183,7 @@ func (s *Sessions) create(ctx context.Context, d draft, from From) (string, db.G
 	}
 	p := db.CreateSessionParams{
 		ID: id, OrgID: d.org, UserID: d.user, Hash: ident.Hash(secret), Method: d.method, Scope: d.scope,
-		Address: from.Address, UserAgent: audit.Clean(from.UserAgent), ExpiresAt: expires, OidcSid: d.sid,
+		Address: from.Address, UserAgent: audit.Clean(from.UserAgent), ExpiresAt: expires, OidcSid: d.sid, SignedIn: d.signedIn,
 	}
 	if d.token != "" {
 		p.TokenID = &d.token
@@ -258,6 +261,7 @@ func (s *Sessions) Identify(ctx context.Context, secret string) (auth.Identity, 
 	}
 	id := auth.Identity{
 		Kind: auth.User, OrgID: row.OrgID, SessionID: row.ID, UserID: row.UserID, UserName: row.UserName, Role: row.Role, ExpiresAt: &row.ExpiresAt,
+		SignedInAt: row.SignedInAt,
 	}
 	if row.TokenID != nil {
 		id.TokenID = *row.TokenID
@@ -324,7 +328,7 @@ func (s *Sessions) End(ctx context.Context, orgID, userID, id string, by event.A
 func (s *Sessions) CreateCode(ctx context.Context, id auth.Identity) (string, time.Time, error) {
 	code, expires := ident.Secret("dhc"), time.Now().Add(CodeTTL)
 	p := db.CreateLoginCodeParams{
-		Hash: ident.Hash(code), OrgID: id.OrgID, UserID: id.UserID, Scope: id.Scope.Encode(), ExpiresAt: expires,
+		Hash: ident.Hash(code), OrgID: id.OrgID, UserID: id.UserID, Scope: id.Scope.Encode(), ExpiresAt: expires, OnMachine: id.OnMachine,
 	}
 	if id.TokenID != "" {
 		p.TokenID = &id.TokenID

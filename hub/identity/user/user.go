@@ -287,12 +287,19 @@ func (u *Users) SetPassword(ctx context.Context, c PasswordChange) error {
 	})
 }
 
-// CheckPassword returns an error unless the password is the user's. It fails for a user
-// without a password.
-func (u *Users) CheckPassword(ctx context.Context, orgID, userID, password string) error {
+// CheckPassword returns an error unless the password is the user's. A user without one may
+// set their first if they have just signed in: a stolen token must not make a login that
+// outlives it.
+func (u *Users) CheckPassword(ctx context.Context, orgID, userID, password string, signedIn bool) error {
 	row, err := u.Get(ctx, orgID, userID)
-	if err != nil || row.User.PasswordHash == "" {
+	switch {
+	case err != nil:
 		return err
+	case row.User.PasswordHash == "" && signedIn:
+		return nil
+	case row.User.PasswordHash == "":
+		return fault.New(fault.Precondition, "a first password takes a sign-in of the last 10 minutes, and not an API token").
+			WithFix("log in by your identity provider or a passkey first, or have another administrator set it; on the hub's machine: sudo deckhand user password %s", row.User.Name)
 	}
 	return u.hash(ctx, userID, func() error {
 		if bcrypt.CompareHashAndPassword([]byte(row.User.PasswordHash), []byte(password)) != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -88,6 +89,7 @@ func verify(e *env.Env, in io.Reader, key ed25519.PublicKey) error {
 	fields := map[string]any{
 		"organisation": report.Organisation, "key": report.Key, "made": report.Time.Format("2006-01-02T15:04:05Z07:00"),
 		"entries": float64(report.Entries), "first": float64(report.First), "last": float64(report.Last), "heads": float64(report.Heads), "proofs": float64(report.Proofs), "task": "",
+		"passkeys": passkeys(report),
 	}
 	if r := report.Receipt; r != nil {
 		fields["task"], fields["entries"] = r.TaskID, float64(r.Events)
@@ -105,10 +107,35 @@ func verify(e *env.Env, in io.Reader, key ed25519.PublicKey) error {
 	return nil
 }
 
+// passkeys returns the passkeys whose registration an export has.
+func passkeys(r auditlog.Report) []any {
+	out := []any{}
+	for _, p := range r.Passkeys {
+		out = append(out, map[string]any{
+			"id": p.ID, "user": p.User, "user_id": p.UserID, "key_sha256": p.KeySHA256, "position": float64(p.Position), "proved": p.Proved,
+		})
+	}
+	return out
+}
+
+// registered says whose the passkeys are that were registered, and which keys.
+func registered(s *structpb.Struct) string {
+	var out []string
+	for _, v := range s.GetFields()["passkeys"].GetListValue().GetValues() {
+		f, how := v.GetStructValue().GetFields(), "after a sign-in"
+		if f["proved"].GetBoolValue() {
+			how = "with another passkey"
+		}
+		out = append(out, fmt.Sprintf("%s by %s %s, entry %v, key %s", f["id"].GetStringValue(), f["user"].GetStringValue(), how, f["position"].GetNumberValue(), f["key_sha256"].GetStringValue()))
+	}
+	return strings.Join(out, "; ")
+}
+
 var proofNoun = output.Noun[*structpb.Struct]{
 	Name: func(s *structpb.Struct) string { return s.GetFields()["organisation"].GetStringValue() },
 	Columns: []output.Column[*structpb.Struct]{
-		proofColumn("organisation"), proofColumn("task"), proofColumn("entries"), proofColumn("first"), proofColumn("last"), proofColumn("heads"), proofColumn("made"), proofColumn("key"),
+		proofColumn("organisation"), proofColumn("task"), proofColumn("entries"), proofColumn("first"), proofColumn("last"), proofColumn("heads"), proofColumn("proofs"),
+		{Header: "passkeys", Value: registered}, proofColumn("made"), proofColumn("key"),
 	},
 }
 

@@ -537,6 +537,7 @@ type LoginCode struct {
 	TokenID   *string
 	Scope     json.RawMessage
 	ExpiresAt time.Time
+	OnMachine bool
 }
 
 type McpTool struct {
@@ -781,20 +782,21 @@ type Registry struct {
 }
 
 type Session struct {
-	ID        string
-	OrgID     string
-	UserID    string
-	TokenID   *string
-	Hash      []byte
-	Method    string
-	Scope     json.RawMessage
-	Address   string
-	UserAgent string
-	CreatedAt time.Time
-	SeenAt    time.Time
-	ExpiresAt time.Time
-	EndedAt   *time.Time
-	OidcSid   string
+	ID         string
+	OrgID      string
+	UserID     string
+	TokenID    *string
+	Hash       []byte
+	Method     string
+	Scope      json.RawMessage
+	Address    string
+	UserAgent  string
+	CreatedAt  time.Time
+	SeenAt     time.Time
+	ExpiresAt  time.Time
+	EndedAt    *time.Time
+	OidcSid    string
+	SignedInAt *time.Time
 }
 
 type SignatureRule struct {

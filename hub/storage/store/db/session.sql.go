@@ -39,8 +39,8 @@ func (q *Queries) CountLogin(ctx context.Context, arg CountLoginParams) (CountLo
 }
 
 const createLoginCode = `-- name: CreateLoginCode :exec
-INSERT INTO login_codes (hash, org_id, user_id, token_id, scope, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO login_codes (hash, org_id, user_id, token_id, scope, expires_at, on_machine)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 `
 
 type CreateLoginCodeParams struct {
@@ -50,6 +50,7 @@ type CreateLoginCodeParams struct {
 	TokenID   *string
 	Scope     json.RawMessage
 	ExpiresAt time.Time
+	OnMachine bool
 }
 
 func (q *Queries) CreateLoginCode(ctx context.Context, arg CreateLoginCodeParams) error {
@@ -60,14 +61,16 @@ func (q *Queries) CreateLoginCode(ctx context.Context, arg CreateLoginCodeParams
 		arg.TokenID,
 		arg.Scope,
 		arg.ExpiresAt,
+		arg.OnMachine,
 	)
 	return err
 }
 
 const createSession = `-- name: CreateSession :one
-INSERT INTO sessions (id, org_id, user_id, token_id, hash, method, scope, address, user_agent, expires_at, oidc_sid)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-RETURNING id, org_id, user_id, token_id, hash, method, scope, address, user_agent, created_at, seen_at, expires_at, ended_at, oidc_sid
+INSERT INTO sessions (id, org_id, user_id, token_id, hash, method, scope, address, user_agent, expires_at, oidc_sid, signed_in_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    CASE WHEN $12::boolean THEN now() END)
+RETURNING id, org_id, user_id, token_id, hash, method, scope, address, user_agent, created_at, seen_at, expires_at, ended_at, oidc_sid, signed_in_at
 `
 
 type CreateSessionParams struct {
@@ -82,6 +85,7 @@ type CreateSessionParams struct {
 	UserAgent string
 	ExpiresAt time.Time
 	OidcSid   string
+	SignedIn  bool
 }
 
 func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (Session, error) {
@@ -97,6 +101,7 @@ func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (S
 		arg.UserAgent,
 		arg.ExpiresAt,
 		arg.OidcSid,
+		arg.SignedIn,
 	)
 	var i Session
 	err := row.Scan(
@@ -114,6 +119,7 @@ func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (S
 		&i.ExpiresAt,
 		&i.EndedAt,
 		&i.OidcSid,
+		&i.SignedInAt,
 	)
 	return i, err
 }
@@ -251,7 +257,7 @@ func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation,
 }
 
 const getSession = `-- name: GetSession :one
-SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, s.oidc_sid, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
+SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, s.oidc_sid, s.signed_in_at, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
 FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = s.org_id
 WHERE s.org_id = $1 AND s.id = $2
 `
@@ -286,6 +292,7 @@ func (q *Queries) GetSession(ctx context.Context, arg GetSessionParams) (GetSess
 		&i.Session.ExpiresAt,
 		&i.Session.EndedAt,
 		&i.Session.OidcSid,
+		&i.Session.SignedInAt,
 		&i.UserName,
 		&i.Role,
 		&i.OrganisationName,
@@ -294,7 +301,7 @@ func (q *Queries) GetSession(ctx context.Context, arg GetSessionParams) (GetSess
 }
 
 const listSessions = `-- name: ListSessions :many
-SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, s.oidc_sid, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
+SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, s.oidc_sid, s.signed_in_at, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
 FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = s.org_id
 WHERE s.org_id = $1 AND s.user_id = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - $3::interval
   AND ($4::timestamptz IS NULL
@@ -350,6 +357,7 @@ func (q *Queries) ListSessions(ctx context.Context, arg ListSessionsParams) ([]L
 			&i.Session.ExpiresAt,
 			&i.Session.EndedAt,
 			&i.Session.OidcSid,
+			&i.Session.SignedInAt,
 			&i.UserName,
 			&i.Role,
 			&i.OrganisationName,
@@ -415,7 +423,7 @@ func (q *Queries) PruneSessions(ctx context.Context, keep time.Duration) error {
 }
 
 const sessionByHash = `-- name: SessionByHash :one
-SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, u.name AS user_name, effective_role(u.id)::text AS role,
+SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, s.signed_in_at, u.name AS user_name, effective_role(u.id)::text AS role,
        (s.seen_at < now() - $1::interval)::boolean AS stale
 FROM sessions s JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id
 WHERE s.hash = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - $3::interval
@@ -431,15 +439,16 @@ type SessionByHashParams struct {
 }
 
 type SessionByHashRow struct {
-	ID        string
-	OrgID     string
-	UserID    string
-	TokenID   *string
-	Scope     json.RawMessage
-	ExpiresAt time.Time
-	UserName  string
-	Role      string
-	Stale     bool
+	ID         string
+	OrgID      string
+	UserID     string
+	TokenID    *string
+	Scope      json.RawMessage
+	ExpiresAt  time.Time
+	SignedInAt *time.Time
+	UserName   string
+	Role       string
+	Stale      bool
 }
 
 // Returns a session that may be used now, with its user's role.
@@ -458,6 +467,7 @@ func (q *Queries) SessionByHash(ctx context.Context, arg SessionByHashParams) (S
 		&i.TokenID,
 		&i.Scope,
 		&i.ExpiresAt,
+		&i.SignedInAt,
 		&i.UserName,
 		&i.Role,
 		&i.Stale,
@@ -484,8 +494,8 @@ func (q *Queries) SetPassword(ctx context.Context, arg SetPasswordParams) (int64
 }
 
 const takeLoginCode = `-- name: TakeLoginCode :one
-WITH used AS (DELETE FROM login_codes l WHERE l.hash = $1 RETURNING org_id, user_id, token_id, scope, expires_at)
-SELECT used.org_id, used.user_id, u.name AS user_name, used.token_id, used.scope,
+WITH used AS (DELETE FROM login_codes l WHERE l.hash = $1 RETURNING org_id, user_id, token_id, scope, expires_at, on_machine)
+SELECT used.org_id, used.user_id, u.name AS user_name, used.token_id, used.scope, used.on_machine,
     (used.expires_at > now() AND u.disabled_at IS NULL AND NOT EXISTS (
         SELECT 1 FROM api_tokens t WHERE t.id = used.token_id AND (t.revoked_at IS NOT NULL OR t.expires_at <= now())
     ))::boolean AS good
@@ -493,12 +503,13 @@ FROM used JOIN users u ON u.id = used.user_id
 `
 
 type TakeLoginCodeRow struct {
-	OrgID    string
-	UserID   string
-	UserName string
-	TokenID  *string
-	Scope    json.RawMessage
-	Good     bool
+	OrgID     string
+	UserID    string
+	UserName  string
+	TokenID   *string
+	Scope     json.RawMessage
+	OnMachine bool
+	Good      bool
 }
 
 // It is valid while it is young, its user may log in, and its token may be
@@ -512,6 +523,7 @@ func (q *Queries) TakeLoginCode(ctx context.Context, hash []byte) (TakeLoginCode
 		&i.UserName,
 		&i.TokenID,
 		&i.Scope,
+		&i.OnMachine,
 		&i.Good,
 	)
 	return i, err

@@ -1,11 +1,12 @@
 -- name: CreateSession :one
-INSERT INTO sessions (id, org_id, user_id, token_id, hash, method, scope, address, user_agent, expires_at, oidc_sid)
-VALUES (@id, @org_id, @user_id, sqlc.narg(token_id), @hash, @method, @scope, @address, @user_agent, @expires_at, @oidc_sid)
+INSERT INTO sessions (id, org_id, user_id, token_id, hash, method, scope, address, user_agent, expires_at, oidc_sid, signed_in_at)
+VALUES (@id, @org_id, @user_id, sqlc.narg(token_id), @hash, @method, @scope, @address, @user_agent, @expires_at, @oidc_sid,
+    CASE WHEN @signed_in::boolean THEN now() END)
 RETURNING *;
 
 -- name: SessionByHash :one
 -- Returns a session that may be used now, with its user's role.
-SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, u.name AS user_name, effective_role(u.id)::text AS role,
+SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, s.signed_in_at, u.name AS user_name, effective_role(u.id)::text AS role,
        (s.seen_at < now() - @touch_after::interval)::boolean AS stale
 FROM sessions s JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id
 WHERE s.hash = @hash AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - @idle::interval
@@ -53,14 +54,14 @@ RETURNING s.id, s.user_id;
 DELETE FROM sessions WHERE expires_at < now() - @keep::interval;
 
 -- name: CreateLoginCode :exec
-INSERT INTO login_codes (hash, org_id, user_id, token_id, scope, expires_at)
-VALUES (@hash, @org_id, @user_id, sqlc.narg(token_id), @scope, @expires_at);
+INSERT INTO login_codes (hash, org_id, user_id, token_id, scope, expires_at, on_machine)
+VALUES (@hash, @org_id, @user_id, sqlc.narg(token_id), @scope, @expires_at, @on_machine);
 
 -- name: TakeLoginCode :one
 -- It is valid while it is young, its user may log in, and its token may be
 -- used.
-WITH used AS (DELETE FROM login_codes l WHERE l.hash = @hash RETURNING org_id, user_id, token_id, scope, expires_at)
-SELECT used.org_id, used.user_id, u.name AS user_name, used.token_id, used.scope,
+WITH used AS (DELETE FROM login_codes l WHERE l.hash = @hash RETURNING org_id, user_id, token_id, scope, expires_at, on_machine)
+SELECT used.org_id, used.user_id, u.name AS user_name, used.token_id, used.scope, used.on_machine,
     (used.expires_at > now() AND u.disabled_at IS NULL AND NOT EXISTS (
         SELECT 1 FROM api_tokens t WHERE t.id = used.token_id AND (t.revoked_at IS NOT NULL OR t.expires_at <= now())
     ))::boolean AS good

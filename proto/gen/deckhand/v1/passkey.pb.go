@@ -269,7 +269,8 @@ type CreatePasskeyRequest struct {
 	// RegistrationResponseJSON.
 	CredentialJson string `protobuf:"bytes,2,opt,name=credential_json,json=credentialJson,proto3" json:"credential_json,omitempty"`
 	Name           string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Of BeginPasskeyProof with registration, if the user has a passkey already.
+	// Of BeginPasskeyProof with registration_credential_json, if the user has a passkey
+	// already.
 	Proof         *PasskeyProof `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -657,7 +658,7 @@ type BeginPasskeyProofRequest struct {
 	//
 	//	*BeginPasskeyProofRequest_Answer
 	//	*BeginPasskeyProofRequest_Rules
-	//	*BeginPasskeyProofRequest_Registration
+	//	*BeginPasskeyProofRequest_RegistrationCredentialJson
 	//	*BeginPasskeyProofRequest_DeletePasskeyId
 	Decision      isBeginPasskeyProofRequest_Decision `protobuf_oneof:"decision"`
 	unknownFields protoimpl.UnknownFields
@@ -719,13 +720,13 @@ func (x *BeginPasskeyProofRequest) GetRules() *PasskeyRules {
 	return nil
 }
 
-func (x *BeginPasskeyProofRequest) GetRegistration() bool {
+func (x *BeginPasskeyProofRequest) GetRegistrationCredentialJson() string {
 	if x != nil {
-		if x, ok := x.Decision.(*BeginPasskeyProofRequest_Registration); ok {
-			return x.Registration
+		if x, ok := x.Decision.(*BeginPasskeyProofRequest_RegistrationCredentialJson); ok {
+			return x.RegistrationCredentialJson
 		}
 	}
-	return false
+	return ""
 }
 
 func (x *BeginPasskeyProofRequest) GetDeletePasskeyId() string {
@@ -751,9 +752,10 @@ type BeginPasskeyProofRequest_Rules struct {
 	Rules *PasskeyRules `protobuf:"bytes,2,opt,name=rules,proto3,oneof"`
 }
 
-type BeginPasskeyProofRequest_Registration struct {
-	// Another passkey will be registered.
-	Registration bool `protobuf:"varint,3,opt,name=registration,proto3,oneof"`
+type BeginPasskeyProofRequest_RegistrationCredentialJson struct {
+	// This passkey will be registered: the RegistrationResponseJSON that CreatePasskey
+	// will get.
+	RegistrationCredentialJson string `protobuf:"bytes,24,opt,name=registration_credential_json,json=registrationCredentialJson,proto3,oneof"`
 }
 
 type BeginPasskeyProofRequest_DeletePasskeyId struct {
@@ -765,7 +767,7 @@ func (*BeginPasskeyProofRequest_Answer) isBeginPasskeyProofRequest_Decision() {}
 
 func (*BeginPasskeyProofRequest_Rules) isBeginPasskeyProofRequest_Decision() {}
 
-func (*BeginPasskeyProofRequest_Registration) isBeginPasskeyProofRequest_Decision() {}
+func (*BeginPasskeyProofRequest_RegistrationCredentialJson) isBeginPasskeyProofRequest_Decision() {}
 
 func (*BeginPasskeyProofRequest_DeletePasskeyId) isBeginPasskeyProofRequest_Decision() {}
 
@@ -1044,13 +1046,13 @@ const file_deckhand_v1_passkey_proto_rawDesc = "" +
 	"passkey_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\tpasskeyId\x12/\n" +
 	"\x05proof\x18\x02 \x01(\v2\x19.deckhand.v1.PasskeyProofR\x05proof\"\x17\n" +
-	"\x15DeletePasskeyResponse\"\xfd\x01\n" +
+	"\x15DeletePasskeyResponse\"\xbc\x02\n" +
 	"\x18BeginPasskeyProofRequest\x12=\n" +
 	"\x06answer\x18\x01 \x01(\v2#.deckhand.v1.AnswerInboxItemRequestH\x00R\x06answer\x121\n" +
-	"\x05rules\x18\x02 \x01(\v2\x19.deckhand.v1.PasskeyRulesH\x00R\x05rules\x12$\n" +
-	"\fregistration\x18\x03 \x01(\bH\x00R\fregistration\x126\n" +
+	"\x05rules\x18\x02 \x01(\v2\x19.deckhand.v1.PasskeyRulesH\x00R\x05rules\x12O\n" +
+	"\x1cregistration_credential_json\x18\x18 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02H\x00R\x1aregistrationCredentialJson\x126\n" +
 	"\x11delete_passkey_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01H\x00R\x0fdeletePasskeyIdB\x11\n" +
-	"\bdecision\x12\x05\xbaH\x02\b\x01\"a\n" +
+	"\bdecision\x12\x05\xbaH\x02\b\x01J\x04\b\x03\x10\x04R\fregistration\"a\n" +
 	"\x19BeginPasskeyProofResponse\x12!\n" +
 	"\fchallenge_id\x18\x01 \x01(\tR\vchallengeId\x12!\n" +
 	"\foptions_json\x18\x02 \x01(\tR\voptionsJson\"\x18\n" +
@@ -1154,7 +1156,7 @@ func file_deckhand_v1_passkey_proto_init() {
 	file_deckhand_v1_passkey_proto_msgTypes[12].OneofWrappers = []any{
 		(*BeginPasskeyProofRequest_Answer)(nil),
 		(*BeginPasskeyProofRequest_Rules)(nil),
-		(*BeginPasskeyProofRequest_Registration)(nil),
+		(*BeginPasskeyProofRequest_RegistrationCredentialJson)(nil),
 		(*BeginPasskeyProofRequest_DeletePasskeyId)(nil),
 	}
 	type x struct{}

@@ -49,7 +49,11 @@ type Session struct {
 	// Only procedures that read may be called.
 	ReadOnly bool `protobuf:"varint,13,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// Only these services may be called; empty for all.
-	Services      []string `protobuf:"bytes,14,rep,name=services,proto3" json:"services,omitempty"`
+	Services []string `protobuf:"bytes,14,rep,name=services,proto3" json:"services,omitempty"`
+	// When the user proved who they are: by password, passkey or identity provider, or with
+	// a link that was made with the hub's own token on its machine. Unset for a session that
+	// was made from a token or from another session.
+	SignedInAt    *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=signed_in_at,json=signedInAt,proto3" json:"signed_in_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -178,6 +182,13 @@ func (x *Session) GetReadOnly() bool {
 func (x *Session) GetServices() []string {
 	if x != nil {
 		return x.Services
+	}
+	return nil
+}
+
+func (x *Session) GetSignedInAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SignedInAt
 	}
 	return nil
 }
@@ -1017,7 +1028,7 @@ var File_deckhand_v1_session_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/session.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xee\x03\n" +
+	"\x19deckhand/v1/session.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\x04\n" +
 	"\aSession\x12\x17\n" +
 	"\auser_id\x18\x01 \x01(\tR\x06userId\x12\x1b\n" +
 	"\tuser_name\x18\x02 \x01(\tR\buserName\x12'\n" +
@@ -1036,7 +1047,9 @@ const file_deckhand_v1_session_proto_rawDesc = "" +
 	"user_agent\x18\v \x01(\tR\tuserAgent\x12\x16\n" +
 	"\x06method\x18\f \x01(\tR\x06method\x12\x1b\n" +
 	"\tread_only\x18\r \x01(\bR\breadOnly\x12\x1a\n" +
-	"\bservices\x18\x0e \x03(\tR\bservices\"\x7f\n" +
+	"\bservices\x18\x0e \x03(\tR\bservices\x12<\n" +
+	"\fsigned_in_at\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"signedInAt\"\x7f\n" +
 	"\bPassword\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x04name\x12%\n" +
@@ -1135,31 +1148,32 @@ var file_deckhand_v1_session_proto_depIdxs = []int32{
 	17, // 0: deckhand.v1.Session.expires_at:type_name -> google.protobuf.Timestamp
 	17, // 1: deckhand.v1.Session.created_at:type_name -> google.protobuf.Timestamp
 	17, // 2: deckhand.v1.Session.seen_at:type_name -> google.protobuf.Timestamp
-	1,  // 3: deckhand.v1.CreateSessionRequest.password:type_name -> deckhand.v1.Password
-	3,  // 4: deckhand.v1.CreateSessionRequest.passkey:type_name -> deckhand.v1.PasskeyLogin
-	0,  // 5: deckhand.v1.CreateSessionResponse.session:type_name -> deckhand.v1.Session
-	0,  // 6: deckhand.v1.GetSessionResponse.session:type_name -> deckhand.v1.Session
-	0,  // 7: deckhand.v1.ListSessionsResponse.sessions:type_name -> deckhand.v1.Session
-	17, // 8: deckhand.v1.CreateLoginCodeResponse.expires_at:type_name -> google.protobuf.Timestamp
-	2,  // 9: deckhand.v1.SessionService.CreateSession:input_type -> deckhand.v1.CreateSessionRequest
-	5,  // 10: deckhand.v1.SessionService.GetSession:input_type -> deckhand.v1.GetSessionRequest
-	7,  // 11: deckhand.v1.SessionService.ListSessions:input_type -> deckhand.v1.ListSessionsRequest
-	9,  // 12: deckhand.v1.SessionService.DeleteSession:input_type -> deckhand.v1.DeleteSessionRequest
-	11, // 13: deckhand.v1.SessionService.CreateLoginCode:input_type -> deckhand.v1.CreateLoginCodeRequest
-	13, // 14: deckhand.v1.SessionService.GetLoginMethods:input_type -> deckhand.v1.GetLoginMethodsRequest
-	15, // 15: deckhand.v1.SessionService.BeginPasskeyLogin:input_type -> deckhand.v1.BeginPasskeyLoginRequest
-	4,  // 16: deckhand.v1.SessionService.CreateSession:output_type -> deckhand.v1.CreateSessionResponse
-	6,  // 17: deckhand.v1.SessionService.GetSession:output_type -> deckhand.v1.GetSessionResponse
-	8,  // 18: deckhand.v1.SessionService.ListSessions:output_type -> deckhand.v1.ListSessionsResponse
-	10, // 19: deckhand.v1.SessionService.DeleteSession:output_type -> deckhand.v1.DeleteSessionResponse
-	12, // 20: deckhand.v1.SessionService.CreateLoginCode:output_type -> deckhand.v1.CreateLoginCodeResponse
-	14, // 21: deckhand.v1.SessionService.GetLoginMethods:output_type -> deckhand.v1.GetLoginMethodsResponse
-	16, // 22: deckhand.v1.SessionService.BeginPasskeyLogin:output_type -> deckhand.v1.BeginPasskeyLoginResponse
-	16, // [16:23] is the sub-list for method output_type
-	9,  // [9:16] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	17, // 3: deckhand.v1.Session.signed_in_at:type_name -> google.protobuf.Timestamp
+	1,  // 4: deckhand.v1.CreateSessionRequest.password:type_name -> deckhand.v1.Password
+	3,  // 5: deckhand.v1.CreateSessionRequest.passkey:type_name -> deckhand.v1.PasskeyLogin
+	0,  // 6: deckhand.v1.CreateSessionResponse.session:type_name -> deckhand.v1.Session
+	0,  // 7: deckhand.v1.GetSessionResponse.session:type_name -> deckhand.v1.Session
+	0,  // 8: deckhand.v1.ListSessionsResponse.sessions:type_name -> deckhand.v1.Session
+	17, // 9: deckhand.v1.CreateLoginCodeResponse.expires_at:type_name -> google.protobuf.Timestamp
+	2,  // 10: deckhand.v1.SessionService.CreateSession:input_type -> deckhand.v1.CreateSessionRequest
+	5,  // 11: deckhand.v1.SessionService.GetSession:input_type -> deckhand.v1.GetSessionRequest
+	7,  // 12: deckhand.v1.SessionService.ListSessions:input_type -> deckhand.v1.ListSessionsRequest
+	9,  // 13: deckhand.v1.SessionService.DeleteSession:input_type -> deckhand.v1.DeleteSessionRequest
+	11, // 14: deckhand.v1.SessionService.CreateLoginCode:input_type -> deckhand.v1.CreateLoginCodeRequest
+	13, // 15: deckhand.v1.SessionService.GetLoginMethods:input_type -> deckhand.v1.GetLoginMethodsRequest
+	15, // 16: deckhand.v1.SessionService.BeginPasskeyLogin:input_type -> deckhand.v1.BeginPasskeyLoginRequest
+	4,  // 17: deckhand.v1.SessionService.CreateSession:output_type -> deckhand.v1.CreateSessionResponse
+	6,  // 18: deckhand.v1.SessionService.GetSession:output_type -> deckhand.v1.GetSessionResponse
+	8,  // 19: deckhand.v1.SessionService.ListSessions:output_type -> deckhand.v1.ListSessionsResponse
+	10, // 20: deckhand.v1.SessionService.DeleteSession:output_type -> deckhand.v1.DeleteSessionResponse
+	12, // 21: deckhand.v1.SessionService.CreateLoginCode:output_type -> deckhand.v1.CreateLoginCodeResponse
+	14, // 22: deckhand.v1.SessionService.GetLoginMethods:output_type -> deckhand.v1.GetLoginMethodsResponse
+	16, // 23: deckhand.v1.SessionService.BeginPasskeyLogin:output_type -> deckhand.v1.BeginPasskeyLoginResponse
+	17, // [17:24] is the sub-list for method output_type
+	10, // [10:17] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_session_proto_init() }

@@ -1,6 +1,7 @@
 import { createClient } from "@connectrpc/connect";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { useQueryClient } from "@tanstack/react-query";
+import { KeyRound } from "lucide-react";
 import { useState, type ReactNode } from "react";
 import { toast } from "sonner";
 import { transport } from "@/api/transport";
@@ -82,14 +83,14 @@ export function Answer(props: {
   const [error, setError] = useState<unknown>();
 
   const allowed = may(session, "basic");
-  const give = async (name: string, answer: Given, said: string, why = reason, dangerous = false) => {
+  const give = async (name: string, answer: Given, said: string, why = reason, dangerous = false, passkey = false) => {
     if (busy || !guard.isReady()) return;
     if (runs.has(answer.case ?? "") && !whole) return;
     setBusy(name);
     setError(undefined);
     try {
       const res = await inbox.answerInboxItem(
-        await proven({ itemId: item.id, reason: why.trim(), answer, shownDigest: item.shownDigest }, item.needsPasskey || (dangerous && (await dangersNeedPasskey()))),
+        await proven({ itemId: item.id, reason: why.trim(), answer, shownDigest: item.shownDigest }, item.needsPasskey || passkey || (dangerous && (await dangersNeedPasskey()))),
       );
       toast(said, { description: line(`${item.agentName} · ${item.sentence || item.tool || item.taskTitle}`) });
       setForm(undefined);
@@ -226,6 +227,21 @@ export function Answer(props: {
           {pending.length > 0 && `: ${pending.map((p) => (p.of > 1 ? `${p.label}, ${p.shown} of ${p.of} parts` : p.label)).join("; ")}`}.
         </p>
       )}
+      {item.needsPasskey && (
+        <p role="note" className="flex items-center gap-1.5">
+          <KeyRound aria-hidden className="size-4 shrink-0" />
+          <span>
+            {review ? "Accepting" : unknown ? "Running it again" : "Approving"} takes your passkey
+            {props.decision?.passkey && props.decision.rule ? (
+              <>
+                : the policy&apos;s rule <Literal text={props.decision.rule} /> asks for it.
+              </>
+            ) : (
+              "."
+            )}
+          </span>
+        </p>
+      )}
       {form === undefined && (
         <fieldset disabled={still} aria-label="Answers" className="space-y-2">
           <div className={first.length > 2 ? "grid gap-2 sm:grid-cols-2" : "grid grid-cols-2 gap-2"}>{first.map(button)}</div>
@@ -243,8 +259,8 @@ export function Answer(props: {
           asked={asked}
           busy={busy === "approve"}
           disabled={!whole || still}
-          onApprove={(argumentsJson, judgedDigest, dangerous) =>
-            void give("approve", { case: "approve", value: { argumentsJson, judgedDigest } }, "Approved with changes", reason, dangerous)
+          onApprove={(argumentsJson, judgedDigest, dangerous, passkey) =>
+            void give("approve", { case: "approve", value: { argumentsJson, judgedDigest } }, "Approved with changes", reason, dangerous, passkey)
           }
           onBack={back}
         />

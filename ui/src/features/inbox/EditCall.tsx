@@ -34,7 +34,7 @@ export function EditCall(props: {
   asked: ActObject;
   busy: boolean;
   disabled: boolean;
-  onApprove: (argumentsJson: string, judgedDigest: string, dangerous: boolean) => void;
+  onApprove: (argumentsJson: string, judgedDigest: string, dangerous: boolean, passkey: boolean) => void;
   onBack: () => void;
 }) {
   const { item, asked } = props;
@@ -125,6 +125,7 @@ export function EditCall(props: {
           </>
         )}
       </div>
+      {now?.decision?.passkey && <p>Approving the edited call takes your passkey.</p>}
       {asking && <p className="font-medium text-bad">This approves a dangerous call.</p>}
       <div className="flex flex-wrap gap-2">
         <Button
@@ -134,7 +135,7 @@ export function EditCall(props: {
           onClick={() => {
             if (!now) return;
             if (dangerous && !asking) setSure(text);
-            else props.onApprove(text, now.judgedDigest, dangerous);
+            else props.onApprove(text, now.judgedDigest, dangerous, now.decision?.passkey ?? false);
           }}
         >
           {asking ? "Yes, approve the dangerous call" : dangerous ? "Approve the edited, dangerous call" : "Approve edited call"}

@@ -1,3 +1,4 @@
+import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
 import { toast } from "sonner";
@@ -16,7 +17,7 @@ import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { browserOf } from "@/features/setting/browser";
 import { PasskeyService, type Passkey } from "@/gen/deckhand/v1/passkey_pb";
-import { SessionService } from "@/gen/deckhand/v1/session_pb";
+import { SessionService, type Session } from "@/gen/deckhand/v1/session_pb";
 import { passkeys, prove } from "./prove";
 import { create, supported } from "./webauthn";
 
@@ -26,11 +27,12 @@ export function Passkeys() {
   const methods = useQuery(SessionService.method.getLoginMethods, {});
   const list = useQuery(PasskeyService.method.listPasskeys, {});
   const refresh = useRefresh(PasskeyService);
-  const admin = may(useSession(), "admin");
+  const session = useSession();
+  const admin = may(session, "admin");
   const [adding, setAdding] = useState(false);
   const [renaming, setRenaming] = useState<Passkey>();
   const mine = list.data?.passkeys ?? [];
-  const missing = whatIsMissing(methods.data);
+  const missing = whatIsMissing(methods.data) ?? (list.data && mine.length === 0 && !justSignedIn(session) ? signInFirst : undefined);
   const remove = async (p: Passkey) => {
     try {
       await passkeys.deletePasskey({ passkeyId: p.id, proof: await prove({ case: "deletePasskeyId", value: p.id }) });
@@ -87,6 +89,14 @@ export function Passkeys() {
   );
 }
 
+// justSignedIn reports whether the user has proved who they are in the last ten minutes:
+// only then may they add their first passkey.
+export const justSignedIn = (session: Session, now = Date.now()) =>
+  session.signedInAt !== undefined && now - timestampMs(session.signedInAt) < 10 * 60_000;
+
+const signInFirst =
+  "Your first passkey takes a sign-in of the last ten minutes. Log out, log in again with your password, your identity provider or the link that sudo deckhand open prints on the hub's machine, and add the passkey then. A login with an API token does not do.";
+
 // whatIsMissing says why there can be no passkeys on this page; undefined if there can.
 export function whatIsMissing(methods: { passkeys: boolean; passkeysMissing: string; publicUrl: string } | undefined): string | undefined {
   if (!methods) return undefined;
@@ -109,15 +119,17 @@ function Add(props: { more: boolean; onClose: () => void; onDone: () => Promise<
       ready={name.trim() !== ""}
       onClose={props.onClose}
       run={async () => {
-        // Another one takes one that is there: who has only stolen a session has none.
-        const proof = props.more ? await prove({ case: "registration", value: true }) : undefined;
         const { challengeId, optionsJson } = await passkeys.beginPasskeyRegistration({});
-        await passkeys.createPasskey({ challengeId, credentialJson: await create(optionsJson), name: name.trim(), proof });
+        const credentialJson = await create(optionsJson);
+        // Another one takes one that is there, which signs the new one's key: who has only
+        // stolen a session has none.
+        const proof = props.more ? await prove({ case: "registrationCredentialJson", value: credentialJson }) : undefined;
+        await passkeys.createPasskey({ challengeId, credentialJson, name: name.trim(), proof });
         toast("Passkey added");
         await props.onDone();
       }}
     >
-      {props.more && <p>Your browser asks for one of your passkeys first, and then makes the new one.</p>}
+      {props.more && <p>Your browser makes the new passkey first, and then asks for one that you have.</p>}
       <Field label="Name" hint="To tell your devices apart.">
         <Input value={name} maxLength={100} onChange={(e) => setName(e.target.value)} autoFocus />
       </Field>

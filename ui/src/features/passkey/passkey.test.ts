@@ -1,6 +1,9 @@
 import { describe, expect, it, vi } from "vitest";
 import { proven } from "./prove";
-import { whatIsMissing } from "./Passkeys";
+import { create } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { SessionSchema } from "@/gen/deckhand/v1/session_pb";
+import { justSignedIn, whatIsMissing } from "./Passkeys";
 
 describe("what is missing for passkeys", () => {
   const here = location.origin;
@@ -18,6 +21,17 @@ describe("what is missing for passkeys", () => {
     vi.stubGlobal("PublicKeyCredential", function () {});
     expect(whatIsMissing({ passkeys: true, passkeysMissing: "", publicUrl: here })).toBeUndefined();
     vi.unstubAllGlobals();
+  });
+});
+
+describe("a sign-in", () => {
+  const at = (ms?: number) => create(SessionSchema, ms === undefined ? {} : { signedInAt: timestampFromMs(ms) });
+
+  it("lasts for ten minutes, and a session of a token has none", () => {
+    const now = 1_800_000_000_000;
+    expect(justSignedIn(at(now - 9 * 60_000), now)).toBe(true);
+    expect(justSignedIn(at(now - 11 * 60_000), now)).toBe(false);
+    expect(justSignedIn(at(), now)).toBe(false);
   });
 });
 

@@ -61,8 +61,10 @@ const (
 
 // PasskeyServiceClient is a client for the deckhand.v1.PasskeyService service.
 type PasskeyServiceClient interface {
-	// BeginPasskeyRegistration begins the registration of a passkey. A user who has one
-	// already proves it; see CreatePasskeyRequest.proof.
+	// BeginPasskeyRegistration begins the registration of a passkey, in a session: API
+	// tokens are refused. A user's first one takes a session that was signed in within ten
+	// minutes (Session.signed_in_at); a further one takes a proof of one that is there, see
+	// CreatePasskeyRequest.proof.
 	BeginPasskeyRegistration(context.Context, *connect.Request[v1.BeginPasskeyRegistrationRequest]) (*connect.Response[v1.BeginPasskeyRegistrationResponse], error)
 	// CreatePasskey stores the passkey that a registration has made.
 	CreatePasskey(context.Context, *connect.Request[v1.CreatePasskeyRequest]) (*connect.Response[v1.CreatePasskeyResponse], error)
@@ -70,8 +72,10 @@ type PasskeyServiceClient interface {
 	ListPasskeys(context.Context, *connect.Request[v1.ListPasskeysRequest]) (*connect.Response[v1.ListPasskeysResponse], error)
 	// RenamePasskey gives one of the caller's passkeys another name.
 	RenamePasskey(context.Context, *connect.Request[v1.RenamePasskeyRequest]) (*connect.Response[v1.RenamePasskeyResponse], error)
-	// DeletePasskey removes a passkey. A session proves it with one of the passkeys; an
-	// administrator's token can remove anybody's, for those who have lost theirs.
+	// DeletePasskey removes a passkey, in a session: API tokens are refused. It takes a
+	// proof of one of the caller's passkeys. An administrator removes those of users who
+	// have lost theirs, with a proof or, without a passkey, after a sign-in of the last ten
+	// minutes. The hub's own token, used on the hub's machine, removes any.
 	DeletePasskey(context.Context, *connect.Request[v1.DeletePasskeyRequest]) (*connect.Response[v1.DeletePasskeyResponse], error)
 	// BeginPasskeyProof begins to prove that a person decides something. Its challenge is
 	// a SHA-256 of what is decided, so that the proof is good for nothing else.
@@ -198,8 +202,10 @@ func (c *passkeyServiceClient) SetPasskeyRules(ctx context.Context, req *connect
 
 // PasskeyServiceHandler is an implementation of the deckhand.v1.PasskeyService service.
 type PasskeyServiceHandler interface {
-	// BeginPasskeyRegistration begins the registration of a passkey. A user who has one
-	// already proves it; see CreatePasskeyRequest.proof.
+	// BeginPasskeyRegistration begins the registration of a passkey, in a session: API
+	// tokens are refused. A user's first one takes a session that was signed in within ten
+	// minutes (Session.signed_in_at); a further one takes a proof of one that is there, see
+	// CreatePasskeyRequest.proof.
 	BeginPasskeyRegistration(context.Context, *connect.Request[v1.BeginPasskeyRegistrationRequest]) (*connect.Response[v1.BeginPasskeyRegistrationResponse], error)
 	// CreatePasskey stores the passkey that a registration has made.
 	CreatePasskey(context.Context, *connect.Request[v1.CreatePasskeyRequest]) (*connect.Response[v1.CreatePasskeyResponse], error)
@@ -207,8 +213,10 @@ type PasskeyServiceHandler interface {
 	ListPasskeys(context.Context, *connect.Request[v1.ListPasskeysRequest]) (*connect.Response[v1.ListPasskeysResponse], error)
 	// RenamePasskey gives one of the caller's passkeys another name.
 	RenamePasskey(context.Context, *connect.Request[v1.RenamePasskeyRequest]) (*connect.Response[v1.RenamePasskeyResponse], error)
-	// DeletePasskey removes a passkey. A session proves it with one of the passkeys; an
-	// administrator's token can remove anybody's, for those who have lost theirs.
+	// DeletePasskey removes a passkey, in a session: API tokens are refused. It takes a
+	// proof of one of the caller's passkeys. An administrator removes those of users who
+	// have lost theirs, with a proof or, without a passkey, after a sign-in of the last ten
+	// minutes. The hub's own token, used on the hub's machine, removes any.
 	DeletePasskey(context.Context, *connect.Request[v1.DeletePasskeyRequest]) (*connect.Response[v1.DeletePasskeyResponse], error)
 	// BeginPasskeyProof begins to prove that a person decides something. Its challenge is
 	// a SHA-256 of what is decided, so that the proof is good for nothing else.
