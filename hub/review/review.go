@@ -28,6 +28,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -100,6 +101,8 @@ type Deferred struct {
 	Tool     string `json:"tool"`
 	Category string `json:"category"`
 	Preview  string `json:"preview"`
+	// Dangers are the kinds of danger that were recognised in the call; never nil.
+	Dangers []string `json:"dangers"`
 }
 
 // Host is a host that commands connected to.
@@ -172,6 +175,11 @@ func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detai
 	}
 	for _, step := range deferred {
 		one := Deferred{StepID: step.ID, Number: step.Number, Tool: step.Tool, Category: step.Category}
+		var decided policy.Decision
+		if err := json.Unmarshal(step.Decision, &decided); err != nil {
+			return d, "", fmt.Errorf("read the decision about step %s: %w", step.ID, err)
+		}
+		one.Dangers = append([]string{}, decided.Dangers...)
 		var arguments map[string]any
 		if record := s.cfg.Tools.Get(step.Tool); record != nil && json.Unmarshal(step.Arguments, &arguments) == nil {
 			one.Preview = s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))

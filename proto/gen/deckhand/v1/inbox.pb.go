@@ -308,7 +308,8 @@ type InboxItem struct {
 	// What stopped the work. Set for limit, budget, suspended, egress, provider and
 	// credential.
 	Stop *InboxStop `protobuf:"bytes,50,opt,name=stop,proto3" json:"stop,omitempty"`
-	// The same for open approvals of calls that look alike; empty for other items.
+	// The same for open approvals of calls that look alike and change the same; empty for
+	// other items.
 	AlikeKey string `protobuf:"bytes,51,opt,name=alike_key,json=alikeKey,proto3" json:"alike_key,omitempty"`
 	// How many open items have the key, this one included.
 	AlikeCount int32 `protobuf:"varint,52,opt,name=alike_count,json=alikeCount,proto3" json:"alike_count,omitempty"`
@@ -319,7 +320,11 @@ type InboxItem struct {
 	MayAnswer bool `protobuf:"varint,54,opt,name=may_answer,json=mayAnswer,proto3" json:"may_answer,omitempty"`
 	// Approving or accepting it takes a passkey: something dangerous was recognised in a call, and
 	// the organisation's PasskeyRules ask for one. Only for open items.
-	NeedsPasskey  bool `protobuf:"varint,70,opt,name=needs_passkey,json=needsPasskey,proto3" json:"needs_passkey,omitempty"`
+	NeedsPasskey bool `protobuf:"varint,70,opt,name=needs_passkey,json=needsPasskey,proto3" json:"needs_passkey,omitempty"`
+	// The same for calls that change the same, of what their arguments do not say: the changes
+	// to files, or what a push would push. Empty if the arguments say it all, and for other
+	// kinds than approvals.
+	EffectKey     string `protobuf:"bytes,71,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -688,6 +693,13 @@ func (x *InboxItem) GetNeedsPasskey() bool {
 		return x.NeedsPasskey
 	}
 	return false
+}
+
+func (x *InboxItem) GetEffectKey() string {
+	if x != nil {
+		return x.EffectKey
+	}
+	return ""
 }
 
 // InboxContext is the work that an item belongs to.
@@ -2528,7 +2540,10 @@ type DeferredCall struct {
 	Tool     string                 `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
 	Category ToolCategory           `protobuf:"varint,4,opt,name=category,proto3,enum=deckhand.v1.ToolCategory" json:"category,omitempty"`
 	// Its effect, for people, with secrets masked.
-	Preview       string `protobuf:"bytes,5,opt,name=preview,proto3" json:"preview,omitempty"`
+	Preview string `protobuf:"bytes,5,opt,name=preview,proto3" json:"preview,omitempty"`
+	// The kinds of danger that were recognised in it, such as "wipe": also in text that
+	// another system might run.
+	Dangers       []string `protobuf:"bytes,6,rep,name=dangers,proto3" json:"dangers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2596,6 +2611,13 @@ func (x *DeferredCall) GetPreview() string {
 		return x.Preview
 	}
 	return ""
+}
+
+func (x *DeferredCall) GetDangers() []string {
+	if x != nil {
+		return x.Dangers
+	}
+	return nil
 }
 
 // ReviewedHost is a host that commands connected to.
@@ -3319,8 +3341,8 @@ type JudgeInboxItemResponse struct {
 	Changes        []*ProposedChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
 	ChangesUnknown string            `protobuf:"bytes,3,opt,name=changes_unknown,json=changesUnknown,proto3" json:"changes_unknown,omitempty"`
 	Sentence       string            `protobuf:"bytes,4,opt,name=sentence,proto3" json:"sentence,omitempty"`
-	// Identifies the arguments and the decision. Send it back with the approval: if
-	// the decision has become another, the approval is refused.
+	// Identifies the arguments, the decision and the changes. Send it back with the
+	// approval: if the decision or the changes have become others, the approval is refused.
 	JudgedDigest  string `protobuf:"bytes,5,opt,name=judged_digest,json=judgedDigest,proto3" json:"judged_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4481,7 +4503,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x0e\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x0e\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -4542,7 +4564,9 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\tdangerous\x185 \x01(\bR\tdangerous\x12\x1d\n" +
 	"\n" +
 	"may_answer\x186 \x01(\bR\tmayAnswer\x12#\n" +
-	"\rneeds_passkey\x18F \x01(\bR\fneedsPasskey\"\xca\x02\n" +
+	"\rneeds_passkey\x18F \x01(\bR\fneedsPasskey\x12\x1d\n" +
+	"\n" +
+	"effect_key\x18G \x01(\tR\teffectKey\"\xca\x02\n" +
 	"\fInboxContext\x12\x12\n" +
 	"\x04goal\x18\x01 \x01(\tR\x04goal\x12\x1b\n" +
 	"\tplan_item\x18\x02 \x01(\tR\bplanItem\x12\x1b\n" +
@@ -4721,13 +4745,14 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x05files\x18\x02 \x01(\x05R\x05files\x12\x14\n" +
 	"\x05paths\x18\x03 \x03(\tR\x05paths\x125\n" +
 	"\bdeferred\x18\x04 \x03(\v2\x19.deckhand.v1.DeferredCallR\bdeferred\x12/\n" +
-	"\x05hosts\x18\x05 \x03(\v2\x19.deckhand.v1.ReviewedHostR\x05hosts\"\xa4\x01\n" +
+	"\x05hosts\x18\x05 \x03(\v2\x19.deckhand.v1.ReviewedHostR\x05hosts\"\xbe\x01\n" +
 	"\fDeferredCall\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x125\n" +
 	"\bcategory\x18\x04 \x01(\x0e2\x19.deckhand.v1.ToolCategoryR\bcategory\x12\x18\n" +
-	"\apreview\x18\x05 \x01(\tR\apreview\"\x84\x01\n" +
+	"\apreview\x18\x05 \x01(\tR\apreview\x12\x18\n" +
+	"\adangers\x18\x06 \x03(\tR\adangers\"\x84\x01\n" +
 	"\fReviewedHost\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1a\n" +
 	"\brequests\x18\x02 \x01(\x03R\brequests\x12\x1d\n" +
