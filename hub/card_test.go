@@ -228,6 +228,56 @@ func TestAnEditedCallIsJudged(t *testing.T) {
 	require.True(t, strings.HasSuffix(ran.all()[0], "ls -l\npwd"), "%q", ran.all()[0])
 }
 
+// An approval of an edited file call is for the changes that were shown of it.
+func TestAnEditedFileCallIsForItsChanges(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), nil)
+	r.apply("asker", asking("asker", "tools: [file_write]"))
+	task, step, item := r.park("asker", "file_write", `{"path":"a.txt","content":"one\n"}`)
+	judged, arguments, err := r.judge(item.GetId(), map[string]any{"path": "b.txt", "content": "two\n"})
+	require.NoError(t, err)
+	require.Equal(t, "create", judged.GetChanges()[0].GetKind())
+	again, _, err := r.judge(item.GetId(), map[string]any{"path": "b.txt", "content": "two\n"})
+	require.NoError(t, err)
+	require.Equal(t, judged.GetJudgedDigest(), again.GetJudgedDigest())
+
+	_, err = r.node.WriteFile(t.Context(), &nodev1.WriteFileRequest{JailId: r.sql("SELECT jail_id FROM tasks WHERE id = $1", task.GetId()), Path: "b.txt", Content: []byte("somebody else's\n")})
+	require.NoError(t, err)
+	req := approve(item.GetId(), arguments)
+	req.GetApprove().JudgedDigest = judged.GetJudgedDigest()
+	_, err = r.answer(req)
+	require.True(t, fault.Is(fault.FromConnect(err), fault.Precondition), "%v", err)
+	require.Contains(t, err.Error(), "what it would do to files")
+	require.Equal(t, stepWaiting, r.step(step.GetId()).GetState())
+
+	judged, _, err = r.judge(item.GetId(), map[string]any{"path": "b.txt", "content": "two\n"})
+	require.NoError(t, err)
+	require.Equal(t, "overwrite", judged.GetChanges()[0].GetKind())
+	req.GetApprove().JudgedDigest = judged.GetJudgedDigest()
+	_, err = r.answer(req)
+	require.NoError(t, err)
+}
+
+// Calls are alike if they change the same, too: the same edit of another file is not.
+func TestCallsAreAlikeIfTheyChangeTheSame(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), nil)
+	r.apply("asker", asking("asker", "tools: [file_write, shell_exec]"))
+	task := r.submit("asker")
+	lease := r.begin(task.GetId(), 1)
+	first := r.proposeWaiting(lease, 1, "file_write", `{"path":"a.txt","content":"one\n"}`)
+	same := r.proposeWaiting(lease, 2, "file_write", `{"path":"a.txt","content":"one\n"}`)
+	other := r.proposeWaiting(lease, 3, "file_write", `{"path":"b.txt","content":"one\n"}`)
+	command := r.proposeWaiting(lease, 4, "shell_exec", `{"command":"true"}`)
+	require.NotEmpty(t, first.GetEffectKey())
+	require.Equal(t, first.GetEffectKey(), same.GetEffectKey())
+	require.Equal(t, first.GetAlikeKey(), same.GetAlikeKey())
+	require.EqualValues(t, 2, first.GetAlikeCount()+same.GetAlikeCount()-1, "the first was alone when it was read")
+	require.NotEqual(t, first.GetEffectKey(), other.GetEffectKey())
+	require.NotEqual(t, first.GetAlikeKey(), other.GetAlikeKey())
+	require.Empty(t, command.GetEffectKey(), "its arguments say all of it")
+}
+
 // The host of a request is said as it is looked up, with what may pass for another name, and
 // whether the jail may send there.
 func TestACardSaysWhereARequestGoes(t *testing.T) {

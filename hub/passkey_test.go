@@ -583,11 +583,15 @@ func TestAcceptingADangerousDeferredCallTakesAPasskey(t *testing.T) {
 	sent.node = func() *nodetest.Node { return r.node }
 	r.apply("careful", reviewed("careful"))
 	phone := r.requirePasskeys()
-	_, deferred, item := r.review()
-	require.False(t, r.inboxItem(item.GetId()).GetNeedsPasskey())
-	// None of today's tools that are deferred is read for dangers.
-	shift(t, r.Hub, `UPDATE steps SET decision = decision || '{"dangers":["delete"]}' WHERE id = $1`, deferred[1].GetId())
-	require.True(t, r.inboxItem(item.GetId()).GetNeedsPasskey())
+	_, _, harmless := r.review()
+	require.False(t, r.inboxItem(harmless.GetId()).GetNeedsPasskey())
+	// The tool is not dangerous, but what it sends is if somebody runs it.
+	r.apply("sender", reviewed("sender"))
+	_, deferred, item := r.reviewOf("sender", `{"url":"https://hooks.example.org/run","body":"{\"script\": \"rm -rf --no-preserve-root /\"}"}`)
+	item = r.inboxItem(item.GetId())
+	require.True(t, item.GetNeedsPasskey())
+	require.Equal(t, []string{"wipe"}, item.GetReview().GetDeferred()[0].GetDangers())
+	require.Equal(t, deferred[0].GetId(), item.GetReview().GetDeferred()[0].GetStepId())
 
 	answer := accept(item.GetId())
 	_, err := r.answer(answer)

@@ -78,12 +78,18 @@ const note = `{"url":"https://hooks.example.org/notes","body":"it is done"}`
 // its review, with its item.
 func (r *rig) review() (*deckhandv1.Task, []*deckhandv1.Step, *deckhandv1.InboxItem) {
 	r.t.Helper()
-	task := r.submit("careful")
+	return r.reviewOf("careful", note)
+}
+
+// reviewOf is review for another agent, with other requests.
+func (r *rig) reviewOf(agent, arguments string) (*deckhandv1.Task, []*deckhandv1.Step, *deckhandv1.InboxItem) {
+	r.t.Helper()
+	task := r.submit(agent)
 	lease := r.begin(task.GetId(), 1)
 	r.turn(lease, 1)
 	var deferred []*deckhandv1.Step
 	for i := range int32(2) {
-		step, err := r.propose(lease, 1, i, "http_post", note)
+		step, err := r.propose(lease, 1, i, "http_post", arguments)
 		require.NoError(r.t, err)
 		require.Equal(r.t, stepDeferred, step.GetState())
 		require.Contains(r.t, step.GetObservation(), "when a person accepts your work")

@@ -72,7 +72,7 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 	for _, row := range page.Rows {
 		item := h.listed(ctx, row)
 		item.AlikeCount = page.Alike[row.InboxItem.Alike]
-		if item.NeedsPasskey, err = h.Inbox.NeedsPasskey(ctx, row.InboxItem, rule); err != nil {
+		if item.NeedsPasskey, err = inbox.NeedsPasskey(row.InboxItem, rule); err != nil {
 			return nil, err
 		}
 		res.Items = append(res.Items, item)
@@ -109,7 +109,7 @@ func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv
 	if err != nil {
 		return nil, err
 	}
-	if item.NeedsPasskey, err = h.Inbox.NeedsPasskey(ctx, row.InboxItem, rule); err != nil {
+	if item.NeedsPasskey, err = inbox.NeedsPasskey(row.InboxItem, rule); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: item}), nil
@@ -261,7 +261,7 @@ func reviewMessage(i db.InboxItem) *deckhandv1.InboxReview {
 	}
 	m := &deckhandv1.InboxReview{Summary: d.Summary, Files: int32(d.Files), Paths: d.Paths} //nolint:gosec // files of one workspace
 	for _, c := range d.Deferred {
-		m.Deferred = append(m.Deferred, &deckhandv1.DeferredCall{StepId: c.StepID, Number: c.Number, Tool: c.Tool, Category: tool.CategoryOf(c.Category), Preview: c.Preview})
+		m.Deferred = append(m.Deferred, &deckhandv1.DeferredCall{StepId: c.StepID, Number: c.Number, Tool: c.Tool, Category: tool.CategoryOf(c.Category), Preview: c.Preview, Dangers: c.Dangers})
 	}
 	for _, c := range d.Hosts {
 		m.Hosts = append(m.Hosts, &deckhandv1.ReviewedHost{Host: c.Host, Requests: c.Requests, SentBytes: c.SentBytes, ReceivedBytes: c.ReceivedBytes})

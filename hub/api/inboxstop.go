@@ -17,7 +17,7 @@ func (h *Inbox) listed(ctx context.Context, row db.GetInboxItemRow) *deckhandv1.
 	m.Dangerous = m.GetCategory() == deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS || len(m.GetDecision().GetDangers()) > 0
 	m.MayAnswer = open && inbox.MayAnswer(row, id.UserName, id.Role)
 	if open {
-		m.AlikeKey = row.InboxItem.Alike
+		m.AlikeKey, m.EffectKey = row.InboxItem.Alike, row.InboxItem.Effect
 	}
 	return m
 }

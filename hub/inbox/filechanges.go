@@ -41,6 +41,10 @@ func (c *FileChanges) Store(ctx context.Context, q *db.Queries, orgID, itemID st
 	if err != nil {
 		return err
 	}
+	if c.Unknown != "" {
+		// Calls of which it is not known what they change do not change the same.
+		sum = digest([]byte(sum + itemID))
+	}
 	changes := c.Changes
 	if changes == nil {
 		changes = []filechange.Change{}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/passkey"
-	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/passkeyproof"
@@ -38,7 +37,7 @@ func (s *Service) PasskeyRule(ctx context.Context, orgID string) (bool, error) {
 // NeedsPasskey reports whether letting an item's call run, or accepting a review, takes a
 // passkey: a rule of the policies takes one for a call that would be made, or rule is the
 // organisation's PasskeyRule, and something dangerous was recognised in such a call.
-func (s *Service) NeedsPasskey(ctx context.Context, item db.InboxItem, rule bool) (bool, error) {
+func NeedsPasskey(item db.InboxItem, rule bool) (bool, error) {
 	if State(item.State) != Open {
 		return false, nil
 	}
@@ -55,38 +54,17 @@ func (s *Service) NeedsPasskey(ctx context.Context, item db.InboxItem, rule bool
 	case Review:
 		var detail struct {
 			Deferred []struct {
-				Passkey bool `json:"passkey"`
+				Passkey bool     `json:"passkey"`
+				Dangers []string `json:"dangers"`
 			} `json:"deferred"`
 		}
 		if err := json.Unmarshal(item.Detail, &detail); err != nil {
 			return false, fmt.Errorf("read the review %s: %w", item.ID, err)
 		}
 		for _, call := range detail.Deferred {
-			if call.Passkey {
+			if call.Passkey || rule && len(call.Dangers) > 0 {
 				return true, nil
 			}
-		}
-		if rule {
-			return s.defersDanger(ctx, item)
-		}
-	}
-	return false, nil
-}
-
-// defersDanger reports whether something dangerous is recognised in a deferred call of a
-// reviewed task: accepting the review makes it.
-func (s *Service) defersDanger(ctx context.Context, item db.InboxItem) (bool, error) {
-	steps, err := s.cfg.Store.DeferredSteps(ctx, db.DeferredStepsParams{OrgID: item.OrgID, TaskID: item.TaskID})
-	if err != nil {
-		return false, fmt.Errorf("find the deferred calls of %s: %w", item.TaskID, err)
-	}
-	for _, step := range steps {
-		var decided policy.Decision
-		if err := json.Unmarshal(step.Decision, &decided); err != nil {
-			return false, fmt.Errorf("read the decision about step %s: %w", step.ID, err)
-		}
-		if len(decided.Dangers) > 0 {
-			return true, nil
 		}
 	}
 	return false, nil
@@ -103,7 +81,7 @@ func (s *Service) answerNeedsPasskey(ctx context.Context, item db.InboxItem, a *
 	if err != nil {
 		return false, err
 	}
-	if needed, err := s.NeedsPasskey(ctx, item, rule); err != nil || needed {
+	if needed, err := NeedsPasskey(item, rule); err != nil || needed {
 		return needed, err
 	}
 	if a.Verdict != Approve || a.ArgumentsJSON == "" || Kind(item.Kind) != Approval {
@@ -119,14 +97,11 @@ func (s *Service) prove(ctx context.Context, item db.InboxItem, a *Answer) error
 	if State(item.State) != Open {
 		return nil // Answer refuses it, or it is a repetition
 	}
-	needed, err := s.answerNeedsPasskey(ctx, item, a)
-	if err != nil {
-		return err
-	}
-	if !needed && a.Proof == nil {
-		return nil
-	}
 	if a.Proof == nil {
+		needed, err := s.answerNeedsPasskey(ctx, item, a)
+		if err != nil || !needed {
+			return err
+		}
 		return fault.New(fault.Precondition, "proof is missing: a rule of the policy, or of the organisation for what is dangerous, takes a passkey to let this run").WithCode(fault.PermissionDenied).
 			WithObject(item.ID).WithFix("approve it in the console, on a device with one of your passkeys")
 	}

@@ -81,7 +81,7 @@ type Judged struct {
 	// Arguments are masked.
 	Arguments map[string]any
 	Files     *FileChanges
-	// Digest identifies the arguments and the decision.
+	// Digest identifies the arguments, the decision and the changes to files.
 	Digest string
 }
 

@@ -103,6 +103,8 @@ type Deferred struct {
 	Preview  string `json:"preview"`
 	// Passkey reports that a rule takes a passkey to let the call be made.
 	Passkey bool `json:"passkey,omitempty"`
+	// Dangers are the kinds of danger that were recognised in the call; never nil.
+	Dangers []string `json:"dangers"`
 }
 
 // Host is a host that commands connected to.
@@ -180,6 +182,7 @@ func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detai
 			return d, "", fmt.Errorf("read the decision about step %s: %w", step.ID, err)
 		}
 		one.Passkey = decided.Passkey
+		one.Dangers = append([]string{}, decided.Dangers...)
 		var arguments map[string]any
 		if record := s.cfg.Tools.Get(step.Tool); record != nil && json.Unmarshal(step.Arguments, &arguments) == nil {
 			one.Preview = s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))

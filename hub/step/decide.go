@@ -165,6 +165,9 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		out.denied = fault.New(fault.Denied, "the policy denies it: %s", decided.Why).WithCode(fault.PermissionDenied).WithFix("do it another way")
 	case agent.Mode == persona.Review && record.Leaves != nil && record.Leaves(arguments):
 		out.deferred = true // accepting the run replaces the approval
+		// Nobody is asked about the call by itself, so what other systems might do with its
+		// texts counts, too.
+		out.policy.Dangers = merged(out.policy.Dangers, policy.DangersWithin(arguments))
 	case server != nil && server.Ask != "":
 		out.ask = server.Ask
 	case record.AsksPerson(arguments):
@@ -232,6 +235,17 @@ func (s *Steps) role(ctx context.Context, q *db.Queries, t db.Task) (role, whose
 		least, whose = version.CreatedByRole, "applied the agent's persona"
 	}
 	return least, whose, nil
+}
+
+// merged returns the texts of both lists, each once.
+func merged(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, one := range b {
+		if !slices.Contains(out, one) {
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 func deny(kind fault.Kind, code fault.Code, fix, format string, args ...any) judgement {

@@ -34,14 +34,12 @@ func (s *Steps) Judge(ctx context.Context, orgID, stepID, argumentsJSON string) 
 	if err != nil {
 		return out, err
 	}
-	if out.Files, err = s.fileChanges(ctx, l, row.Task, step.Tool, out.Arguments, []byte(argumentsJSON)); err != nil {
-		return out, err
-	}
 	out.Arguments = s.cfg.Redact.Org(orgID).Map(out.Arguments)
 	return out, nil
 }
 
-// judgeChanged decides about other arguments of a step's call, and identifies the decision.
+// judgeChanged decides about other arguments of a step's call, looks at what they would do to
+// files, and identifies both.
 func (s *Steps) judgeChanged(ctx context.Context, q *db.Queries, l *looks, t db.Task, step db.Step, argumentsJSON string) (out inbox.Judged, err error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -61,10 +59,18 @@ func (s *Steps) judgeChanged(ctx context.Context, q *db.Queries, l *looks, t db.
 	if out.Decision, err = s.decisionOf(ctx, q, l, t, step, own, out.Arguments, []byte(argumentsJSON)); err != nil {
 		return out, err
 	}
+	if out.Files, err = s.fileChanges(ctx, l, t, step.Tool, out.Arguments, []byte(argumentsJSON)); err != nil {
+		return out, err
+	}
+	files, err := out.Files.Digest()
+	if err != nil {
+		return out, err
+	}
 	data, err := json.Marshal(struct {
 		Step, Arguments string
 		Decision        inbox.CallDecision
-	}{step.ID, argumentsJSON, out.Decision})
+		Files           string
+	}{step.ID, argumentsJSON, out.Decision, files})
 	if err != nil {
 		return out, fmt.Errorf("encode the decision about step %s: %w", step.ID, err)
 	}
@@ -73,7 +79,7 @@ func (s *Steps) judgeChanged(ctx context.Context, q *db.Queries, l *looks, t db.
 }
 
 // asJudged refuses an approval with other arguments about which the hub decides differently by
-// now than the person saw.
+// now than the person saw, or that would change files differently.
 func (s *Steps) asJudged(ctx context.Context, q *db.Queries, l *looks, t db.Task, step db.Step, a inbox.Answer) error {
 	if a.JudgedDigest == "" {
 		return nil
@@ -83,7 +89,7 @@ func (s *Steps) asJudged(ctx context.Context, q *db.Queries, l *looks, t db.Task
 		return err
 	}
 	if now.Digest != a.JudgedDigest {
-		return fault.New(fault.Precondition, "what the hub decides about the edited call has changed: look again").WithObject(step.ID).
+		return fault.New(fault.Precondition, "what the hub decides about the edited call, or what it would do to files, has changed: look again").WithObject(step.ID).
 			WithFix("have the edited call judged again, and approve what is shown then")
 	}
 	return nil

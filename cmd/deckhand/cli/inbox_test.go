@@ -63,6 +63,18 @@ func (h *testHub) AnswerInboxItem(_ context.Context, req *connect.Request[deckha
 	return connect.NewResponse(&deckhandv1.AnswerInboxItemResponse{Item: item}), nil
 }
 
+func (h *testHub) JudgeInboxItem(_ context.Context, req *connect.Request[deckhandv1.JudgeInboxItemRequest]) (*connect.Response[deckhandv1.JudgeInboxItemResponse], error) {
+	var arguments struct{ Command string }
+	if err := json.Unmarshal([]byte(req.Msg.GetArgumentsJson()), &arguments); err != nil {
+		return nil, fault.New(fault.Invalid, "arguments_json: %v", err)
+	}
+	res := &deckhandv1.JudgeInboxItemResponse{JudgedDigest: "judged", Decision: &deckhandv1.CallDecision{}}
+	for i, line := range strings.Split(arguments.Command, "\n") {
+		res.Decision.Commands = append(res.Decision.Commands, &deckhandv1.CallCommand{Text: line, Line: int32(i) + 1}) //nolint:gosec // a few lines
+	}
+	return connect.NewResponse(res), nil
+}
+
 func withInbox(t *testing.T) *testHub {
 	t.Helper()
 	h := newHub(t)

@@ -1,85 +1,25 @@
 package cli_test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli"
-	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/internal/ptytest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// typist is a person at a terminal.
-type typist struct {
-	t      *testing.T
-	master *os.File
-	done   chan int
-
-	mu   sync.Mutex
-	text strings.Builder
-	// read is how much of the text the person has read.
-	read int
-}
-
 // atTerminal runs a command whose input and output are a terminal.
-func atTerminal(t *testing.T, h *testHub, args ...string) *typist {
+func atTerminal(t *testing.T, h *testHub, args ...string) *ptytest.Person {
 	t.Helper()
-	master, tty, err := pty.Open()
-	require.NoError(t, err)
-	require.NoError(t, pty.Setsize(tty, &pty.Winsize{Rows: 60, Cols: 120}))
-	p := &typist{t: t, master: master, done: make(chan int, 1)}
-	t.Cleanup(func() { _ = master.Close() })
-	go func() {
-		buf := make([]byte, 4096)
-		for {
-			n, err := master.Read(buf)
-			p.mu.Lock()
-			p.text.Write(bytes.ReplaceAll(buf[:n], []byte("\r\n"), []byte("\n")))
-			p.mu.Unlock()
-			if err != nil {
-				return
-			}
-		}
-	}()
-	go func() {
-		code := cli.Execute(t.Context(), append(args, "--hub", h.url, "--token", testToken), tty, tty, tty)
-		_ = tty.Close()
-		p.done <- code
-	}()
-	return p
-}
-
-// sees waits for a text below what was read, and returns all up to it.
-func (p *typist) sees(text string) string {
-	p.t.Helper()
-	var got string
-	require.Eventually(p.t, func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		rest := p.text.String()[p.read:]
-		at := strings.Index(rest, text)
-		if at < 0 {
-			return false
-		}
-		got, p.read = rest[:at+len(text)], p.read+at+len(text)
-		return true
-	}, waittest.Limit(20*time.Second), time.Millisecond, "the terminal to show %q", text)
-	return got
-}
-
-func (p *typist) types(line string) {
-	p.t.Helper()
-	_, err := p.master.WriteString(line + "\n")
-	require.NoError(p.t, err)
+	return ptytest.Start(t, func(tty *os.File) int {
+		return cli.Execute(t.Context(), append(args, "--hub", h.url, "--token", testToken), tty, tty, tty)
+	})
 }
 
 func (h *testHub) answered(t *testing.T) *deckhandv1.AnswerInboxItemRequest {
@@ -109,50 +49,50 @@ func TestItemsAreReviewedOneAfterAnother(t *testing.T) {
 		Id: "inbox_fff6", Kind: deckhandv1.InboxKind_INBOX_KIND_QUESTION, State: deckhandv1.InboxState_INBOX_STATE_OPEN, // of somebody else's
 	})
 	p := atTerminal(t, h, "inbox", "review")
-	shown := p.sees("Run this call? [y,n,e,v,s,q,?] ")
+	shown := p.Sees("Run this call? [y,n,e,v,s,q,?] ")
 	require.Contains(t, shown, "(1/4) approval · triage · inbox_aaa1\nDANGEROUS\n  line 1, wipe: it deletes old: rm -r old⟦␛⟧[2J\n")
 	require.Equal(t, 1, strings.Count(shown, "\n  command: rm -r old"), "the whole text stands there once")
 	require.NotContains(t, shown, "\x1b[2J")
 	require.NotContains(t, shown, "\u202e")
-	p.types("?")
-	help := p.sees("Run this call?")
+	p.Types("?")
+	help := p.Sees("Run this call?")
 	require.Contains(t, help, "n - reject: it does not run; the agent is told the reason and goes on")
-	p.types("v")
-	require.Contains(t, p.sees("Run this call?"), "DANGEROUS")
-	p.types("e")
-	diff := p.sees("Approve the edited call? [y,n] ")
+	p.Types("v")
+	require.Contains(t, p.Sees("Run this call?"), "DANGEROUS")
+	p.Types("e")
+	diff := p.Sees("Approve the edited call? [y,n,e] ")
 	require.Contains(t, diff, "\n-rm -r old⟦␛⟧[2J\n")
 	require.Contains(t, diff, "\n+ls old\n+ls new")
-	p.types("n")
-	p.sees("Run this call?")
-	p.types("y")
-	p.sees("Type yes to have it run: ")
-	p.types("y")
-	p.sees("Run this call?")
-	p.types("e")
-	p.sees("Approve the edited call?")
-	p.types("y")
-	p.sees("Type yes to have it run: ")
-	p.types("yes")
+	require.Contains(t, diff, "No rule is about the edited call.\ncommands:\n  line 1: ls old\n  line 2: ls new\n")
+	p.Types("n")
+	p.Sees("Run this call?")
+	p.Types("y")
+	p.Sees("Type yes to have it run: ")
+	p.Types("y")
+	p.Sees("Run this call?")
+	p.Types("e")
+	p.Sees("Approve the edited call?")
+	p.Types("y") // and the edited call is not dangerous
 
-	require.Contains(t, p.sees("Reply? [y,n,v,s,q,?] "), "1. red")
+	require.Contains(t, p.Sees("Reply? [y,n,v,s,q,?] "), "1. red")
 	first := h.answered(t)
 	require.Equal(t, "inbox_aaa1", first.GetItemId())
 	require.Equal(t, "d1", first.GetShownDigest())
+	require.Equal(t, "judged", first.GetApprove().GetJudgedDigest())
 	require.JSONEq(t, `{"command":"ls old\nls new","cwd":"/"}`, first.GetApprove().GetArgumentsJson())
-	p.types("y")
-	p.sees("Reply: ")
-	p.types("2")
-	p.sees("What now? [k,f,n,y,v,s,q,?] ")
+	p.Types("y")
+	p.Sees("Reply: ")
+	p.Types("2")
+	p.Sees("What now? [k,f,n,y,v,s,q,?] ")
 	require.Equal(t, "green", h.answered(t).GetReply().GetText())
-	p.types("s")
-	require.Contains(t, p.sees("What now? [y,n,v,s,q,?] "), "The run has reached its limit of iterations")
-	p.types("?")
-	require.Contains(t, p.sees("What now?"), "y - raise it to 100: the work goes on")
-	p.types("y")
-	p.sees("3 answered, 1 left.\n")
+	p.Types("s")
+	require.Contains(t, p.Sees("What now? [y,n,v,s,q,?] "), "The run has reached its limit of iterations")
+	p.Types("?")
+	require.Contains(t, p.Sees("What now?"), "y - raise it to 100: the work goes on")
+	p.Types("y")
+	p.Sees("3 answered, 1 left.\n")
 	require.EqualValues(t, 100, h.answered(t).GetRaise().GetLimit())
-	require.Equal(t, 0, <-p.done)
+	require.Equal(t, 0, <-p.Done)
 }
 
 // What does not fit on the screen is approved only after it was viewed, and the end of the
@@ -164,22 +104,22 @@ func TestALongCallIsViewedBeforeItIsApproved(t *testing.T) {
 	h.inbox[0].MayAnswer, h.inbox[0].Decision.Dangers = true, nil
 	h.inbox[0].Arguments.Fields["command"].GetKind().(*structpb.Value_StringValue).StringValue = strings.Repeat("echo\n", 100) + "last"
 	p := atTerminal(t, h, "inbox", "review")
-	require.NotContains(t, p.sees("more lines: v shows all of it"), "last")
-	p.sees("Run this call?")
-	p.types("y")
-	p.sees("You have not seen all of it: view it with v first.")
-	p.types("v")
-	p.sees("last")
-	p.types("y")
-	p.sees("1 answered, 0 left.")
+	require.NotContains(t, p.Sees("more lines: v shows all of it"), "last")
+	p.Sees("Run this call?")
+	p.Types("y")
+	p.Sees("You have not seen all of it: view it with v first.")
+	p.Types("v")
+	p.Sees("last")
+	p.Types("y")
+	p.Sees("1 answered, 0 left.")
 	require.Equal(t, "d1", h.answered(t).GetShownDigest())
-	require.Equal(t, 0, <-p.done)
+	require.Equal(t, 0, <-p.Done)
 
 	p = atTerminal(t, h, "inbox", "review")
-	p.sees("Run this call?")
-	p.types("\x04") // the end of the input
-	p.sees("0 answered, 1 left.")
-	require.Equal(t, 0, <-p.done)
+	p.Sees("Run this call?")
+	p.Types("\x04") // the end of the input
+	p.Sees("0 answered, 1 left.")
+	require.Equal(t, 0, <-p.Done)
 }
 
 // A program gets no questions.

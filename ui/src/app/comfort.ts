@@ -9,10 +9,12 @@ export type Comfort = {
   shortcuts: boolean;
   // Times are dates and not "4 min ago".
   exactTimes: boolean;
+  // An answer in the inbox can be taken back for a moment, before it is sent.
+  undo: boolean;
 };
 
 const key = "deckhand.comfort";
-const usual: Comfort = { density: "comfortable", text: 100, shortcuts: true, exactTimes: false };
+const usual: Comfort = { density: "comfortable", text: 100, shortcuts: true, exactTimes: false, undo: true };
 const listeners = new Set<() => void>();
 
 function read(): Comfort {
@@ -23,6 +25,7 @@ function read(): Comfort {
       text: ([112, 125, 150] as const).find((n) => n === stored.text) ?? 100,
       shortcuts: stored.shortcuts !== false,
       exactTimes: stored.exactTimes === true,
+      undo: stored.undo !== false,
     };
   } catch {
     return usual;

@@ -202,7 +202,7 @@ func edited(item *deckhandv1.InboxItem, before, after string, whole bool) (argum
 
 // dangersFirst returns what is dangerous in a call, a line for each.
 func dangersFirst(item *deckhandv1.InboxItem) string {
-	text := dangerLines(item)
+	text := dangerLines(item.GetDecision())
 	if text == "" {
 		return ""
 	}

@@ -159,11 +159,12 @@ func noun(e *env.Env) output.Noun[*deckhandv1.InboxItem] {
 			{Header: "not understood", Value: func(x item) string { return indented(strings.Join(literalLines(x.GetDecision().GetUnclear()), "\n")) }, Block: true},
 			{Header: "definition", Value: func(x item) string { return indented(literal.Block(x.GetDecision().GetDefinition())) }, Block: true},
 			{Header: "agreed definition", Value: func(x item) string { return indented(agreedDefinition(x)) }, Block: true},
-			{Header: "commands", Value: func(x item) string { return indented(commandLines(x)) }, Block: true},
+			{Header: "commands", Value: func(x item) string { return indented(commandLines(x.GetDecision())) }, Block: true},
 			{Header: "typed into", Value: func(x item) string { return indented(literal.Block(x.GetDecision().GetProgram())) }, Block: true},
 			{Header: "typed behind", Value: func(x item) string { return indented(literal.Block(x.GetDecision().GetUnsent())) }, Block: true},
 			{Header: "arguments", Value: func(x item) string { return indented(lines(x.GetArguments())) }, Block: true},
 			{Header: "look closely", Value: func(x item) string { return indented(literal.Note(everyText(x.GetArguments()))) }, Block: true},
+			{Header: "would change", Value: func(x item) string { return indented(changeLines(x.GetChanges(), x.GetChangesUnknown())) }, Block: true},
 			{Header: "would push", Value: func(x item) string { return indented(literal.Block(pushPreview(x))) }, Block: true},
 			{Header: "reasoning", Value: func(x item) string { return indented(x.GetReasoning()) }, Block: true},
 			{Header: "stopped by", Value: func(x item) string { return indented(stopLines(x)) }, Block: true},
@@ -196,7 +197,7 @@ func timeLeft(e *env.Env, x *deckhandv1.InboxItem) string {
 
 // risk says what is dangerous in a call, or that its tool is.
 func risk(x *deckhandv1.InboxItem) string {
-	if kinds := dangerKinds(x); len(kinds) > 0 {
+	if kinds := dangerKinds(x.GetDecision()); len(kinds) > 0 {
 		return strings.Join(kinds, ", ")
 	}
 	if x.GetKind() == deckhandv1.InboxKind_INBOX_KIND_APPROVAL && x.GetCategory() == deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS {
@@ -238,9 +239,9 @@ func itemTimeout(x *deckhandv1.InboxItem) string {
 }
 
 // dangerKinds returns the kinds of danger in a call, each once.
-func dangerKinds(x *deckhandv1.InboxItem) []string {
+func dangerKinds(x *deckhandv1.CallDecision) []string {
 	var out []string
-	for _, d := range x.GetDecision().GetDangers() {
+	for _, d := range x.GetDangers() {
 		if kind := strings.ReplaceAll(d.GetKind(), "_", " "); !slices.Contains(out, kind) {
 			out = append(out, kind)
 		}
@@ -248,9 +249,9 @@ func dangerKinds(x *deckhandv1.InboxItem) []string {
 	return out
 }
 
-func dangerLines(x *deckhandv1.InboxItem) string {
+func dangerLines(x *deckhandv1.CallDecision) string {
 	var out []string
-	for _, d := range x.GetDecision().GetDangers() {
+	for _, d := range x.GetDangers() {
 		out = append(out, fmt.Sprintf("line %d, %s: %s: %s", d.GetLine(), strings.ReplaceAll(d.GetKind(), "_", " "), literal.Line(d.GetWhat()), literal.Line(d.GetCommand())))
 	}
 	return strings.Join(out, "\n")
@@ -258,8 +259,8 @@ func dangerLines(x *deckhandv1.InboxItem) string {
 
 // commandLines lists the commands of a script; nothing where the script is one
 // command by itself.
-func commandLines(x *deckhandv1.InboxItem) string {
-	commands := x.GetDecision().GetCommands()
+func commandLines(x *deckhandv1.CallDecision) string {
+	commands := x.GetCommands()
 	if len(commands) == 1 && len(commands[0].GetVia()) == 0 {
 		return ""
 	}

@@ -197,16 +197,22 @@ func (r *reviewer) answer(ctx context.Context, item *deckhandv1.InboxItem, c cho
 	}
 	var text string
 	var err error
+	dangers := dangerKinds(item.GetDecision())
+	var changed *editedCall
 	if c.key == "e" {
-		if text, err = r.edit(item); err != nil || text == "" {
-			if err != nil {
-				r.printf("%s\n", literal.Line(err.Error()))
-			}
-			return false, nil //nolint:nilerr // it was shown, and the item is asked about again
+		if changed, err = r.edit(ctx, item); errors.Is(err, errQuit) {
+			return false, err
 		}
+		if err != nil {
+			r.problem(err)
+		}
+		if changed == nil {
+			return false, nil // the item is asked about again
+		}
+		text, dangers = changed.arguments, changed.dangers
 	}
-	if c.runs && len(item.GetDecision().GetDangers()) > 0 {
-		word, err := r.ask("This call is dangerous (%s). Type yes to have it run: ", strings.Join(dangerKinds(item), ", "))
+	if c.runs && len(dangers) > 0 {
+		word, err := r.ask("This call is dangerous (%s). Type yes to have it run: ", strings.Join(dangers, ", "))
 		if err != nil || word != "yes" {
 			return false, err
 		}
@@ -221,11 +227,14 @@ func (r *reviewer) answer(ctx context.Context, item *deckhandv1.InboxItem, c cho
 	}
 	request := c.request(item, text)
 	request.ItemId, request.ShownDigest = item.GetId(), item.GetShownDigest()
+	if changed != nil {
+		request.GetApprove().JudgedDigest = changed.digest
+	}
 	if _, err := r.client.Inbox.AnswerInboxItem(ctx, connect.NewRequest(request)); err != nil {
 		// Somebody else answered, or what was shown has changed: the others still wait.
 		if e := fault.As(fault.FromConnect(err)); e != nil {
-			r.printf("%s. %s\n", literal.Line(e.Message), literal.Line(e.Fix))
-			return e.Kind == fault.Precondition, nil
+			r.problem(e)
+			return e.Kind == fault.Precondition && changed == nil, nil
 		}
 		return false, err
 	}
@@ -233,46 +242,13 @@ func (r *reviewer) answer(ctx context.Context, item *deckhandv1.InboxItem, c cho
 	return true, nil
 }
 
-// edit opens the call in $EDITOR and returns its new arguments as JSON; "" for none.
-func (r *reviewer) edit(item *deckhandv1.InboxItem) (string, error) {
-	before, whole, err := editable(item)
-	if err != nil {
-		return "", err
+// problem shows what is wrong, and what to do. The item is asked about again.
+func (r *reviewer) problem(err error) {
+	if e := fault.As(err); e != nil {
+		r.printf("%s. %s\n", literal.Line(e.Message), literal.Line(e.Fix))
+		return
 	}
-	pattern := "deckhand-*.json"
-	if !whole {
-		pattern = "deckhand-*.sh"
-	}
-	file, err := os.CreateTemp("", pattern)
-	if err != nil {
-		return "", fmt.Errorf("create a file to edit: %w", err)
-	}
-	defer os.Remove(file.Name())
-	_, err = file.WriteString(before)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return "", fmt.Errorf("write the file to edit: %w", err)
-	}
-	if err := r.run(cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"), file.Name()); err != nil {
-		return "", fmt.Errorf("the editor failed: %w", err)
-	}
-	after, err := env.ReadBounded(file.Name(), maxEdited)
-	if err != nil {
-		return "", err
-	}
-	arguments, diff, err := edited(item, before, string(after), whole)
-	if err != nil {
-		return "", err
-	}
-	if diff == "" {
-		r.printf("Nothing was changed.\n")
-		return "", nil
-	}
-	r.printf("%s", literal.Block(diff))
-	word, err := r.ask("Approve the edited call? [y,n] ")
-	if err != nil || word != "y" {
-		return "", err
-	}
-	return arguments, nil
+	r.printf("%s\n", literal.Line(err.Error()))
 }
 
 // page shows a text in $PAGER, or prints it if there is none.

@@ -15,7 +15,7 @@ const answerInboxItem = `-- name: AnswerInboxItem :one
 UPDATE inbox_items SET state = 'answered', answer = $1, reply = $2, reply_sealed = $3,
     changed_arguments = $4, reason = $5, answered_by = $6, answered_at = clock_timestamp()
 WHERE org_id = $7 AND id = $8 AND state = 'open'
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, alike
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike
 `
 
 type AnswerInboxItemParams struct {
@@ -75,6 +75,7 @@ func (q *Queries) AnswerInboxItem(ctx context.Context, arg AnswerInboxItemParams
 		&i.Subject,
 		&i.Cause,
 		&i.Place,
+		&i.Effect,
 		&i.Alike,
 	)
 	return i, err
@@ -262,7 +263,7 @@ INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, cat
                          expires_at, on_expiry, detail, shape, offered, decision)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
         clock_timestamp() + $13::interval, $14, coalesce($15::jsonb, '{}'), $16, $17, coalesce($18::jsonb, '{}'))
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, alike
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike
 `
 
 type CreateInboxItemParams struct {
@@ -342,6 +343,7 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 		&i.Subject,
 		&i.Cause,
 		&i.Place,
+		&i.Effect,
 		&i.Alike,
 	)
 	return i, err
@@ -350,7 +352,7 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 const expireInboxItem = `-- name: ExpireInboxItem :one
 UPDATE inbox_items SET state = 'expired', answered_at = clock_timestamp()
 WHERE org_id = $1 AND id = $2 AND state = 'open' AND expires_at <= clock_timestamp()
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, alike
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike
 `
 
 type ExpireInboxItemParams struct {
@@ -395,6 +397,7 @@ func (q *Queries) ExpireInboxItem(ctx context.Context, arg ExpireInboxItemParams
 		&i.Subject,
 		&i.Cause,
 		&i.Place,
+		&i.Effect,
 		&i.Alike,
 	)
 	return i, err
@@ -493,7 +496,7 @@ func (q *Queries) FindInboxItems(ctx context.Context, arg FindInboxItemsParams) 
 }
 
 const getInboxItem = `-- name: GetInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -560,6 +563,7 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 		&i.InboxItem.Subject,
 		&i.InboxItem.Cause,
 		&i.InboxItem.Place,
+		&i.InboxItem.Effect,
 		&i.InboxItem.Alike,
 		&i.TaskTitle,
 		&i.SubmittedBy,
@@ -667,7 +671,7 @@ func (q *Queries) LastSimilarRejection(ctx context.Context, arg LastSimilarRejec
 }
 
 const listInboxItems = `-- name: ListInboxItems :many
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -777,6 +781,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 			&i.InboxItem.Subject,
 			&i.InboxItem.Cause,
 			&i.InboxItem.Place,
+			&i.InboxItem.Effect,
 			&i.InboxItem.Alike,
 			&i.TaskTitle,
 			&i.SubmittedBy,
@@ -802,7 +807,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 }
 
 const listInboxItemsByPlace = `-- name: ListInboxItemsByPlace :many
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -911,6 +916,7 @@ func (q *Queries) ListInboxItemsByPlace(ctx context.Context, arg ListInboxItemsB
 			&i.InboxItem.Subject,
 			&i.InboxItem.Cause,
 			&i.InboxItem.Place,
+			&i.InboxItem.Effect,
 			&i.InboxItem.Alike,
 			&i.TaskTitle,
 			&i.SubmittedBy,
@@ -936,7 +942,7 @@ func (q *Queries) ListInboxItemsByPlace(ctx context.Context, arg ListInboxItemsB
 }
 
 const lockInboxItem = `-- name: LockInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.alike, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
 FROM inbox_items i WHERE i.org_id = $1 AND i.id = $2 FOR UPDATE
 `
 
@@ -988,6 +994,7 @@ func (q *Queries) LockInboxItem(ctx context.Context, arg LockInboxItemParams) (L
 		&i.InboxItem.Subject,
 		&i.InboxItem.Cause,
 		&i.InboxItem.Place,
+		&i.InboxItem.Effect,
 		&i.InboxItem.Alike,
 		&i.Over,
 	)
@@ -995,7 +1002,7 @@ func (q *Queries) LockInboxItem(ctx context.Context, arg LockInboxItemParams) (L
 }
 
 const newestInboxItem = `-- name: NewestInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, alike FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
 `
 
 type NewestInboxItemParams struct {
@@ -1041,6 +1048,7 @@ func (q *Queries) NewestInboxItem(ctx context.Context, arg NewestInboxItemParams
 		&i.Subject,
 		&i.Cause,
 		&i.Place,
+		&i.Effect,
 		&i.Alike,
 	)
 	return i, err
@@ -1171,7 +1179,7 @@ func (q *Queries) OpenApprovalsOfTools(ctx context.Context, arg OpenApprovalsOfT
 }
 
 const openInboxItem = `-- name: OpenInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, alike FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
 `
 
 type OpenInboxItemParams struct {
@@ -1217,6 +1225,7 @@ func (q *Queries) OpenInboxItem(ctx context.Context, arg OpenInboxItemParams) (I
 		&i.Subject,
 		&i.Cause,
 		&i.Place,
+		&i.Effect,
 		&i.Alike,
 	)
 	return i, err

@@ -447,6 +447,7 @@ type InboxItem struct {
 	Subject          string
 	Cause            string
 	Place            int64
+	Effect           string
 	Alike            string
 }
 

@@ -308,7 +308,8 @@ type InboxItem struct {
 	// What stopped the work. Set for limit, budget, suspended, egress, provider and
 	// credential.
 	Stop *InboxStop `protobuf:"bytes,50,opt,name=stop,proto3" json:"stop,omitempty"`
-	// The same for open approvals of calls that look alike; empty for other items.
+	// The same for open approvals of calls that look alike and change the same; empty for
+	// other items.
 	AlikeKey string `protobuf:"bytes,51,opt,name=alike_key,json=alikeKey,proto3" json:"alike_key,omitempty"`
 	// How many open items have the key, this one included.
 	AlikeCount int32 `protobuf:"varint,52,opt,name=alike_count,json=alikeCount,proto3" json:"alike_count,omitempty"`
@@ -317,10 +318,13 @@ type InboxItem struct {
 	Dangerous bool `protobuf:"varint,53,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
 	// Reports whether the caller may answer it.
 	MayAnswer bool `protobuf:"varint,54,opt,name=may_answer,json=mayAnswer,proto3" json:"may_answer,omitempty"`
-	// Approving or accepting it takes a passkey: a rule of the policies takes one for a call,
-	// or something dangerous was recognised in a call, and the organisation's PasskeyRules ask
-	// for one. Only for open items.
-	NeedsPasskey  bool `protobuf:"varint,70,opt,name=needs_passkey,json=needsPasskey,proto3" json:"needs_passkey,omitempty"`
+	// Approving or accepting it takes a passkey: something dangerous was recognised in a call, and
+	// the organisation's PasskeyRules ask for one. Only for open items.
+	NeedsPasskey bool `protobuf:"varint,70,opt,name=needs_passkey,json=needsPasskey,proto3" json:"needs_passkey,omitempty"`
+	// The same for calls that change the same, of what their arguments do not say: the changes
+	// to files, or what a push would push. Empty if the arguments say it all, and for other
+	// kinds than approvals.
+	EffectKey     string `protobuf:"bytes,71,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -689,6 +693,13 @@ func (x *InboxItem) GetNeedsPasskey() bool {
 		return x.NeedsPasskey
 	}
 	return false
+}
+
+func (x *InboxItem) GetEffectKey() string {
+	if x != nil {
+		return x.EffectKey
+	}
+	return ""
 }
 
 // InboxContext is the work that an item belongs to.
@@ -1941,9 +1952,7 @@ type CallDecision struct {
 	Effect string `protobuf:"bytes,22,opt,name=effect,proto3" json:"effect,omitempty"`
 	// Everything that the call changes can be undone, from the snapshot of the
 	// workspace before it.
-	Reversible bool `protobuf:"varint,23,opt,name=reversible,proto3" json:"reversible,omitempty"`
-	// A rule of the policies takes a passkey to approve the call.
-	Passkey       bool `protobuf:"varint,44,opt,name=passkey,proto3" json:"passkey,omitempty"`
+	Reversible    bool `protobuf:"varint,23,opt,name=reversible,proto3" json:"reversible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2135,13 +2144,6 @@ func (x *CallDecision) GetEffect() string {
 func (x *CallDecision) GetReversible() bool {
 	if x != nil {
 		return x.Reversible
-	}
-	return false
-}
-
-func (x *CallDecision) GetPasskey() bool {
-	if x != nil {
-		return x.Passkey
 	}
 	return false
 }
@@ -2538,7 +2540,10 @@ type DeferredCall struct {
 	Tool     string                 `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
 	Category ToolCategory           `protobuf:"varint,4,opt,name=category,proto3,enum=deckhand.v1.ToolCategory" json:"category,omitempty"`
 	// Its effect, for people, with secrets masked.
-	Preview       string `protobuf:"bytes,5,opt,name=preview,proto3" json:"preview,omitempty"`
+	Preview string `protobuf:"bytes,5,opt,name=preview,proto3" json:"preview,omitempty"`
+	// The kinds of danger that were recognised in it, such as "wipe": also in text that
+	// another system might run.
+	Dangers       []string `protobuf:"bytes,6,rep,name=dangers,proto3" json:"dangers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2606,6 +2611,13 @@ func (x *DeferredCall) GetPreview() string {
 		return x.Preview
 	}
 	return ""
+}
+
+func (x *DeferredCall) GetDangers() []string {
+	if x != nil {
+		return x.Dangers
+	}
+	return nil
 }
 
 // ReviewedHost is a host that commands connected to.
@@ -3329,8 +3341,8 @@ type JudgeInboxItemResponse struct {
 	Changes        []*ProposedChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
 	ChangesUnknown string            `protobuf:"bytes,3,opt,name=changes_unknown,json=changesUnknown,proto3" json:"changes_unknown,omitempty"`
 	Sentence       string            `protobuf:"bytes,4,opt,name=sentence,proto3" json:"sentence,omitempty"`
-	// Identifies the arguments and the decision. Send it back with the approval: if
-	// the decision has become another, the approval is refused.
+	// Identifies the arguments, the decision and the changes. Send it back with the
+	// approval: if the decision or the changes have become others, the approval is refused.
 	JudgedDigest  string `protobuf:"bytes,5,opt,name=judged_digest,json=judgedDigest,proto3" json:"judged_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3410,9 +3422,8 @@ type AnswerInboxItemRequest struct {
 	// call with an unknown outcome, to accept a review and to allow a host; FAILED_PRECONDITION where
 	// it is another.
 	ShownDigest string `protobuf:"bytes,15,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
-	// Required with approve, retry and accept where the item's needs_passkey is set, and with
-	// approve where a rule takes a passkey for the edited call, or where it is dangerous and
-	// the organisation asks for one; FAILED_PRECONDITION without it. See PasskeyService.BeginPasskeyProof.
+	// Required with approve, retry and accept where the item's needs_passkey is set, and with approve where edited arguments are dangerous;
+	// FAILED_PRECONDITION without it. See PasskeyService.BeginPasskeyProof.
 	Proof *PasskeyProof `protobuf:"bytes,16,opt,name=proof,proto3" json:"proof,omitempty"`
 	// Types that are valid to be assigned to Answer:
 	//
@@ -4492,7 +4503,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x0e\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x0e\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -4553,7 +4564,9 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\tdangerous\x185 \x01(\bR\tdangerous\x12\x1d\n" +
 	"\n" +
 	"may_answer\x186 \x01(\bR\tmayAnswer\x12#\n" +
-	"\rneeds_passkey\x18F \x01(\bR\fneedsPasskey\"\xca\x02\n" +
+	"\rneeds_passkey\x18F \x01(\bR\fneedsPasskey\x12\x1d\n" +
+	"\n" +
+	"effect_key\x18G \x01(\tR\teffectKey\"\xca\x02\n" +
 	"\fInboxContext\x12\x12\n" +
 	"\x04goal\x18\x01 \x01(\tR\x04goal\x12\x1b\n" +
 	"\tplan_item\x18\x02 \x01(\tR\bplanItem\x12\x1b\n" +
@@ -4672,7 +4685,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\fPasskeyProof\x12-\n" +
 	"\fchallenge_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\vchallengeId\x124\n" +
-	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\x92\x06\n" +
+	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\xf8\x05\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -4702,8 +4715,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x06effect\x18\x16 \x01(\tR\x06effect\x12\x1e\n" +
 	"\n" +
 	"reversible\x18\x17 \x01(\bR\n" +
-	"reversible\x12\x18\n" +
-	"\apasskey\x18, \x01(\bR\apasskey\"\xab\x01\n" +
+	"reversible\"\xab\x01\n" +
 	"\vCallRequest\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1d\n" +
@@ -4733,13 +4745,14 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x05files\x18\x02 \x01(\x05R\x05files\x12\x14\n" +
 	"\x05paths\x18\x03 \x03(\tR\x05paths\x125\n" +
 	"\bdeferred\x18\x04 \x03(\v2\x19.deckhand.v1.DeferredCallR\bdeferred\x12/\n" +
-	"\x05hosts\x18\x05 \x03(\v2\x19.deckhand.v1.ReviewedHostR\x05hosts\"\xa4\x01\n" +
+	"\x05hosts\x18\x05 \x03(\v2\x19.deckhand.v1.ReviewedHostR\x05hosts\"\xbe\x01\n" +
 	"\fDeferredCall\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x125\n" +
 	"\bcategory\x18\x04 \x01(\x0e2\x19.deckhand.v1.ToolCategoryR\bcategory\x12\x18\n" +
-	"\apreview\x18\x05 \x01(\tR\apreview\"\x84\x01\n" +
+	"\apreview\x18\x05 \x01(\tR\apreview\x12\x18\n" +
+	"\adangers\x18\x06 \x03(\tR\adangers\"\x84\x01\n" +
 	"\fReviewedHost\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1a\n" +
 	"\brequests\x18\x02 \x01(\x03R\brequests\x12\x1d\n" +

@@ -2,9 +2,10 @@ import { createClient } from "@connectrpc/connect";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { useQueryClient } from "@tanstack/react-query";
 import { KeyRound } from "lucide-react";
-import { useState, type ReactNode } from "react";
+import { useEffect, useRef, useState, type ReactNode } from "react";
 import { toast } from "sonner";
 import { transport } from "@/api/transport";
+import { getComfort } from "@/app/comfort";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Field, Input, Select, TextArea } from "@/components/Field";
@@ -12,6 +13,7 @@ import { Literal } from "@/components/Literal";
 import { line, type ActObject } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import type { Progress } from "@/components/reading";
+import { showError } from "@/components/showError";
 import { useShortcut } from "@/components/shortcuts";
 import { dangersNeedPasskey, proven } from "@/features/passkey/prove";
 import { RuleLink } from "@/features/policy/RuleLink";
@@ -20,6 +22,7 @@ import { tasks } from "@/features/task/actions";
 import { InboxKind, InboxService, type AnswerInboxItemRequestSchema, type CallDecision, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { EditCall } from "./EditCall";
 import type { Guard } from "./guard";
+import { Held, mayHold } from "./Held";
 import { choicesOf } from "./Question";
 import { RetryTask } from "./RetryTask";
 import type { Seen } from "./seen";
@@ -81,6 +84,13 @@ export function Answer(props: {
   const [skimmed, setSkimmed] = useState<Seen[]>([]);
   const [busy, setBusy] = useState("");
   const [error, setError] = useState<unknown>();
+  // The answer that can still be taken back.
+  const [holding, setHolding] = useState<{ said: string; send: () => Promise<void> }>();
+  const here = useRef(true);
+  useEffect(() => {
+    here.current = true;
+    return () => void (here.current = false);
+  }, []);
 
   const allowed = may(session, "basic");
   const give = async (name: string, answer: Given, said: string, why = reason, dangerous = false, passkey = false) => {
@@ -88,21 +98,33 @@ export function Answer(props: {
     if (runs.has(answer.case ?? "") && !whole) return;
     setBusy(name);
     setError(undefined);
+    const request = { itemId: item.id, reason: why.trim(), answer, shownDigest: item.shownDigest };
+    const send = async () => {
+      try {
+        const res = await inbox.answerInboxItem(await proven(request, takes));
+        toast(said, { description: line(`${item.agentName} · ${item.sentence || item.tool || item.taskTitle}`) });
+        setForm(undefined);
+        if (res.item) props.onAnswered(res.item);
+        void queries.invalidateQueries();
+      } catch (e) {
+        setError(e);
+        if (!here.current) showError(e);
+        await props.onRefused();
+        void queries.invalidateQueries();
+      } finally {
+        setBusy("");
+      }
+    };
+    let takes = item.needsPasskey || passkey;
     try {
-      const res = await inbox.answerInboxItem(
-        await proven({ itemId: item.id, reason: why.trim(), answer, shownDigest: item.shownDigest }, item.needsPasskey || passkey || (dangerous && (await dangersNeedPasskey()))),
-      );
-      toast(said, { description: line(`${item.agentName} · ${item.sentence || item.tool || item.taskTitle}`) });
-      setForm(undefined);
-      if (res.item) props.onAnswered(res.item);
-      void queries.invalidateQueries();
+      takes ||= dangerous && (await dangersNeedPasskey());
     } catch (e) {
-      setError(e);
-      await props.onRefused();
-      void queries.invalidateQueries();
-    } finally {
       setBusy("");
+      return setError(e);
     }
+    // Whoever proves with a passkey that they mean it is not asked whether they do.
+    if (getComfort().undo && !takes && mayHold(item)) setHolding({ said, send });
+    else await send();
   };
   const approval = item.kind === InboxKind.APPROVAL;
   const question = item.kind === InboxKind.QUESTION;
@@ -130,7 +152,7 @@ export function Answer(props: {
   const skip = () => void give("skip", { case: "skip", value: {} }, "Skipped");
   // A key that is held down is one answer at most.
   const once = (run: () => unknown) => (e: KeyboardEvent) => !e.repeat && run();
-  const on = Boolean(props.keys) && allowed;
+  const on = Boolean(props.keys) && allowed && !holding;
   // What has the call made needs it to have been shown, whole and as it is now.
   const whole = asked !== undefined && pending.length === 0 && !props.changed;
   const still = !guard.ready;
@@ -150,6 +172,24 @@ export function Answer(props: {
       <p className="text-dim">
         Your role ({session.role}) cannot answer. Ask an admin or the task&apos;s owner{item.submittedBy && ` (${item.submittedBy})`}.
       </p>
+    );
+  }
+
+  if (holding) {
+    const over = () => setHolding(undefined);
+    return (
+      <Held
+        said={holding.said}
+        keys={Boolean(props.keys)}
+        send={() => {
+          over();
+          void holding.send();
+        }}
+        undo={() => {
+          over();
+          setBusy("");
+        }}
+      />
     );
   }
 

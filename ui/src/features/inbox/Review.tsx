@@ -48,7 +48,11 @@ export function ReviewBody(props: { item: InboxItem; onComments: (text: string) 
           <section key={h.stepId} aria-label={line(`Step ${h.number}, ${h.tool}`)} className="space-y-1 rounded border p-2">
             <h4 className="flex items-center gap-2 text-xs text-dim">
               Step {h.number} · <Literal className="font-mono" text={h.tool} />
-              {h.category === ToolCategory.DANGEROUS && <Badge tone="warn">dangerous tool</Badge>}
+              {h.dangers.length > 0 ? (
+                <Badge tone="bad">dangerous: {h.dangers.map((d) => d.replaceAll("_", " ")).join(", ")}</Badge>
+              ) : (
+                h.category === ToolCategory.DANGEROUS && <Badge tone="warn">dangerous tool</Badge>
+              )}
             </h4>
             <StepArguments taskId={item.taskId} stepId={h.stepId} />
           </section>

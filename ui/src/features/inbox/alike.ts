@@ -1,6 +1,5 @@
 import { equals } from "@bufbuild/protobuf";
 import { argumentsOf, json, type Act, type ActValue } from "@/components/marks";
-import { fileTools } from "./FileCall";
 import { CallDecisionSchema, InboxKind, InboxState, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 
 // Group is a row of the list: an item, with those that look alike.
@@ -33,8 +32,9 @@ export function alone(item: InboxItem, first: InboxItem): string | undefined {
   if (item.dangerous || first.dangerous) return "Dangerous calls are decided one by one.";
   if (item.tool !== first.tool || item.agentId !== first.agentId) return "It is of another tool or agent.";
   if (item.longArguments.length > 0 || item.decision.longTexts.length > 0) return "It is too long to be compared.";
-  // What it does to the workspace, or would push, is not among its arguments.
-  if (fileTools.has(item.tool) || item.tool === "git_push") return "What it changes is looked at one by one.";
+  // What it does to the workspace, or would push, is not among its arguments: the first is
+  // shown with it.
+  if (item.effectKey !== first.effectKey) return "It changes something else.";
   if (!item.shownDigest) return "It cannot be approved any more.";
   // What a difference of arguments does not show.
   const rest = (i: InboxItem) => ({ ...i.decision!, commands: [], rule: "", policyVersion: "", why: "" });

@@ -1,8 +1,10 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { act, fireEvent, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { describe, expect, it } from "vitest";
+import { setComfort } from "@/app/comfort";
 import { InboxItemSchema, InboxKind, InboxService, InboxState, type AnswerInboxItemRequest, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { PasskeyService } from "@/gen/deckhand/v1/passkey_pb";
 import { StepState } from "@/gen/deckhand/v1/step_pb";
@@ -186,6 +188,42 @@ describe("a card", () => {
     await userEvent.setup().click(await ready("Approve"));
     await within(card()).findByText(/Approved by you/);
     expect(hub.answers.map((a) => a.shownDigest)).toEqual(["another"]);
+  });
+
+  it("holds an answer until it is sent, and takes it back", async () => {
+    setComfort({ undo: true });
+    const hub = new Hub();
+    const [first, second] = [hub.ask({ command: "echo one" }), hub.ask({ command: "echo two" })];
+    const page = showPage("/inbox", inboxRoutes, hub.services);
+    await screen.findByText("Approve");
+    await userEvent.setup().dblClick(await ready("Approve"));
+    await within(card()).findByText("Approved.");
+    await userEvent.setup().click(await ready("Undo"));
+    await userEvent.setup().click(await ready("Approve"));
+    expect(hub.answers).toHaveLength(0);
+    await userEvent.setup().click(await ready("Send now"));
+    await within(card()).findByText(/Approved by you/);
+    expect(hub.answers.map((a) => a.itemId)).toEqual([second]);
+    // Whoever goes on has it sent.
+    await userEvent.setup().click(await ready("Next (1 left)"));
+    await waitFor(() => expect(command()).toBe("echo one"));
+    await userEvent.setup().click(await ready("Approve"));
+    await within(card()).findByText("Approved.");
+    expect(hub.answers).toHaveLength(1);
+    page.unmount();
+    await waitFor(() => expect(hub.answers.map((a) => a.itemId)).toEqual([second, first]));
+    setComfort({ undo: false });
+  });
+
+  it("sends the answer to what expires soon at once", async () => {
+    setComfort({ undo: true });
+    const hub = new Hub();
+    hub.ask({ command: "echo one" }, { expiresAt: timestampFromDate(new Date(Date.now() + 10_000)) });
+    showPage("/inbox", inboxRoutes, hub.services);
+    await screen.findByText("Approve");
+    await userEvent.setup().click(await ready("Approve"));
+    await within(card()).findByText(/Approved by you/);
+    setComfort({ undo: false });
   });
 
   it("says who answered meanwhile", async () => {

@@ -33,6 +33,10 @@ export function ComfortSection() {
           <input type="checkbox" className="size-4 accent-accent" checked={comfort.exactTimes} onChange={(e) => setComfort({ exactTimes: e.target.checked })} />
           Exact times instead of &quot;4 min ago&quot;
         </label>
+        <label className="flex min-h-6 items-center gap-2">
+          <input type="checkbox" className="size-4 accent-accent" checked={comfort.undo} onChange={(e) => setComfort({ undo: e.target.checked })} />
+          Hold inbox answers for 5 seconds, so that they can be undone
+        </label>
       </div>
     </Section>
   );
