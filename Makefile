@@ -4,6 +4,9 @@
 # A release is built from its tag; any other build has the version in the code.
 VERSION := $(shell git describe --tags --exact-match --match 'v*' 2>/dev/null)
 LDFLAGS := -s -w $(if $(VERSION),-X github.com/deckhand-sh/deckhand/internal/version.Version=$(VERSION:v%=%))
+# Without grpc's own pages of traces, which nobody sees here: their templates call methods
+# by name, for which the linker keeps every method of a program.
+TAGS := grpcnotrace
 # PKG and ARGS narrow test, race and lint: make test PKG=./hub/... ARGS='-run Lease'
 PKG ?= ./...
 ARGS ?=
@@ -22,7 +25,7 @@ init: ## build deckhand-init and deckhand-skill, which deckhand-node embeds
 	scripts/build-init
 
 build: init ui ## build bin/deckhand and bin/deckhand-node
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/deckhand ./cmd/deckhand-node
+	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/deckhand ./cmd/deckhand-node
 
 install: ## install what was built below PREFIX (/usr/local): programs, completion, manual pages, systemd units
 	PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install
@@ -67,5 +70,5 @@ bench: ## measure; scripts/bench dispatch measures one thing
 	scripts/bench $(ARGS)
 
 clean: ## remove what was built
-	rm -rf bin .build node/jail/initbin/*.gz ui/node_modules
+	rm -rf bin .build node/jail/initbin/*.zst ui/node_modules
 	find ui/dist -mindepth 1 ! -name README -delete

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -14,6 +15,16 @@ import (
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
+
+// The program of a node is small enough to be sent to every machine, with deckhand-init and
+// deckhand-skill in it. What made it larger is in `go tool nm -size -sort size` of a build
+// with symbols; text/template and html/template, called anywhere, add seven megabytes.
+func TestTheProgramOfANodeIsSmall(t *testing.T) {
+	t.Parallel()
+	info, err := os.Stat(harness.Binary(t, "deckhand-node"))
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(40_000_000))
+}
 
 // What a person does on a node: commands in a jail with their
 // own exit codes and bytes, on the machine under its lock, a drain, logs, files

@@ -12,7 +12,8 @@
 // that of a jail also when the daemon does not respond for about 15 s: the pipes
 // of a daemon that was killed may stay open.
 // Neither end trusts the other: what is no frame of the protocol ends the Link,
-// and for each connection at most 256 KiB wait in memory. The number of connections
+// and so does a jail that asks the daemon without end whether it is there. For each
+// connection at most 256 KiB wait in memory. The number of connections
 // that a jail dials is for the caller to bound.
 package bridge
 
@@ -58,7 +59,9 @@ func New(pipes io.ReadWriteCloser, host bool) (*Link, error) {
 	cfg.EnableKeepAlive, cfg.ConnectionWriteTimeout = false, hostPatience
 	cfg.StreamCloseTimeout = closePatience
 	end := yamux.Client
-	if !host {
+	if host {
+		pipes = &guard{ReadWriteCloser: pipes}
+	} else {
 		cfg.EnableKeepAlive, cfg.KeepAliveInterval, cfg.ConnectionWriteTimeout = true, askPause, jailPatience
 		end = yamux.Server
 	}

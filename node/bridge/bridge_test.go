@@ -189,3 +189,42 @@ func TestWhatIsNoFrameEndsTheLink(t *testing.T) {
 	<-host.Done()
 	require.NoError(t, a.Close())
 }
+
+// A jail that asks without end whether the daemon is there, and reads no answer, is cut off:
+// each question would wait in the daemon's memory.
+func TestAJailThatAsksWithoutEndIsCutOff(t *testing.T) {
+	t.Parallel()
+	a, b := net.Pipe()
+	host, err := bridge.New(a, true)
+	require.NoError(t, err)
+	defer host.Close()
+	question := []byte{0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7}
+	asked := 0
+	for err == nil && asked < 10_000 {
+		// In pieces that are no frames, as a pipe may have them.
+		if _, err = b.Write(question[:5]); err == nil {
+			_, err = b.Write(question[5:])
+		}
+		asked++
+	}
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	require.InDelta(t, 65, asked, 2)
+	<-host.Done()
+}
+
+// Data that looks like questions is none.
+func TestDataIsNoQuestion(t *testing.T) {
+	t.Parallel()
+	host, jail := pair(t)
+	here, there := connected(t, host, jail)
+	question := bytes.Repeat([]byte{0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7}, 100_000)
+	go func() {
+		_, _ = there.Write(question)
+		_ = there.Close()
+	}()
+	got := make([]byte, len(question))
+	_, err := io.ReadFull(here, got)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(question, got))
+	require.NoError(t, here.Close())
+}

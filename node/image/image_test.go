@@ -191,7 +191,7 @@ func TestAPullThatFailsSaysWhatToDo(t *testing.T) {
 		{name: "rate limit", ref: tag, fault: status(http.StatusTooManyRequests, `{"errors":[{"code":"TOOMANYREQUESTS"}]}`), kind: fault.Exhausted, says: "limits how often", fix: "mirror"},
 		{name: "another machine's image", ref: arm, kind: fault.Precondition, says: "is for linux/riscv64", fix: "nodes.labels"},
 		{name: "an index without this machine", ref: index, kind: fault.Precondition, says: "has no variant for linux/", fix: "nodes.labels"},
-		{name: "user ids out of range", ref: big, kind: fault.Precondition, says: "files of user 70000", fix: "below 65536"},
+		{name: "user ids out of range", ref: big, kind: fault.Precondition, says: `"/file" belongs to user 70000`, fix: "below 65536"},
 		{name: "more data than promised", ref: digest, fault: func(w http.ResponseWriter, req *http.Request) bool {
 			if !strings.Contains(req.URL.Path, "/blobs/") {
 				return false

@@ -296,13 +296,15 @@ func (s *Store) fill(ctx context.Context, name, dir string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return s.shiftOwner(name, at, entry)
+		return s.shiftOwner(name, dir, at, entry)
 	})
 }
 
-// shiftOwner changes the owner of a file to the jails' user ids. It deletes device
-// nodes: jails have a /dev of their own.
-func (s *Store) shiftOwner(name, at string, entry fs.DirEntry) error {
+// shiftOwner changes the owner of a file, which is below dir, to the jails' user ids. It
+// deletes device nodes: jails have a /dev of their own. Ids that no jail has are refused and
+// not changed to another: programs that ask whose a file is would misbehave, without a word
+// of why.
+func (s *Store) shiftOwner(name, dir, at string, entry fs.DirEntry) error {
 	if entry.Type()&fs.ModeDevice != 0 {
 		return os.Remove(at)
 	}
@@ -317,8 +319,9 @@ func (s *Store) shiftOwner(name, at string, entry fs.DirEntry) error {
 	uid, given := s.shift(stat.Uid)
 	gid, gok := s.shift(stat.Gid)
 	if !given || !gok {
-		return fault.New(fault.Precondition, "image %s has files of user %d and group %d, and jails have ids below %d only", name, stat.Uid, stat.Gid, s.cfg.IDs).
-			WithCode(fault.ImageUnavailable).WithFix("build the image with files of users below %d", s.cfg.IDs)
+		inside := "/" + strings.TrimPrefix(strings.TrimPrefix(at, dir), "/")
+		return fault.New(fault.Precondition, "image %s: %q belongs to user %d and group %d, and a jail has the ids 0 to %d only", name, inside, stat.Uid, stat.Gid, s.cfg.IDs-1).
+			WithCode(fault.ImageUnavailable).WithFix("give the files to a user below %d when you build the image, for example with a last line RUN chown -R 1000:1000 and the folder", s.cfg.IDs)
 	}
 	return os.Lchown(at, int(uid), int(gid))
 }

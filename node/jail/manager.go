@@ -169,15 +169,14 @@ func (m *Manager) openData() error {
 	if err := os.MkdirAll(binaries, 0o711); err != nil {
 		return fmt.Errorf("jail: make the data folder: %w", err)
 	}
-	if m.cfg.InitPath != "" {
+	m.initPath, m.skillPath, err = initbin.Extract(binaries)
+	if errors.Is(err, initbin.ErrAbsent) && m.cfg.InitPath != "" {
+		err = nil
+	}
+	if err == nil && m.cfg.InitPath != "" {
 		m.initPath, err = initbin.Install(binaries, m.cfg.InitPath)
-	} else {
-		m.initPath, err = initbin.Extract(binaries, initbin.Init)
 	}
 	if err != nil {
-		return fmt.Errorf("jail: %w", err)
-	}
-	if m.skillPath, err = initbin.Extract(binaries, initbin.Skill); err != nil && !errors.Is(err, initbin.ErrAbsent) {
 		return fmt.Errorf("jail: %w", err)
 	}
 	return buildEtc(m.etc)

@@ -88,3 +88,19 @@ func parsePressure(text string) (*nodev1.Pressure, error) {
 	}
 	return out, nil
 }
+
+func less(all, part uint64) int64 {
+	if part > all {
+		return 0
+	}
+	return int64(all - part)
+}
+
+// limit returns nil for what the kernel writes for no limit: 0, or the largest
+// number, rounded down to pages.
+func limit(n uint64) *int64 {
+	if n == 0 || n >= unlimited {
+		return nil
+	}
+	return proto.Int64(int64(n))
+}

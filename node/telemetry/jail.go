@@ -1,112 +1,162 @@
 package telemetry
 
 import (
+	"errors"
 	"fmt"
-	"math"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/containerd/cgroups/v3/cgroup1"
-	"github.com/containerd/cgroups/v3/cgroup2"
-	"github.com/containerd/cgroups/v3/cgroup2/stats"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/node/jail"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-const cgroupRoot = "/sys/fs/cgroup"
+// The files of a cgroup are read here and not by containerd's package, which brings
+// programs for the kernel and a client of D-Bus into the daemon.
+// https://docs.kernel.org/admin-guide/cgroup-v2.html has those of version 2, and
+// https://docs.kernel.org/admin-guide/cgroup-v1/ those of version 1.
 
-// jailUsage reads what a cgroup uses.
-func jailUsage(cg jail.Cgroup) (*nodev1.Usage, error) {
-	if _, version := cg.Dir("memory"); version == 2 {
-		return usage2(cg)
+// jailUsage reads what a cgroup uses. What the kernel does not account for is absent.
+func jailUsage(cg jail.Cgroup) (out *nodev1.Usage, err error) {
+	controller := func(name string) string {
+		dir, _ := cg.Dir(name)
+		return dir
 	}
-	return usage1(cg)
+	if dir, version := cg.Dir("memory"); version == 2 {
+		out, err = usage2(dir)
+	} else {
+		out, err = usage1(controller("memory"), controller("cpuacct"), controller("pids"))
+	}
+	if err == nil && out.MemoryBytes == nil && out.Pids == nil && out.CpuTotalUsec == nil {
+		err = errors.New("the kernel does not account for the jail, or it has just ended")
+	}
+	return out, err
 }
 
-func usage1(cg jail.Cgroup) (*nodev1.Usage, error) {
-	path := func(name cgroup1.Name) (string, error) {
-		if at := cg.Path(string(name)); at != "" {
-			return at, nil
-		}
-		return "", cgroup1.ErrControllerNotActive
-	}
-	hierarchy := func() ([]cgroup1.Subsystem, error) {
-		return []cgroup1.Subsystem{
-			cgroup1.NewMemory(cgroupRoot), cgroup1.NewCpuacct(cgroupRoot), cgroup1.NewPids(cgroupRoot),
-		}, nil
-	}
-	loaded, err := cgroup1.Load(path, cgroup1.WithHierarchy(hierarchy))
-	if err != nil {
-		return nil, fmt.Errorf("open the jail's cgroup: %w", err)
-	}
-	m, err := loaded.Stat(cgroup1.IgnoreNotExist)
-	if err != nil {
-		return nil, fmt.Errorf("read the jail's cgroup: %w", err)
-	}
+// usage1 reads the folders of three controllers; "" for one that does not account for it.
+func usage1(memory, cpuacct, pids string) (*nodev1.Usage, error) {
 	out := &nodev1.Usage{}
-	if m.GetCPU().GetUsage() != nil {
-		out.CpuTotalUsec = proto.Int64(int64(m.GetCPU().GetUsage().GetTotal() / uint64(time.Microsecond)))
+	var r reader
+	if total, ok := r.number(cpuacct, "cpuacct.usage"); ok { // in nanoseconds
+		out.CpuTotalUsec = proto.Int64(total / int64(time.Microsecond))
 	}
-	if mem := m.GetMemory(); mem.GetUsage() != nil {
+	if used, ok := r.number(memory, "memory.usage_in_bytes"); ok {
 		// Memory that can be dropped at once does not count as used.
-		out.MemoryBytes = proto.Int64(less(mem.GetUsage().GetUsage(), mem.GetTotalInactiveFile()))
-		out.MemoryLimitBytes = limit(mem.GetUsage().GetLimit())
+		out.MemoryBytes = proto.Int64(max(0, used-r.table(memory, "memory.stat")["total_inactive_file"]))
+		out.MemoryLimitBytes = r.limit(memory, "memory.limit_in_bytes")
+		out.OomKills = entry(r.table(memory, "memory.oom_control"), "oom_kill")
 	}
-	if m.GetMemoryOomControl() != nil {
-		out.OomKills = proto.Int64(int64(m.GetMemoryOomControl().GetOomKill()))
+	if running, ok := r.number(pids, "pids.current"); ok {
+		out.Pids, out.PidsLimit = proto.Int64(running), r.limit(pids, "pids.max")
 	}
-	if m.GetPids() != nil {
-		out.Pids = proto.Int64(int64(m.GetPids().GetCurrent()))
-		out.PidsLimit = limit(m.GetPids().GetLimit())
-	}
-	return out, nil
+	return out, r.err
 }
 
-func usage2(cg jail.Cgroup) (*nodev1.Usage, error) {
-	loaded, err := cgroup2.Load(cg.Path(""))
-	if err != nil {
-		return nil, fmt.Errorf("open the jail's cgroup: %w", err)
+// usage2 reads the folder of a cgroup.
+func usage2(dir string) (*nodev1.Usage, error) {
+	out := &nodev1.Usage{}
+	var r reader
+	out.CpuTotalUsec = entry(r.table(dir, "cpu.stat"), "usage_usec")
+	if used, ok := r.number(dir, "memory.current"); ok {
+		out.MemoryBytes = proto.Int64(max(0, used-r.table(dir, "memory.stat")["inactive_file"]))
+		out.MemoryLimitBytes = r.limit(dir, "memory.max")
+		out.OomKills = entry(r.table(dir, "memory.events"), "oom_kill")
 	}
-	m, err := loaded.StatFiltered(cgroup2.StatPids | cgroup2.StatCPU | cgroup2.StatMemory | cgroup2.StatMemoryEvents | cgroup2.StatIO)
-	if err != nil {
-		return nil, fmt.Errorf("read the jail's cgroup: %w", err)
+	if running, ok := r.number(dir, "pids.current"); ok {
+		out.Pids, out.PidsLimit = proto.Int64(running), r.limit(dir, "pids.max")
 	}
-	return &nodev1.Usage{
-		CpuTotalUsec:     proto.Int64(int64(m.GetCPU().GetUsageUsec())),
-		MemoryBytes:      proto.Int64(less(m.GetMemory().GetUsage(), m.GetMemory().GetInactiveFile())),
-		MemoryLimitBytes: limit(m.GetMemory().GetUsageLimit()),
-		Pids:             proto.Int64(int64(m.GetPids().GetCurrent())),
-		PidsLimit:        limit(m.GetPids().GetLimit()),
-		OomKills:         proto.Int64(int64(m.GetMemoryEvents().GetOomKill())),
-		CpuPressure:      pressureOf(m.GetCPU().GetPSI()),
-		MemoryPressure:   pressureOf(m.GetMemory().GetPSI()),
-		IoPressure:       pressureOf(m.GetIo().GetPSI()),
-	}, nil
+	out.CpuPressure, out.MemoryPressure, out.IoPressure = r.pressure(dir, "cpu.pressure"), r.pressure(dir, "memory.pressure"), r.pressure(dir, "io.pressure")
+	return out, r.err
 }
 
-func pressureOf(p *stats.PSIStats) *nodev1.Pressure {
-	if p == nil {
+// reader reads the files of a cgroup and keeps the first error. A file that is not there
+// is none: the kernel lacks it, or the cgroup has just ended.
+type reader struct{ err error }
+
+// text returns a file's text; "" if there is none.
+func (r *reader) text(dir, name string) string {
+	if dir == "" {
+		return ""
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, name))
+	// A kernel without pressure has the files, and refuses to read them.
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) && r.err == nil {
+		r.err = fmt.Errorf("read the jail's cgroup: %w", err)
+	}
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// number returns the number that a file consists of, as large as an int64 can be.
+func (r *reader) number(dir, name string) (int64, bool) {
+	text := r.text(dir, name)
+	if text == "" {
+		return 0, false
+	}
+	n, err := parseNumber(text)
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("read the jail's cgroup: %s: %w", name, err)
+	}
+	return n, err == nil
+}
+
+// limit returns the limit in a file; nil for none, which the kernel writes as "max", as 0
+// or as the largest number, rounded down to pages.
+func (r *reader) limit(dir, name string) *int64 {
+	if r.text(dir, name) == "max" {
 		return nil
 	}
-	return &nodev1.Pressure{
-		SomeAvg10: p.GetSome().GetAvg10(), SomeAvg60: p.GetSome().GetAvg60(),
-		FullAvg10: p.GetFull().GetAvg10(), FullAvg60: p.GetFull().GetAvg60(),
-	}
-}
-
-func less(all, part uint64) int64 {
-	if part > all {
-		return 0
-	}
-	return int64(all - part)
-}
-
-// limit returns nil for what the kernel writes for no limit: 0, or the largest
-// number, rounded down to pages.
-func limit(n uint64) *int64 {
-	if n == 0 || n >= math.MaxInt64-1<<16 {
+	n, ok := r.number(dir, name)
+	if !ok || n == 0 || n >= unlimited {
 		return nil
 	}
-	return proto.Int64(int64(n))
+	return proto.Int64(n)
+}
+
+// table returns a file's lines of a name and a number.
+func (r *reader) table(dir, name string) map[string]int64 {
+	out := map[string]int64{}
+	for line := range strings.Lines(r.text(dir, name)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := parseNumber(value); err == nil {
+			out[key] = n
+		}
+	}
+	return out
+}
+
+func (r *reader) pressure(dir, name string) *nodev1.Pressure {
+	text := r.text(dir, name)
+	if text == "" {
+		return nil
+	}
+	p, err := parsePressure(text)
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("read the jail's cgroup: %s: %w", name, err)
+	}
+	return p
+}
+
+// unlimited is the least number that the kernel writes for no limit.
+const unlimited = 1<<63 - 1 - 1<<16
+
+// parseNumber reads a number that may be larger than an int64, as no limit is.
+func parseNumber(text string) (int64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	return int64(min(n, 1<<63-1)), err
+}
+
+// entry returns a number of a table; nil if it is not there.
+func entry(table map[string]int64, key string) *int64 {
+	if n, ok := table[key]; ok {
+		return proto.Int64(n)
+	}
+	return nil
 }

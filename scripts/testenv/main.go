@@ -101,7 +101,7 @@ func prepare(ctx context.Context, dir string) (env []string, services *lifecycle
 		}
 		services.Add("containerd", daemon)
 		env = append(env, jailtest.EnvContainerd+"="+daemon.Address())
-		init, err := initbin.Extract(dir, initbin.Init)
+		init, _, err := initbin.Extract(dir)
 		if err == nil {
 			env = append(env, jailtest.EnvInit+"="+init)
 		} else if !errors.Is(err, initbin.ErrAbsent) {

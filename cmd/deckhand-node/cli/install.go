@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"text/template"
 
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/spf13/cobra"
@@ -120,17 +119,11 @@ func (in install) unit() ([]byte, error) {
 			return nil, fault.New(fault.Invalid, "the path %q cannot be written in a systemd unit", path).WithFix("use one without spaces, quotes and %%")
 		}
 	}
-	parsed, err := template.New(unitName).Parse(unitText)
-	if err != nil {
-		return nil, fmt.Errorf("read the unit's template: %w", err)
-	}
-	var out bytes.Buffer
-	if err := parsed.Execute(&out, map[string]string{
-		"Program": self, "Config": filepath.Join(in.ConfigDir, configName), "Environment": filepath.Join(in.ConfigDir, environmentName),
-	}); err != nil {
-		return nil, fmt.Errorf("write the unit: %w", err)
-	}
-	return out.Bytes(), nil
+	// Not text/template: it calls methods by name, for which the linker would keep every
+	// method of the program.
+	return []byte(strings.NewReplacer(
+		"{{.Program}}", self, "{{.Config}}", filepath.Join(in.ConfigDir, configName), "{{.Environment}}", filepath.Join(in.ConfigDir, environmentName),
+	).Replace(unitText)), nil
 }
 
 // configure writes the configuration that is not there yet.

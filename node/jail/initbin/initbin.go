@@ -5,8 +5,8 @@
 package initbin
 
 import (
+	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -16,10 +16,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 //go:embed *
 var files embed.FS
+
+// packed has the programs as a tar archive, compressed with zstd: together, since they
+// share most of Go's runtime. scripts/build-init writes it.
+const packed = "programs.tar.zst"
 
 // The programs.
 const (
@@ -30,36 +36,52 @@ const (
 // ErrAbsent is returned by a build that does not embed the programs.
 var ErrAbsent = errors.New("this build carries no deckhand-init or deckhand-skill: build with make build")
 
-// Extract puts an embedded program below a folder, in a folder named by its
-// digest, and returns its path. One that is there already is left alone: jails
-// run from it.
-func Extract(dir, name string) (string, error) {
-	packed, err := files.ReadFile(name + ".gz")
+// Extract puts the embedded programs below a folder, each in a folder named by its
+// digest, and returns their paths. One that is there already is left alone: jails run
+// from it.
+func Extract(dir string) (initPath, skillPath string, err error) {
+	raw, err := files.ReadFile(packed)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", ErrAbsent
+		return "", "", ErrAbsent
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the embedded %s: %w", name, err)
+		return "", "", fmt.Errorf("read the embedded programs: %w", err)
 	}
-	unpack, err := gzip.NewReader(bytes.NewReader(packed))
+	unpack, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	if err != nil {
-		return "", fmt.Errorf("unpack %s: %w", name, err)
+		return "", "", fmt.Errorf("unpack the programs: %w", err)
 	}
-	raw, err := io.ReadAll(unpack)
-	if err != nil {
-		return "", fmt.Errorf("unpack %s: %w", name, err)
+	defer unpack.Close()
+	if raw, err = unpack.DecodeAll(raw, nil); err != nil {
+		return "", "", fmt.Errorf("unpack the programs: %w", err)
 	}
-	return install(dir, name, raw)
+	paths := map[string]string{}
+	for archive := tar.NewReader(bytes.NewReader(raw)); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", "", fmt.Errorf("unpack the programs: %w", err)
+		}
+		program, err := io.ReadAll(archive)
+		if err != nil {
+			return "", "", fmt.Errorf("unpack %s: %w", header.Name, err)
+		}
+		if paths[header.Name], err = install(dir, header.Name, program); err != nil {
+			return "", "", err
+		}
+	}
+	if paths[Init] == "" || paths[Skill] == "" {
+		return "", "", ErrAbsent
+	}
+	return paths[Init], paths[Skill], nil
 }
 
 // Present reports whether this build embeds the programs.
 func Present() bool {
-	for _, name := range []string{Init, Skill} {
-		if info, err := fs.Stat(files, name+".gz"); err != nil || info.Size() == 0 {
-			return false
-		}
-	}
-	return true
+	info, err := fs.Stat(files, packed)
+	return err == nil && info.Size() > 0
 }
 
 // Install does the same with a deckhand-init on disk: a jail continues with the
