@@ -235,13 +235,8 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			if r.Context().Err() != nil {
-<<<<<<< HEAD
-				// The channel or the request has ended, not the server's connection: the node must
-				// not take it for a response, and says what may have happened.
-=======
 				// The channel ends: whether the request took effect is not known, and a
 				// response that says otherwise could still get to the node.
->>>>>>> secure
 				panic(http.ErrAbortHandler)
 			}
 			refuse(w, wayTo(target, err))

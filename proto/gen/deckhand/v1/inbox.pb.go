@@ -318,8 +318,9 @@ type InboxItem struct {
 	Dangerous bool `protobuf:"varint,53,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
 	// Reports whether the caller may answer it.
 	MayAnswer bool `protobuf:"varint,54,opt,name=may_answer,json=mayAnswer,proto3" json:"may_answer,omitempty"`
-	// Approving or accepting it takes a passkey: something dangerous was recognised in a call, and
-	// the organisation's PasskeyRules ask for one. Only for open items.
+	// Approving or accepting it takes a passkey: a rule of the policies takes one for a call,
+	// or something dangerous was recognised in a call, and the organisation's PasskeyRules ask
+	// for one. Only for open items.
 	NeedsPasskey bool `protobuf:"varint,70,opt,name=needs_passkey,json=needsPasskey,proto3" json:"needs_passkey,omitempty"`
 	// The same for calls that change the same, of what their arguments do not say: the changes
 	// to files, or what a push would push. Empty if the arguments say it all, and for other
@@ -1952,7 +1953,9 @@ type CallDecision struct {
 	Effect string `protobuf:"bytes,22,opt,name=effect,proto3" json:"effect,omitempty"`
 	// Everything that the call changes can be undone, from the snapshot of the
 	// workspace before it.
-	Reversible    bool `protobuf:"varint,23,opt,name=reversible,proto3" json:"reversible,omitempty"`
+	Reversible bool `protobuf:"varint,23,opt,name=reversible,proto3" json:"reversible,omitempty"`
+	// A rule of the policies takes a passkey to approve the call.
+	Passkey       bool `protobuf:"varint,44,opt,name=passkey,proto3" json:"passkey,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2144,6 +2147,13 @@ func (x *CallDecision) GetEffect() string {
 func (x *CallDecision) GetReversible() bool {
 	if x != nil {
 		return x.Reversible
+	}
+	return false
+}
+
+func (x *CallDecision) GetPasskey() bool {
+	if x != nil {
+		return x.Passkey
 	}
 	return false
 }
@@ -3422,8 +3432,9 @@ type AnswerInboxItemRequest struct {
 	// call with an unknown outcome, to accept a review and to allow a host; FAILED_PRECONDITION where
 	// it is another.
 	ShownDigest string `protobuf:"bytes,15,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
-	// Required with approve, retry and accept where the item's needs_passkey is set, and with approve where edited arguments are dangerous;
-	// FAILED_PRECONDITION without it. See PasskeyService.BeginPasskeyProof.
+	// Required with approve, retry and accept where the item's needs_passkey is set, and with
+	// approve where a rule takes a passkey for the edited call, or where it is dangerous and
+	// the organisation asks for one; FAILED_PRECONDITION without it. See PasskeyService.BeginPasskeyProof.
 	Proof *PasskeyProof `protobuf:"bytes,16,opt,name=proof,proto3" json:"proof,omitempty"`
 	// Types that are valid to be assigned to Answer:
 	//
@@ -4685,7 +4696,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\fPasskeyProof\x12-\n" +
 	"\fchallenge_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\vchallengeId\x124\n" +
-	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\xf8\x05\n" +
+	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\x92\x06\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -4715,7 +4726,8 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x06effect\x18\x16 \x01(\tR\x06effect\x12\x1e\n" +
 	"\n" +
 	"reversible\x18\x17 \x01(\bR\n" +
-	"reversible\"\xab\x01\n" +
+	"reversible\x12\x18\n" +
+	"\apasskey\x18, \x01(\bR\apasskey\"\xab\x01\n" +
 	"\vCallRequest\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1d\n" +
