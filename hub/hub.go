@@ -59,6 +59,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/work/outage"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"
+	"github.com/deckhand-sh/deckhand/hub/work/search"
 	"github.com/deckhand-sh/deckhand/hub/work/setup"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -302,6 +303,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.assembleJobs()
 	h.leader.Add("clock", h.triggers.Clock())
 	h.leader.Add("notifications", h.notify.Follower())
+	h.leader.Add("search", &search.Indexer{Store: h.store, Log: c.Log.Named("search")})
 	h.rotation = rotation.New(rotation.Config{
 		Store: h.store, Recorder: recorder, Vault: h.vault, Settle: c.RotationSettle, Log: c.Log.Named("rotation"),
 	})

@@ -74,7 +74,7 @@ var whose = map[reach]string{
 		AnswerInboxItem JudgeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
-		ListPasskeys DeletePasskey UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests`,
+		ListPasskeys DeletePasskey UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory`,
 	personal: "GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice",
 	// What people of one organisation change together, by their roles: agents,
 	// workspaces of agents, what runs there by hand, what is tried only, and what one
@@ -257,7 +257,7 @@ func TestEveryProcedureWorksForThoseInTheTable(t *testing.T) {
 					assert.Contains(t, absent, name, "%s: %s", who, text)
 				case codes == nil:
 					assert.NotContains(t, []string{"unauthenticated", "permission_denied"}, code, "%s: %s", who, text)
-				case code == "" && (alone(request) || name == "ListTasks" || name == "ListDeliveries"): // of anybody's agent or trigger, what the caller sees
+				case code == "" && (alone(request) || name == "ListTasks" || name == "ListDeliveries" || name == "SearchHistory"): // of anybody's agent or trigger, what the caller sees
 					for _, id := range []string{in.task, in.step, in.exec, in.item, in.session, in.apiToken, in.delivery} {
 						assert.NotContains(t, text, id, who)
 					}

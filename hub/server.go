@@ -23,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/team"
 	"github.com/deckhand-sh/deckhand/hub/identity/token"
 	"github.com/deckhand-sh/deckhand/hub/work/estimate"
+	"github.com/deckhand-sh/deckhand/hub/work/search"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -84,6 +85,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(tasks, options...))
 	mux.Handle(deckhandv1connect.NewHistoryServiceHandler(&api.Histories{
 		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: estimate.New(h.store), Budgets: h.budgets, Plans: h.plans, Node: h.node,
+		Search: &search.Service{Store: h.store, Redact: h.cfg.Redact},
 	}, options...))
 	mux.Handle(deckhandv1connect.NewQueueServiceHandler(&api.Queue{Tasks: h.tasks, Agents: h.agents, Leases: h.leases}, options...))
 	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes, Triggers: h.triggers, AuditKey: h.auditKey, Recorder: h.recorder, Steps: h.steps}

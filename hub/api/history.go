@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/estimate"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"
+	"github.com/deckhand-sh/deckhand/hub/work/search"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -31,6 +32,7 @@ type Histories struct {
 	History  *estimate.History
 	Budgets  *budget.Ledger
 	Plans    *quota.Service
+	Search   *search.Service
 	// Node returns the live link to a node.
 	Node func(nodeID string) (machine.Link, error)
 }

@@ -23,6 +23,7 @@ export const pages: PageToLook[] = [
   { name: "notifications", path: "notifications", heading: "Notifications" },
   { name: "policy", path: "policy", heading: "Policy" },
   { name: "providers", path: "providers", heading: "Providers" },
+  { name: "search", path: "search", heading: "Search", narrow: true },
   { name: "settings", path: "settings", heading: "Settings", narrow: true },
   { name: "settings-organisation", path: "settings/organisation", heading: "Settings", narrow: true },
   { name: "settings-appearance", path: "settings/appearance", heading: "Settings", narrow: true },

@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(close);
 
 // All places of the navigation.
-const places = ["Fleet", "Tasks", "Inbox", "Chat", "Statistics", "Nodes", "Images", "New agent", "Triggers", "Providers", "Policy", "Credentials", "Budgets", "Notifications", "Users", "Audit", "Settings"];
+const places = ["Fleet", "Tasks", "Inbox", "Chat", "Search", "Statistics", "Nodes", "Images", "New agent", "Triggers", "Providers", "Policy", "Credentials", "Budgets", "Notifications", "Users", "Audit", "Settings"];
 
 describe("the shell", () => {
   it("leads from nothing to a result in at most eight clicks, without a terminal", async () => {
@@ -38,6 +38,21 @@ describe("the shell", () => {
     await page.getByRole("heading", { name: "Fleet", level: 1 }).waitFor();
     await page.getByRole("link", { name: "first-look" }).first().waitFor();
     expect(await steps.count(), "the steps are gone").toBe(0);
+  });
+
+  it("finds a word that only a command printed, and opens its line", async () => {
+    await page.keyboard.press("/");
+    await page.getByLabel("Search or run a command").getByRole("combobox").fill("folder workspace");
+    await page.getByRole("option", { name: /^Search commands, results and messages/ }).click();
+    await page.waitForURL(/\/search\?q=/);
+    await page.getByLabel("Search in").selectOption("output");
+    const result = page.getByRole("link", { name: /^Result of step \d+ shell_exec/ });
+    await result.waitFor();
+    await accessible(page, "what was found");
+    await result.click();
+    const log = page.getByRole("log", { name: /^Output of step/ });
+    await log.locator("mark").getByText("folder").first().waitFor();
+    expect(await page.getByLabel("Find in the output").inputValue()).toBe("folder");
   });
 
   it("offers to connect the provider that an agent lacks", async () => {

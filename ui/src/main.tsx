@@ -1,7 +1,6 @@
 import { TransportProvider } from "@connectrpc/connect-query";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
-import { Tooltip } from "radix-ui";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { newQueryClient } from "./api/query";
@@ -36,9 +35,7 @@ createRoot(root).render(
   <StrictMode>
     <TransportProvider transport={transport}>
       <QueryClientProvider client={queries}>
-        <Tooltip.Provider delayDuration={400}>
-          <RouterProvider router={router} />
-        </Tooltip.Provider>
+        <RouterProvider router={router} />
       </QueryClientProvider>
     </TransportProvider>
   </StrictMode>,

@@ -77,6 +77,7 @@ var rules = map[string]Rule{
 	c.HistoryServiceExportTaskProcedure:    {Kind: User, Role: "viewer"},
 	c.HistoryServiceGetEstimateProcedure:   {Kind: User, Role: "viewer"},
 	c.HistoryServiceGetStatisticsProcedure: {Kind: User, Role: "viewer"},
+	c.HistoryServiceSearchHistoryProcedure: {Kind: User, Role: "viewer"},
 
 	c.FileServiceReadFileProcedure:     {Kind: User, Role: "viewer"},
 	c.FileServiceListFilesProcedure:    {Kind: User, Role: "viewer"},

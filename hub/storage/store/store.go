@@ -118,7 +118,7 @@ func (s *Store) Current(ctx context.Context) error {
 	return nil
 }
 
-// restoredAgain is how many events are read again for each destination after a restore:
+// restoredAgain is how many events are read again for each destination, and for the search, after a restore:
 // the order by id differs slightly from the order of commits.
 const restoredAgain = 10_000
 
@@ -151,6 +151,9 @@ func (s *Store) migrate(ctx context.Context) error {
 	}
 	if _, err := s.RebaseDestinations(ctx, restoredAgain); err != nil {
 		return fmt.Errorf("rebase the positions of destinations after a restore: %w", err)
+	}
+	if _, err := s.RebaseSearch(ctx, restoredAgain); err != nil {
+		return fmt.Errorf("rebase how far the search has read after a restore: %w", err)
 	}
 	if _, err := s.RebasePrunedEvents(ctx); err != nil {
 		return fmt.Errorf("bring what was deleted of restored events into order: %w", err)

@@ -24,7 +24,7 @@ export function problemOf(error: unknown): Problem {
     message: info?.message || (unreachable ? "The hub cannot be reached." : e.rawMessage),
     fix:
       info?.fix ||
-      (unreachable ? "Retrying automatically. If it lasts, check that the hub is running: systemctl status deckhand (or the terminal with `deckhand up`)." : ""),
+      (unreachable ? "Retrying automatically. If it lasts, look on the hub's machine whether it runs: `deckhand doctor` says what is wrong and how to start it." : ""),
     unreachable,
   };
 }

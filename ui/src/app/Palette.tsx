@@ -1,7 +1,7 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Command } from "cmdk";
-import { Bot, Inbox, ListChecks, Moon, Server, Sun, Zap } from "lucide-react";
+import { Bot, Inbox, ListChecks, Moon, Search, Server, Sun, Zap } from "lucide-react";
 import { useDeferredValue, useState, type ReactNode } from "react";
 import { Literal } from "@/components/Literal";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
@@ -111,6 +111,16 @@ export function Palette(props: { items: NavItem[]; onClose: () => void }) {
             </Item>
           ))}
         </Group>
+        {words && (
+          <Group heading="Histories">
+            <Item value={`search ${typed}`} run={run(() => navigate({ to: "/search", search: { q: words } }))}>
+              <Search aria-hidden className="size-4" />
+              <span className="truncate">
+                Search commands, results and messages for <Literal text={words} />
+              </span>
+            </Item>
+          </Group>
+        )}
         <Group heading="Commands">
           <Item value="theme dark" run={run(() => setTheme("dark"))}>
             <Moon aria-hidden className="size-4" /> Dark theme

@@ -1,15 +1,13 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useNavigate, useRouter } from "@tanstack/react-router";
-import { ChevronDown, LogOut, Monitor, Moon, Search, Sun, Wifi, WifiOff } from "lucide-react";
-import { DropdownMenu } from "radix-ui";
+import { Search, Wifi, WifiOff } from "lucide-react";
 import { lazy, Suspense, useEffect, useState } from "react";
 import { Toaster } from "sonner";
-import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
 import { Kbd } from "@/components/Kbd";
 import { ShortcutsProvider, useShortcut } from "@/components/shortcuts";
-import { forgetSession, may, sessions } from "@/features/session/queries";
+import { may } from "@/features/session/queries";
 import { useFavicon } from "@/features/inbox/favicon";
 import { InboxService } from "@/gen/deckhand/v1/inbox_pb";
 import { LiveProvider, useLiveStatus } from "@/live/context";
@@ -19,8 +17,10 @@ import { Announcer } from "./Announcer";
 import { BottomBar } from "./BottomBar";
 import { nav, type NavItem } from "./nav";
 import { useSession } from "./session";
-import { setTheme, useDark, useTheme, type Theme } from "./theme";
+import { useDark } from "./theme";
 
+// Menus and dialogs are not needed to show a page.
+const AccountMenu = lazy(() => import("./AccountMenu").then((m) => ({ default: m.AccountMenu })));
 const Palette = lazy(() => import("./Palette").then((m) => ({ default: m.Palette })));
 const Sheet = lazy(() => import("./Sheet").then((m) => ({ default: m.Sheet })));
 
@@ -183,63 +183,12 @@ function LiveMark({ words }: { words?: boolean }) {
   );
 }
 
-const themes: [Theme, string, typeof Sun][] = [
-  ["light", "Light", Sun],
-  ["dark", "Dark", Moon],
-  ["system", "Use system theme", Monitor],
-];
-
-const entry =
-  "flex min-h-8 cursor-pointer items-center gap-2 rounded px-2 outline-none data-[highlighted]:bg-raised";
-
+// Account is the menu of who is logged in; until it is loaded, their name.
 function Account() {
-  const session = useSession();
-  const queries = useQueryClient();
-  const navigate = useNavigate();
-  const theme = useTheme();
-  const logout = async () => {
-    await sessions.deleteSession({});
-    forgetSession(queries);
-    await navigate({ to: "/login" });
-    queries.clear();
-  };
+  const { userName } = useSession();
   return (
-    <DropdownMenu.Root>
-      <DropdownMenu.Trigger asChild>
-        <Button look="quiet" className="justify-start px-2">
-          <span className="sr-only">Account of </span>
-          <span aria-hidden className="grid size-5 place-items-center rounded-full bg-raised text-xs text-ink">
-            {session.userName.slice(0, 1).toUpperCase()}
-          </span>
-          <span className="min-w-0 flex-1 truncate text-left max-md:sr-only max-sm:not-sr-only">{session.userName}</span>
-          <ChevronDown aria-hidden className="size-3.5 max-md:hidden" />
-        </Button>
-      </DropdownMenu.Trigger>
-      <DropdownMenu.Portal>
-        <DropdownMenu.Content
-          align="start"
-          side="top"
-          className="z-50 w-56 rounded-md border bg-panel p-1 text-sm shadow-lg"
-        >
-          <div className="px-2 py-1.5 text-dim">
-            {session.organisationName} · {session.role}
-          </div>
-          <DropdownMenu.Separator className="my-1 border-t" />
-          <DropdownMenu.RadioGroup value={theme} onValueChange={(v) => setTheme(v as Theme)}>
-            {themes.map(([value, label, Icon]) => (
-              <DropdownMenu.RadioItem key={value} value={value} className={entry}>
-                <Icon aria-hidden className="size-4" />
-                <span className="flex-1">{label}</span>
-                <DropdownMenu.ItemIndicator>✓</DropdownMenu.ItemIndicator>
-              </DropdownMenu.RadioItem>
-            ))}
-          </DropdownMenu.RadioGroup>
-          <DropdownMenu.Separator className="my-1 border-t" />
-          <DropdownMenu.Item className={entry} onSelect={() => void logout()}>
-            <LogOut aria-hidden className="size-4" /> Log out
-          </DropdownMenu.Item>
-        </DropdownMenu.Content>
-      </DropdownMenu.Portal>
-    </DropdownMenu.Root>
+    <Suspense fallback={<div className="flex min-h-8 items-center px-2 text-sm max-md:sr-only max-sm:not-sr-only">{userName}</div>}>
+      <AccountMenu />
+    </Suspense>
   );
 }

@@ -20,6 +20,7 @@ type Preloadable = { preload?: () => Promise<unknown> | undefined };
 
 // The parts that pages load when they need them.
 const parts = [
+  () => import("./AccountMenu"),
   () => import("./Palette"),
   () => import("./Sheet"),
   () => import("@/components/Comparison"),

@@ -1,4 +1,4 @@
-import { BellRing, Bot, Boxes, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Zap, type LucideIcon } from "lucide-react";
+import { BellRing, Bot, Boxes, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -20,6 +20,7 @@ export const nav: NavItem[] = [
   { to: "/tasks", label: "Tasks", icon: ListChecks, key: "t", section: "Work" },
   { to: "/inbox", label: "Inbox", icon: Inbox, key: "i", section: "Work" },
   { to: "/chat", label: "Chat", icon: MessageCircle, key: "c", section: "Work" },
+  { to: "/search", label: "Search", icon: Search, key: "h", section: "Work" },
   { to: "/statistics", label: "Statistics", icon: ChartColumn, key: "e", section: "Work" },
   { to: "/graph", label: "Graph", icon: Workflow, key: "w", section: "Fleet" },
   { to: "/nodes", label: "Nodes", icon: Server, key: "n", section: "Fleet" },

@@ -17,6 +17,7 @@ import { personaRoutes } from "@/features/persona/route";
 import { policyRoutes } from "@/features/policy/route";
 import { providerRoutes } from "@/features/provider/route";
 import { replayRoutes } from "@/features/replay/route";
+import { searchRoutes } from "@/features/search/route";
 import { settingRoutes } from "@/features/setting/route";
 import { taskRoutes } from "@/features/task/route";
 import { triggerRoutes } from "@/features/trigger/route";
@@ -53,6 +54,7 @@ export const routeTree = rootRoute.addChildren([
     ...policyRoutes,
     ...providerRoutes,
     ...replayRoutes,
+    ...searchRoutes,
     ...settingRoutes,
     ...taskRoutes,
     ...triggerRoutes,

@@ -82,7 +82,11 @@ func (r *Renderer) event(e *deckhandv1.Event) {
 		if get("problems") != "0" {
 			style = output.FailStyle
 		}
-		r.show(e, "with", style, "%s: %s requests, the last one %s %s%s %s", get("credential"), get("requests"), get("method"), get("host"), get("path"), output.WithReason(get("status"), get("problem")))
+		requests := get("requests") + " requests, the last one"
+		if get("requests") == "1" {
+			requests = "1 request,"
+		}
+		r.show(e, "with", style, "%s: %s %s %s%s %s", get("credential"), requests, get("method"), get("host"), get("path"), output.WithReason(get("status"), get("problem")))
 	case "egress_refused":
 		r.refused(e)
 	case "limit_warning", "limit_reached":

@@ -239,6 +239,8 @@ func (q *Queries) PrunableTasks(ctx context.Context, arg PrunableTasksParams) ([
 const pruneEvents = `-- name: PruneEvents :exec
 WITH gone AS (
     DELETE FROM events e WHERE e.org_id = $2 AND e.task_id = $1 RETURNING e.xid, e.id
+), unfound AS (
+    DELETE FROM search_entries s WHERE s.org_id = $2 AND s.task_id = $1 AND s.kind = 'message'
 )
 INSERT INTO pruned_events (task_id, org_id, last_xid, last_id, events)
 SELECT $1, $2, g.xid, g.id, (SELECT count(*) FROM gone) FROM gone g ORDER BY g.xid DESC, g.id DESC LIMIT 1
@@ -250,7 +252,8 @@ type PruneEventsParams struct {
 	OrgID  string
 }
 
-// Deletes a finished task's events and records the position of the last one.
+// Deletes a finished task's events, and what can be found of their texts, and records the
+// position of the last one.
 func (q *Queries) PruneEvents(ctx context.Context, arg PruneEventsParams) error {
 	_, err := q.db.Exec(ctx, pruneEvents, arg.TaskID, arg.OrgID)
 	return err

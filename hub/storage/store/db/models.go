@@ -782,6 +782,23 @@ type Registry struct {
 	SetAt    time.Time
 }
 
+type SearchEntry struct {
+	ID     int64
+	OrgID  string
+	TaskID string
+	Kind   string
+	StepID string
+	Seq    int64
+	At     time.Time
+	Words  interface{}
+}
+
+type SearchProgress struct {
+	OrgID    string
+	AfterXid string
+	AfterID  int64
+}
+
 type Session struct {
 	ID         string
 	OrgID      string

@@ -92,9 +92,12 @@ WHERE t.finished_at < clock_timestamp() - @older_than::interval
 ORDER BY t.finished_at LIMIT @max_rows;
 
 -- name: PruneEvents :exec
--- Deletes a finished task's events and records the position of the last one.
+-- Deletes a finished task's events, and what can be found of their texts, and records the
+-- position of the last one.
 WITH gone AS (
     DELETE FROM events e WHERE e.org_id = @org_id AND e.task_id = @task_id RETURNING e.xid, e.id
+), unfound AS (
+    DELETE FROM search_entries s WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.kind = 'message'
 )
 INSERT INTO pruned_events (task_id, org_id, last_xid, last_id, events)
 SELECT @task_id, @org_id, g.xid, g.id, (SELECT count(*) FROM gone) FROM gone g ORDER BY g.xid DESC, g.id DESC LIMIT 1

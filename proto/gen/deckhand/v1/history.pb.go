@@ -24,6 +24,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// SearchKind is what of a history has the words.
+type SearchKind int32
+
+const (
+	SearchKind_SEARCH_KIND_UNSPECIFIED SearchKind = 0
+	// The title, the goal or the result of a task.
+	SearchKind_SEARCH_KIND_TASK SearchKind = 1
+	// The arguments of a call, such as a command.
+	SearchKind_SEARCH_KIND_CALL SearchKind = 2
+	// What a call returned to the model: of a command's output its beginning and
+	// its end.
+	SearchKind_SEARCH_KIND_OUTPUT SearchKind = 3
+	// What a person or the agent said, asked or replied.
+	SearchKind_SEARCH_KIND_MESSAGE SearchKind = 4
+)
+
+// Enum value maps for SearchKind.
+var (
+	SearchKind_name = map[int32]string{
+		0: "SEARCH_KIND_UNSPECIFIED",
+		1: "SEARCH_KIND_TASK",
+		2: "SEARCH_KIND_CALL",
+		3: "SEARCH_KIND_OUTPUT",
+		4: "SEARCH_KIND_MESSAGE",
+	}
+	SearchKind_value = map[string]int32{
+		"SEARCH_KIND_UNSPECIFIED": 0,
+		"SEARCH_KIND_TASK":        1,
+		"SEARCH_KIND_CALL":        2,
+		"SEARCH_KIND_OUTPUT":      3,
+		"SEARCH_KIND_MESSAGE":     4,
+	}
+)
+
+func (x SearchKind) Enum() *SearchKind {
+	p := new(SearchKind)
+	*p = x
+	return p
+}
+
+func (x SearchKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SearchKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_v1_history_proto_enumTypes[0].Descriptor()
+}
+
+func (SearchKind) Type() protoreflect.EnumType {
+	return &file_deckhand_v1_history_proto_enumTypes[0]
+}
+
+func (x SearchKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SearchKind.Descriptor instead.
+func (SearchKind) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{0}
+}
+
 // ExportTaskFormat is what an export is written in.
 type ExportTaskFormat int32
 
@@ -62,11 +123,11 @@ func (x ExportTaskFormat) String() string {
 }
 
 func (ExportTaskFormat) Descriptor() protoreflect.EnumDescriptor {
-	return file_deckhand_v1_history_proto_enumTypes[0].Descriptor()
+	return file_deckhand_v1_history_proto_enumTypes[1].Descriptor()
 }
 
 func (ExportTaskFormat) Type() protoreflect.EnumType {
-	return &file_deckhand_v1_history_proto_enumTypes[0]
+	return &file_deckhand_v1_history_proto_enumTypes[1]
 }
 
 func (x ExportTaskFormat) Number() protoreflect.EnumNumber {
@@ -75,7 +136,327 @@ func (x ExportTaskFormat) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExportTaskFormat.Descriptor instead.
 func (ExportTaskFormat) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{1}
+}
+
+type SearchHistoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Words, of which all have to occur, in any case; "words in quotes" have to
+	// follow one another. A word that is not quoted also finds longer words that
+	// begin with it. Filters: agent:, tool:, in: (task, call, output or message),
+	// task:, state:, cost:>DOLLARS, after: and before: (a day in UTC).
+	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	// At most; 0 means 30.
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchHistoryRequest) Reset() {
+	*x = SearchHistoryRequest{}
+	mi := &file_deckhand_v1_history_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchHistoryRequest) ProtoMessage() {}
+
+func (x *SearchHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_history_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchHistoryRequest.ProtoReflect.Descriptor instead.
+func (*SearchHistoryRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SearchHistoryRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *SearchHistoryRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *SearchHistoryRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// SearchText is a part of an excerpt.
+type SearchText struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Text  string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// It is what was looked for.
+	Match         bool `protobuf:"varint,2,opt,name=match,proto3" json:"match,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchText) Reset() {
+	*x = SearchText{}
+	mi := &file_deckhand_v1_history_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchText) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchText) ProtoMessage() {}
+
+func (x *SearchText) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_history_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchText.ProtoReflect.Descriptor instead.
+func (*SearchText) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SearchText) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *SearchText) GetMatch() bool {
+	if x != nil {
+		return x.Match
+	}
+	return false
+}
+
+// SearchHit is a text that has the words.
+type SearchHit struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Kind      SearchKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=deckhand.v1.SearchKind" json:"kind,omitempty"`
+	TaskId    string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	TaskTitle string                 `protobuf:"bytes,3,opt,name=task_title,json=taskTitle,proto3" json:"task_title,omitempty"`
+	AgentName string                 `protobuf:"bytes,4,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
+	// Of a call and an output.
+	StepId     string `protobuf:"bytes,5,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	StepNumber int32  `protobuf:"varint,6,opt,name=step_number,json=stepNumber,proto3" json:"step_number,omitempty"`
+	Tool       string `protobuf:"bytes,7,opt,name=tool,proto3" json:"tool,omitempty"`
+	// Of a message: its event's number and kind, and who said it; empty for the agent.
+	EventSeq  int64  `protobuf:"varint,8,opt,name=event_seq,json=eventSeq,proto3" json:"event_seq,omitempty"`
+	EventType string `protobuf:"bytes,9,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
+	SaidBy    string `protobuf:"bytes,10,opt,name=said_by,json=saidBy,proto3" json:"said_by,omitempty"`
+	// When the task was created, the call made, the output stored, or the message
+	// said.
+	Time *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=time,proto3" json:"time,omitempty"`
+	// The part of the text with the words. Secrets in it are masked.
+	Excerpt       []*SearchText `protobuf:"bytes,12,rep,name=excerpt,proto3" json:"excerpt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchHit) Reset() {
+	*x = SearchHit{}
+	mi := &file_deckhand_v1_history_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchHit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchHit) ProtoMessage() {}
+
+func (x *SearchHit) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_history_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
+func (*SearchHit) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SearchHit) GetKind() SearchKind {
+	if x != nil {
+		return x.Kind
+	}
+	return SearchKind_SEARCH_KIND_UNSPECIFIED
+}
+
+func (x *SearchHit) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *SearchHit) GetTaskTitle() string {
+	if x != nil {
+		return x.TaskTitle
+	}
+	return ""
+}
+
+func (x *SearchHit) GetAgentName() string {
+	if x != nil {
+		return x.AgentName
+	}
+	return ""
+}
+
+func (x *SearchHit) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *SearchHit) GetStepNumber() int32 {
+	if x != nil {
+		return x.StepNumber
+	}
+	return 0
+}
+
+func (x *SearchHit) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *SearchHit) GetEventSeq() int64 {
+	if x != nil {
+		return x.EventSeq
+	}
+	return 0
+}
+
+func (x *SearchHit) GetEventType() string {
+	if x != nil {
+		return x.EventType
+	}
+	return ""
+}
+
+func (x *SearchHit) GetSaidBy() string {
+	if x != nil {
+		return x.SaidBy
+	}
+	return ""
+}
+
+func (x *SearchHit) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *SearchHit) GetExcerpt() []*SearchText {
+	if x != nil {
+		return x.Excerpt
+	}
+	return nil
+}
+
+type SearchHistoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The newest first.
+	Hits []*SearchHit `protobuf:"bytes,1,rep,name=hits,proto3" json:"hits,omitempty"`
+	// Empty at the end.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Set while the index is behind: what happened since then is not found yet.
+	IndexedUntil  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=indexed_until,json=indexedUntil,proto3" json:"indexed_until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchHistoryResponse) Reset() {
+	*x = SearchHistoryResponse{}
+	mi := &file_deckhand_v1_history_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchHistoryResponse) ProtoMessage() {}
+
+func (x *SearchHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_history_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchHistoryResponse.ProtoReflect.Descriptor instead.
+func (*SearchHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SearchHistoryResponse) GetHits() []*SearchHit {
+	if x != nil {
+		return x.Hits
+	}
+	return nil
+}
+
+func (x *SearchHistoryResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *SearchHistoryResponse) GetIndexedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IndexedUntil
+	}
+	return nil
 }
 
 type ExportTaskRequest struct {
@@ -89,7 +470,7 @@ type ExportTaskRequest struct {
 
 func (x *ExportTaskRequest) Reset() {
 	*x = ExportTaskRequest{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[0]
+	mi := &file_deckhand_v1_history_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -101,7 +482,7 @@ func (x *ExportTaskRequest) String() string {
 func (*ExportTaskRequest) ProtoMessage() {}
 
 func (x *ExportTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[0]
+	mi := &file_deckhand_v1_history_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -114,7 +495,7 @@ func (x *ExportTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExportTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{0}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExportTaskRequest) GetTaskId() string {
@@ -140,7 +521,7 @@ type ExportTaskResponse struct {
 
 func (x *ExportTaskResponse) Reset() {
 	*x = ExportTaskResponse{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[1]
+	mi := &file_deckhand_v1_history_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -152,7 +533,7 @@ func (x *ExportTaskResponse) String() string {
 func (*ExportTaskResponse) ProtoMessage() {}
 
 func (x *ExportTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[1]
+	mi := &file_deckhand_v1_history_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -165,7 +546,7 @@ func (x *ExportTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExportTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExportTaskResponse) GetData() []byte {
@@ -196,7 +577,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[2]
+	mi := &file_deckhand_v1_history_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -208,7 +589,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[2]
+	mi := &file_deckhand_v1_history_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -221,7 +602,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Estimate) GetRuns() int32 {
@@ -285,7 +666,7 @@ type GetEstimateRequest struct {
 
 func (x *GetEstimateRequest) Reset() {
 	*x = GetEstimateRequest{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[3]
+	mi := &file_deckhand_v1_history_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -297,7 +678,7 @@ func (x *GetEstimateRequest) String() string {
 func (*GetEstimateRequest) ProtoMessage() {}
 
 func (x *GetEstimateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[3]
+	mi := &file_deckhand_v1_history_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -310,7 +691,7 @@ func (x *GetEstimateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEstimateRequest.ProtoReflect.Descriptor instead.
 func (*GetEstimateRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetEstimateRequest) GetAgentId() string {
@@ -341,7 +722,7 @@ type GetEstimateResponse struct {
 
 func (x *GetEstimateResponse) Reset() {
 	*x = GetEstimateResponse{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[4]
+	mi := &file_deckhand_v1_history_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +734,7 @@ func (x *GetEstimateResponse) String() string {
 func (*GetEstimateResponse) ProtoMessage() {}
 
 func (x *GetEstimateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[4]
+	mi := &file_deckhand_v1_history_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +747,7 @@ func (x *GetEstimateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEstimateResponse.ProtoReflect.Descriptor instead.
 func (*GetEstimateResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetEstimateResponse) GetEstimate() *Estimate {
@@ -406,7 +787,7 @@ type GetStatisticsRequest struct {
 
 func (x *GetStatisticsRequest) Reset() {
 	*x = GetStatisticsRequest{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[5]
+	mi := &file_deckhand_v1_history_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +799,7 @@ func (x *GetStatisticsRequest) String() string {
 func (*GetStatisticsRequest) ProtoMessage() {}
 
 func (x *GetStatisticsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[5]
+	mi := &file_deckhand_v1_history_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +812,7 @@ func (x *GetStatisticsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatisticsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatisticsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetStatisticsRequest) GetBy() string {
@@ -489,7 +870,7 @@ type StatisticsRow struct {
 
 func (x *StatisticsRow) Reset() {
 	*x = StatisticsRow{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[6]
+	mi := &file_deckhand_v1_history_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +882,7 @@ func (x *StatisticsRow) String() string {
 func (*StatisticsRow) ProtoMessage() {}
 
 func (x *StatisticsRow) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[6]
+	mi := &file_deckhand_v1_history_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +895,7 @@ func (x *StatisticsRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatisticsRow.ProtoReflect.Descriptor instead.
 func (*StatisticsRow) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StatisticsRow) GetKey() string {
@@ -615,7 +996,7 @@ type GetStatisticsResponse struct {
 
 func (x *GetStatisticsResponse) Reset() {
 	*x = GetStatisticsResponse{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[7]
+	mi := &file_deckhand_v1_history_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +1008,7 @@ func (x *GetStatisticsResponse) String() string {
 func (*GetStatisticsResponse) ProtoMessage() {}
 
 func (x *GetStatisticsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[7]
+	mi := &file_deckhand_v1_history_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +1021,7 @@ func (x *GetStatisticsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatisticsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatisticsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetStatisticsResponse) GetRows() []*StatisticsRow {
@@ -675,7 +1056,39 @@ var File_deckhand_v1_history_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/history.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1adeckhand/v1/provider.proto\x1a\x16deckhand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"y\n" +
+	"\x19deckhand/v1/history.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1adeckhand/v1/provider.proto\x1a\x16deckhand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n" +
+	"\x14SearchHistoryRequest\x12 \n" +
+	"\x05query\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xf4\x03R\x05query\x12&\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"6\n" +
+	"\n" +
+	"SearchText\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
+	"\x05match\x18\x02 \x01(\bR\x05match\"\x95\x03\n" +
+	"\tSearchHit\x12+\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x17.deckhand.v1.SearchKindR\x04kind\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
+	"\n" +
+	"task_title\x18\x03 \x01(\tR\ttaskTitle\x12\x1d\n" +
+	"\n" +
+	"agent_name\x18\x04 \x01(\tR\tagentName\x12\x17\n" +
+	"\astep_id\x18\x05 \x01(\tR\x06stepId\x12\x1f\n" +
+	"\vstep_number\x18\x06 \x01(\x05R\n" +
+	"stepNumber\x12\x12\n" +
+	"\x04tool\x18\a \x01(\tR\x04tool\x12\x1b\n" +
+	"\tevent_seq\x18\b \x01(\x03R\beventSeq\x12\x1d\n" +
+	"\n" +
+	"event_type\x18\t \x01(\tR\teventType\x12\x17\n" +
+	"\asaid_by\x18\n" +
+	" \x01(\tR\x06saidBy\x12.\n" +
+	"\x04time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x121\n" +
+	"\aexcerpt\x18\f \x03(\v2\x17.deckhand.v1.SearchTextR\aexcerpt\"\xac\x01\n" +
+	"\x15SearchHistoryResponse\x12*\n" +
+	"\x04hits\x18\x01 \x03(\v2\x16.deckhand.v1.SearchHitR\x04hits\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12?\n" +
+	"\rindexed_until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\findexedUntil\"y\n" +
 	"\x11ExportTaskRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12?\n" +
@@ -724,16 +1137,24 @@ const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\x04rows\x18\x01 \x03(\v2\x1a.deckhand.v1.StatisticsRowR\x04rows\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1b\n" +
-	"\tuser_name\x18\x04 \x01(\tR\buserName*v\n" +
+	"\tuser_name\x18\x04 \x01(\tR\buserName*\x86\x01\n" +
+	"\n" +
+	"SearchKind\x12\x1b\n" +
+	"\x17SEARCH_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10SEARCH_KIND_TASK\x10\x01\x12\x14\n" +
+	"\x10SEARCH_KIND_CALL\x10\x02\x12\x16\n" +
+	"\x12SEARCH_KIND_OUTPUT\x10\x03\x12\x17\n" +
+	"\x13SEARCH_KIND_MESSAGE\x10\x04*v\n" +
 	"\x10ExportTaskFormat\x12\"\n" +
 	"\x1eEXPORT_TASK_FORMAT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18EXPORT_TASK_FORMAT_JSONL\x10\x01\x12 \n" +
-	"\x1cEXPORT_TASK_FORMAT_ASCIICAST\x10\x022\x8b\x02\n" +
+	"\x1cEXPORT_TASK_FORMAT_ASCIICAST\x10\x022\xe3\x02\n" +
 	"\x0eHistoryService\x12O\n" +
 	"\n" +
 	"ExportTask\x12\x1e.deckhand.v1.ExportTaskRequest\x1a\x1f.deckhand.v1.ExportTaskResponse0\x01\x12P\n" +
 	"\vGetEstimate\x12\x1f.deckhand.v1.GetEstimateRequest\x1a .deckhand.v1.GetEstimateResponse\x12V\n" +
-	"\rGetStatistics\x12!.deckhand.v1.GetStatisticsRequest\x1a\".deckhand.v1.GetStatisticsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\rGetStatistics\x12!.deckhand.v1.GetStatisticsRequest\x1a\".deckhand.v1.GetStatisticsResponse\x12V\n" +
+	"\rSearchHistory\x12!.deckhand.v1.SearchHistoryRequest\x1a\".deckhand.v1.SearchHistoryResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_history_proto_rawDescOnce sync.Once
@@ -747,48 +1168,60 @@ func file_deckhand_v1_history_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_history_proto_rawDescData
 }
 
-var file_deckhand_v1_history_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_deckhand_v1_history_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_deckhand_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_deckhand_v1_history_proto_goTypes = []any{
-	(ExportTaskFormat)(0),         // 0: deckhand.v1.ExportTaskFormat
-	(*ExportTaskRequest)(nil),     // 1: deckhand.v1.ExportTaskRequest
-	(*ExportTaskResponse)(nil),    // 2: deckhand.v1.ExportTaskResponse
-	(*Estimate)(nil),              // 3: deckhand.v1.Estimate
-	(*GetEstimateRequest)(nil),    // 4: deckhand.v1.GetEstimateRequest
-	(*GetEstimateResponse)(nil),   // 5: deckhand.v1.GetEstimateResponse
-	(*GetStatisticsRequest)(nil),  // 6: deckhand.v1.GetStatisticsRequest
-	(*StatisticsRow)(nil),         // 7: deckhand.v1.StatisticsRow
-	(*GetStatisticsResponse)(nil), // 8: deckhand.v1.GetStatisticsResponse
-	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
-	(*Budget)(nil),                // 10: deckhand.v1.Budget
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*Usage)(nil),                 // 12: deckhand.v1.Usage
+	(SearchKind)(0),               // 0: deckhand.v1.SearchKind
+	(ExportTaskFormat)(0),         // 1: deckhand.v1.ExportTaskFormat
+	(*SearchHistoryRequest)(nil),  // 2: deckhand.v1.SearchHistoryRequest
+	(*SearchText)(nil),            // 3: deckhand.v1.SearchText
+	(*SearchHit)(nil),             // 4: deckhand.v1.SearchHit
+	(*SearchHistoryResponse)(nil), // 5: deckhand.v1.SearchHistoryResponse
+	(*ExportTaskRequest)(nil),     // 6: deckhand.v1.ExportTaskRequest
+	(*ExportTaskResponse)(nil),    // 7: deckhand.v1.ExportTaskResponse
+	(*Estimate)(nil),              // 8: deckhand.v1.Estimate
+	(*GetEstimateRequest)(nil),    // 9: deckhand.v1.GetEstimateRequest
+	(*GetEstimateResponse)(nil),   // 10: deckhand.v1.GetEstimateResponse
+	(*GetStatisticsRequest)(nil),  // 11: deckhand.v1.GetStatisticsRequest
+	(*StatisticsRow)(nil),         // 12: deckhand.v1.StatisticsRow
+	(*GetStatisticsResponse)(nil), // 13: deckhand.v1.GetStatisticsResponse
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*Budget)(nil),                // 16: deckhand.v1.Budget
+	(*Usage)(nil),                 // 17: deckhand.v1.Usage
 }
 var file_deckhand_v1_history_proto_depIdxs = []int32{
-	0,  // 0: deckhand.v1.ExportTaskRequest.format:type_name -> deckhand.v1.ExportTaskFormat
-	9,  // 1: deckhand.v1.Estimate.duration_p50:type_name -> google.protobuf.Duration
-	9,  // 2: deckhand.v1.Estimate.duration_p90:type_name -> google.protobuf.Duration
-	3,  // 3: deckhand.v1.GetEstimateResponse.estimate:type_name -> deckhand.v1.Estimate
-	10, // 4: deckhand.v1.GetEstimateResponse.budgets:type_name -> deckhand.v1.Budget
-	11, // 5: deckhand.v1.GetStatisticsRequest.since:type_name -> google.protobuf.Timestamp
-	11, // 6: deckhand.v1.GetStatisticsRequest.until:type_name -> google.protobuf.Timestamp
-	12, // 7: deckhand.v1.StatisticsRow.usage:type_name -> deckhand.v1.Usage
-	9,  // 8: deckhand.v1.StatisticsRow.duration_p50:type_name -> google.protobuf.Duration
-	9,  // 9: deckhand.v1.StatisticsRow.duration_p90:type_name -> google.protobuf.Duration
-	7,  // 10: deckhand.v1.GetStatisticsResponse.rows:type_name -> deckhand.v1.StatisticsRow
-	11, // 11: deckhand.v1.GetStatisticsResponse.since:type_name -> google.protobuf.Timestamp
-	11, // 12: deckhand.v1.GetStatisticsResponse.until:type_name -> google.protobuf.Timestamp
-	1,  // 13: deckhand.v1.HistoryService.ExportTask:input_type -> deckhand.v1.ExportTaskRequest
-	4,  // 14: deckhand.v1.HistoryService.GetEstimate:input_type -> deckhand.v1.GetEstimateRequest
-	6,  // 15: deckhand.v1.HistoryService.GetStatistics:input_type -> deckhand.v1.GetStatisticsRequest
-	2,  // 16: deckhand.v1.HistoryService.ExportTask:output_type -> deckhand.v1.ExportTaskResponse
-	5,  // 17: deckhand.v1.HistoryService.GetEstimate:output_type -> deckhand.v1.GetEstimateResponse
-	8,  // 18: deckhand.v1.HistoryService.GetStatistics:output_type -> deckhand.v1.GetStatisticsResponse
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	0,  // 0: deckhand.v1.SearchHit.kind:type_name -> deckhand.v1.SearchKind
+	14, // 1: deckhand.v1.SearchHit.time:type_name -> google.protobuf.Timestamp
+	3,  // 2: deckhand.v1.SearchHit.excerpt:type_name -> deckhand.v1.SearchText
+	4,  // 3: deckhand.v1.SearchHistoryResponse.hits:type_name -> deckhand.v1.SearchHit
+	14, // 4: deckhand.v1.SearchHistoryResponse.indexed_until:type_name -> google.protobuf.Timestamp
+	1,  // 5: deckhand.v1.ExportTaskRequest.format:type_name -> deckhand.v1.ExportTaskFormat
+	15, // 6: deckhand.v1.Estimate.duration_p50:type_name -> google.protobuf.Duration
+	15, // 7: deckhand.v1.Estimate.duration_p90:type_name -> google.protobuf.Duration
+	8,  // 8: deckhand.v1.GetEstimateResponse.estimate:type_name -> deckhand.v1.Estimate
+	16, // 9: deckhand.v1.GetEstimateResponse.budgets:type_name -> deckhand.v1.Budget
+	14, // 10: deckhand.v1.GetStatisticsRequest.since:type_name -> google.protobuf.Timestamp
+	14, // 11: deckhand.v1.GetStatisticsRequest.until:type_name -> google.protobuf.Timestamp
+	17, // 12: deckhand.v1.StatisticsRow.usage:type_name -> deckhand.v1.Usage
+	15, // 13: deckhand.v1.StatisticsRow.duration_p50:type_name -> google.protobuf.Duration
+	15, // 14: deckhand.v1.StatisticsRow.duration_p90:type_name -> google.protobuf.Duration
+	12, // 15: deckhand.v1.GetStatisticsResponse.rows:type_name -> deckhand.v1.StatisticsRow
+	14, // 16: deckhand.v1.GetStatisticsResponse.since:type_name -> google.protobuf.Timestamp
+	14, // 17: deckhand.v1.GetStatisticsResponse.until:type_name -> google.protobuf.Timestamp
+	6,  // 18: deckhand.v1.HistoryService.ExportTask:input_type -> deckhand.v1.ExportTaskRequest
+	9,  // 19: deckhand.v1.HistoryService.GetEstimate:input_type -> deckhand.v1.GetEstimateRequest
+	11, // 20: deckhand.v1.HistoryService.GetStatistics:input_type -> deckhand.v1.GetStatisticsRequest
+	2,  // 21: deckhand.v1.HistoryService.SearchHistory:input_type -> deckhand.v1.SearchHistoryRequest
+	7,  // 22: deckhand.v1.HistoryService.ExportTask:output_type -> deckhand.v1.ExportTaskResponse
+	10, // 23: deckhand.v1.HistoryService.GetEstimate:output_type -> deckhand.v1.GetEstimateResponse
+	13, // 24: deckhand.v1.HistoryService.GetStatistics:output_type -> deckhand.v1.GetStatisticsResponse
+	5,  // 25: deckhand.v1.HistoryService.SearchHistory:output_type -> deckhand.v1.SearchHistoryResponse
+	22, // [22:26] is the sub-list for method output_type
+	18, // [18:22] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_history_proto_init() }
@@ -798,15 +1231,15 @@ func file_deckhand_v1_history_proto_init() {
 	}
 	file_deckhand_v1_provider_proto_init()
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_history_proto_msgTypes[2].OneofWrappers = []any{}
-	file_deckhand_v1_history_proto_msgTypes[4].OneofWrappers = []any{}
+	file_deckhand_v1_history_proto_msgTypes[6].OneofWrappers = []any{}
+	file_deckhand_v1_history_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_history_proto_rawDesc), len(file_deckhand_v1_history_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   8,
+			NumEnums:      2,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

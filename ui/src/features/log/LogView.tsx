@@ -27,6 +27,8 @@ export function LogView(props: {
   label: string;
   // The line to begin at, and where a line's number leads.
   line?: number;
+  // What is looked for at first.
+  find?: string;
   linkTo?: (line: number) => string;
 }) {
   const { source } = props;
@@ -36,11 +38,11 @@ export function LogView(props: {
     return () => log.stop();
   }, [log]);
   useSyncExternalStore(log.subscribe, () => log.version);
-  const [follow, setFollow] = useState(props.line === undefined);
+  const [follow, setFollow] = useState(props.line === undefined && !props.find);
   const [wrap, setWrap] = useState(false);
   const [times, setTimes] = useState(false);
   const [only, setOnly] = useState(false);
-  const [query, setQuery] = useState({ pattern: "", regexp: false, ignoreCase: true });
+  const [query, setQuery] = useState({ pattern: props.find ?? "", regexp: false, ignoreCase: true });
   const found = useFind(source, log, query);
   const marked = useMemo(() => marker(query), [query]);
   const box = useRef<HTMLDivElement>(null);

@@ -23,7 +23,7 @@ import { Details } from "./Details";
 import { FilesThen } from "./FilesThen";
 import { History, type Totals } from "./history";
 import { PlanThen } from "./PlanThen";
-import { replayTabs, type ReplayTab } from "./search";
+import { momentsOf, replayTabs, type ReplayTab } from "./search";
 import { Thread } from "./Thread";
 import { UndoTo } from "./UndoTo";
 import { useSettled } from "./useSettled";
@@ -42,7 +42,7 @@ export function ReplayPage() {
   const ended = task.data?.task && final(task.data.task.state);
   const pages = useInfiniteQuery(
     EventService.method.listMoments,
-    { taskId: id, pageSize: 5000, pageToken: "" },
+    momentsOf(id),
     { ...byToken, refetchInterval: task.data?.task && !ended ? 5_000 : false },
   );
   useRest(pages);

@@ -12,3 +12,6 @@ export function parseReplaySearch(search: Record<string, unknown>): ReplaySearch
     show: replayTabs.find((t) => t === search.show),
   };
 }
+
+// momentsOf is the request for a run's moments: a page is that of most runs.
+export const momentsOf = (taskId: string) => ({ taskId, pageSize: 5000, pageToken: "" });

@@ -27,7 +27,7 @@ const rowHeight = 34;
 
 // Steps lists a task's jobs and its tool calls, with the arguments, the result and the log
 // of the one that the address names, or else the newest. Of a long list a window is drawn.
-export function Steps(props: { taskId: string; step?: number; line?: number }) {
+export function Steps(props: { taskId: string; step?: number; line?: number; find?: string }) {
   const pages = useInfiniteQuery(TaskService.method.listSteps, { taskId: props.taskId, pageSize: 500, pageToken: "", brief: true }, byToken);
   useRest(pages);
   const navigate = useNavigate();
@@ -46,7 +46,7 @@ export function Steps(props: { taskId: string; step?: number; line?: number }) {
       <div className="grid gap-4 lg:grid-cols-[minmax(18rem,30rem)_minmax(0,1fr)]">
         <List steps={steps} at={at} choose={choose} />
         {step ? (
-          <StepDetail key={step.id} taskId={props.taskId} step={step} line={props.line} />
+          <StepDetail key={step.id} taskId={props.taskId} step={step} line={props.line} find={props.find} />
         ) : pages.hasNextPage ? (
           <Skeletons rows={6} />
         ) : (
@@ -130,7 +130,7 @@ function Ended({ step }: { step: Step }) {
   return <StepBadge state={step.state} />;
 }
 
-function StepDetail(props: { taskId: string; step: Step; line?: number }) {
+function StepDetail(props: { taskId: string; step: Step; line?: number; find?: string }) {
   const { taskId, step: brief } = props;
   const { data, error, isPending, refetch } = useQuery(TaskService.method.listSteps, { taskId, stepId: brief.id });
   const source = useMemo(() => logOf(brief.id), [brief.id]);
@@ -160,7 +160,7 @@ function StepDetail(props: { taskId: string; step: Step; line?: number }) {
         </details>
       )}
       {(step.logBytes > 0n || step.outcome?.job_id || (step.startedAt && !step.finishedAt)) && (
-        <LogView source={source} name={`${step.id}.log`} label={`Output of step ${step.number}`} className="h-[60vh]" line={props.line} linkTo={linkTo} />
+        <LogView source={source} name={`${step.id}.log`} label={`Output of step ${step.number}`} className="h-[60vh]" line={props.line} find={props.find} linkTo={linkTo} />
       )}
     </section>
   );

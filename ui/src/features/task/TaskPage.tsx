@@ -53,7 +53,7 @@ export function TaskPage() {
 const labels: Record<TaskTab, string> = { thread: "Thread", steps: "Steps and logs", timeline: "Timeline", plan: "Plan", changes: "Changes", cost: "Cost", details: "Details" };
 
 function Loaded({ task }: { task: Task }) {
-  const { tab = "thread", step, line: logLine, file } = route.useSearch();
+  const { tab = "thread", step, line: logLine, find, file } = route.useSearch();
   const navigate = route.useNavigate();
   const view = useTaskView(task.id);
   const threads = useMemo(() => new Threads(), [task.id]);
@@ -98,7 +98,7 @@ function Loaded({ task }: { task: Task }) {
               <Composer placeholder={`Message ${task.agentName} (delivered with its next turn)`} send={(text, key) => tasks.tellTask({ taskId: task.id, text, idempotencyKey: key })} />
             )}
           </Tabs.Content>
-          <Part value="steps"><Steps taskId={task.id} step={step} line={logLine} /></Part>
+          <Part value="steps"><Steps taskId={task.id} step={step} line={logLine} find={find} /></Part>
           <Part value="timeline"><Timeline task={task} view={view} /></Part>
           <Part value="plan"><PlanTree plan={thread.plan} /></Part>
           <Part value="changes"><Changes taskId={task.id} file={file} agentName={task.agentName} live={!final(task.state)} /></Part>

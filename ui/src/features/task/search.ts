@@ -58,6 +58,8 @@ export type DetailSearch = {
   // The number of a step, and a line of its output.
   step?: number;
   line?: number;
+  // What is looked for in the output of that step.
+  find?: string;
   // A file that the task changed.
   file?: string;
 };
@@ -71,6 +73,7 @@ export function parseDetailSearch(search: Record<string, unknown>): DetailSearch
     tab: taskTabs.find((t) => t === search.tab),
     step: from1(search.step),
     line: from1(search.line),
+    find: text(typeof search.find === "number" ? String(search.find) : search.find),
     file: typeof file === "string" && file !== "" ? file.slice(0, 4096) : undefined,
   };
 }

@@ -42,6 +42,9 @@ const (
 	// HistoryServiceGetStatisticsProcedure is the fully-qualified name of the HistoryService's
 	// GetStatistics RPC.
 	HistoryServiceGetStatisticsProcedure = "/deckhand.v1.HistoryService/GetStatistics"
+	// HistoryServiceSearchHistoryProcedure is the fully-qualified name of the HistoryService's
+	// SearchHistory RPC.
+	HistoryServiceSearchHistoryProcedure = "/deckhand.v1.HistoryService/SearchHistory"
 )
 
 // HistoryServiceClient is a client for the deckhand.v1.HistoryService service.
@@ -56,6 +59,11 @@ type HistoryServiceClient interface {
 	// GetStatistics adds up the tasks of a period. Callers who are not
 	// administrators get the statistics of their own tasks.
 	GetStatistics(context.Context, *connect.Request[v1.GetStatisticsRequest]) (*connect.Response[v1.GetStatisticsResponse], error)
+	// SearchHistory finds words in the titles, goals and results of tasks, in the
+	// arguments of calls, in what calls returned to the model, and in what people
+	// and agents said. Callers find what they see in the list of tasks. What
+	// happened is found a second or two later.
+	SearchHistory(context.Context, *connect.Request[v1.SearchHistoryRequest]) (*connect.Response[v1.SearchHistoryResponse], error)
 }
 
 // NewHistoryServiceClient constructs a client for the deckhand.v1.HistoryService service. By
@@ -87,6 +95,12 @@ func NewHistoryServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(historyServiceMethods.ByName("GetStatistics")),
 			connect.WithClientOptions(opts...),
 		),
+		searchHistory: connect.NewClient[v1.SearchHistoryRequest, v1.SearchHistoryResponse](
+			httpClient,
+			baseURL+HistoryServiceSearchHistoryProcedure,
+			connect.WithSchema(historyServiceMethods.ByName("SearchHistory")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -95,6 +109,7 @@ type historyServiceClient struct {
 	exportTask    *connect.Client[v1.ExportTaskRequest, v1.ExportTaskResponse]
 	getEstimate   *connect.Client[v1.GetEstimateRequest, v1.GetEstimateResponse]
 	getStatistics *connect.Client[v1.GetStatisticsRequest, v1.GetStatisticsResponse]
+	searchHistory *connect.Client[v1.SearchHistoryRequest, v1.SearchHistoryResponse]
 }
 
 // ExportTask calls deckhand.v1.HistoryService.ExportTask.
@@ -112,6 +127,11 @@ func (c *historyServiceClient) GetStatistics(ctx context.Context, req *connect.R
 	return c.getStatistics.CallUnary(ctx, req)
 }
 
+// SearchHistory calls deckhand.v1.HistoryService.SearchHistory.
+func (c *historyServiceClient) SearchHistory(ctx context.Context, req *connect.Request[v1.SearchHistoryRequest]) (*connect.Response[v1.SearchHistoryResponse], error) {
+	return c.searchHistory.CallUnary(ctx, req)
+}
+
 // HistoryServiceHandler is an implementation of the deckhand.v1.HistoryService service.
 type HistoryServiceHandler interface {
 	// ExportTask returns one task with all its events, steps and logs, as the
@@ -124,6 +144,11 @@ type HistoryServiceHandler interface {
 	// GetStatistics adds up the tasks of a period. Callers who are not
 	// administrators get the statistics of their own tasks.
 	GetStatistics(context.Context, *connect.Request[v1.GetStatisticsRequest]) (*connect.Response[v1.GetStatisticsResponse], error)
+	// SearchHistory finds words in the titles, goals and results of tasks, in the
+	// arguments of calls, in what calls returned to the model, and in what people
+	// and agents said. Callers find what they see in the list of tasks. What
+	// happened is found a second or two later.
+	SearchHistory(context.Context, *connect.Request[v1.SearchHistoryRequest]) (*connect.Response[v1.SearchHistoryResponse], error)
 }
 
 // NewHistoryServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -151,6 +176,12 @@ func NewHistoryServiceHandler(svc HistoryServiceHandler, opts ...connect.Handler
 		connect.WithSchema(historyServiceMethods.ByName("GetStatistics")),
 		connect.WithHandlerOptions(opts...),
 	)
+	historyServiceSearchHistoryHandler := connect.NewUnaryHandler(
+		HistoryServiceSearchHistoryProcedure,
+		svc.SearchHistory,
+		connect.WithSchema(historyServiceMethods.ByName("SearchHistory")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.HistoryService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case HistoryServiceExportTaskProcedure:
@@ -159,6 +190,8 @@ func NewHistoryServiceHandler(svc HistoryServiceHandler, opts ...connect.Handler
 			historyServiceGetEstimateHandler.ServeHTTP(w, r)
 		case HistoryServiceGetStatisticsProcedure:
 			historyServiceGetStatisticsHandler.ServeHTTP(w, r)
+		case HistoryServiceSearchHistoryProcedure:
+			historyServiceSearchHistoryHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -178,4 +211,8 @@ func (UnimplementedHistoryServiceHandler) GetEstimate(context.Context, *connect.
 
 func (UnimplementedHistoryServiceHandler) GetStatistics(context.Context, *connect.Request[v1.GetStatisticsRequest]) (*connect.Response[v1.GetStatisticsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.HistoryService.GetStatistics is not implemented"))
+}
+
+func (UnimplementedHistoryServiceHandler) SearchHistory(context.Context, *connect.Request[v1.SearchHistoryRequest]) (*connect.Response[v1.SearchHistoryResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.HistoryService.SearchHistory is not implemented"))
 }

@@ -16,7 +16,183 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/history.proto.
  */
 export const file_deckhand_v1_history: GenFile = /*@__PURE__*/
-  fileDesc("ChlkZWNraGFuZC92MS9oaXN0b3J5LnByb3RvEgtkZWNraGFuZC52MSJTChFFeHBvcnRUYXNrUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEi0KBmZvcm1hdBgCIAEoDjIdLmRlY2toYW5kLnYxLkV4cG9ydFRhc2tGb3JtYXQiIgoSRXhwb3J0VGFza1Jlc3BvbnNlEgwKBGRhdGEYASABKAwigAIKCEVzdGltYXRlEgwKBHJ1bnMYASABKAUSDQoFYmFzaXMYAiABKAkSLwoMZHVyYXRpb25fcDUwGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGR1cmF0aW9uX3A5MBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIcCg9jb3N0X21pY3Jvc19wNTAYBSABKANIAIgBARIcCg9jb3N0X21pY3Jvc19wOTAYBiABKANIAYgBARIRCglpdGVyYXRpb24YByABKAVCEgoQX2Nvc3RfbWljcm9zX3A1MEISChBfY29zdF9taWNyb3NfcDkwIjcKEkdldEVzdGltYXRlUmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIPCgd0YXNrX2lkGAIgASgJIooBChNHZXRFc3RpbWF0ZVJlc3BvbnNlEicKCGVzdGltYXRlGAEgASgLMhUuZGVja2hhbmQudjEuRXN0aW1hdGUSJAoHYnVkZ2V0cxgCIAMoCzITLmRlY2toYW5kLnYxLkJ1ZGdldBIWCglydW5zX2xlZnQYAyABKANIAIgBAUIMCgpfcnVuc19sZWZ0IooBChRHZXRTdGF0aXN0aWNzUmVxdWVzdBIKCgJieRgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGFnZW50X2lkGAQgASgJIqwCCg1TdGF0aXN0aWNzUm93EgsKA2tleRgBIAEoCRINCgV0YXNrcxgCIAEoAxIRCglzdWNjZWVkZWQYAyABKAMSDgoGZmFpbGVkGAQgASgDEhEKCXRpbWVkX291dBgFIAEoAxIRCgljYW5jZWxsZWQYBiABKAMSDAoEbGl2ZRgHIAEoAxINCgVjYWxscxgIIAEoAxIUCgxjYWxsc19mYWlsZWQYCSABKAMSIQoFdXNhZ2UYCiABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRIvCgxkdXJhdGlvbl9wNTAYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZHVyYXRpb25fcDkwGAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIqoBChVHZXRTdGF0aXN0aWNzUmVzcG9uc2USKAoEcm93cxgBIAMoCzIaLmRlY2toYW5kLnYxLlN0YXRpc3RpY3NSb3cSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgl1c2VyX25hbWUYBCABKAkqdgoQRXhwb3J0VGFza0Zvcm1hdBIiCh5FWFBPUlRfVEFTS19GT1JNQVRfVU5TUEVDSUZJRUQQABIcChhFWFBPUlRfVEFTS19GT1JNQVRfSlNPTkwQARIgChxFWFBPUlRfVEFTS19GT1JNQVRfQVNDSUlDQVNUEAIyiwIKDkhpc3RvcnlTZXJ2aWNlEk8KCkV4cG9ydFRhc2sSHi5kZWNraGFuZC52MS5FeHBvcnRUYXNrUmVxdWVzdBofLmRlY2toYW5kLnYxLkV4cG9ydFRhc2tSZXNwb25zZTABElAKC0dldEVzdGltYXRlEh8uZGVja2hhbmQudjEuR2V0RXN0aW1hdGVSZXF1ZXN0GiAuZGVja2hhbmQudjEuR2V0RXN0aW1hdGVSZXNwb25zZRJWCg1HZXRTdGF0aXN0aWNzEiEuZGVja2hhbmQudjEuR2V0U3RhdGlzdGljc1JlcXVlc3QaIi5kZWNraGFuZC52MS5HZXRTdGF0aXN0aWNzUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_provider, file_deckhand_v1_task, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChlkZWNraGFuZC92MS9oaXN0b3J5LnByb3RvEgtkZWNraGFuZC52MSJMChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSIpCgpTZWFyY2hUZXh0EgwKBHRleHQYASABKAkSDQoFbWF0Y2gYAiABKAgiqwIKCVNlYXJjaEhpdBIlCgRraW5kGAEgASgOMhcuZGVja2hhbmQudjEuU2VhcmNoS2luZBIPCgd0YXNrX2lkGAIgASgJEhIKCnRhc2tfdGl0bGUYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdzdGVwX2lkGAUgASgJEhMKC3N0ZXBfbnVtYmVyGAYgASgFEgwKBHRvb2wYByABKAkSEQoJZXZlbnRfc2VxGAggASgDEhIKCmV2ZW50X3R5cGUYCSABKAkSDwoHc2FpZF9ieRgKIAEoCRIoCgR0aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgdleGNlcnB0GAwgAygLMhcuZGVja2hhbmQudjEuU2VhcmNoVGV4dCKJAQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5kZWNraGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEjEKDWluZGV4ZWRfdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlMKEUV4cG9ydFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSLQoGZm9ybWF0GAIgASgOMh0uZGVja2hhbmQudjEuRXhwb3J0VGFza0Zvcm1hdCIiChJFeHBvcnRUYXNrUmVzcG9uc2USDAoEZGF0YRgBIAEoDCKAAgoIRXN0aW1hdGUSDAoEcnVucxgBIAEoBRINCgViYXNpcxgCIAEoCRIvCgxkdXJhdGlvbl9wNTAYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZHVyYXRpb25fcDkwGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhwKD2Nvc3RfbWljcm9zX3A1MBgFIAEoA0gAiAEBEhwKD2Nvc3RfbWljcm9zX3A5MBgGIAEoA0gBiAEBEhEKCWl0ZXJhdGlvbhgHIAEoBUISChBfY29zdF9taWNyb3NfcDUwQhIKEF9jb3N0X21pY3Jvc19wOTAiNwoSR2V0RXN0aW1hdGVSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEg8KB3Rhc2tfaWQYAiABKAkiigEKE0dldEVzdGltYXRlUmVzcG9uc2USJwoIZXN0aW1hdGUYASABKAsyFS5kZWNraGFuZC52MS5Fc3RpbWF0ZRIkCgdidWRnZXRzGAIgAygLMhMuZGVja2hhbmQudjEuQnVkZ2V0EhYKCXJ1bnNfbGVmdBgDIAEoA0gAiAEBQgwKCl9ydW5zX2xlZnQiigEKFEdldFN0YXRpc3RpY3NSZXF1ZXN0EgoKAmJ5GAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIYWdlbnRfaWQYBCABKAkirAIKDVN0YXRpc3RpY3NSb3cSCwoDa2V5GAEgASgJEg0KBXRhc2tzGAIgASgDEhEKCXN1Y2NlZWRlZBgDIAEoAxIOCgZmYWlsZWQYBCABKAMSEQoJdGltZWRfb3V0GAUgASgDEhEKCWNhbmNlbGxlZBgGIAEoAxIMCgRsaXZlGAcgASgDEg0KBWNhbGxzGAggASgDEhQKDGNhbGxzX2ZhaWxlZBgJIAEoAxIhCgV1c2FnZRgKIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlEi8KDGR1cmF0aW9uX3A1MBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxkdXJhdGlvbl9wOTAYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iqgEKFUdldFN0YXRpc3RpY3NSZXNwb25zZRIoCgRyb3dzGAEgAygLMhouZGVja2hhbmQudjEuU3RhdGlzdGljc1JvdxIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXVzZXJfbmFtZRgEIAEoCSqGAQoKU2VhcmNoS2luZBIbChdTRUFSQ0hfS0lORF9VTlNQRUNJRklFRBAAEhQKEFNFQVJDSF9LSU5EX1RBU0sQARIUChBTRUFSQ0hfS0lORF9DQUxMEAISFgoSU0VBUkNIX0tJTkRfT1VUUFVUEAMSFwoTU0VBUkNIX0tJTkRfTUVTU0FHRRAEKnYKEEV4cG9ydFRhc2tGb3JtYXQSIgoeRVhQT1JUX1RBU0tfRk9STUFUX1VOU1BFQ0lGSUVEEAASHAoYRVhQT1JUX1RBU0tfRk9STUFUX0pTT05MEAESIAocRVhQT1JUX1RBU0tfRk9STUFUX0FTQ0lJQ0FTVBACMuMCCg5IaXN0b3J5U2VydmljZRJPCgpFeHBvcnRUYXNrEh4uZGVja2hhbmQudjEuRXhwb3J0VGFza1JlcXVlc3QaHy5kZWNraGFuZC52MS5FeHBvcnRUYXNrUmVzcG9uc2UwARJQCgtHZXRFc3RpbWF0ZRIfLmRlY2toYW5kLnYxLkdldEVzdGltYXRlUmVxdWVzdBogLmRlY2toYW5kLnYxLkdldEVzdGltYXRlUmVzcG9uc2USVgoNR2V0U3RhdGlzdGljcxIhLmRlY2toYW5kLnYxLkdldFN0YXRpc3RpY3NSZXF1ZXN0GiIuZGVja2hhbmQudjEuR2V0U3RhdGlzdGljc1Jlc3BvbnNlElYKDVNlYXJjaEhpc3RvcnkSIS5kZWNraGFuZC52MS5TZWFyY2hIaXN0b3J5UmVxdWVzdBoiLmRlY2toYW5kLnYxLlNlYXJjaEhpc3RvcnlSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_provider, file_deckhand_v1_task, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+
+/**
+ * @generated from message deckhand.v1.SearchHistoryRequest
+ */
+export type SearchHistoryRequest = Message<"deckhand.v1.SearchHistoryRequest"> & {
+  /**
+   * Words, of which all have to occur, in any case; "words in quotes" have to
+   * follow one another. A word that is not quoted also finds longer words that
+   * begin with it. Filters: agent:, tool:, in: (task, call, output or message),
+   * task:, state:, cost:>DOLLARS, after: and before: (a day in UTC).
+   *
+   * @generated from field: string query = 1;
+   */
+  query: string;
+
+  /**
+   * At most; 0 means 30.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.SearchHistoryRequest.
+ * Use `create(SearchHistoryRequestSchema)` to create a new message.
+ */
+export const SearchHistoryRequestSchema: GenMessage<SearchHistoryRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_history, 0);
+
+/**
+ * SearchText is a part of an excerpt.
+ *
+ * @generated from message deckhand.v1.SearchText
+ */
+export type SearchText = Message<"deckhand.v1.SearchText"> & {
+  /**
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * It is what was looked for.
+   *
+   * @generated from field: bool match = 2;
+   */
+  match: boolean;
+};
+
+/**
+ * Describes the message deckhand.v1.SearchText.
+ * Use `create(SearchTextSchema)` to create a new message.
+ */
+export const SearchTextSchema: GenMessage<SearchText> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_history, 1);
+
+/**
+ * SearchHit is a text that has the words.
+ *
+ * @generated from message deckhand.v1.SearchHit
+ */
+export type SearchHit = Message<"deckhand.v1.SearchHit"> & {
+  /**
+   * @generated from field: deckhand.v1.SearchKind kind = 1;
+   */
+  kind: SearchKind;
+
+  /**
+   * @generated from field: string task_id = 2;
+   */
+  taskId: string;
+
+  /**
+   * @generated from field: string task_title = 3;
+   */
+  taskTitle: string;
+
+  /**
+   * @generated from field: string agent_name = 4;
+   */
+  agentName: string;
+
+  /**
+   * Of a call and an output.
+   *
+   * @generated from field: string step_id = 5;
+   */
+  stepId: string;
+
+  /**
+   * @generated from field: int32 step_number = 6;
+   */
+  stepNumber: number;
+
+  /**
+   * @generated from field: string tool = 7;
+   */
+  tool: string;
+
+  /**
+   * Of a message: its event's number and kind, and who said it; empty for the agent.
+   *
+   * @generated from field: int64 event_seq = 8;
+   */
+  eventSeq: bigint;
+
+  /**
+   * @generated from field: string event_type = 9;
+   */
+  eventType: string;
+
+  /**
+   * @generated from field: string said_by = 10;
+   */
+  saidBy: string;
+
+  /**
+   * When the task was created, the call made, the output stored, or the message
+   * said.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 11;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * The part of the text with the words. Secrets in it are masked.
+   *
+   * @generated from field: repeated deckhand.v1.SearchText excerpt = 12;
+   */
+  excerpt: SearchText[];
+};
+
+/**
+ * Describes the message deckhand.v1.SearchHit.
+ * Use `create(SearchHitSchema)` to create a new message.
+ */
+export const SearchHitSchema: GenMessage<SearchHit> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_history, 2);
+
+/**
+ * @generated from message deckhand.v1.SearchHistoryResponse
+ */
+export type SearchHistoryResponse = Message<"deckhand.v1.SearchHistoryResponse"> & {
+  /**
+   * The newest first.
+   *
+   * @generated from field: repeated deckhand.v1.SearchHit hits = 1;
+   */
+  hits: SearchHit[];
+
+  /**
+   * Empty at the end.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+
+  /**
+   * Set while the index is behind: what happened since then is not found yet.
+   *
+   * @generated from field: google.protobuf.Timestamp indexed_until = 3;
+   */
+  indexedUntil?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SearchHistoryResponse.
+ * Use `create(SearchHistoryResponseSchema)` to create a new message.
+ */
+export const SearchHistoryResponseSchema: GenMessage<SearchHistoryResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_history, 3);
 
 /**
  * @generated from message deckhand.v1.ExportTaskRequest
@@ -40,7 +216,7 @@ export type ExportTaskRequest = Message<"deckhand.v1.ExportTaskRequest"> & {
  * Use `create(ExportTaskRequestSchema)` to create a new message.
  */
 export const ExportTaskRequestSchema: GenMessage<ExportTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 0);
+  messageDesc(file_deckhand_v1_history, 4);
 
 /**
  * @generated from message deckhand.v1.ExportTaskResponse
@@ -57,7 +233,7 @@ export type ExportTaskResponse = Message<"deckhand.v1.ExportTaskResponse"> & {
  * Use `create(ExportTaskResponseSchema)` to create a new message.
  */
 export const ExportTaskResponseSchema: GenMessage<ExportTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 1);
+  messageDesc(file_deckhand_v1_history, 5);
 
 /**
  * Estimate is what runs like it took.
@@ -115,7 +291,7 @@ export type Estimate = Message<"deckhand.v1.Estimate"> & {
  * Use `create(EstimateSchema)` to create a new message.
  */
 export const EstimateSchema: GenMessage<Estimate> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 2);
+  messageDesc(file_deckhand_v1_history, 6);
 
 /**
  * @generated from message deckhand.v1.GetEstimateRequest
@@ -141,7 +317,7 @@ export type GetEstimateRequest = Message<"deckhand.v1.GetEstimateRequest"> & {
  * Use `create(GetEstimateRequestSchema)` to create a new message.
  */
 export const GetEstimateRequestSchema: GenMessage<GetEstimateRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 3);
+  messageDesc(file_deckhand_v1_history, 7);
 
 /**
  * @generated from message deckhand.v1.GetEstimateResponse
@@ -173,7 +349,7 @@ export type GetEstimateResponse = Message<"deckhand.v1.GetEstimateResponse"> & {
  * Use `create(GetEstimateResponseSchema)` to create a new message.
  */
 export const GetEstimateResponseSchema: GenMessage<GetEstimateResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 4);
+  messageDesc(file_deckhand_v1_history, 8);
 
 /**
  * @generated from message deckhand.v1.GetStatisticsRequest
@@ -212,7 +388,7 @@ export type GetStatisticsRequest = Message<"deckhand.v1.GetStatisticsRequest"> &
  * Use `create(GetStatisticsRequestSchema)` to create a new message.
  */
 export const GetStatisticsRequestSchema: GenMessage<GetStatisticsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 5);
+  messageDesc(file_deckhand_v1_history, 9);
 
 /**
  * StatisticsRow adds up the tasks of one agent, outcome or time, or the calls of
@@ -297,7 +473,7 @@ export type StatisticsRow = Message<"deckhand.v1.StatisticsRow"> & {
  * Use `create(StatisticsRowSchema)` to create a new message.
  */
 export const StatisticsRowSchema: GenMessage<StatisticsRow> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 6);
+  messageDesc(file_deckhand_v1_history, 10);
 
 /**
  * @generated from message deckhand.v1.GetStatisticsResponse
@@ -333,7 +509,54 @@ export type GetStatisticsResponse = Message<"deckhand.v1.GetStatisticsResponse">
  * Use `create(GetStatisticsResponseSchema)` to create a new message.
  */
 export const GetStatisticsResponseSchema: GenMessage<GetStatisticsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 7);
+  messageDesc(file_deckhand_v1_history, 11);
+
+/**
+ * SearchKind is what of a history has the words.
+ *
+ * @generated from enum deckhand.v1.SearchKind
+ */
+export enum SearchKind {
+  /**
+   * @generated from enum value: SEARCH_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The title, the goal or the result of a task.
+   *
+   * @generated from enum value: SEARCH_KIND_TASK = 1;
+   */
+  TASK = 1,
+
+  /**
+   * The arguments of a call, such as a command.
+   *
+   * @generated from enum value: SEARCH_KIND_CALL = 2;
+   */
+  CALL = 2,
+
+  /**
+   * What a call returned to the model: of a command's output its beginning and
+   * its end.
+   *
+   * @generated from enum value: SEARCH_KIND_OUTPUT = 3;
+   */
+  OUTPUT = 3,
+
+  /**
+   * What a person or the agent said, asked or replied.
+   *
+   * @generated from enum value: SEARCH_KIND_MESSAGE = 4;
+   */
+  MESSAGE = 4,
+}
+
+/**
+ * Describes the enum deckhand.v1.SearchKind.
+ */
+export const SearchKindSchema: GenEnum<SearchKind> = /*@__PURE__*/
+  enumDesc(file_deckhand_v1_history, 0);
 
 /**
  * ExportTaskFormat is what an export is written in.
@@ -368,7 +591,7 @@ export enum ExportTaskFormat {
  * Describes the enum deckhand.v1.ExportTaskFormat.
  */
 export const ExportTaskFormatSchema: GenEnum<ExportTaskFormat> = /*@__PURE__*/
-  enumDesc(file_deckhand_v1_history, 0);
+  enumDesc(file_deckhand_v1_history, 1);
 
 /**
  * HistoryService analyses past runs: it exports one, adds up many, and
@@ -410,6 +633,19 @@ export const HistoryService: GenService<{
     methodKind: "unary";
     input: typeof GetStatisticsRequestSchema;
     output: typeof GetStatisticsResponseSchema;
+  },
+  /**
+   * SearchHistory finds words in the titles, goals and results of tasks, in the
+   * arguments of calls, in what calls returned to the model, and in what people
+   * and agents said. Callers find what they see in the list of tasks. What
+   * happened is found a second or two later.
+   *
+   * @generated from rpc deckhand.v1.HistoryService.SearchHistory
+   */
+  searchHistory: {
+    methodKind: "unary";
+    input: typeof SearchHistoryRequestSchema;
+    output: typeof SearchHistoryResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_history, 0);
