@@ -109,7 +109,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	providers := &api.Providers{Store: h.store, Recorder: h.recorder, Credentials: h.credentials, Budgets: h.budgets, Tasks: h.tasks}
 	mux.Handle(deckhandv1connect.NewProviderServiceHandler(providers, options...))
 	mux.Handle(deckhandv1connect.NewBudgetServiceHandler(providers, options...))
-	mux.Handle(deckhandv1connect.NewPlanServiceHandler(&api.Plans{Plans: h.plans, Queries: h.store.Queries}, options...))
+	mux.Handle(deckhandv1connect.NewPlanServiceHandler(&api.Quotas{Plans: h.plans, Queries: h.store.Queries}, options...))
 	execs := &api.NodeExecs{Nodes: h.nodes, Agents: h.agents, Tasks: h.tasks, Execs: h.execs, Node: h.node}
 	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(execs, options...))
 	terminals := &api.Terminals{NodeExecs: execs, Draining: s.draining}

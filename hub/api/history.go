@@ -55,7 +55,7 @@ func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckha
 	user, refs := id.UserName, [2]string{req.Msg.GetAgentId(), req.Msg.GetTaskId()}
 	switch {
 	case (refs[0] == "") == (refs[1] == ""):
-		return nil, fault.New(fault.Invalid, "one of agent_id and task_id is to be given").WithFix("name an agent, or a task that is under way")
+		return nil, fault.New(fault.Invalid, "one of agent_id and task_id is to be given").WithFix("name an agent, or a task that is in progress")
 	case refs[0] != "":
 		agentID, err := h.Agents.Find(ctx, id.OrgID, refs[0])
 		if err != nil {

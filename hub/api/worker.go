@@ -192,12 +192,12 @@ func (h *Workers) nameTargets(ctx context.Context, orgID string, p *persona.Pers
 
 // shorten limits a run's working time to that of its organisation's plan.
 func (h *Workers) shorten(ctx context.Context, t db.Task, p *persona.Persona, m *deckhandv1.Task) error {
-	held, err := h.Plans.Subscription(ctx, h.Store.Queries, t.OrgID)
+	subscription, err := h.Plans.Subscription(ctx, h.Store.Queries, t.OrgID)
 	if err != nil {
 		return err
 	}
 	wanted := cmp.Or(m.GetOverride().GetLimits().GetActiveTime().AsDuration(), p.Limits.ActiveTime)
-	most := held.Time(wanted)
+	most := subscription.Time(wanted)
 	if most == wanted {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // move matches a transition of a diagram other than the initial one.
@@ -47,4 +48,18 @@ func TestTheDocumentedStatesAreTheTables(t *testing.T) {
 	}
 	require.ElementsMatch(t, tasks, documented("A **task**"))
 	require.ElementsMatch(t, steps, documented("A **step**"))
+}
+
+func TestTheAPIHasTheStatesOfSteps(t *testing.T) {
+	t.Parallel()
+	var here, api []string
+	for s := range transitions {
+		here = append(here, string(s))
+	}
+	for n, value := range deckhandv1.StepState_name {
+		if n != 0 {
+			api = append(api, strings.ToLower(strings.TrimPrefix(value, "STEP_STATE_")))
+		}
+	}
+	require.ElementsMatch(t, here, api)
 }

@@ -217,7 +217,7 @@ turns:
       - {tool: mcp__counter__slow, arguments: {}}
 `, keys)
 	id := f.Submit("counting")
-	waittest.Until(t, 90*time.Second, "the call to be under way", func() bool {
+	waittest.Until(t, 90*time.Second, "the call to be in progress", func() bool {
 		steps := f.Steps(id)
 		return len(steps) == 1 && steps[0].State == "STEP_STATE_STARTED" && running(t, program)
 	})

@@ -122,5 +122,5 @@ turns:
 	}
 	require.Equal(t, 2, handed)
 	shown := f.CLI(0, "task", "show", id).Out
-	require.True(t, strings.Contains(shown, "4 (0 under way, 4 succeeded)"), shown)
+	require.True(t, strings.Contains(shown, "4 (0 in progress, 4 succeeded)"), shown)
 }

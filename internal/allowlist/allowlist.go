@@ -39,7 +39,7 @@ type Rule struct {
 	// allowed.
 	ReadOnly bool
 	// HTTP are rules by method and path, such as "deny DELETE /repos/**". A rule with
-	// them allows nothing by itself: whoever sees the requests decides each of them.
+	// them allows nothing by itself: the proxy that sees the requests decides each of them.
 	HTTP []string
 }
 

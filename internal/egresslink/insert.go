@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Insert puts the token into a request, in the place of what is there.
+// Insert puts the token into a request, replacing what is there.
 func (t Token) Insert(out *http.Request) {
 	headers := t.Headers
 	if t.GitHeaders != nil && GitPath(out.URL.Path) {
@@ -16,7 +16,7 @@ func (t Token) Insert(out *http.Request) {
 	}
 }
 
-// SetHeader sets a header in the place of all that a server may take for it.
+// SetHeader sets a header and removes all that a server may take for it.
 func SetHeader(h http.Header, name, value string) {
 	RemoveHeader(h, name)
 	h.Set(name, value)

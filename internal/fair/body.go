@@ -13,7 +13,7 @@ import (
 const bodyPiece = 32 << 10
 
 // ErrFull refuses a body that there is no room for.
-var ErrFull = fault.New(fault.Exhausted, "the requests under way are too large together").WithCode(fault.RateLimited).
+var ErrFull = fault.New(fault.Exhausted, "the requests in progress are too large together").WithCode(fault.RateLimited).
 	WithFix("try again when they have ended").WithRetryAfter(time.Second)
 
 // Bounds are those of a [Body].

@@ -42,7 +42,7 @@ func (l *Lanes) Take(ctx context.Context, who string) (done func(), err error) {
 	}
 	if at.users >= l.each+l.waiting {
 		l.mu.Unlock()
-		return nil, fault.New(fault.Exhausted, "%d such calls are under way or wait already", l.each+l.waiting).
+		return nil, fault.New(fault.Exhausted, "%d such calls are in progress or wait already", l.each+l.waiting).
 			WithCode(fault.RateLimited).WithFix("try again when they have ended")
 	}
 	at.users++

@@ -52,7 +52,7 @@ type packReader struct {
 
 type foundCommit struct {
 	base  int64 // the offset of the commit that it is a delta of; 0 for none
-	depth int   // the number of deltas up to one that is none
+	depth int   // the number of deltas up to an object that is stored whole
 }
 
 type delta struct {

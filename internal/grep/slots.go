@@ -8,7 +8,7 @@ import (
 )
 
 // ErrBusy says that a caller has too many searches in progress.
-var ErrBusy = errors.New("too many of your searches are under way on this node")
+var ErrBusy = errors.New("too many of your searches are in progress on this node")
 
 // maxWaiting is how many searches of one caller wait for each other.
 const maxWaiting = 8

@@ -49,7 +49,7 @@ func Allow(markdown string, target allowlist.Target) (string, error) {
 
 // front returns the top mapping of a file's front matter.
 func frontOf(markdown string) (*decoder, *yaml.Node, error) {
-	d := &decoder{problems: &Problems{}}
+	d := &decoder{reader: reader{problems: &Problems{}}}
 	front, _, ok := d.split([]byte(markdown))
 	if !ok {
 		return nil, nil, errNotEdited
@@ -70,7 +70,7 @@ func egressOf(markdown string) (allowlist.List, error) {
 	if value == nil {
 		return allowlist.List{}, nil
 	}
-	list := d.egress(value)
+	list := egressDecoder{&d.reader}.egress(value)
 	if len(d.problems.List) > 0 {
 		return list, errors.New(d.problems.Error())
 	}

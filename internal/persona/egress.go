@@ -8,8 +8,11 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 )
 
+// egressDecoder reads egress rules.
+type egressDecoder struct{ *reader }
+
 // egress reads where the agent's commands may connect to.
-func (d *decoder) egress(n *yaml.Node) (out allowlist.List) {
+func (d egressDecoder) egress(n *yaml.Node) (out allowlist.List) {
 	before := len(d.problems.List)
 	d.mapping(n, "egress", []field{
 		{"presets", func(n *yaml.Node) {
@@ -45,7 +48,7 @@ func (d *decoder) egress(n *yaml.Node) (out allowlist.List) {
 }
 
 // preset returns the rules of a preset.
-func (d *decoder) preset(n *yaml.Node, key, name string) []allowlist.Rule {
+func (d egressDecoder) preset(n *yaml.Node, key, name string) []allowlist.Rule {
 	rules := allowlist.Preset(name)
 	if rules == nil && name != "" {
 		d.problems.add(n.Line, "%s has %s: %s", key, quote(name), suggest(name, allowlist.PresetNames()))
@@ -55,7 +58,7 @@ func (d *decoder) preset(n *yaml.Node, key, name string) []allowlist.Rule {
 
 // rule reads an entry of egress.allow, which may be a host as text, or a mapping
 // with what text cannot say.
-func (d *decoder) rule(n *yaml.Node) []allowlist.Rule {
+func (d egressDecoder) rule(n *yaml.Node) []allowlist.Rule {
 	const key = "egress.allow"
 	if n.Kind != yaml.MappingNode {
 		return d.host(n, key)
@@ -112,7 +115,7 @@ func (d *decoder) rule(n *yaml.Node) []allowlist.Rule {
 	return hosts
 }
 
-func (d *decoder) host(n *yaml.Node, key string) []allowlist.Rule {
+func (d egressDecoder) host(n *yaml.Node, key string) []allowlist.Rule {
 	value := d.text(n, key, 512)
 	if value == "" {
 		return nil
@@ -127,7 +130,7 @@ func (d *decoder) host(n *yaml.Node, key string) []allowlist.Rule {
 
 // forward reads an entry of egress.tcp: host:port, or a mapping where the jail's
 // port is another.
-func (d *decoder) forward(n *yaml.Node) []allowlist.Forward {
+func (d egressDecoder) forward(n *yaml.Node) []allowlist.Forward {
 	const key = "egress.tcp"
 	var out allowlist.Forward
 	ok := false

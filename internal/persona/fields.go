@@ -74,9 +74,9 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		{"nodes", func(n *yaml.Node) { d.nodes(n, &p.Nodes) }},
 		{"workspace", func(n *yaml.Node) { d.workspace(n, &p.Workspace) }},
 		{"jail", func(n *yaml.Node) { d.jail(n, &p.Jail) }},
-		{"egress", func(n *yaml.Node) { p.Egress = d.egress(n) }},
+		{"egress", func(n *yaml.Node) { p.Egress = egressDecoder{&d.reader}.egress(n) }},
 		{"credentials", func(n *yaml.Node) { p.Credentials = d.credentials(n) }},
-		{"triggers", func(n *yaml.Node) { p.Triggers = d.triggers(n) }},
+		{"triggers", func(n *yaml.Node) { p.Triggers = triggerDecoder{&d.reader}.triggers(n) }},
 		{"offline_grace", func(n *yaml.Node) {
 			p.OfflineGrace = d.duration(n, "offline_grace")
 			if p.OfflineGrace > 0 && p.OfflineGrace < leastGrace {
@@ -334,7 +334,7 @@ func (d *decoder) jail(n *yaml.Node, j *Jail) {
 			j.RootUser = d.choice(n, "jail.user", []string{agentUser, rootUser}) == rootUser
 		}},
 		{"setup", func(n *yaml.Node) { j.Setup = d.setup(n) }},
-		{"setup_egress", func(n *yaml.Node) { j.SetupEgress = d.egress(n) }},
+		{"setup_egress", func(n *yaml.Node) { j.SetupEgress = egressDecoder{&d.reader}.egress(n) }},
 		{"cpus", func(n *yaml.Node) { j.CPUMillis = int64(d.decimal(n, "jail.cpus", 0.01, 1024)*1000 + 0.5) }},
 		{"memory", func(n *yaml.Node) { j.MemoryBytes = d.size(n, "jail.memory", 32<<20) }},
 		{"max_memory", func(n *yaml.Node) { j.MaxMemoryBytes = d.size(n, "jail.max_memory", 32<<20) }},
@@ -413,7 +413,7 @@ func (d *decoder) image(n *yaml.Node) string {
 	return text
 }
 
-func (d *decoder) labels(n *yaml.Node, key string) map[string]string {
+func (d *reader) labels(n *yaml.Node, key string) map[string]string {
 	if n.Kind != yaml.MappingNode || len(n.Content) > 2*64 {
 		d.problems.add(n.Line, "%s must be at most 64 keys and values, such as role: web", key)
 		return nil
@@ -439,7 +439,7 @@ func (d *decoder) labels(n *yaml.Node, key string) map[string]string {
 // most is the largest size that is taken.
 const most = 1 << 50
 
-func (d *decoder) size(n *yaml.Node, key string, least int64) int64 {
+func (d *reader) size(n *yaml.Node, key string, least int64) int64 {
 	bytes, ok := int64(0), false
 	if n.Kind == yaml.ScalarNode {
 		bytes, ok = bytesize.Parse(n.Value)

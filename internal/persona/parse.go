@@ -30,7 +30,7 @@ func Parse(filename string, data []byte, known Vocabulary) (*Persona, error) {
 	if filename == "" {
 		filename = "persona.md"
 	}
-	d := &decoder{problems: &Problems{File: filename}, known: known}
+	d := &decoder{reader: reader{problems: &Problems{File: filename}, known: known}}
 	p := defaults()
 	front, body, ok := d.split(data)
 	if !ok {
@@ -53,18 +53,24 @@ func Parse(filename string, data []byte, known Vocabulary) (*Persona, error) {
 	return p, nil
 }
 
-// decoder collects the problems of one file.
-type decoder struct {
+// reader reads single values and mappings, and collects the problems of one file.
+type reader struct {
 	problems *Problems
 	known    Vocabulary
-	servers  []*yaml.Node // of mcp.url
+}
+
+// decoder reads a persona, block by block. Those with a type of their own are egress and
+// triggers.
+type decoder struct {
+	reader
+	servers []*yaml.Node // of mcp.url
 	// checkedOut is that of workspace.git.credential.
 	checkedOut *yaml.Node
 }
 
 // split returns the front matter, with its first line kept empty so that line
 // numbers are the file's, and the body.
-func (d *decoder) split(data []byte) (front []byte, body string, ok bool) {
+func (d *reader) split(data []byte) (front []byte, body string, ok bool) {
 	switch {
 	case len(data) > maxFile:
 		d.problems.add(1, "the file has %d bytes: at most %d are allowed", len(data), maxFile)
@@ -109,7 +115,7 @@ func firstInvalid(data []byte) int {
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
 // document returns the front matter's top mapping, or nil.
-func (d *decoder) document(front []byte) *yaml.Node {
+func (d *reader) document(front []byte) *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(front))
 	var doc, more yaml.Node
 	if err := dec.Decode(&doc); err != nil {
@@ -165,7 +171,7 @@ var tabIndent = regexp.MustCompile(`^\s*\t`)
 const maxDepth = 8
 
 // plain refuses what could make a small file large: aliases and deep nesting.
-func (d *decoder) plain(n *yaml.Node, depth int) bool {
+func (d *reader) plain(n *yaml.Node, depth int) bool {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		d.problems.add(n.Line, "YAML anchors and aliases are not allowed: write the value out")
 		return false
@@ -190,7 +196,7 @@ type field struct {
 
 // mapping reads the keys of n. where names n in messages; empty for the top. It
 // returns the lines of the keys it met.
-func (d *decoder) mapping(n *yaml.Node, where string, fields []field) map[string]int {
+func (d *reader) mapping(n *yaml.Node, where string, fields []field) map[string]int {
 	met := map[string]int{}
 	if n.Kind != yaml.MappingNode {
 		d.problems.add(n.Line, "%s must be keys and values, such as %s: …", where, fields[0].key)
@@ -223,7 +229,7 @@ func (d *decoder) mapping(n *yaml.Node, where string, fields []field) map[string
 }
 
 // require reports the keys that were not met.
-func (d *decoder) require(n *yaml.Node, met map[string]int, keys map[string]string) {
+func (d *reader) require(n *yaml.Node, met map[string]int, keys map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if met[key] == 0 {
 			d.problems.add(n.Line, "%s is missing: write %s", key, keys[key])

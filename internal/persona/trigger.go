@@ -33,8 +33,44 @@ const (
 	maxMicros     = 1e6
 )
 
+// The kinds of triggers: what starts a run.
+const (
+	Webhook = "webhook" // a request to its URL
+	Cron    = "cron"    // a time
+	Loop    = "loop"    // the end of its own last run
+	Manual  = "manual"  // a person
+)
+
+// triggerKinds is the table of the kinds: the name, which is also the key that makes a
+// trigger one of the kind, and the keys that go with it only. The API's enum, the
+// database's check, the hub's specs and docs/triggers.md are compared with it.
+var triggerKinds = []struct {
+	name string
+	keys []string
+}{
+	{Webhook, []string{
+		"signature_header", "signature_prefix", "signature_encoding", "signature_hash",
+		"dedupe_header", "dedupe_key", "dedupe_window", "tolerance", "max_body", "rate",
+	}},
+	{Cron, []string{"time_zone", "missed", "jitter", "max_missed"}},
+	{Loop, []string{"pause", "least_pause", "most_pause", "max_runs", "budget_usd"}},
+	{Manual, nil},
+}
+
+// TriggerKinds returns the names of the kinds of triggers.
+func TriggerKinds() []string {
+	out := make([]string, len(triggerKinds))
+	for i, kind := range triggerKinds {
+		out[i] = kind.name
+	}
+	return out
+}
+
+// triggerDecoder reads the triggers of a persona.
+type triggerDecoder struct{ *reader }
+
 // triggers reads what starts the agent.
-func (d *decoder) triggers(n *yaml.Node) []Trigger {
+func (d triggerDecoder) triggers(n *yaml.Node) []Trigger {
 	if n.Kind != yaml.SequenceNode || len(n.Content) > maxTriggers {
 		d.problems.add(n.Line, "triggers must be a list of at most %d, such as [{name: nightly, cron: 30 2 * * *}]", maxTriggers)
 		return nil
@@ -52,7 +88,7 @@ func (d *decoder) triggers(n *yaml.Node) []Trigger {
 	return out
 }
 
-func (d *decoder) trigger(n *yaml.Node) Trigger {
+func (d triggerDecoder) trigger(n *yaml.Node) Trigger {
 	t := Trigger{Line: n.Line, Spec: &deckhandv1.TriggerSpec{}}
 	s, hook, clock, round := t.Spec, &deckhandv1.WebhookSpec{}, &deckhandv1.CronSpec{}, &deckhandv1.LoopSpec{}
 	text := func(key string, most int, to *string) field {
@@ -106,7 +142,7 @@ func (d *decoder) trigger(n *yaml.Node) Trigger {
 	}
 	d.require(n, met, map[string]string{"name": "name: and a name such as nightly"})
 	var kinds []string
-	for _, kind := range []string{"webhook", "cron", "loop", "manual"} {
+	for _, kind := range TriggerKinds() {
 		if met[kind] != 0 {
 			kinds = append(kinds, kind)
 		}
@@ -116,30 +152,26 @@ func (d *decoder) trigger(n *yaml.Node) Trigger {
 		return t
 	}
 	t.Kind = kinds[0]
-	for kind, keys := range map[string]string{
-		"webhook": "signature_header signature_prefix signature_encoding signature_hash dedupe_header dedupe_key dedupe_window tolerance max_body rate",
-		"cron":    "time_zone missed jitter max_missed",
-		"loop":    "pause least_pause most_pause max_runs budget_usd",
-	} {
-		for key := range strings.FieldsSeq(keys) {
-			if t.Kind != kind && met[key] != 0 {
-				d.problems.add(met[key], "triggers.%s goes with %s only: remove it", key, kind)
+	for _, kind := range triggerKinds {
+		for _, key := range kind.keys {
+			if t.Kind != kind.name && met[key] != 0 {
+				d.problems.add(met[key], "triggers.%s goes with %s only: remove it", key, kind.name)
 			}
 		}
 	}
 	switch t.Kind {
-	case "webhook":
+	case Webhook:
 		s.Webhook = hook
-	case "cron":
+	case Cron:
 		s.Cron = clock
-	case "loop":
+	case Loop:
 		s.Loop = round
 	}
 	return t
 }
 
 // block reads a text that may have several lines.
-func (d *decoder) block(n *yaml.Node, key string, most int) string {
+func (d triggerDecoder) block(n *yaml.Node, key string, most int) string {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || strings.TrimSpace(n.Value) == "" || len(n.Value) > most || strings.Contains(n.Value, "\x00") {
 		d.problems.add(n.Line, "%s must be a text of at most %d bytes", key, most)
 		return ""
@@ -148,7 +180,7 @@ func (d *decoder) block(n *yaml.Node, key string, most int) string {
 }
 
 // pause reads a time that may be none.
-func (d *decoder) pause(n *yaml.Node, key string) time.Duration {
+func (d triggerDecoder) pause(n *yaml.Node, key string) time.Duration {
 	if n.Kind == yaml.ScalarNode && (n.Value == "0" || n.Value == "0s") {
 		return 0
 	}
@@ -156,7 +188,7 @@ func (d *decoder) pause(n *yaml.Node, key string) time.Duration {
 }
 
 // expressions reads names for CEL.
-func (d *decoder) expressions(n *yaml.Node, key string) map[string]string {
+func (d triggerDecoder) expressions(n *yaml.Node, key string) map[string]string {
 	if n.Kind != yaml.MappingNode || len(n.Content) > 2*50 {
 		d.problems.add(n.Line, "%s must be at most 50 names and expressions, such as title: payload.pull_request.title", key)
 		return nil

@@ -13,7 +13,7 @@ import (
 // This file reads single values. Each function reports what is wrong with n,
 // calling it key, and returns the zero value then.
 
-func (d *decoder) text(n *yaml.Node, key string, most int) string {
+func (d *reader) text(n *yaml.Node, key string, most int) string {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
 		d.problems.add(n.Line, "%s must be text: put it in quotes if YAML takes it for something else", key)
 		return ""
@@ -30,7 +30,7 @@ func (d *decoder) text(n *yaml.Node, key string, most int) string {
 }
 
 // choice reads one of options; nil options are not checked.
-func (d *decoder) choice(n *yaml.Node, key string, options []string) string {
+func (d *reader) choice(n *yaml.Node, key string, options []string) string {
 	value := d.text(n, key, 64)
 	if value == "" || options == nil || slices.Contains(options, value) {
 		return value
@@ -39,7 +39,7 @@ func (d *decoder) choice(n *yaml.Node, key string, options []string) string {
 	return ""
 }
 
-func (d *decoder) integer(n *yaml.Node, key string, least, most int64) int64 {
+func (d *reader) integer(n *yaml.Node, key string, least, most int64) int64 {
 	var value int64
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&value) != nil || value < least || value > most {
 		d.problems.add(n.Line, "%s must be a whole number from %d to %d", key, least, most)
@@ -48,7 +48,7 @@ func (d *decoder) integer(n *yaml.Node, key string, least, most int64) int64 {
 	return value
 }
 
-func (d *decoder) flag(n *yaml.Node, key string) bool {
+func (d *reader) flag(n *yaml.Node, key string) bool {
 	var value bool
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&value) != nil {
 		d.problems.add(n.Line, "%s must be true or false", key)
@@ -56,7 +56,7 @@ func (d *decoder) flag(n *yaml.Node, key string) bool {
 	return value
 }
 
-func (d *decoder) decimal(n *yaml.Node, key string, least, most float64) float64 {
+func (d *reader) decimal(n *yaml.Node, key string, least, most float64) float64 {
 	var value float64
 	tag := n.ShortTag()
 	if n.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || n.Decode(&value) != nil ||
@@ -68,7 +68,7 @@ func (d *decoder) decimal(n *yaml.Node, key string, least, most float64) float64
 	return value
 }
 
-func (d *decoder) duration(n *yaml.Node, key string) time.Duration {
+func (d *reader) duration(n *yaml.Node, key string) time.Duration {
 	value, err := time.ParseDuration(n.Value)
 	if n.Kind != yaml.ScalarNode || err != nil || value < time.Second || value > 7*24*time.Hour {
 		d.problems.add(n.Line, "%s must be a time from 1s to 168h with its unit, such as 30m", key)
@@ -78,7 +78,7 @@ func (d *decoder) duration(n *yaml.Node, key string) time.Duration {
 }
 
 // list reads distinct words, each checked by check.
-func (d *decoder) list(n *yaml.Node, key string, most int, check func(n *yaml.Node, value string)) []string {
+func (d *reader) list(n *yaml.Node, key string, most int, check func(n *yaml.Node, value string)) []string {
 	if n.Kind != yaml.SequenceNode {
 		d.problems.add(n.Line, "%s must be a list, such as [a, b]", key)
 		return nil

@@ -186,7 +186,7 @@ func TestADrainedNodeTakesNothingNew(t *testing.T) {
 	answer, err := node.SetDrain(t.Context(), &nodev1.SetDrainRequest{Draining: true, Reason: "new disks"})
 	require.NoError(t, err)
 	require.True(t, answer.GetDraining())
-	require.NoError(t, start(), "a task under way goes on")
+	require.NoError(t, start(), "a task in progress goes on")
 	other := jailtest.Spec(ident.New("jail"))
 	_, err = jails.Ensure(t.Context(), other)
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)

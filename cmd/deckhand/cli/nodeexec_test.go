@@ -257,7 +257,7 @@ func TestLocksAndUsageAreShown(t *testing.T) {
 	got := h.run(t, "node", "lock", "web-1", "--reason", "kernel update")
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Contains(t, got.stdout, "kernel update")
-	require.Contains(t, got.stderr, "2 tasks are under way there and go on")
+	require.Contains(t, got.stderr, "2 tasks are running there and continue")
 	require.Equal(t, `WHERE      AGENT   CPU     MEMORY          PIDS      DISK
 (machine)  -       150.0%  3 MiB           -         -
 jail_1     triage  -       1 MiB of 4 MiB  3 of 512  -

@@ -13,7 +13,7 @@ import (
 
 func versionCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Show which build this is", Example: "deckhand version -o json",
+		Use: "version", Short: "Show the version", Example: "deckhand version -o json",
 		Args: env.Args(),
 		RunE: func(*cobra.Command, []string) error {
 			build, err := structpb.NewStruct(map[string]any{

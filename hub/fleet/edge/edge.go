@@ -194,7 +194,7 @@ func (e *Edge) accept(ctx context.Context) error {
 			links.Go(func() { e.serve(ctx, conn) })
 		default:
 			_ = conn.Close()
-			e.refused(conn.RemoteAddr(), errors.New("too many handshakes under way"))
+			e.refused(conn.RemoteAddr(), errors.New("too many handshakes in progress"))
 		}
 	}
 }

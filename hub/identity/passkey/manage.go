@@ -142,7 +142,7 @@ func RulesStatement(orgID string, dangerousApprovals bool) passkeyproof.Statemen
 }
 
 // SetDangerousApprovals sets whether an organisation asks for a passkey to approve what
-// is dangerous. Whoever sets it has a passkey, so that somebody can approve then.
+// is dangerous. The administrator who sets it must have a passkey, so that at least one person can approve.
 func (s *Service) SetDangerousApprovals(ctx context.Context, who auth.Identity, on bool, proof *Proof, by event.Actor) error {
 	evidence, err := s.Prove(ctx, who, proof, RulesStatement(who.OrgID, on))
 	if err != nil {

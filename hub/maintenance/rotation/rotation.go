@@ -158,7 +158,7 @@ func (r *Rotation) Proceed(ctx context.Context) error {
 	for _, c := range store.SealedColumns {
 		n, err := r.reseal(ctx, c, prefix)
 		if err != nil {
-			return fmt.Errorf("seal %s.%s anew: %w", c.Table, c.Name, err)
+			return fmt.Errorf("encrypt %s.%s again: %w", c.Table, c.Name, err)
 		}
 		if n > 0 {
 			r.cfg.Log.Info("re-encrypted with the vault's new key", "table", c.Table, "column", c.Name, "rows", n)

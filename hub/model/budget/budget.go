@@ -253,7 +253,7 @@ func refused(b balance, amount int64) error {
 	}
 	text := fmt.Sprintf("the budget of %s is reached: %s of %s are spent", whose, dollars(b.spent), dollars(b.limit))
 	if b.reserved > 0 {
-		text += ", " + dollars(b.reserved) + " are set aside for calls under way"
+		text += ", " + dollars(b.reserved) + " are set aside for calls in progress"
 	}
 	return fault.New(fault.Exhausted, "%s, and the next call may cost %s", text, dollars(amount)).
 		WithCode(fault.BudgetLimit).WithFix("raise it (%s), then resume the task", set).WithObject(b.object)

@@ -157,7 +157,7 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 	reading := len(s.strings) > 0 && reads.MatchString(s.bare)
 	for i, p := range s.strings {
 		if t := tilde(p); reading && rooted(p) && !strings.ContainsAny(t, "\n") && !slices.Contains(s.ran, i) {
-			f.secret(c, clean(t, dir))
+			secretFinder{f}.secret(c, clean(t, dir))
 		}
 		if strings.Contains(p, "169.254.169.254") || strings.Contains(p, "metadata.google.internal") {
 			f.add(Credentials, c, "its code asks the cloud's metadata service, which hands out credentials")

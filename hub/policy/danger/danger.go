@@ -104,7 +104,7 @@ func File(verb, name string) []Finding {
 	c := &shell.Command{Line: 1, Args: []shell.Word{{Text: verb, Known: true}, {Text: name, Known: true}}}
 	switch verb {
 	case "read":
-		f.secret(c, name)
+		secretFinder{f}.secret(c, name)
 	case "delete":
 		f.deleted(c, name, true)
 	default:
@@ -135,12 +135,12 @@ func (f *finder) add(kind Kind, c *shell.Command, format string, args ...any) {
 // command checks one simple command.
 func (f *finder) command(c *shell.Command) {
 	for _, r := range c.Reads {
-		f.secret(c, at(c, r))
+		secretFinder{f}.secret(c, at(c, r))
 	}
 	for _, r := range c.Writes {
 		f.written(c, at(c, r))
 	}
-	f.environment(c)
+	secretFinder{f}.environment(c)
 	f.remote(c)
 	if strings.Contains(c.Input.Text, "fork") && cBomb.MatchString(c.Input.Text) {
 		f.add(ForkBomb, c, "its code starts processes without end")
@@ -154,8 +154,8 @@ func (f *finder) command(c *shell.Command) {
 	}
 	f.deletes(c, name)
 	f.devices(c, name)
-	f.secrets(c, name)
-	f.covers(c, name)
+	secretFinder{f}.secrets(c, name)
+	secretFinder{f}.covers(c, name)
 	f.stays(c, name)
 	f.rights(c, name)
 	f.kernel(c, name)

@@ -212,7 +212,7 @@ func (f *finder) overwrites(c *shell.Command, name string) {
 				f.written(c, at(c, shell.Word{Text: to}))
 			}
 			if from, ok := strings.CutPrefix(a.Text, "if="); ok {
-				f.secret(c, at(c, shell.Word{Text: from}))
+				secretFinder{f}.secret(c, at(c, shell.Word{Text: from}))
 			}
 		}
 	case "sed", "perl":

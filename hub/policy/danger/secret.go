@@ -8,8 +8,11 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 )
 
+// secretFinder finds commands that read secrets, or send them away.
+type secretFinder struct{ *finder }
+
 // secret notes that a path is a credential which is read.
-func (f *finder) secret(c *shell.Command, p string) {
+func (f secretFinder) secret(c *shell.Command, p string) {
 	switch {
 	case secretFile(p):
 		f.add(Credentials, c, "it reads the credentials %s", p)
@@ -52,7 +55,7 @@ var traits = func() map[string]trait {
 }()
 
 // secrets checks programs that show or send credentials.
-func (f *finder) secrets(c *shell.Command, name string) {
+func (f secretFinder) secrets(c *shell.Command, name string) {
 	switch name {
 	case "getent":
 		if has(c, "shadow", "gshadow") {
@@ -168,7 +171,7 @@ func sensitiveName(n string) bool {
 }
 
 // named checks a word that may be the path of a credential.
-func (f *finder) named(c *shell.Command, text string, folders bool) {
+func (f secretFinder) named(c *shell.Command, text string, folders bool) {
 	if text == "" || strings.ContainsAny(text, " \n") && !strings.Contains(text, "Login Data") {
 		return
 	}
@@ -231,7 +234,7 @@ func shown(p string) bool {
 }
 
 // sends checks programs that send what they read.
-func (f *finder) sends(c *shell.Command) {
+func (f secretFinder) sends(c *shell.Command) {
 	f.comesFrom(c, func(from *shell.Command) bool {
 		switch from.Name() {
 		case "env", "printenv", "set", "export":
@@ -263,7 +266,7 @@ var (
 )
 
 // environment checks variables that change what programs do.
-func (f *finder) environment(c *shell.Command) {
+func (f secretFinder) environment(c *shell.Command) {
 	look := func(name, v string) {
 		switch {
 		case name == "HISTFILE" && (v == "" || v == "/dev/null" || strings.HasPrefix(v, "/tmp") || strings.HasPrefix(v, "/dev")),
@@ -299,7 +302,7 @@ func installed(library string) bool {
 }
 
 // covers checks for wiping of histories and silencing of logs.
-func (f *finder) covers(c *shell.Command, name string) {
+func (f secretFinder) covers(c *shell.Command, name string) {
 	switch name {
 	case "history":
 		if option(c, 'c') || option(c, 'd') || has(c, "clear", "-p") && name == "fish" {

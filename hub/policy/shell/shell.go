@@ -57,7 +57,7 @@ func holed(s string) bool { return strings.IndexByte(s, hole[0]) >= 0 && strings
 
 // Word is one word of a command, as the program would get it.
 type Word struct {
-	// Text contains a Hole or Unset in the place of each unknown part.
+	// Text contains a Hole or Unset for each unknown part.
 	Text string
 	// Known reports that Text is exactly what the program gets, except for Glob.
 	Known bool

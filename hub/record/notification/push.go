@@ -145,7 +145,7 @@ func deviceSpec(name, host string, events []string) ([]byte, error) {
 }
 
 // CreateDevice stores a device, instead of one with the same endpoint: a browser belongs
-// to whoever has subscribed it last.
+// to the user who subscribed it last.
 func (s *Service) CreateDevice(ctx context.Context, d Device) (db.Destination, error) {
 	host, err := s.checkDevice(d)
 	if err != nil {

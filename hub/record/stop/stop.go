@@ -5,7 +5,7 @@
 //
 // Open adds an item in the transaction in which the work stops, and Withdraw closes it in
 // the one in which the cause goes. Tasks that pause because of a budget or a provider are
-// kept with Hold; LockWaiting returns them, so that whoever removes the cause lets them go
+// kept with Hold; LockWaiting returns them, so that the code that removes the cause lets them go
 // on. The database itself withdraws the stop of a task that leaves the paused state.
 //
 // A stop that a person has dismissed is not opened again for the same cause. What the

@@ -108,11 +108,11 @@ func TestUsersCapAndTurns(t *testing.T) {
 	}
 	bob := r.Submit(r.agent, "bob", nil)
 	require.Equal(t, sorted(ann[0], ann[1], ann[2], bob), r.admit())
-	require.Equal(t, "ann has 3 tasks under way, as many as one user may have; waits for one to end", r.Task(ann[3].ID).Reason)
+	require.Equal(t, "ann has 3 running tasks, as many as one user may have; waits for one to end", r.Task(ann[3].ID).Reason)
 	// One slot: the turn is bob's, though ann waits longer.
 	bob2 := r.Submit(r.agent, "bob", nil)
 	r.Move(ann[0].ID, task.Cancelled)
-	require.Equal(t, sorted(bob2), r.admit(), "bob has one under way, ann two")
+	require.Equal(t, sorted(bob2), r.admit(), "bob has one in progress, ann two")
 	r.Move(ann[1].ID, task.Cancelled)
 	require.Equal(t, sorted(ann[3]), r.admit())
 }

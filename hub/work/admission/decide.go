@@ -65,7 +65,7 @@ func (a *Admission) look(ctx context.Context, tx *event.Tx, orgID string) (*roun
 	}
 	active, err := tx.ActiveTasks(ctx, orgID)
 	if err != nil {
-		return nil, fmt.Errorf("read tasks under way: %w", err)
+		return nil, fmt.Errorf("read running tasks: %w", err)
 	}
 	workers, err := tx.PoolWorkers(ctx, db.PoolWorkersParams{OrgID: orgID, StaleAfter: a.cfg.WorkerStale})
 	if err != nil {
@@ -177,7 +177,7 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 		return "", wait, err
 	}
 	if n := r.users[q.CreatedBy]; n >= r.cfg.MaxPerUser {
-		return "", fmt.Sprintf("%s has %d tasks under way, as many as one user may have; waits for one to end", q.CreatedBy, r.cfg.MaxPerUser), nil
+		return "", fmt.Sprintf("%s has %d running tasks, as many as one user may have; waits for one to end", q.CreatedBy, r.cfg.MaxPerUser), nil
 	}
 	if r.slots <= 0 {
 		return "", fmt.Sprintf("all %d task slots of the organisation are taken; waits for one to end", r.cfg.MaxActive), nil

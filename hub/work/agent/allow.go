@@ -16,7 +16,7 @@ import (
 
 // Successor stores the version of an agent that follows one, with another persona file, and
 // has the tasks that run with that one go on with it. It is a precondition that no other
-// version was applied meanwhile. The new version belongs to whoever applied the one
+// version was applied meanwhile. The new version belongs to the user who applied the one
 // before, so that its runs may do what those of that one may.
 //
 // It locks the tasks, and then the agent: the caller has locked neither an inbox item nor

@@ -41,7 +41,7 @@ func TestPriorityThenTurnsThenPlace(t *testing.T) {
 	require.Equal(t, []string{"b9", "front", "a1", "b1", "a2", "b2", "a3"}, order(t, jobs, nil, all),
 		"bob had a turn at priority 9, so ann is next")
 	require.Equal(t, []string{"b9", "front", "b1", "b2", "a1", "a2", "a3"},
-		order(t, jobs, map[string]queue.Turn{"ann": {Active: 3}}, all), "ann has three under way already")
+		order(t, jobs, map[string]queue.Turn{"ann": {Active: 3}}, all), "ann has three in progress already")
 	now := time.Now()
 	require.Equal(t, []string{"b1", "a1"}, order(t, []job{{"a1", "ann", 5}, {"b1", "bob", 5}},
 		map[string]queue.Turn{"ann": {Served: now}, "bob": {Served: now.Add(-time.Hour)}}, all), "bob's last turn is longer ago")

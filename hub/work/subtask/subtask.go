@@ -224,8 +224,7 @@ func WaitReason(ctx context.Context, q *db.Queries, orgID, taskID string) (strin
 	// A subtask that needs a person is the one to name.
 	named := rows[0]
 	for _, row := range rows {
-		switch task.State(row.State) {
-		case task.Escalated, task.NeedsInput, task.AwaitingApproval, task.Paused, task.ReviewNeeded:
+		if task.State(row.State).WaitsForPerson() {
 			named = row
 		}
 	}

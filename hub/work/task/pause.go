@@ -184,7 +184,7 @@ func (s *Service) SendMessage(ctx context.Context, orgID, id, text, key string, 
 		switch {
 		case from.Final():
 			return fault.New(fault.Precondition, "task %s has ended (%s): it gets no more messages", id, from).WithObject(id).
-				WithFix("start anew with `deckhand agent message`, or go on from where it was: deckhand task resume-from %s --message \"…\"", id)
+				WithFix("start another run with `deckhand agent message`, or go on from where it was: deckhand task resume-from %s --message \"…\"", id)
 		case from == Escalated:
 			return fault.New(fault.Precondition, "task %s is escalated: it does not go on by itself", id).WithObject(id).
 				WithFix("put it back into the queue first: deckhand task retry %s", id)

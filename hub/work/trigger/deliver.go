@@ -438,7 +438,7 @@ func (s *Service) clear(ctx context.Context, tx *event.Tx, c *compiled, d db.Del
 }
 
 // mappedRef is the name in a mapping of the branch, tag or commit that the workspace of the
-// task is checked out at, in the place of the persona's workspace.git.ref.
+// task is checked out at, instead of the persona's workspace.git.ref.
 const mappedRef = "git_ref"
 
 // overrideOf returns what a mapping sets in the task.

@@ -24,12 +24,12 @@ import (
 // Kind is what a trigger waits for.
 type Kind string
 
-// The kinds.
+// The kinds: those that a persona can declare, which are all.
 const (
-	Webhook Kind = "webhook"
-	Cron    Kind = "cron"
-	Loop    Kind = "loop"
-	Manual  Kind = "manual"
+	Webhook Kind = persona.Webhook
+	Cron    Kind = persona.Cron
+	Loop    Kind = persona.Loop
+	Manual  Kind = persona.Manual
 )
 
 // What a trigger does while its previous run has not ended.

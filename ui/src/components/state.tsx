@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { AgentStatus } from "@/gen/deckhand/v1/agent_pb";
 import { StepState } from "@/gen/deckhand/v1/step_pb";
 import { type Task, TaskState } from "@/gen/deckhand/v1/task_pb";
-import { partlyDone } from "@/gen/facts";
+import { askingTaskStates, finalTaskStates, partlyDone } from "@/gen/facts";
 import { Badge, type Tone } from "./Badge";
 
 type Look = { word: string; tone: Tone; live?: boolean };
@@ -57,7 +57,7 @@ export const taskWord = (s: TaskState) => (tasks[s] ?? odd).word;
 export const agentWord = (s: AgentStatus) => (agents[s] ?? odd).word;
 
 // final says that a task's state does not change any more.
-export const final = (s: TaskState) => s >= TaskState.SUCCEEDED && s <= TaskState.CANCELLED;
+export const final = (s: TaskState) => finalTaskStates.includes(s);
 
 function badge(look: Look, title?: string) {
   return (
@@ -71,14 +71,11 @@ function badge(look: Look, title?: string) {
 // A task whose agent did a part of the goal has failed, and its result can be used.
 const partly: Look = { word: "partly done", tone: "warn" };
 
-// The states in which an item of the inbox waits.
-const asks = new Set([TaskState.AWAITING_APPROVAL, TaskState.NEEDS_INPUT, TaskState.REVIEW_NEEDED, TaskState.ESCALATED]);
-
 // TaskBadge is a task's state. Where the task waits for a person, it leads to its item in
 // the inbox.
 export function TaskBadge(p: { task: Pick<Task, "state" | "reason" | "errorCode"> & Partial<Pick<Task, "id">> }) {
   const shown = badge(p.task.state === TaskState.FAILED && p.task.errorCode === partlyDone ? partly : (tasks[p.task.state] ?? odd), p.task.reason);
-  if (!p.task.id || !asks.has(p.task.state)) return shown;
+  if (!p.task.id || !askingTaskStates.includes(p.task.state)) return shown;
   return (
     <Link to="/inbox" search={{ task: p.task.id }} aria-label={`${taskWord(p.task.state)}: open in the inbox`} className="inline-flex min-h-6 items-center hover:underline">
       {shown}

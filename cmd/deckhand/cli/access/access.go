@@ -14,7 +14,7 @@ import (
 
 // Command returns the command "deckhand access".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("access", "Say from which networks calls may come", `
+	cmd := env.Group("access", "Restrict the networks that API calls may come from", `
 Without rules calls may come from everywhere. Calls from the hub's own machine,
 by its loopback and through no proxy, are never refused.
 `, `

@@ -10,7 +10,7 @@ import (
 
 func deleteCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete WHAT", Short: "Take a rule away", Example: "deckhand access delete admin", Args: env.Args("WHAT"),
+		Use: "delete WHAT", Short: "Remove an access rule", Example: "deckhand access delete admin", Args: env.Args("WHAT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {

@@ -9,7 +9,7 @@ import (
 
 func listCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List from where calls may come", Example: "deckhand access list", Args: env.Args(),
+		Use: "list", Short: "List the networks that API calls may come from", Example: "deckhand access list", Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := e.Client()
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 func setCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.SetAccessRuleRequest{}
 	cmd := &cobra.Command{
-		Use: "set WHAT NETWORK...", Short: "Have calls come from some networks only",
+		Use: "set WHAT NETWORK...", Short: "Restrict API calls to some networks",
 		Long: `WHAT is "*" for every call of users, admin for those that need an administrator, a
 service such as NodeExecService, or one procedure such as
 NodeExecService/StartNodeExec. A call has to be within every rule that is about

@@ -17,7 +17,7 @@ import (
 
 // Command returns the command "deckhand agent".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("agent", "Make, change and see agents", `
+	cmd := env.Group("agent", "Manage agents", `
 An agent is one Markdown file, its persona: YAML front matter says what it may
 use, the body tells it what to do.
 `, `

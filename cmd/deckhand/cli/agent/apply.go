@@ -26,7 +26,7 @@ type applyOptions struct {
 func applyCommand(e *env.Env) *cobra.Command {
 	var o applyOptions
 	cmd := &cobra.Command{
-		Use: "apply -f FILE|DIR", Short: "Make agents from persona files, or change them",
+		Use: "apply -f FILE|DIR", Short: "Create or update agents from persona files",
 		Long: `Stores a version of each persona file whose content is new. Of a folder all
 *.md files are taken, in subfolders too, README.md left out. Every problem of
 every file is shown as file:line, and nothing is stored while there is one.`,

@@ -13,7 +13,7 @@ import (
 
 func graphCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "graph", Short: "Show which agents may give work to which, and which did",
+		Use: "graph", Short: "Show which agents may give work to which, and which have",
 		Long: `Lists who may delegate or hand work over to whom, by their newest personas, and
 what was given so: how many tasks, how many of them have not ended, and for how
 many of them a run waits now.`,

@@ -19,9 +19,9 @@ type pauseOptions struct {
 func pauseCommand(e *env.Env) *cobra.Command {
 	var o pauseOptions
 	cmd := &cobra.Command{
-		Use: "pause NAME...", Short: "Start no new tasks of agents until they are resumed",
+		Use: "pause NAME...", Short: "Pause agents: no new tasks start until they are resumed",
 		Long: `Tasks that are submitted to a paused agent wait in the queue and say why. What
-is under way goes on: pause that with task pause, or end it with kill agent.`,
+is in progress goes on: pause that with task pause, or end it with kill agent.`,
 		Example: `deckhand agent pause log-triage --reason "the disk is being replaced"`,
 		Args:    env.Args("NAME..."),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -13,7 +13,7 @@ import (
 
 func resumeCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "resume NAME...", Short: "Let the tasks of paused agents start again",
+		Use: "resume NAME...", Short: "Resume paused agents",
 		Long:    `Lets the tasks of an agent start that was paused, or that its failures have suspended.`,
 		Example: "deckhand agent resume log-triage",
 		Args:    env.Args("NAME..."),

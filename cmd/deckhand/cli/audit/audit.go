@@ -21,7 +21,7 @@ import (
 
 // Command returns the command "deckhand audit".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("audit", "See who changed what", `
+	cmd := env.Group("audit", "Show who changed what", `
 Every change that a person makes is on record with who, when, from where, and
 what was before and after.
 `, `

@@ -11,7 +11,7 @@ import (
 func exportCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.ExportAuditRequest{}
 	cmd := &cobra.Command{
-		Use: "export", Short: "Write the audit as JSON lines that prove themselves",
+		Use: "export", Short: "Export the audit as signed JSON lines",
 		Long: `Write the audit as JSON lines to standard output: the entries that are sealed, in
 their order, with the signed heads of their chain. An entry is sealed within
 seconds. deckhand audit verify needs no hub to tell whether any of it was changed.`,

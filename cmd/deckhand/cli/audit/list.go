@@ -18,7 +18,7 @@ type listOptions struct {
 func listCommand(e *env.Env) *cobra.Command {
 	o := listOptions{request: &deckhandv1.ListAuditEntriesRequest{}}
 	cmd := &cobra.Command{
-		Use: "list", Short: "List what was changed, newest first",
+		Use: "list", Short: "List audit entries, newest first",
 		Example: `deckhand audit list --by alice
 deckhand audit list --action hold.made -o wide
 deckhand audit list --since 2026-01-01 --contains "rm -rf"`,

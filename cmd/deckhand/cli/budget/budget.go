@@ -14,7 +14,7 @@ import (
 
 // Command returns the command "deckhand budget".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("budget", "Limit what models may cost", `
+	cmd := env.Group("budget", "Set budgets for models and show spending", `
 Before a model is called, the most that the call can cost is reserved in every
 budget that it draws on: of the task and the tasks above it, of its lineage, of
 who submitted it, and of the organisation, by day and by month. A call that does

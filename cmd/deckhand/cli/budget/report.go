@@ -22,7 +22,7 @@ type reportOptions struct {
 func reportCommand(e *env.Env) *cobra.Command {
 	o := reportOptions{request: &deckhandv1.GetUsageReportRequest{}}
 	cmd := &cobra.Command{
-		Use: "report", Short: "Show what models cost, by agent, user, model, task, hour, day or month, and what the month will cost",
+		Use: "report", Short: "Report model costs by agent, user, model, task, hour, day or month, with a forecast",
 		Long: `Adds up what calls of models cost: this month, or in another time. What the month
 is going to cost goes on from the last seven days. Who is no administrator sees
 their own tasks only. Days and months are those of UTC.`,

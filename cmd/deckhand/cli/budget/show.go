@@ -15,7 +15,7 @@ type showOptions struct {
 func showCommand(e *env.Env) *cobra.Command {
 	var o showOptions
 	cmd := &cobra.Command{
-		Use: "show [SCOPE [NAME]]", Short: "Show budgets, and what of them is spent",
+		Use: "show [SCOPE [NAME]]", Short: "Show budgets and spending",
 		Example: `deckhand budget show
 deckhand budget show user ann --every month
 deckhand budget show task task_3q9`,

@@ -33,7 +33,7 @@ type options struct {
 func Command(e *env.Env) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use: `chat AGENT ["message"]`, Short: "Talk with an agent, which answers and does nothing",
+		Use: `chat AGENT ["message"]`, Short: "Ask an agent questions; it answers and does not act",
 		Long: `Asks an agent, and prints its answer. It acts on nothing: it has none of its tools
 and no workspace. Without a message each line of standard input is one, and the
 next goes on with what was said.
@@ -65,8 +65,8 @@ deckhand chat log-triage`,
 			return converse(ctx, e, client, args[0], o.reply)
 		},
 	}
-	cmd.Flags().StringVar(&o.reply, "reply-to", "", "go on with this chat: the task of its newest answer")
-	cmd.Flags().BoolVarP(&o.goOn, "continue", "c", false, "go on with your newest chat with the agent")
+	cmd.Flags().StringVar(&o.reply, "reply-to", "", "continue this chat: the task of its newest answer")
+	cmd.Flags().BoolVarP(&o.goOn, "continue", "c", false, "continue your newest chat with the agent")
 	return cmd
 }
 

@@ -25,7 +25,7 @@ func listCommand(e *env.Env) *cobra.Command {
 
 func showCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show what a credential is for", Long: "Its value is never shown.", Example: "deckhand credential show github", Args: env.Args("NAME"),
+		Use: "show NAME", Short: "Show a credential", Long: "Its value is never shown.", Example: "deckhand credential show github", Args: env.Args("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {

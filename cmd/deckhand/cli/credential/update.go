@@ -14,7 +14,7 @@ func updateCommand(e *env.Env) *cobra.Command {
 	given := &deckhandv1.CreateCredentialRequest{Settings: &deckhandv1.CredentialSettings{}}
 	flags := &createFlags{}
 	cmd := &cobra.Command{
-		Use: "update NAME", Short: "Change what a credential is for",
+		Use: "update NAME", Short: "Change the requests and agents that a credential is for",
 		Long: `What no flag names stays as it is; a list is replaced as a whole, and an empty one ('')
 removes it. The value stays, unless one is given. It must be given if the credential is to
 be sent anywhere that it was not for: to a new host or port, by other certificates, to

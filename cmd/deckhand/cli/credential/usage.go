@@ -106,6 +106,6 @@ deckhand credential usage --task task_3q9 -o wide`,
 	}
 	cmd.Flags().StringVar(&request.TaskId, "task", "", "only of this task")
 	cmd.Flags().Int32Var(&request.PageSize, "limit", 50, "at most this many")
-	cmd.Flags().StringVar(&request.PageToken, "page-token", "", "go on where a list ended")
+	cmd.Flags().StringVar(&request.PageToken, "page-token", "", "continue from this page token")
 	return cmd
 }

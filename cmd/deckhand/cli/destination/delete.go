@@ -10,7 +10,7 @@ import (
 
 func deleteCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete DESTINATION", Short: "Delete a destination for good",
+		Use: "delete DESTINATION", Short: "Delete a destination",
 		Long:    "What is pending is not sent. Its notifications are kept as long as any.",
 		Example: "deckhand destination delete chat", Args: env.Args("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -10,7 +10,7 @@ import (
 func disableCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.DisableDestinationRequest{}
 	cmd := &cobra.Command{
-		Use: "disable DESTINATION", Short: "Send nothing to a destination",
+		Use: "disable DESTINATION", Short: "Disable a destination",
 		Long:    "What is pending waits, until its time is over.",
 		Example: `deckhand destination disable chat --reason "nobody is there until Monday"`, Args: env.Args("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -9,7 +9,7 @@ import (
 
 func enableCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "enable DESTINATION", Short: "Have a destination told again",
+		Use: "enable DESTINATION", Short: "Enable a destination",
 		Long:    "It is told of what happens from now on, and gets what was pending.",
 		Example: "deckhand destination enable chat", Args: env.Args("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {

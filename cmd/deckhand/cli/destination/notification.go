@@ -9,7 +9,7 @@ import (
 
 func notificationCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "notification NOTIFICATION", Short: "Show a notification with what it says", Example: "deckhand destination notification ntc_3q9", Args: env.Args("NOTIFICATION"),
+		Use: "notification NOTIFICATION", Short: "Show a notification with its content", Example: "deckhand destination notification ntc_3q9", Args: env.Args("NOTIFICATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {

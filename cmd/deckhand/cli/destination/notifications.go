@@ -21,7 +21,7 @@ type notificationsOptions struct {
 func notificationsCommand(e *env.Env) *cobra.Command {
 	o := notificationsOptions{request: &deckhandv1.ListNotificationsRequest{}}
 	cmd := &cobra.Command{
-		Use: "notifications [DESTINATION]", Short: "List what was sent, and how that went", Example: `deckhand destination notifications chat
+		Use: "notifications [DESTINATION]", Short: "List notifications and their delivery status", Example: `deckhand destination notifications chat
 deckhand destination notifications --state dead -o wide`,
 		Args: env.Args("[DESTINATION]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,7 +44,7 @@ deckhand destination notifications --state dead -o wide`,
 	}
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only those that are pending, delivered or dead")
 	cmd.Flags().Int32Var(&o.request.PageSize, "limit", 50, "at most this many")
-	cmd.Flags().StringVar(&o.request.PageToken, "page-token", "", "go on where a list ended")
+	cmd.Flags().StringVar(&o.request.PageToken, "page-token", "", "continue from this page token")
 	return cmd
 }
 

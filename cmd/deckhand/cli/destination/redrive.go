@@ -16,7 +16,7 @@ type redriveOptions struct {
 func redriveCommand(e *env.Env) *cobra.Command {
 	var o redriveOptions
 	cmd := &cobra.Command{
-		Use: "redrive (NOTIFICATION | --all DESTINATION)", Short: "Send again what was given up",
+		Use: "redrive (NOTIFICATION | --all DESTINATION)", Short: "Send failed notifications again",
 		Long: "Under the same ids, for another day.", Example: `deckhand destination redrive ntc_3q9
 deckhand destination redrive --all chat`,
 		Args: env.Args("[NOTIFICATION]"),

@@ -12,7 +12,7 @@ import (
 func rotateCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.RotateDestinationSecretRequest{}
 	cmd := &cobra.Command{
-		Use: "rotate DESTINATION", Short: "Give a webhook another secret",
+		Use: "rotate DESTINATION", Short: "Replace the secret of a webhook",
 		Long:    "For a day, or as long as --keep says, messages are signed with the one before too.",
 		Example: "deckhand destination rotate hooks --keep 1h", Args: env.Args("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -11,7 +11,7 @@ import (
 
 func testCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "test DESTINATION", Short: "Send a notification at once, and say how that went",
+		Use: "test DESTINATION", Short: "Send a test notification and show the result",
 		Long: "Exit code 1 when it was not taken.", Example: "deckhand destination test chat", Args: env.Args("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

@@ -12,7 +12,7 @@ func updateCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.UpdateDestinationRequest{}
 	flags := &specFlags{}
 	cmd := &cobra.Command{
-		Use: "update DESTINATION", Short: "Change what is sent to a destination",
+		Use: "update DESTINATION", Short: "Update a destination",
 		Long:    "Changes what the flags name; the rest stays as it is, and so does its kind.\n\n" + eventsHelp,
 		Example: `deckhand destination update chat --events failures,escalations`,
 		Args:    env.Args("DESTINATION"),

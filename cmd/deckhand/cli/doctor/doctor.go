@@ -1,5 +1,5 @@
-// Package doctor is the command "deckhand doctor": it checks a hub and what hangs on
-// it, and says of everything that is not well how to fix it. It changes nothing.
+// Package doctor is the command "deckhand doctor": it checks a hub, its
+// database, workers, nodes and providers, and says how to fix every problem that it finds. It changes nothing.
 // A machine that is to be a node is checked by `deckhand-node doctor`.
 package doctor
 
@@ -30,7 +30,7 @@ import (
 // Command returns the command "deckhand doctor".
 func Command(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Check the hub, its nodes, workers and providers, and say how to fix what is wrong",
+		Use: "doctor", Short: "Check the hub, its nodes, workers and providers, and show how to fix problems",
 		Long: `Checks that the hub answers, that its database and bus work, that your token is
 valid, that nodes are connected and have room, that workers take tasks, and that
 providers are connected and take their keys. Each line that is not ok has a fix.

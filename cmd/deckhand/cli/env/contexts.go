@@ -74,7 +74,7 @@ func LoadContexts() (Contexts, error) {
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&out); err != nil && !errors.Is(err, io.EOF) {
 		return out, fault.New(fault.Invalid, "%s is malformed (%s)", path, err).
-			WithFix("mend it, or move it away and make contexts anew with `deckhand context use`")
+			WithFix("repair it, or move it away and create contexts again with `deckhand context use`")
 	}
 	return out, nil
 }

@@ -7,9 +7,12 @@
 // Printer writes data to standard output in the format of -o; Notef writes
 // everything else to standard error.
 //
-// A command returns an error, and Report writes it and returns an exit code: on
-// a terminal as three lines, error, fix and code, and otherwise as one. Failed and Usage return errors with an exit code of their own; the
-// exit code of any other error follows from its fault.Kind.
+// A command returns an error. Report writes it, on a terminal as three lines (error, fix
+// and code) and otherwise as one, and returns the exit code. Failed and Usage return errors
+// with an exit code of their own; that of any other error follows from its fault.Kind.
+//
+// List, ListPage, Show and Change call the hub and print what it returns: most commands
+// end with one of them.
 package env
 
 import (

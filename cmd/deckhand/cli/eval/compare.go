@@ -16,7 +16,7 @@ import (
 
 func compareCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "compare A B", Short: "Put two reports side by side: two models, or two versions",
+		Use: "compare A B", Short: "Compare two reports: two models, or two versions",
 		Long: `A and B are files that "deckhand eval run -o json" or "eval history -o json" wrote.
 Each scenario that one of them has is a row, with what it came to in A and in B.`,
 		Example: `deckhand eval run --provider anthropic --model claude-sonnet-5-5 -o json > a.json

@@ -14,7 +14,7 @@ import (
 
 func guardrailsCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "guardrails", Short: "Judge the labelled runs and print precision and recall",
+		Use: "guardrails", Short: "Measure precision and recall of the guardrails on labelled runs",
 		Long: `Runs the guard that finds agents which go round in circles over a labelled set of
 runs, half of them stuck. "stop" is when a run is paused; "nudge" when the model
 is told, which does no harm to a run that gets on.`,

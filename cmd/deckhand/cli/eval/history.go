@@ -15,7 +15,7 @@ type historyOptions struct {
 func historyCommand(e *env.Env) *cobra.Command {
 	var o historyOptions
 	cmd := &cobra.Command{
-		Use: "history", Short: "Draw the same report from tasks that have ended",
+		Use: "history", Short: "Make the report of eval run from past tasks",
 		Long: `Reports on the newest tasks that have ended, scripted ones included. Nobody
 checked their workspaces: a task counts as completed when it succeeded.`,
 		Example: "deckhand eval history --agent log-triage --limit 200",

@@ -15,7 +15,7 @@ import (
 
 func starterCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "starter FOLDER", Short: "Write the scenarios of this release into a new folder, to begin one's own from",
+		Use: "starter FOLDER", Short: "Write this release's scenarios into a new folder, as a starting point for your own",
 		Example: "deckhand eval starter scenarios",
 		Args:    env.Args("FOLDER"),
 		RunE: func(_ *cobra.Command, args []string) error {

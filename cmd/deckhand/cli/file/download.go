@@ -258,12 +258,12 @@ func (d *download) begin(e *deckhandv1.UploadEntry) (*incoming, error) {
 		return nil, err
 	}
 	in := &incoming{entry: e, file: f, hash: blake3.New()}
-	busy := fault.New(fault.Precondition, "another copy of %s into this folder is under way", termsafe.Line(e.GetPath())).WithFix("wait for it, and get it again")
+	busy := fault.New(fault.Precondition, "another copy of %s into this folder is in progress", termsafe.Line(e.GetPath())).WithFix("wait for it, and get it again")
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		in.close()
 		return nil, busy
 	}
-	// The other may have put it into its place just now.
+	// The other copy may have finished since.
 	named, err := d.root.Lstat(part)
 	if mine, ferr := f.Stat(); err != nil || ferr != nil || !os.SameFile(named, mine) {
 		in.close()

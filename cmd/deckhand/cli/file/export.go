@@ -14,7 +14,7 @@ import (
 
 func exportCommand(e *env.Env, owner, example string) *cobra.Command {
 	return &cobra.Command{
-		Use: "export " + strings.ToUpper(owner) + " [PATH]", Short: "Write the workspace, or a part of it, as a tar",
+		Use: "export " + strings.ToUpper(owner) + " [PATH]", Short: "Export the workspace, or a part of it, as a tar archive",
 		Long:    "Writes a tar of the workspace as it is now. Nothing in it is masked, and taking it is recorded.",
 		Example: fmt.Sprintf("deckhand %s files export %s > workspace.tar", owner, example),
 		Args:    env.Args(strings.ToUpper(owner), "[PATH]"),

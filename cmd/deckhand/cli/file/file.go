@@ -20,7 +20,7 @@ import (
 // or "task".
 // Command returns the command "files" of a noun.
 func Command(e *env.Env, owner, example string) *cobra.Command {
-	cmd := env.Group("files", "See the files of the workspace", "", fmt.Sprintf(`
+	cmd := env.Group("files", "List, copy and export files of the workspace", "", fmt.Sprintf(`
 deckhand %[1]s files ls %[2]s
 deckhand %[1]s files cat %[2]s report.md
 `, owner, example))

@@ -14,7 +14,7 @@ import (
 
 func watchCommand(e *env.Env, owner, example string) *cobra.Command {
 	return &cobra.Command{
-		Use: "watch " + strings.ToUpper(owner) + " [PATH]", Short: "Show which files change, as they do",
+		Use: "watch " + strings.ToUpper(owner) + " [PATH]", Short: "Show file changes, live",
 		Example: fmt.Sprintf("deckhand %s files watch %s src", owner, example),
 		Args:    env.Args(strings.ToUpper(owner), "[PATH]"),
 		RunE: func(cmd *cobra.Command, args []string) error {

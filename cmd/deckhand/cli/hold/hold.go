@@ -13,7 +13,7 @@ import (
 
 // Command returns the command "deckhand hold".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("hold", "See and release what the kill switch left standing", `
+	cmd := env.Group("hold", "List and release holds", `
 A hold keeps everything of an agent, trigger, node, lineage or organisation from
 starting. The kill switch makes one; an administrator releases it.
 `, `

@@ -10,7 +10,7 @@ import (
 func listCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.ListHoldsRequest{}
 	cmd := &cobra.Command{
-		Use: "list", Short: "List what is held, and why", Example: "deckhand hold list --all",
+		Use: "list", Short: "List holds and their reasons", Example: "deckhand hold list --all",
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := e.Client()

@@ -10,7 +10,7 @@ import (
 func releaseCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.ReleaseHoldRequest{}
 	cmd := &cobra.Command{
-		Use: "release HOLD", Short: "Let what was held start again",
+		Use: "release HOLD", Short: "Release a hold",
 		Long:    `Lets what was held start again. Tasks that were killed stay cancelled.`,
 		Example: `deckhand hold release hold_3q9 --reason "persona is mended"`,
 		Args:    env.Args("HOLD"),

@@ -20,7 +20,7 @@ func addCommand(e *env.Env) *cobra.Command {
 	var o addOptions
 	cmd := &cobra.Command{
 		Use:   "add NAME",
-		Short: "Make or change a context, and keep the current one",
+		Short: "Create or update a context without selecting it",
 		Long: `Make or change a context. It becomes the current one only where there is none.
 A context of another hub is kept unless --replace is given.
 The file is readable by its owner alone.`,

@@ -10,7 +10,7 @@ import (
 
 // Command returns the command "deckhand context".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("context", "Choose which hub to work with", `
+	cmd := env.Group("context", "Choose the hub that commands use", `
 A context is a hub's URL and a token for it, under a name. The current one is
 used wherever --hub and DECKHAND_HUB_URL say nothing.
 `, `

@@ -12,7 +12,7 @@ import (
 func useCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "use NAME",
-		Short: "Make a context current; with --hub, make or change it first",
+		Short: "Select a context; with --hub, create or update it first",
 		Example: `# a new one; the token may also come from DECKHAND_TOKEN
 deckhand context use prod --hub https://hub.example.com --token dhu_…
 # back to one made before

@@ -1,5 +1,5 @@
-// Package kill is the command "deckhand kill": it ends everything that a task,
-// agent, trigger, node or organisation has under way.
+// Package kill is the command "deckhand kill": it stops all work of a task,
+// agent, trigger, node or organisation at once.
 package kill
 
 import (
@@ -24,7 +24,7 @@ type options struct {
 func Command(e *env.Env) *cobra.Command {
 	o := options{request: &deckhandv1.KillRequest{}}
 	cmd := &cobra.Command{
-		Use: "kill task|agent|trigger|node|lineage|org [ID]", Short: "Kill a task, or everything belonging to an agent, trigger, node, lineage or organisation",
+		Use: "kill task|agent|trigger|node|lineage|org [ID]", Short: "Kill a task, or all work of an agent, trigger, node, lineage or organisation",
 		Long: `Cancels every task in the scope for good and kills all that runs of them. Unless
 the scope is one task, a hold then keeps anything of it from starting until it
 is released. One's own tasks are everybody's to kill, the rest an
@@ -50,7 +50,7 @@ deckhand kill org --yes`,
 			return kill(e, cmd, o.request)
 		},
 	}
-	cmd.Flags().StringVar(&o.request.Reason, "reason", "", "why; everybody who waits is told")
+	cmd.Flags().StringVar(&o.request.Reason, "reason", "", "reason, which is shown to everybody who waits")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "kill more than one task")
 	return cmd
 }

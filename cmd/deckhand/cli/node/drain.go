@@ -13,9 +13,9 @@ import (
 func noteActive(e *env.Env, active int32) {
 	switch {
 	case active == 1:
-		e.Notef("one task is under way there and goes on; see: deckhand task list --state running")
+		e.Notef("one task is running there and continues; see: deckhand task list --state running")
 	case active > 1:
-		e.Notef("%d tasks are under way there and go on; see: deckhand task list --state running", active)
+		e.Notef("%d tasks are running there and continue; see: deckhand task list --state running", active)
 	}
 }
 
@@ -27,8 +27,8 @@ type drainOptions struct {
 func drainCommand(e *env.Env) *cobra.Command {
 	var o drainOptions
 	cmd := &cobra.Command{
-		Use: "drain NODE", Short: "Let no new task start on a node",
-		Long: `Lets no new task start on a node until it is undrained. Tasks under way go on;
+		Use: "drain NODE", Short: "Stop new tasks on a node; running tasks continue",
+		Long: `Lets no new task start on a node until it is undrained. Running tasks continue;
 those that wait say why.`,
 		Example: `deckhand node drain web-1 --reason "disk is replaced on Friday"`,
 		Args:    env.Args("NODE"),

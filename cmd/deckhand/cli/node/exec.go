@@ -43,7 +43,7 @@ type execOptions struct {
 func execCommand(e *env.Env) *cobra.Command {
 	o := execOptions{request: &deckhandv1.StartNodeExecRequest{}}
 	cmd := &cobra.Command{
-		Use: "exec NODE --agent AGENT|--task TASK|--host -- COMMAND [ARG...]", Short: "Run a command in a jail, or on the machine",
+		Use: "exec NODE --agent AGENT|--task TASK|--host -- COMMAND [ARG...]", Short: "Run a command in a jail or on the node itself",
 		Long: `Runs a command on a node and passes on what it writes, standard output and
 standard error apart. Ctrl-C kills it with all that it started. The exit code is
 the command's own; 128 and the number of a signal that ended it; 124 when it

@@ -21,7 +21,7 @@ type execsOptions struct {
 func execsCommand(e *env.Env) *cobra.Command {
 	o := execsOptions{request: &deckhandv1.ListNodeExecsRequest{}}
 	cmd := &cobra.Command{
-		Use: "execs [NODE]", Short: "List people's commands and terminals", Example: "deckhand node execs web-1 --live",
+		Use: "execs [NODE]", Short: "List commands and terminals that people started", Example: "deckhand node execs web-1 --live",
 		Args: env.Args("[NODE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
@@ -44,8 +44,8 @@ func execsCommand(e *env.Env) *cobra.Command {
 			return output.List(e.Printer(), execNoun(e), execs)
 		},
 	}
-	cmd.Flags().BoolVar(&o.request.LiveOnly, "live", false, "only those that have not ended")
-	cmd.Flags().IntVar(&o.limit, "limit", 50, "at most so many, the newest; 0 for all")
+	cmd.Flags().BoolVar(&o.request.LiveOnly, "live", false, "only running ones")
+	cmd.Flags().IntVar(&o.limit, "limit", 50, "maximum number, newest first (0 = all)")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ type filesOptions struct {
 // filesCommand shows the workspaces of a node by their jails' ids, also
 // those that belong to no agent or task any more.
 func filesCommand(e *env.Env) *cobra.Command {
-	cmd := env.Group("files", "See the files of a jail's workspace", "", `
+	cmd := env.Group("files", "Show the files of a jail's workspace", "", `
 deckhand node files ls web-1 jail_3q9x
 deckhand node files cat web-1 jail_3q9x report.md
 `)

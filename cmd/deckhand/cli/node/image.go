@@ -18,7 +18,7 @@ import (
 
 // imageCommand is "deckhand node image": the container images on a node.
 func imageCommand(e *env.Env) *cobra.Command {
-	cmd := env.Group("image", "See, pull and delete the container images on a node", `
+	cmd := env.Group("image", "Manage the container images on a node", `
 A persona with jail.image has its jail made from a container image. The node pulls
 it when a task needs it, and deletes it when nothing has used it for two weeks.
 `, `
@@ -76,7 +76,7 @@ const progressEvery = 2 * time.Second
 
 func imagePullCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "pull NODE IMAGE", Short: "Have a node pull an image",
+		Use: "pull NODE IMAGE", Short: "Pull an image on a node",
 		Long: `Has a node pull an image, with the organisation's credentials and mirror for its
 registry, so that the first task that needs it need not wait. It prints the image
 with its digest. What was downloaded is kept for a day if the pull is stopped.`,
@@ -112,7 +112,7 @@ const pieceBytes = 512 << 10
 
 func imageImportCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "import NODE NAME ARCHIVE", Short: "Have a node keep the image of an archive",
+		Use: "import NODE NAME ARCHIVE", Short: "Import an image from an archive on a node",
 		Long: `Sends an archive, as "docker save" or an OCI layout in a tar file has it, to a node
 that reaches no registry. NAME is REGISTRY/NAME:TAG; on this node it means this image
 from then on, and no registry is asked. With - the archive is read from standard
@@ -167,7 +167,7 @@ input.`,
 
 func imagePruneCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "prune NODE", Short: "Delete the images that nothing needs from a node",
+		Use: "prune NODE", Short: "Delete unused images from a node",
 		Long: `Deletes images from a node. Those that a jail has stay, and so do those that a task
 keeps which has not ended.`,
 		Example: "deckhand node image prune web-1 --unused-for 24h", Args: env.Args("NODE"),

@@ -9,7 +9,7 @@ import (
 
 func killCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "kill EXEC", Short: "End a person's command with all that it started", Example: "deckhand node kill nexec_3q9",
+		Use: "kill EXEC", Short: "Kill a person's command and its child processes", Example: "deckhand node kill nexec_3q9",
 		Args: env.Args("EXEC"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

@@ -14,7 +14,7 @@ func lockCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "lock NODE", Short: "Lock a machine for manual work",
 		Long: `Takes a node for work on the machine itself, until you unlock it: no task starts
-there meanwhile, and nobody else runs commands on the machine. Tasks under way
+there meanwhile, and nobody else runs commands on the machine. Running tasks
 go on. A command with --host takes the lock for itself when it is free.`,
 		Example: `deckhand node lock web-1 --reason "kernel update"`,
 		Args:    env.Args("NODE"),
@@ -35,6 +35,6 @@ go on. A command with --host takes the lock for itself when it is free.`,
 			return output.Brief(e.Printer(), lockNoun(), res.Msg.GetLock())
 		},
 	}
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "why; everybody who waits is told")
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "reason, which is shown to everybody who waits")
 	return cmd
 }

@@ -11,7 +11,7 @@ import (
 func locksCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.ListNodeLocksRequest{}
 	cmd := &cobra.Command{
-		Use: "locks [NODE]", Short: "List who holds which machine, and why", Example: "deckhand node locks --all",
+		Use: "locks [NODE]", Short: "List locked nodes, who locked them and why", Example: "deckhand node locks --all",
 		Args: env.Args("[NODE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

@@ -29,7 +29,7 @@ type logsOptions struct {
 func logsCommand(e *env.Env) *cobra.Command {
 	o := logsOptions{request: &deckhandv1.ReadNodeLogRequest{}, search: &deckhandv1.SearchNodeLogRequest{}}
 	cmd := &cobra.Command{
-		Use: "logs NODE EXEC|STEP", Short: "Print what a person's command, a terminal or a step wrote",
+		Use: "logs NODE EXEC|STEP", Short: "Print the output of a command, terminal or step",
 		Long: `Prints what a command wrote, from the node that ran it, standard output and
 standard error apart; secrets are masked with as many bytes as they have. On a
 terminal, control characters and escape sequences are made harmless.

@@ -20,7 +20,7 @@ import (
 
 // Command returns the command "deckhand node".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("node", "Add, see, use and revoke machines", `
+	cmd := env.Group("node", "Manage nodes", `
 A node is a machine that runs deckhand-node, on which agents' commands run.
 People's commands run there too, in an agent's jail or, for administrators, on
 the machine itself.

@@ -9,7 +9,7 @@ import (
 
 func revokeCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke NODE", Short: "End a node's right to connect and drop its link", Example: "deckhand node revoke web-1",
+		Use: "revoke NODE", Short: "Revoke a node's certificate and close its connection", Example: "deckhand node revoke web-1",
 		Args: env.Args("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

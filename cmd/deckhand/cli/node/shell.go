@@ -29,7 +29,7 @@ type shellOptions struct {
 func shellCommand(e *env.Env) *cobra.Command {
 	o := shellOptions{open: &deckhandv1.OpenTerminalRequest_Open{}}
 	cmd := &cobra.Command{
-		Use: "shell NODE --agent AGENT|--task TASK|--host", Short: "Open a terminal in a jail, or on the machine",
+		Use: "shell NODE --agent AGENT|--task TASK|--host", Short: "Open a terminal in a jail or on the node itself",
 		Long: `Opens a shell on a node. The prompt says where you are: jail:AGENT in green, or
 HOST:NODE in red. What the terminal shows is recorded on the node; what you type
 is not, unless the terminal shows it. When this program is cut off the shell is

@@ -23,7 +23,7 @@ type tokenOptions struct {
 func tokenCommand(e *env.Env) *cobra.Command {
 	var o tokenOptions
 	cmd := &cobra.Command{
-		Use: "token", Short: "Make a join token, which enrols one node",
+		Use: "token", Short: "Create a join token, which enrols one node",
 		Long: `Makes a token that enrols one machine, once. It is shown this one time; the hub
 keeps only its hash.`,
 		Example: `deckhand node token

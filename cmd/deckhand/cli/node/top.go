@@ -24,7 +24,7 @@ type topOptions struct {
 func topCommand(e *env.Env) *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
-		Use: "top NODE", Short: "Show what a machine and its jails use, live",
+		Use: "top NODE", Short: "Show the resource usage of a node and its jails, live",
 		Long: `Shows CPU, memory, processes and disk of a machine and of each jail that runs
 there. On a terminal the table is renewed every second until Ctrl-C; elsewhere,
 and with any -o but table, it is shown once.`,

@@ -15,7 +15,7 @@ import (
 func undoCommand(e *env.Env) *cobra.Command {
 	req, how := &deckhandv1.UndoNodeExecRequest{}, &change.Undo{}
 	cmd := &cobra.Command{
-		Use: "undo EXEC", Short: "Take back what a person's command changed in a workspace",
+		Use: "undo EXEC", Short: "Undo the changes that a person's command made in a workspace",
 		Long: `Shows what would be restored of what a command or terminal changed in the
 workspace of its jail. With --yes it is done, unless others changed the same
 files later, which are reported then. It can be done for as long after the

@@ -9,7 +9,7 @@ import (
 
 func undrainCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "undrain NODE", Short: "Let tasks start on a node again", Example: "deckhand node undrain web-1",
+		Use: "undrain NODE", Short: "Allow new tasks on a node again", Example: "deckhand node undrain web-1",
 		Args: env.Args("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

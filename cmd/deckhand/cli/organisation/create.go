@@ -12,7 +12,7 @@ import (
 func createCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.CreateOrganisationRequest{}
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make an organisation, and its administrator",
+		Use: "create NAME", Short: "Create an organisation and its administrator",
 		Long: `The administrator's token is printed this once. With it they make other users, and
 tokens for their workers: deckhand token create NAME --worker.`,
 		Example: "deckhand organisation create research\ndeckhand organisation create research --admin alice", Args: env.Args("NAME"),

@@ -25,7 +25,7 @@ type limitOptions struct {
 func limitCommand(e *env.Env) *cobra.Command {
 	var o limitOptions
 	cmd := &cobra.Command{
-		Use: "limit NAME", Short: "Say what an organisation's jails may have, and how long its tasks can be undone",
+		Use: "limit NAME", Short: "Set the limits of an organisation's jails, and how long its tasks can be undone",
 		Long: `Each flag changes one limit, and those that are not given stay. 0 ends a limit: then
 the nodes' own ceilings hold alone, and the hub's --undo-window. A version of an
 agent that asks for more is refused, and so is the start of a task whose agent

@@ -17,7 +17,7 @@ import (
 
 // Command returns the command "deckhand organisation".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("organisation", "Keep organisations, as the hub's operator", `
+	cmd := env.Group("organisation", "Manage organisations, as the hub's operator", `
 An organisation has its own users, agents, nodes, workers, keys, budgets and
 record, and sees nothing of another one's. The administrators of the first one,
 which is called default, are the operators of the hub: they make others, and see
@@ -32,7 +32,7 @@ deckhand organisation list
 	return cmd
 }
 
-// limitsText says what of an organisation's limits is set.
+// limitsText returns the limits of an organisation that are set.
 func limitsText(l *deckhandv1.OrganisationLimits) string {
 	var out []string
 	if n := l.GetJailCpuMillis(); n > 0 {

@@ -1,6 +1,4 @@
-// Package override has the flags of what one run has instead of what its
-// persona
-// says: model, mode, budget, memory and limits. Run is for a new task, Retry for
+// Package override has the flags by which one run differs from its persona: model, mode, budget, memory and limits. Run is for a new task, Retry for
 // a task that is run again.
 package override
 

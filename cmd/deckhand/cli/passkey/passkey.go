@@ -13,7 +13,7 @@ import (
 
 // Command returns the command "deckhand passkey".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("passkey", "See users' passkeys, and remove lost ones", `
+	cmd := env.Group("passkey", "List users' passkeys and remove lost ones", `
 Passkeys log people in, and prove that a person was there when they approved
 something dangerous. They are registered in the console: Settings, Passkeys.
 `, `

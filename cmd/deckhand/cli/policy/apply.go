@@ -51,7 +51,7 @@ deckhand policy apply - < policy.yaml`,
 			return output.Brief(e.Printer(), noun(), res.Msg.GetPolicy())
 		},
 	}
-	cmd.Flags().StringVar(&o.agent, "agent", "", "the agent whose policy it is; the organisation's otherwise")
+	cmd.Flags().StringVar(&o.agent, "agent", "", "the agent whose policy it is (default: the organisation's)")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "check only")
 	return cmd
 }

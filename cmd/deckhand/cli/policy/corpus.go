@@ -28,7 +28,7 @@ type corpusOptions struct {
 func corpusCommand(e *env.Env) *cobra.Command {
 	flags := corpusOptions{limits: map[corpus.Class]*float64{}}
 	cmd := &cobra.Command{
-		Use: "corpus [FILE...]", Short: "Measure what passes the reading of commands, and what is asked about for nothing",
+		Use: "corpus [FILE...]", Short: "Measure false negatives and false positives of the policy's command analysis",
 		Long: `Decides a set of commands as the calls of a task, by the default policy or by the
 policy that a case names, and counts per class: evasions and sequences that pass
 without being asked about, and everyday commands that are asked about. Nothing is

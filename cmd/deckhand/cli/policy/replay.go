@@ -19,7 +19,7 @@ type replayOptions struct {
 func replayCommand(e *env.Env) *cobra.Command {
 	var o replayOptions
 	cmd := &cobra.Command{
-		Use: "replay FILE", Short: "See what a policy would have decided on the newest steps",
+		Use: "replay FILE", Short: "Replay a policy on the newest steps",
 		Example: `deckhand policy replay policy.yaml
 deckhand policy replay cleaner.yaml --agent cleaner --steps 1000`,
 		Args: env.Args("FILE"),

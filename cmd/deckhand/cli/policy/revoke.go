@@ -9,7 +9,7 @@ import (
 
 func revokeCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke RULE", Short: "Take back what was always allowed",
+		Use: "revoke RULE", Short: "Revoke an \"always allow\" rule",
 		Example: "deckhand policy revoke rule_3q9",
 		Args:    env.Args("RULE"),
 		RunE: func(cmd *cobra.Command, args []string) error {

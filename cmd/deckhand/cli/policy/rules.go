@@ -16,7 +16,7 @@ type rulesOptions struct {
 func rulesCommand(e *env.Env) *cobra.Command {
 	var o rulesOptions
 	cmd := &cobra.Command{
-		Use: "rules", Short: "List what people said is always allowed",
+		Use: "rules", Short: "List rules that people made with \"always allow\"",
 		Long:    `Such a rule comes with an approval: deckhand inbox approve ID --always exact.`,
 		Example: "deckhand policy rules\ndeckhand policy rules --past",
 		Args:    env.Args(),
@@ -30,7 +30,7 @@ func rulesCommand(e *env.Env) *cobra.Command {
 			}, (*deckhandv1.ListAllowRulesResponse).GetRules)
 		},
 	}
-	cmd.Flags().BoolVar(&o.past, "past", false, "those too that hold no more")
+	cmd.Flags().BoolVar(&o.past, "past", false, "also expired and revoked rules")
 	return cmd
 }
 

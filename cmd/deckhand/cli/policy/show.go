@@ -49,7 +49,7 @@ deckhand policy show --agent cleaner --version 2`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&o.agent, "agent", "", "the agent whose policy it is; the organisation's otherwise")
+	cmd.Flags().StringVar(&o.agent, "agent", "", "the agent whose policy it is (default: the organisation's)")
 	cmd.Flags().Int32Var(&o.version, "version", 0, "an older version")
 	return cmd
 }

@@ -28,7 +28,7 @@ type testOptions struct {
 func testCommand(e *env.Env) *cobra.Command {
 	var o testOptions
 	cmd := &cobra.Command{
-		Use: "test [COMMAND]", Short: "See what a call would get, and why",
+		Use: "test [COMMAND]", Short: "Test the decision about a call, and show the reason",
 		Example: `deckhand policy test 'git -C x push --force'
 deckhand policy test --agent cleaner --tool file_delete --arguments '{"path":"old"}'
 deckhand policy test 'make deploy' --file new.yaml --label env=prod --at 2026-06-06T23:00:00Z`,
@@ -79,10 +79,10 @@ deckhand policy test 'make deploy' --file new.yaml --label env=prod --at 2026-06
 		},
 	}
 	cmd.Flags().StringVar(&o.agent, "agent", "", "the agent that makes the call")
-	cmd.Flags().StringVar(&o.tool, "tool", "", "the tool; shell_exec otherwise")
+	cmd.Flags().StringVar(&o.tool, "tool", "", "the tool (default: shell_exec)")
 	cmd.Flags().StringVar(&o.arguments, "arguments", "", "the call's arguments as a JSON object, or @FILE")
-	cmd.Flags().StringVar(&o.file, "file", "", "a policy to try in the place of the organisation's")
-	cmd.Flags().StringVar(&o.at, "at", "", "when, such as 2026-06-06T23:00:00Z; now otherwise")
+	cmd.Flags().StringVar(&o.file, "file", "", "a policy to try instead of the organisation's")
+	cmd.Flags().StringVar(&o.at, "at", "", "the time of the call, such as 2026-06-06T23:00:00Z (default: now)")
 	cmd.Flags().StringToStringVar(&o.labels, "label", nil, "labels of the node, such as env=prod")
 	return cmd
 }

@@ -23,8 +23,8 @@ type connectOptions struct {
 func connectCommand(e *env.Env) *cobra.Command {
 	o := connectOptions{request: &deckhandv1.ConnectProviderRequest{}}
 	cmd := &cobra.Command{
-		Use: "connect PROVIDER", Short: "Test a key with its provider, and keep it",
-		Long: `Tests the key and stores it in the place of the one before. It is read from a
+		Use: "connect PROVIDER", Short: "Connect a provider: test its key and store it",
+		Long: `Tests the key and stores it; an earlier key is replaced. It is read from a
 file, or with - from standard input: an argument could be seen by other users.
 A server of your own may want none. "compatible" is any other server that speaks
 OpenAI's API. A search engine (` + strings.Join(provider.Engines(), ", ") + `) is

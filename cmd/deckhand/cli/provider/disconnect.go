@@ -11,7 +11,7 @@ import (
 func disconnectCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "disconnect PROVIDER", Short: "Delete a provider's key",
-		Long:    "Calls that are under way are cut off within a second; tasks that need the provider pause.",
+		Long:    "Calls that are in progress are cut off within a second; tasks that need the provider pause.",
 		Example: "deckhand provider disconnect openai", Args: env.Args("PROVIDER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

@@ -9,7 +9,7 @@ import (
 
 func listCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the providers that are connected", Example: "deckhand provider list -o wide",
+		Use: "list", Short: "List connected providers", Example: "deckhand provider list -o wide",
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := e.Client()

@@ -29,7 +29,7 @@ type loginFlags struct {
 }
 
 func (f *loginFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.oauth, "oauth", false, "log in with a browser in the place of a key (gemini)")
+	cmd.Flags().BoolVar(&f.oauth, "oauth", false, "log in with a browser instead of giving a key (gemini)")
 	cmd.Flags().StringVar(&f.clientID, "client-id", "", "with --oauth: your OAuth client, of type desktop application")
 	cmd.Flags().StringVar(&f.secretFile, "client-secret-file", "", "with --oauth: file that holds the client's secret; - for standard input")
 	cmd.Flags().StringVar(&f.authURL, "auth-url", "", "with --oauth: where one logs in, if not at the provider's usual address")

@@ -18,7 +18,7 @@ type priceOptions struct {
 func priceCommand(e *env.Env) *cobra.Command {
 	o := priceOptions{request: &deckhandv1.SetPriceRequest{}}
 	cmd := &cobra.Command{
-		Use: "price PROVIDER MODEL --input USD --output USD", Short: "Say what a model costs, for a million tokens",
+		Use: "price PROVIDER MODEL --input USD --output USD", Short: "Set the price of a model, for a million tokens",
 		Long: `Goes before the price that is shipped. A model without a price is not called;
 0 suits a model on a server of your own.`,
 		Example: `deckhand provider price ollama qwen3:8b --input 0 --output 0

@@ -15,7 +15,7 @@ import (
 
 // Command returns the command "deckhand provider".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("provider", "Connect model providers and search engines, and see what models cost", `
+	cmd := env.Group("provider", "Manage model providers, search engines and prices", `
 Keys are kept by the hub, sealed, and never leave it: workers ask models through
 it, and so does web_search. Providers are
 `+strings.Join(provider.Connectable(), ", ")+`.

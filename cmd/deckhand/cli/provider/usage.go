@@ -21,7 +21,7 @@ type usageOptions struct {
 func usageCommand(e *env.Env) *cobra.Command {
 	var o usageOptions
 	cmd := &cobra.Command{
-		Use: "usage [PROVIDER]", Short: "Show what models used and cost, this month or since a day",
+		Use: "usage [PROVIDER]", Short: "Show the usage and cost of models, this month or since a day",
 		Example: `deckhand provider usage
 deckhand provider usage anthropic --since 2026-01-01`,
 		Args: env.Args("[PROVIDER]"),

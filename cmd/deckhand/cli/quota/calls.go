@@ -11,7 +11,7 @@ import (
 
 func callsCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "calls PROVIDER N|none", Short: "Say how many calls a minute a provider gets",
+		Use: "calls PROVIDER N|none", Short: "Set the rate limit of a provider, in calls a minute",
 		Long: `A call that comes too early waits for its turn, and for 20 seconds at most; then
 its task tries again later. A tenth of a minute's calls may come together.`,
 		Example: "deckhand quota calls anthropic 60\ndeckhand quota calls anthropic none", Args: env.Args("PROVIDER", "N"),

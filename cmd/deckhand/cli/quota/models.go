@@ -15,9 +15,9 @@ type modelsOptions struct {
 func modelsCommand(e *env.Env) *cobra.Command {
 	var o modelsOptions
 	cmd := &cobra.Command{
-		Use: "models (PROVIDER/MODEL... | --all)", Short: "Say which models may be called",
+		Use: "models (PROVIDER/MODEL... | --all)", Short: "Set which models may be called",
 		Long: `* stands for any letters. A task whose agent runs with another model waits, and
-one that is submitted with it is refused. Calls under way are not cut off.`,
+one that is submitted with it is refused. Calls in progress are not cut off.`,
 		Example: "deckhand quota models \"anthropic/*\" openai/gpt-5\ndeckhand quota models --all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.all == (len(args) > 0) {

@@ -17,13 +17,13 @@ import (
 
 // Command returns the command "deckhand quota".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("quota", "Say what the organisation may have", `
-A plan says how many runs a month may begin, how long each may work, and which
-categories of tools it may use. A task that finds no run left waits in the queue
-for the next month, or for another plan. Besides, an administrator says which
-models may be called, and how many calls a minute a provider gets.
+	cmd := env.Group("quota", "Show and set the organisation's quota", `
+A subscription plan limits how many runs may start in a month, how long each may
+work, and which categories of tools it may use. A task that finds no run left waits
+in the queue for the next month, or for another plan. An administrator can also set
+which models may be called, and how many calls a minute a provider gets.
 
-Where nobody has set one the plan is self-hosted, which limits nothing.
+The default plan is self-hosted, which limits nothing.
 `, `
 deckhand quota show
 deckhand quota set starter

@@ -15,7 +15,7 @@ type setOptions struct {
 func setCommand(e *env.Env) *cobra.Command {
 	var o setOptions
 	cmd := &cobra.Command{
-		Use: "set NAME", Short: "Put the organisation on a plan",
+		Use: "set NAME", Short: "Set the organisation's subscription plan",
 		Long: `The plans, for a month each:
 
   free          50 runs of 5 minutes, safe tools

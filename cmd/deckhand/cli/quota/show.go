@@ -9,7 +9,7 @@ import (
 
 func showCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "show", Short: "Show the plan, and what of it is used", Example: "deckhand quota show", Args: env.Args(),
+		Use: "show", Short: "Show the subscription plan and its usage", Example: "deckhand quota show", Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := e.Client()
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Command returns the command "deckhand registry".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("registry", "Say where images of jails come from", `
+	cmd := env.Group("registry", "Manage registries of images, and which images agents may use", `
 Nodes pull the images that personas name with jail.image. Private registries need
 credentials, which are stored encrypted and given to a node for one pull. A mirror
 is asked before the registry itself.
@@ -52,7 +52,7 @@ func setCommand(e *env.Env) *cobra.Command {
 	o := setOptions{req: &deckhandv1.SetRegistryRequest{}}
 	cmd := &cobra.Command{
 		Use: "set HOST", Short: "Store credentials and a mirror for a registry",
-		Long: `Stores credentials, a mirror or both, in the place of those before. HOST is the first
+		Long: `Stores credentials, a mirror or both; earlier ones are replaced. HOST is the first
 part of an image's name; Docker Hub is docker.io. The password or token is read from
 a file, or with - from standard input. A mirror has credentials of its own: store
 them under its host.`,
@@ -83,7 +83,7 @@ deckhand registry set docker.io --mirror mirror.example.com/dockerhub`,
 
 func listCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the registries that something is stored for", Example: "deckhand registry list", Args: env.Args(),
+		Use: "list", Short: "List registries with stored credentials or a mirror", Example: "deckhand registry list", Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := e.Client()
 			if err != nil {
@@ -98,7 +98,7 @@ func listCommand(e *env.Env) *cobra.Command {
 
 func deleteCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete HOST", Short: "Delete what is stored for a registry", Example: "deckhand registry delete ghcr.io", Args: env.Args("HOST"),
+		Use: "delete HOST", Short: "Delete the credentials and mirror of a registry", Example: "deckhand registry delete ghcr.io", Args: env.Args("HOST"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {

@@ -16,7 +16,7 @@ const (
 )
 
 func verifyCommand(e *env.Env) *cobra.Command {
-	cmd := env.Group("verify", "Say who must have signed images", `
+	cmd := env.Group("verify", "Manage signature rules of images", `
 A rule names repositories and who must have signed their images: the owner of a key,
 or an identity that logged in at an issuer. An image that a rule matches is pulled only
 if it has such a signature. If several rules match, the most specific one applies.
@@ -51,8 +51,8 @@ type setVerifyOptions struct {
 func setVerifyCommand(e *env.Env) *cobra.Command {
 	o := setVerifyOptions{req: &deckhandv1.SetSignatureRuleRequest{}}
 	cmd := &cobra.Command{
-		Use: "set PATTERN", Short: "Say who must have signed the images of some repositories",
-		Long: `Stores a rule in the place of the one with the same pattern; it applies to the next
+		Use: "set PATTERN", Short: "Require signatures for the images of some repositories",
+		Long: `Stores a rule, which replaces one with the same pattern; it applies to the next
 attempt of each task. PATTERN is a repository with its registry, or all below a path
 with /* at the end. A key file may have several public keys, of which one must have
 signed. --identity-regexp must match the whole identity. The trusted root names the
@@ -97,7 +97,7 @@ deckhand registry verify set docker.io/acme/app --issuer https://token.actions.g
 
 func listVerifyCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List who must have signed which images", Example: "deckhand registry verify list", Args: env.Args(),
+		Use: "list", Short: "List signature rules", Example: "deckhand registry verify list", Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := e.Client()
 			if err != nil {
@@ -112,7 +112,7 @@ func listVerifyCommand(e *env.Env) *cobra.Command {
 
 func deleteVerifyCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete PATTERN", Short: "Delete the rule for some repositories", Example: "deckhand registry verify delete 'ghcr.io/team/*'", Args: env.Args("PATTERN"),
+		Use: "delete PATTERN", Short: "Delete a signature rule", Example: "deckhand registry verify delete 'ghcr.io/team/*'", Args: env.Args("PATTERN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {

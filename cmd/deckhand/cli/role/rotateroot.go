@@ -14,7 +14,7 @@ import (
 // RotateRootCommand returns the command "deckhand vault rotate-root".
 func RotateRootCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rotate-root", Short: "Encrypt the keys that seal with another root key",
+		Use: "rotate-root", Short: "Encrypt the vault's keys with another root key",
 		Long: `The keys that seal are encrypted with another root key, and the old one opens the
 database no more. What they have sealed stays as it is: deckhand vault rotate
 replaces those as well, which is what to do after a root key was seen by others.

@@ -24,7 +24,7 @@ import (
 func Command(e *env.Env) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use: "run [AGENT] [GOAL]", Short: "Give an agent something to do",
+		Use: "run [AGENT] [GOAL]", Short: "Start a task",
 		Long: `Starts a task: one run of an agent towards a goal. Without a goal the agent
 follows its persona's own instructions.
 

@@ -10,7 +10,7 @@ import (
 
 func artifactsCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "artifacts TASK", Short: "List the files that a task was given by others, and gave to them",
+		Use: "artifacts TASK", Short: "List files that a task received from other tasks or sent to them",
 		Example: "deckhand task artifacts task_3q9",
 		Args:    env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,7 +17,7 @@ type cancelOptions struct {
 func cancelCommand(e *env.Env) *cobra.Command {
 	var o cancelOptions
 	cmd := &cobra.Command{
-		Use: "cancel TASK...", Short: "End tasks; their running commands are killed",
+		Use: "cancel TASK...", Short: "Cancel tasks and kill their running commands",
 		Example: `deckhand task cancel task_3q9 --reason "wrong server"`,
 		Args:    env.Args("TASK..."),
 		RunE: func(cmd *cobra.Command, args []string) error {

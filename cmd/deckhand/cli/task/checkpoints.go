@@ -13,7 +13,7 @@ import (
 
 func checkpointsCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "checkpoints TASK", Short: "List the points that a task can be resumed from", Example: "deckhand task checkpoints task_3q9",
+		Use: "checkpoints TASK", Short: "List the checkpoints that a task can be resumed from", Example: "deckhand task checkpoints task_3q9",
 		Args: env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

@@ -15,7 +15,7 @@ type completeOptions struct {
 func completeCommand(e *env.Env) *cobra.Command {
 	var o completeOptions
 	cmd := &cobra.Command{
-		Use: "complete TASK", Short: "End a task that a person did by hand",
+		Use: "complete TASK", Short: "Complete a task that a person did by hand",
 		Example: `deckhand task complete task_3q9 --summary "swapped the disk"`,
 		Args:    env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {

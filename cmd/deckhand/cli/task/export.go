@@ -11,7 +11,7 @@ import (
 func exportCommand(e *env.Env) *cobra.Command {
 	format := "jsonl"
 	cmd := &cobra.Command{
-		Use: "export TASK", Short: "Write a task with all its events, steps and logs, or its terminal",
+		Use: "export TASK", Short: "Export a task with its events, steps and logs, or its terminal recording",
 		Long: `Writes one task to standard output. As jsonl: a line of JSON for the task, for each
 event and each step, and for each piece of what its commands wrote, byte for byte;
 the last line is of the kind "end", and an export without it is not whole. As

@@ -26,7 +26,7 @@ type logsOptions struct {
 func logsCommand(e *env.Env) *cobra.Command {
 	o := logsOptions{request: &deckhandv1.ReadLogRequest{}}
 	cmd := &cobra.Command{
-		Use: "logs STEP|TASK", Short: "Print what a step's command wrote, or all of a task's",
+		Use: "logs STEP|TASK", Short: "Print the output of a step, or of all steps of a task",
 		Long: `Prints the raw output of one step's command, or of every step of a task, byte
 for byte. On a terminal, control characters and escape sequences are made
 harmless.`,
@@ -55,7 +55,7 @@ deckhand task logs task_3q9 > everything.log`,
 			return copyTaskLogs(cmd.Context(), e, client, args[0])
 		},
 	}
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on until the command, or the task, has ended")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow the output until the command or the task ends")
 	cmd.Flags().Int64Var(&o.request.Offset, "offset", 0, "begin at this byte")
 	return cmd
 }

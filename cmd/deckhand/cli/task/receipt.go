@@ -10,7 +10,7 @@ import (
 
 func receiptCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "receipt TASK", Short: "Write a signed line that says what a run was made of",
+		Use: "receipt TASK", Short: "Write a signed receipt of a run",
 		Long: `Write a line of JSON to standard output, signed by the hub: the persona and policy
 that a task ran under, its image, nodes and egress, who answered what it asked,
 and a digest of its events. The task must have ended. deckhand audit verify needs

@@ -20,7 +20,7 @@ func reorderCommand(e *env.Env) *cobra.Command {
 		Use: "reorder TASK", Short: "Move a queued task",
 		Long: `
 The queue goes by priority, 10 first. Within one priority users take turns:
-whoever has the fewest tasks under way is next.
+the user with the fewest running tasks is next.
 `,
 		Example: `deckhand task reorder task_3q9 --first
 deckhand task reorder task_3q9 --before task_7bc

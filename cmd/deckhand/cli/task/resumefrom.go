@@ -30,7 +30,7 @@ type resumeFromOptions struct {
 func resumeFromCommand(e *env.Env) *cobra.Command {
 	o := resumeFromOptions{request: &deckhandv1.ResumeTaskFromRequest{}}
 	cmd := &cobra.Command{
-		Use: "resume-from TASK", Short: "Start a new task that goes on from an older point of another",
+		Use: "resume-from TASK", Short: "Start a new task from a checkpoint of another one",
 		Long: `Makes a new task that has the other's turns and tool calls up to a checkpoint as
 its own past. Before it begins, its workspace is made as it was at the
 checkpoint. That is refused where it would lose what other tasks or people have
@@ -71,7 +71,7 @@ deckhand task resume-from task_3q9 --name "tests pass" --message "now the docs"`
 	cmd.Flags().Lookup("iteration").DefValue = ""
 	cmd.Flags().StringVar(&o.request.Name, "name", "", "the name that the agent gave the checkpoint")
 	cmd.MarkFlagsMutuallyExclusive("iteration", "name")
-	cmd.Flags().StringVar(&o.request.Message, "message", "", "what the agent is told first")
+	cmd.Flags().StringVar(&o.request.Message, "message", "", "message that the agent gets first")
 	cmd.Flags().StringVar(&o.workspace, "workspace", "restore", "restore the checkpoint's files, overwrite what others changed since, or keep the files as they are")
 	cmd.Flags().BoolVar(&o.request.Preview, "preview", false, "show what would be restored in the workspace, and do nothing")
 	o.with.Register(cmd)

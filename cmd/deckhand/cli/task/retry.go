@@ -15,7 +15,7 @@ import (
 func retryCommand(e *env.Env) *cobra.Command {
 	var o override.Retry
 	cmd := &cobra.Command{
-		Use: "retry TASK", Short: "Run a task once more that is escalated or has ended",
+		Use: "retry TASK", Short: "Retry a task that is escalated or has ended",
 		Long: `Puts an escalated task back into the queue. For one that has ended it makes a
 new one of the same goal and inputs. The flags hold for this task only; the
 persona stays as it is.`,

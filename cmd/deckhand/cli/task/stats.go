@@ -22,7 +22,7 @@ type statsOptions struct {
 func statsCommand(e *env.Env) *cobra.Command {
 	o := statsOptions{request: &deckhandv1.GetStatisticsRequest{}}
 	cmd := &cobra.Command{
-		Use: "stats", Short: "Add up tasks by agent, tool, outcome, day or month",
+		Use: "stats", Short: "Summarize tasks by agent, tool, outcome, day or month",
 		Long: `Adds up the tasks of the last 30 days, or of another time: how many ended how, how
 long they took and what they cost. By tool, it adds up the calls. Who is no
 administrator sees their own tasks only. Days and months are those of UTC.`,

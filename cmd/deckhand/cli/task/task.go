@@ -22,7 +22,7 @@ import (
 
 // Command returns the command "deckhand task".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("task", "See and steer tasks", `
+	cmd := env.Group("task", "Manage tasks", `
 A task is one run of an agent towards one goal. Ids may be shortened as long
 as they name one thing.
 `, `
@@ -110,7 +110,7 @@ func subtasks(x *deckhandv1.Task) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("%d (%d under way, %d succeeded), %.0f%%, %s", s.GetTasks(), s.GetLive(), s.GetSucceeded(), 100*s.GetProgress(), output.Cost(s.GetUsage()))
+	return fmt.Sprintf("%d (%d in progress, %d succeeded), %.0f%%, %s", s.GetTasks(), s.GetLive(), s.GetSucceeded(), 100*s.GetProgress(), output.Cost(s.GetUsage()))
 }
 
 func title(t *deckhandv1.Task) string {

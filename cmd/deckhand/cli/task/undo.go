@@ -21,7 +21,7 @@ func undoCommand(e *env.Env) *cobra.Command {
 	req, how := &deckhandv1.UndoChangesRequest{}, &change.Undo{}
 	var o undoOptions
 	cmd := &cobra.Command{
-		Use: "undo TASK", Short: "Take back what a task changed in its workspace",
+		Use: "undo TASK", Short: "Undo the changes that a task made in its workspace",
 		Long: `Shows what would be restored: of the whole task, of its last steps, or of
 named ones. With --yes it is done, unless later steps changed the same files,
 which are reported then. What a job changed after its step had ended is undone with the

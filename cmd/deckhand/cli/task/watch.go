@@ -15,7 +15,7 @@ import (
 func watchCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.WatchRequest{}
 	cmd := &cobra.Command{
-		Use: "watch [TASK...]", Short: "Show what happens in tasks, live",
+		Use: "watch [TASK...]", Short: "Show the events of tasks, live",
 		Long: `Shows a task's history and goes on live until it has ended: phases, reasoning,
 tool calls, what came of them, and what they cost. Without TASK it is the newest
 one. The exit code is 1 when a watched task did not succeed.`,
@@ -33,7 +33,7 @@ deckhand task watch task_3q9 --type tool_selected,execution_completed,execution_
 			return watch(cmd.Context(), e, args, request)
 		},
 	}
-	cmd.Flags().BoolVar(&request.Follow, "follow", true, "go on until the tasks have ended")
+	cmd.Flags().BoolVar(&request.Follow, "follow", true, "follow the events until the tasks end")
 	cmd.Flags().StringSliceVar(&request.Types, "type", nil, "show events of this `TYPE` only (repeatable, or a list with commas)")
 	return cmd
 }

@@ -11,7 +11,7 @@ import (
 
 func addCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "add TEAM USER", Short: "Put somebody into a team", Example: "deckhand team add ops alice", Args: env.Args("TEAM", "USER"),
+		Use: "add TEAM USER", Short: "Add a user to a team", Example: "deckhand team add ops alice", Args: env.Args("TEAM", "USER"),
 		RunE: run(e, func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.Team, error) {
 			res, err := client.Teams.AddTeamMember(cmd.Context(), connect.NewRequest(&deckhandv1.AddTeamMemberRequest{TeamId: args[0], UserId: args[1]}))
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 func createCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.CreateTeamRequest{}
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make a team", Long: user.RoleHelp, Example: "deckhand team create ops --role advanced", Args: env.Args("NAME"),
+		Use: "create NAME", Short: "Create a team", Long: user.RoleHelp, Example: "deckhand team create ops --role advanced", Args: env.Args("NAME"),
 		RunE: run(e, func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.Team, error) {
 			request.Name = args[0]
 			res, err := client.Teams.CreateTeam(cmd.Context(), connect.NewRequest(request))

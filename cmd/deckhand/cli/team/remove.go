@@ -11,7 +11,7 @@ import (
 
 func removeCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove TEAM USER", Short: "Take somebody out of a team", Example: "deckhand team remove ops alice", Args: env.Args("TEAM", "USER"),
+		Use: "remove TEAM USER", Short: "Remove a user from a team", Example: "deckhand team remove ops alice", Args: env.Args("TEAM", "USER"),
 		RunE: run(e, func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.Team, error) {
 			res, err := client.Teams.RemoveTeamMember(cmd.Context(), connect.NewRequest(&deckhandv1.RemoveTeamMemberRequest{TeamId: args[0], UserId: args[1]}))
 			if err != nil {

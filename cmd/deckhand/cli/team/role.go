@@ -12,7 +12,7 @@ import (
 
 func roleCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "role TEAM ROLE", Short: "Give a team another role", Long: user.RoleHelp, Example: "deckhand team role ops basic", Args: env.Args("TEAM", "ROLE"),
+		Use: "role TEAM ROLE", Short: "Change a team's role", Long: user.RoleHelp, Example: "deckhand team role ops basic", Args: env.Args("TEAM", "ROLE"),
 		RunE: run(e, func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.Team, error) {
 			res, err := client.Teams.UpdateTeam(cmd.Context(), connect.NewRequest(&deckhandv1.UpdateTeamRequest{TeamId: args[0], Role: args[1]}))
 			if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // Command returns the command "deckhand team".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("team", "Keep teams, whose members have at least their role", user.RoleHelp, `
+	cmd := env.Group("team", "Manage teams, whose members have at least the team's role", user.RoleHelp, `
 deckhand team create ops --role advanced
 deckhand team add ops alice
 `)

@@ -25,7 +25,7 @@ type createOptions struct {
 func createCommand(e *env.Env) *cobra.Command {
 	o := createOptions{request: &deckhandv1.CreateTokenRequest{}}
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make a token", Long: "Make a token. It is printed this once; the hub keeps its hash.",
+		Use: "create NAME", Short: "Create a token", Long: "Make a token. It is printed this once; the hub keeps its hash.",
 		Example: `deckhand token create ci --role basic --service TaskService --service EventService
 deckhand token create dashboard --read-only --ttl 720h
 deckhand token create alice-laptop --user alice

@@ -63,7 +63,7 @@ deckhand token limits --max-ttl 2160h --login-within 168h`,
 			return output.One(e.Printer(), limitsNoun(), limits)
 		},
 	}
-	cmd.Flags().DurationVar(&o.maxTTL, "max-ttl", 0, "the age at which people's tokens end; 0 for none")
+	cmd.Flags().DurationVar(&o.maxTTL, "max-ttl", 0, "maximum age of users' tokens (0 = no limit)")
 	cmd.Flags().DurationVar(&o.loginWithin, "login-within", 0, "how often people of the identity provider have to log in there; 0 for 720h")
 	return cmd
 }

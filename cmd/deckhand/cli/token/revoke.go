@@ -10,7 +10,7 @@ import (
 
 func revokeCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke TOKEN...", Short: "End tokens", Long: "Ends them within two seconds, and the sessions that were made with them. Tokens\nare named by their ids, see deckhand token list.",
+		Use: "revoke TOKEN...", Short: "Revoke tokens", Long: "Ends them within two seconds, and the sessions that were made with them. Tokens\nare named by their ids, see deckhand token list.",
 		Example: "deckhand token revoke token_3q9", Args: env.Args("TOKEN..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

@@ -14,7 +14,7 @@ import (
 
 // Command returns the command "deckhand token".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("token", "Keep API tokens", `
+	cmd := env.Group("token", "Manage API tokens", `
 A token lets a program call the hub as its user, with all of the user's rights or
 fewer: a lower role, reading only, some services only. A worker's token does a
 worker's part and nothing else. Nodes join with tokens of "deckhand node token".

@@ -25,7 +25,7 @@ type createOptions struct {
 func createCommand(e *env.Env) *cobra.Command {
 	o := createOptions{request: &deckhandv1.CreateTriggerRequest{Spec: &deckhandv1.TriggerSpec{}}, flags: &specFlags{}}
 	cmd := &cobra.Command{
-		Use: "create NAME --agent AGENT (--webhook SENDER | --cron SCHEDULE | --loop | --manual)", Short: "Make a trigger",
+		Use: "create NAME --agent AGENT (--webhook SENDER | --cron SCHEDULE | --loop | --manual)", Short: "Create a trigger",
 		Long: `SENDER is one that there is a mapping for (` + strings.Join(presets, ", ") + `), or how senders
 prove themselves (` + strings.Join(verifications, ", ") + `). The secret of a webhook is
 shown this once.`,

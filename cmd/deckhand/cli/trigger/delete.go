@@ -10,7 +10,7 @@ import (
 
 func deleteCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete TRIGGER", Short: "Delete a trigger for good",
+		Use: "delete TRIGGER", Short: "Delete a trigger",
 		Long: "Its deliveries are kept as long as any. What it has started goes on.", Example: "deckhand trigger delete nightly", Args: env.Args("TRIGGER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

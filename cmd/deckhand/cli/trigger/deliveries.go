@@ -23,7 +23,7 @@ type deliveriesOptions struct {
 func deliveriesCommand(e *env.Env) *cobra.Command {
 	o := deliveriesOptions{request: &deckhandv1.ListDeliveriesRequest{}}
 	cmd := &cobra.Command{
-		Use: "deliveries [TRIGGER]", Short: "List what came in, and what became of it", Example: `deckhand trigger deliveries reviews
+		Use: "deliveries [TRIGGER]", Short: "List deliveries and their results", Example: `deckhand trigger deliveries reviews
 deckhand trigger deliveries --state failed -o wide`,
 		Args: env.Args("[TRIGGER]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ deckhand trigger deliveries --state failed -o wide`,
 	}
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only those that are accepted, started, filtered, failed or duplicate")
 	cmd.Flags().Int32Var(&o.request.PageSize, "limit", 50, "at most this many")
-	cmd.Flags().StringVar(&o.request.PageToken, "page-token", "", "go on where a list ended")
+	cmd.Flags().StringVar(&o.request.PageToken, "page-token", "", "continue from this page token")
 	return cmd
 }
 

@@ -9,7 +9,7 @@ import (
 
 func deliveryCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "delivery DELIVERY", Short: "Show a delivery with what was sent", Example: "deckhand trigger delivery dlv_3q9", Args: env.Args("DELIVERY"),
+		Use: "delivery DELIVERY", Short: "Show a delivery with its payload", Example: "deckhand trigger delivery dlv_3q9", Args: env.Args("DELIVERY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {

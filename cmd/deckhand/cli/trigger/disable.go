@@ -10,7 +10,7 @@ import (
 func disableCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.DisableTriggerRequest{}
 	cmd := &cobra.Command{
-		Use: "disable TRIGGER", Short: "Keep a trigger from firing",
+		Use: "disable TRIGGER", Short: "Disable a trigger",
 		Long: "What it has started goes on. To end that too: deckhand kill trigger.", Example: `deckhand trigger disable nightly --reason "the disk is full"`,
 		Args: env.Args("TRIGGER"),
 		RunE: func(cmd *cobra.Command, args []string) error {

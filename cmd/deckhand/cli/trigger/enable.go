@@ -9,7 +9,7 @@ import (
 
 func enableCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "enable TRIGGER", Short: "Let a trigger fire, from now on", Example: "deckhand trigger enable nightly", Args: env.Args("TRIGGER"),
+		Use: "enable TRIGGER", Short: "Enable a trigger", Example: "deckhand trigger enable nightly", Args: env.Args("TRIGGER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {

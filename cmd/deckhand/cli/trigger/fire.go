@@ -10,7 +10,7 @@ import (
 func fireCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.FireTriggerRequest{}
 	cmd := &cobra.Command{
-		Use: `fire TRIGGER ["goal"]`, Short: "Start a run of a trigger by hand", Example: `deckhand trigger fire nightly
+		Use: `fire TRIGGER ["goal"]`, Short: "Fire a trigger by hand", Example: `deckhand trigger fire nightly
 deckhand trigger fire nightly "Only look at the disks."`,
 		Args: env.Args("TRIGGER", "[GOAL]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,6 +25,6 @@ deckhand trigger fire nightly "Only look at the disks."`,
 			return env.Change(cmd, e, deliveryNoun(e), client.Triggers.FireTrigger, request, (*deckhandv1.FireTriggerResponse).GetDelivery)
 		},
 	}
-	cmd.Flags().StringVar(&request.IdempotencyKey, "idempotency-key", "", "makes repeating it harmless")
+	cmd.Flags().StringVar(&request.IdempotencyKey, "idempotency-key", "", "key that identifies this run: a repetition with the same key starts nothing")
 	return cmd
 }

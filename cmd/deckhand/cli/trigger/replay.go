@@ -9,7 +9,7 @@ import (
 
 func replayCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "replay DELIVERY", Short: "Have a delivery come in once more",
+		Use: "replay DELIVERY", Short: "Replay a delivery",
 		Long:    "It goes through filter and mapping as they are now, and is marked as a replay.",
 		Example: "deckhand trigger replay dlv_3q9", Args: env.Args("DELIVERY"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,7 +18,7 @@ type rotateOptions struct {
 func rotateCommand(e *env.Env) *cobra.Command {
 	o := rotateOptions{request: &deckhandv1.RotateTriggerSecretRequest{}}
 	cmd := &cobra.Command{
-		Use: "rotate TRIGGER", Short: "Give a webhook another secret",
+		Use: "rotate TRIGGER", Short: "Replace the secret of a webhook",
 		Long:    "The previous secret stays valid for a day, or for as long as --keep says.",
 		Example: "deckhand trigger rotate reviews --keep 1h", Args: env.Args("TRIGGER"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -25,7 +25,7 @@ type testOptions struct {
 func testCommand(e *env.Env) *cobra.Command {
 	o := testOptions{request: &deckhandv1.TestTriggerRequest{}, flags: &specFlags{}}
 	cmd := &cobra.Command{
-		Use: "test TRIGGER (--delivery ID | --payload FILE)", Short: "Say what would become of a payload, and start nothing",
+		Use: "test TRIGGER (--delivery ID | --payload FILE)", Short: "Test a trigger with a payload, without starting a task",
 		Long: `Tries a delivery that was stored, of whatever trigger, or a payload of yours. The
 flags of update try something else than what the trigger has. Exit code 1 when
 it would fail.`,

@@ -18,7 +18,7 @@ import (
 
 // Command returns the command "deckhand trigger".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("trigger", "Have agents start by webhooks, on a schedule, or in a loop", `
+	cmd := env.Group("trigger", "Manage triggers: webhooks, schedules, loops and buttons", `
 A trigger starts tasks of an agent without a person. Each firing is a delivery,
 which is kept with what became of it, and can be tried and replayed.
 `, `

@@ -11,7 +11,7 @@ import (
 func updateCommand(e *env.Env) *cobra.Command {
 	flags := &specFlags{}
 	cmd := &cobra.Command{
-		Use: "update TRIGGER", Short: "Change what a trigger does",
+		Use: "update TRIGGER", Short: "Update a trigger",
 		Long:    "Changes what the flags name; the rest stays as it is. Its kind and its agent stay.",
 		Example: `deckhand trigger update reviews --filter "payload.action in ['opened', 'reopened']"`,
 		Args:    env.Args("TRIGGER"),

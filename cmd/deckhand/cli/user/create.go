@@ -12,7 +12,7 @@ import (
 func createCommand(e *env.Env) *cobra.Command {
 	request := &deckhandv1.CreateUserRequest{}
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make a user",
+		Use: "create NAME", Short: "Create a user",
 		Long:    "Make a user, who gets in with a token, a password, or by the organisation's single sign-on.\n\n" + RoleHelp,
 		Example: "deckhand user create alice --role basic", Args: env.Args("NAME"),
 		RunE: run(e, func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.User, error) {

@@ -9,7 +9,7 @@ import (
 
 func disableCommand(e *env.Env, disabled bool) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "enable USER", Short: "Let somebody in again", Long: "Their tokens work again; sessions have ended for good.",
+		Use: "enable USER", Short: "Enable a user", Long: "Their tokens work again; sessions have ended for good.",
 		Example: "deckhand user enable alice", Args: env.Args("USER"),
 		RunE: update(e, func(args []string) *deckhandv1.UpdateUserRequest {
 			return &deckhandv1.UpdateUserRequest{UserId: args[0], Disabled: &disabled}

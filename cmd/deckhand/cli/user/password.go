@@ -20,7 +20,7 @@ type passwordOptions struct {
 func passwordCommand(e *env.Env) *cobra.Command {
 	o := passwordOptions{request: &deckhandv1.SetPasswordRequest{}}
 	cmd := &cobra.Command{
-		Use: "password [USER]", Short: "Set a password, your own or as an administrator anybody's",
+		Use: "password [USER]", Short: "Set your password, or as an administrator that of any user",
 		Long: "Set a password of 12 characters or more. It is read from a file, so that it is on no\ncommand line. All other sessions of that user end; with --revoke-tokens their tokens,\ntoo, also the one that calls.",
 		Example: `deckhand user password alice --password-file alice-password
 deckhand user password --password-file new --current-file old`, Args: env.Args("[USER]"),

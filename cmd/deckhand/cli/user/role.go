@@ -9,7 +9,7 @@ import (
 
 func roleCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "role USER ROLE", Short: "Give a user another role", Long: RoleHelp, Example: "deckhand user role alice advanced", Args: env.Args("USER", "ROLE"),
+		Use: "role USER ROLE", Short: "Change a user's role", Long: RoleHelp, Example: "deckhand user role alice advanced", Args: env.Args("USER", "ROLE"),
 		RunE: update(e, func(args []string) *deckhandv1.UpdateUserRequest {
 			return &deckhandv1.UpdateUserRequest{UserId: args[0], Role: args[1]}
 		}),

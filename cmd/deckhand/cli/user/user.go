@@ -16,7 +16,7 @@ import (
 
 // Command returns the command "deckhand user".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("user", "Keep the people who use this hub", RoleHelp, `
+	cmd := env.Group("user", "Manage users", RoleHelp, `
 deckhand user create alice --role basic
 deckhand user password alice --password-file alice-password
 deckhand user disable alice

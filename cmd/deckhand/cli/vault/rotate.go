@@ -23,10 +23,11 @@ type rotateOptions struct {
 func rotateCommand(e *env.Env) *cobra.Command {
 	var o rotateOptions
 	cmd := &cobra.Command{
-		Use: "rotate", Short: "Have a new key seal what is secret",
-		Long: `A new key seals from now on, on every hub. What the old ones have sealed is sealed
-anew in the background, and then they are deleted: after a minute at the
-earliest. Nothing stops meanwhile, and a hub that dies in between loses nothing.`,
+		Use: "rotate", Short: "Replace the keys that encrypt secrets",
+		Long: `Creates a new key, with which every hub encrypts from now on. What the old keys
+encrypted is encrypted again in the background, and then they are deleted, after a
+minute at the earliest. The hub stays in service, and if it dies in between, the
+rotation continues and nothing is lost.`,
 		Example: "deckhand vault rotate\ndeckhand vault rotate --wait", Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := e.Client()

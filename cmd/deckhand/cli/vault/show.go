@@ -9,7 +9,7 @@ import (
 
 func showCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "show", Short: "Show which key seals, and how far a rotation is", Example: "deckhand vault show\ndeckhand vault show -o json", Args: env.Args(),
+		Use: "show", Short: "Show the vault's keys and the progress of a rotation", Example: "deckhand vault show\ndeckhand vault show -o json", Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := e.Client()
 			if err != nil {

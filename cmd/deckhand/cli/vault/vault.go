@@ -17,7 +17,7 @@ import (
 
 // Command returns the command "deckhand vault".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("vault", "Look after the keys that seal what is secret", `
+	cmd := env.Group("vault", "Manage the keys that encrypt secrets", `
 Provider keys, secrets of triggers and destinations, and the arguments of steps
 are sealed in the database. The keys that seal them are there too, encrypted with
 the key that the hubs' --keyset-key names. For operators of the installation.

@@ -15,7 +15,7 @@ type drainOptions struct {
 func drainCommand(e *env.Env) *cobra.Command {
 	var o drainOptions
 	cmd := &cobra.Command{
-		Use: "drain WORKER", Short: "Keep new tasks off a worker; those it has go on",
+		Use: "drain WORKER", Short: "Stop new tasks on a worker; running tasks continue",
 		Example: `deckhand workers drain worker_3q9 --reason "new kernel"`, Args: env.Args("WORKER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

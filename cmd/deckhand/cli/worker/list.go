@@ -9,7 +9,7 @@ import (
 
 func listCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the workers that were heard lately", Example: "deckhand workers list",
+		Use: "list", Short: "List active workers", Example: "deckhand workers list",
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := e.Client()

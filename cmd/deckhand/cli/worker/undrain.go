@@ -9,7 +9,7 @@ import (
 
 func undrainCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "undrain WORKER", Short: "Let a worker take tasks again", Example: "deckhand workers undrain worker_3q9",
+		Use: "undrain WORKER", Short: "Allow new tasks on a worker again", Example: "deckhand workers undrain worker_3q9",
 		Args: env.Args("WORKER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()

@@ -14,7 +14,7 @@ import (
 
 // Command returns the command "deckhand workers".
 func Command(e *env.Env) *cobra.Command {
-	cmd := env.Group("workers", "See and drain workers", `
+	cmd := env.Group("workers", "List and drain workers", `
 A worker runs agents' loops; deckhand worker starts one. One that is drained
 takes no new tasks; those it has go on.
 `, `

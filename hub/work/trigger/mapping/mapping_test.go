@@ -107,8 +107,8 @@ func TestErrorsOfAPayload(t *testing.T) {
 		"filter cannot be worked out: no such overload": {mapping.Source{Filter: "payload.n.startsWith('a')"}, `{"n":0}`},
 		"filter cannot be worked out: integer overflow": {mapping.Source{Filter: "payload.n + 1 > 0"}, `{"n":9223372036854775807}`},
 		"goal has 12": {mapping.Source{Goal: "{{ payload.a }}{{ payload.a }}{{ payload.a }}"}, `{"a":"` + strings.Repeat("x", 5000) + `"}`},
-		"mapping.m cannot be worked out: no such key: m":                                       {mapping.Source{Mapping: map[string]string{"m": "payload.m"}}, `{}`},
-		"mapping.r cannot be worked out: matches has a pattern that is none: error parsing re": {mapping.Source{Mapping: map[string]string{"r": "'a'.matches(payload.r)"}}, `{"r":"("}`},
+		"mapping.m cannot be worked out: no such key: m":                                   {mapping.Source{Mapping: map[string]string{"m": "payload.m"}}, `{}`},
+		"mapping.r cannot be worked out: matches has an invalid pattern: error parsing re": {mapping.Source{Mapping: map[string]string{"r": "'a'.matches(payload.r)"}}, `{"r":"("}`},
 	} {
 		_, err := run(t, c.source, c.body)
 		require.ErrorContains(t, err, says)

@@ -80,9 +80,9 @@ func patternOf(text string) pattern {
 	var p pattern
 	var err error
 	if p.re, err = grep.Compile(text); err != nil {
-		p.err = types.NewErr("matches has a pattern that is none: %s", err)
+		p.err = types.NewErr("matches has an invalid pattern: %s", err)
 		if wrong := (*syntax.Error)(nil); errors.As(err, &wrong) {
-			p.err = types.NewErr("matches has a pattern that is none: %s", wrong)
+			p.err = types.NewErr("matches has an invalid pattern: %s", wrong)
 		}
 	}
 	patterns.Add(text, p)

@@ -1417,7 +1417,7 @@ type ProposeStepRequest struct {
 	ArgumentsJson string `protobuf:"bytes,6,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	Reasoning     string `protobuf:"bytes,7,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
 	// The caller makes the call as soon as it is granted, with nothing before it:
-	// where nothing is in the way, the step is answered as started.
+	// where nothing is in the way, the step is returned as started.
 	AtOnce        bool `protobuf:"varint,8,opt,name=at_once,json=atOnce,proto3" json:"at_once,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -70,7 +70,7 @@ type NodeServiceClient interface {
 	// GetNode returns one node by id, unique id prefix, or name.
 	GetNode(context.Context, *connect.Request[v1.GetNodeRequest]) (*connect.Response[v1.GetNodeResponse], error)
 	// CreateJoinToken makes a single-use token that enrols one node. The token
-	// is answered once and stored only as a hash.
+	// is returned once and stored only as a hash.
 	CreateJoinToken(context.Context, *connect.Request[v1.CreateJoinTokenRequest]) (*connect.Response[v1.CreateJoinTokenResponse], error)
 	// RevokeNode ends a node's right to connect and drops its link.
 	RevokeNode(context.Context, *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error)
@@ -223,7 +223,7 @@ type NodeServiceHandler interface {
 	// GetNode returns one node by id, unique id prefix, or name.
 	GetNode(context.Context, *connect.Request[v1.GetNodeRequest]) (*connect.Response[v1.GetNodeResponse], error)
 	// CreateJoinToken makes a single-use token that enrols one node. The token
-	// is answered once and stored only as a hash.
+	// is returned once and stored only as a hash.
 	CreateJoinToken(context.Context, *connect.Request[v1.CreateJoinTokenRequest]) (*connect.Response[v1.CreateJoinTokenResponse], error)
 	// RevokeNode ends a node's right to connect and drops its link.
 	RevokeNode(context.Context, *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error)

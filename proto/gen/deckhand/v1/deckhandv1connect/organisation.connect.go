@@ -46,7 +46,7 @@ const (
 
 // OrganisationServiceClient is a client for the deckhand.v1.OrganisationService service.
 type OrganisationServiceClient interface {
-	// CreateOrganisation makes one with an administrator, whose token is answered
+	// CreateOrganisation makes one with an administrator, whose token is returned
 	// this once.
 	CreateOrganisation(context.Context, *connect.Request[v1.CreateOrganisationRequest]) (*connect.Response[v1.CreateOrganisationResponse], error)
 	// ListOrganisations returns all organisations, sorted by name.
@@ -112,7 +112,7 @@ func (c *organisationServiceClient) SetOrganisationLimits(ctx context.Context, r
 
 // OrganisationServiceHandler is an implementation of the deckhand.v1.OrganisationService service.
 type OrganisationServiceHandler interface {
-	// CreateOrganisation makes one with an administrator, whose token is answered
+	// CreateOrganisation makes one with an administrator, whose token is returned
 	// this once.
 	CreateOrganisation(context.Context, *connect.Request[v1.CreateOrganisationRequest]) (*connect.Response[v1.CreateOrganisationResponse], error)
 	// ListOrganisations returns all organisations, sorted by name.

@@ -802,7 +802,7 @@ export const NodeService: GenService<{
   },
   /**
    * CreateJoinToken makes a single-use token that enrols one node. The token
-   * is answered once and stored only as a hash.
+   * is returned once and stored only as a hash.
    *
    * @generated from rpc deckhand.v1.NodeService.CreateJoinToken
    */

@@ -265,7 +265,7 @@ export const ListOrganisationsResponseSchema: GenMessage<ListOrganisationsRespon
  */
 export const OrganisationService: GenService<{
   /**
-   * CreateOrganisation makes one with an administrator, whose token is answered
+   * CreateOrganisation makes one with an administrator, whose token is returned
    * this once.
    *
    * @generated from rpc deckhand.v1.OrganisationService.CreateOrganisation

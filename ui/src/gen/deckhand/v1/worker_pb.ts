@@ -978,7 +978,7 @@ export type ProposeStepRequest = Message<"deckhand.v1.ProposeStepRequest"> & {
 
   /**
    * The caller makes the call as soon as it is granted, with nothing before it:
-   * where nothing is in the way, the step is answered as started.
+   * where nothing is in the way, the step is returned as started.
    *
    * @generated from field: bool at_once = 8;
    */
