@@ -56,13 +56,18 @@ type place struct {
 
 // serve serves from a state folder until SIGTERM.
 func serve(state string, at place) error {
+	unix.Umask(0o077)
+	// First of all: the daemon connects while the rest is made, and is served after it.
+	listener, err := listen(filepath.Join(state, SocketFile))
+	if err != nil {
+		return err
+	}
 	t, err := newTrees(state, at.kernel)
 	if err != nil {
 		return err
 	}
 	makeThreads(at.kernel != nil)
 	debug.SetGCPercent(50)
-	unix.Umask(0o077)
 	s, err := newServer(state, at, t)
 	if err != nil {
 		return err
@@ -70,14 +75,6 @@ func serve(state string, at place) error {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM)
 
-	socket := filepath.Join(state, SocketFile)
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove the socket of an earlier init: %w", err)
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
 	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(s.asked))
 	if err != nil {
 		return fmt.Errorf("make the server: %w", err)
@@ -108,6 +105,18 @@ func serve(state string, at place) error {
 			return nil
 		}
 	}
+}
+
+// listen opens the socket that the daemon connects to.
+func listen(socket string) (net.Listener, error) {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the socket of an earlier init: %w", err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return listener, nil
 }
 
 // reap collects every process that has ended below init: stubs, and orphans.

@@ -161,7 +161,7 @@ var errInitGone = errors.New("the jail's init ended")
 func await(ctx context.Context, d transport, pid int32) (*Init, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for pause := connectPause; ; pause = min(2*pause, 20*connectPause) {
+	for pause := connectPause; ; pause = min(pause*5/4, 20*connectPause) {
 		init, err := connect(ctx, d, pid)
 		if err == nil {
 			return init, nil

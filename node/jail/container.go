@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
@@ -32,9 +33,9 @@ const (
 	labelJail = "sh.deckhand.jail"
 )
 
-// launch creates a record's container, from an image if the record says so, and its task.
-// It returns when init responds.
-func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, from image.Image) (*Init, error) {
+// launch creates a record's container, from an image if the record says so, and its task
+// once workspace has returned. It returns when init responds.
+func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, from image.Image, workspace func() error) (*Init, error) {
 	s := rec.GetSpec()
 	shown, done, err := m.show(p, s, slices.Concat(m.cfg.RootPaths, s.GetReadOnlyPaths()))
 	defer done()
@@ -75,25 +76,52 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, f
 	if err != nil {
 		return nil, fmt.Errorf("make the container: %w", err)
 	}
+	if err := workspace(); err != nil {
+		return nil, err
+	}
 	task, err := ctr.NewTask(ctx, cio.LogFile(p.log), start...)
 	if err != nil {
 		return nil, fmt.Errorf("make the task: %w", err)
 	}
-	if !classes[s.GetRuntime()].ownKernel {
-		if err := limitUser(ctx, int(task.Pid()), s.GetRootUser()); err != nil {
-			return nil, err
-		}
+	return m.startTask(ctx, p, rec, task)
+}
+
+// startTask starts a jail's init, limits its user namespace meanwhile, and returns when
+// init responds. No command runs before.
+func (m *Manager) startTask(ctx context.Context, p paths, rec *nodev1.JailRecord, task client.Task) (*Init, error) {
+	var limits errgroup.Group
+	limits.Go(func() error { return m.limitJail(ctx, rec, int(task.Pid())) })
+	conn, err := m.startInit(ctx, p, rec, task)
+	limited := limits.Wait()
+	if err != nil {
+		return nil, err
 	}
+	if limited != nil {
+		return nil, errors.Join(limited, conn.client.Close())
+	}
+	return conn, nil
+}
+
+// startInit starts a jail's init and returns when it responds.
+func (m *Manager) startInit(ctx context.Context, p paths, rec *nodev1.JailRecord, task client.Task) (*Init, error) {
 	if err := task.Start(ctx); err != nil {
 		return nil, fmt.Errorf("start the task: %w", err)
 	}
-	answer, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	conn, err := await(answer, m.transport(p, rec), int32(task.Pid()))
+	conn, err := await(ctx, m.transport(p, rec), int32(task.Pid()))
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, lastWords(p.log))
 	}
 	return conn, nil
+}
+
+// limitJail limits the user namespace of a jail, if it has one.
+func (m *Manager) limitJail(ctx context.Context, rec *nodev1.JailRecord, pid int) error {
+	if classes[rec.GetSpec().GetRuntime()].ownKernel || rec.GetSpec().GetJailId() == HostID {
+		return nil
+	}
+	return limitUser(ctx, pid, rec.GetSpec().GetRootUser())
 }
 
 // root creates a jail's root and returns its mounts, and the options with which its
@@ -151,7 +179,12 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 		return nil, fault.New(fault.Unavailable, "the init of jail %s runs but does not answer", id).
 			WithFix("stop the jail: nothing in it can be reached").WithObject(id).WithCause(err)
 	}
-	if err := m.applyFreeze(ctx, e, conn, id, rec.GetFrozenBy()); err != nil {
+	// A daemon that died while it made the jail may not have come to it.
+	err = m.limitJail(ctx, rec, int(pid))
+	if err == nil {
+		err = m.applyFreeze(ctx, e, conn, id, rec.GetFrozenBy())
+	}
+	if err != nil {
 		return nil, errors.Join(err, conn.client.Close())
 	}
 	m.openWay(ctx, rec, conn)

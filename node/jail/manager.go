@@ -511,33 +511,27 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	if err := m.layOut(p, spec); err != nil {
 		return nil, nil, err
 	}
-	var hard bool
-	if !host {
-		var err error
-		if hard, err = m.ensureWorkspace(ctx, p, spec); err != nil {
-			return nil, nil, err
-		}
-	}
-	rec := &nodev1.JailRecord{
-		Spec: spec, BootId: m.bootID, WorkspaceLimitHard: hard, StartedAt: timestamppb.Now(),
-	}
-	if !host {
-		rec.ContainerId = ident.New("ctr")
-	}
+	rec := &nodev1.JailRecord{Spec: spec, BootId: m.bootID, StartedAt: timestamppb.Now()}
 	from, err := m.imageOf(ctx, rec)
 	if err != nil {
 		return nil, nil, err
 	}
+	workspace := func() error { return nil }
+	if !host {
+		rec.ContainerId, rec.WorkspaceLimitHard = ident.New("ctr"), m.hardWorkspaces
+		workspace = m.beginWorkspace(ctx, p, rec)
+	}
 	if err := m.writeRecord(p.record, rec); err != nil {
-		return nil, nil, err
+		return nil, nil, errors.Join(err, workspace())
 	}
 	var conn *Init
 	if host {
 		conn, err = m.launchHost(ctx, p)
 	} else {
-		conn, err = m.launch(ctx, p, rec, from)
+		conn, err = m.launch(ctx, p, rec, from, workspace)
 	}
 	if err != nil {
+		_ = workspace() // it has ended, and its error is err if it had one
 		// The caller may have given up; what is half made goes all the same.
 		ctx := context.WithoutCancel(ctx)
 		rec.Stopped = true

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -30,6 +32,26 @@ func (m *Manager) ensureWorkspace(ctx context.Context, p paths, spec *nodev1.Jai
 		return hard, fmt.Errorf("give the workspace to the jail's user: %w", err)
 	}
 	return hard, nil
+}
+
+// beginWorkspace begins to make a jail's workspace, or to find it, while its container is
+// made. The function that it returns waits for the workspace, and corrects the record if
+// its limit is not as the record says; it must be called.
+func (m *Manager) beginWorkspace(ctx context.Context, p paths, rec *nodev1.JailRecord) func() error {
+	var hard bool
+	var work errgroup.Group
+	spec := rec.GetSpec()
+	work.Go(func() (err error) {
+		hard, err = m.ensureWorkspace(ctx, p, spec)
+		return err
+	})
+	return sync.OnceValue(func() error {
+		if err := work.Wait(); err != nil || hard == rec.GetWorkspaceLimitHard() {
+			return err
+		}
+		rec.WorkspaceLimitHard = hard
+		return m.writeRecord(p.record, rec)
+	})
 }
 
 // Workspace returns the folder on the host that is a jail's /workspace,

@@ -136,6 +136,43 @@ func TestAWritableRootIsBounded(t *testing.T) {
 	require.Equal(t, "1000\n", text)
 }
 
+// On a machine without loop devices a writable root is a plain folder: it has no limit of
+// its own, which the jail says, and else is as any other, also for a setup.
+func TestAWritableRootWithoutLoopDevices(t *testing.T) {
+	t.Parallel()
+	m, cfg, r := withRegistry(t, func(c *jail.Config) { c.SoftWorkspaces = true })
+	require.False(t, m.HardWorkspaces())
+	use := from(t, m, r, imagetest.Busybox(t, imagetest.Layer(t, imagetest.Text("opt/data", "of the image\n"))))
+	id := ensure(t, m, use, ofRoot)
+	end, text := sh(t, m, id, "echo changed > /opt/data && chown 33:44 /opt/data && mkdir -p /usr/local/lib && echo installed > /usr/local/lib/x && echo mine > /workspace/file")
+	require.Zero(t, end.GetExitCode(), text)
+	one, err := m.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.False(t, one.GetWorkspaceLimitHard())
+	require.NoFileExists(t, filepath.Join(cfg.DataDir, "jails", id, "layer.ext4"))
+	_, _, bounded := m.WorkspaceUse(id)
+	require.False(t, bounded)
+
+	_, err = m.Stop(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, m.Close())
+	m = jailtest.Manager(t, cfg)
+	again(t, m, id, use, ofRoot)
+	_, text = sh(t, m, id, "cat /opt/data /usr/local/lib/x /workspace/file; stat -c %u:%g /opt/data")
+	require.Equal(t, "changed\ninstalled\nmine\n33:44\n", text)
+
+	const setup = "sha256:50f7"
+	_, err = m.FinishSetup(t.Context(), id, setup, true)
+	require.NoError(t, err)
+	require.NoDirExists(t, filepath.Join(cfg.DataDir, "jails", id, "layer"))
+	_, text = sh(t, m, ensure(t, m, use, func(s *nodev1.JailSpec) { s.Setup = setup }), "cat /opt/data /usr/local/lib/x; stat -c %u:%g /opt/data")
+	require.Equal(t, "changed\ninstalled\n33:44\n", text)
+	_, err = m.Stop(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, m.Remove(t.Context(), id))
+	require.NoDirExists(t, filepath.Join(cfg.DataDir, "jails", id))
+}
+
 // What root puts where a jail mounts something does not lead init elsewhere, nor the node.
 func TestLinksInAWritableRootLeadNowhere(t *testing.T) {
 	t.Parallel()
