@@ -1,45 +1,98 @@
+-- +goose NO TRANSACTION
+-- Agents wait for the items of a large inbox while hubs are updated: no statement here holds the
+-- table for longer than a moment. Each is on its own, and may be run again after an attempt that
+-- was interrupted.
+
 -- +goose Up
 
 -- Stops: what keeps work from going on, and is no call of an agent. A stop is about a
 -- subject, such as a budget, and belongs to a task or to none.
 ALTER TABLE inbox_items
-    DROP CONSTRAINT inbox_items_task_id_fkey,
-    -- task_id is empty for items of no task.
-    ADD COLUMN task_ref text COLLATE "C" GENERATED ALWAYS AS (nullif(task_id, '')) STORED REFERENCES tasks (id),
+    DROP CONSTRAINT IF EXISTS inbox_items_task_id_fkey,
+    -- task_id is empty for items of no task; task_ref is NULL then.
+    ADD COLUMN IF NOT EXISTS task_ref text COLLATE "C",
     -- What a stop is about; empty for other items. At most one stop is open for each.
-    ADD COLUMN subject text COLLATE "C" NOT NULL DEFAULT '',
+    ADD COLUMN IF NOT EXISTS subject text COLLATE "C" NOT NULL DEFAULT '',
     -- What made it, such as the version of a credential: a dismissed stop comes again
     -- only for another cause.
-    ADD COLUMN cause text COLLATE "C" NOT NULL DEFAULT '',
-    DROP CONSTRAINT inbox_items_kind_check,
+    ADD COLUMN IF NOT EXISTS cause text COLLATE "C" NOT NULL DEFAULT '',
+    DROP CONSTRAINT IF EXISTS inbox_items_task_ref_fkey,
+    DROP CONSTRAINT IF EXISTS inbox_items_kind_check,
+    DROP CONSTRAINT IF EXISTS inbox_items_answer_check,
+    DROP CONSTRAINT IF EXISTS inbox_items_check4,
+    DROP CONSTRAINT IF EXISTS inbox_items_step,
+    DROP CONSTRAINT IF EXISTS inbox_items_subject,
+    DROP CONSTRAINT IF EXISTS inbox_items_task,
+    ADD CONSTRAINT inbox_items_task_ref_fkey FOREIGN KEY (task_ref) REFERENCES tasks (id) NOT VALID,
     ADD CONSTRAINT inbox_items_kind_check CHECK (kind IN (
-        'approval', 'question', 'unknown', 'review', 'escalation', 'limit', 'budget', 'suspended', 'egress', 'provider', 'credential')),
-    DROP CONSTRAINT inbox_items_answer_check,
+        'approval', 'question', 'unknown', 'review', 'escalation', 'limit', 'budget', 'suspended', 'egress', 'provider', 'credential')) NOT VALID,
     ADD CONSTRAINT inbox_items_answer_check CHECK (answer IN (
         '', 'approve', 'reject', 'reply', 'retry', 'skip', 'succeeded', 'failed', 'suggest', 'replan', 'clarify',
-        'accept', 'changes', 'close', 'raise', 'allow', 'resume', 'dismiss')),
-    DROP CONSTRAINT inbox_items_check4,
-    ADD CONSTRAINT inbox_items_step CHECK ((step_id IS NOT NULL) = (kind IN ('approval', 'question', 'unknown'))),
+        'accept', 'changes', 'close', 'raise', 'allow', 'resume', 'dismiss')) NOT VALID,
+    ADD CONSTRAINT inbox_items_step CHECK ((step_id IS NOT NULL) = (kind IN ('approval', 'question', 'unknown'))) NOT VALID,
     ADD CONSTRAINT inbox_items_subject CHECK (
-        (subject <> '') = (kind IN ('limit', 'budget', 'suspended', 'egress', 'provider', 'credential'))),
-    ADD CONSTRAINT inbox_items_task CHECK (task_id <> '' OR subject <> '');
-DROP INDEX inbox_items_open_of_task;
-CREATE UNIQUE INDEX inbox_items_open_of_task ON inbox_items (task_id) WHERE state = 'open' AND kind IN ('review', 'escalation');
-CREATE UNIQUE INDEX inbox_items_open_of_subject ON inbox_items (org_id, kind, subject) WHERE state = 'open' AND subject <> '';
-CREATE INDEX inbox_items_dismissed ON inbox_items (org_id, kind, subject, cause, answered_at) WHERE answer = 'dismiss';
+        (subject <> '') = (kind IN ('limit', 'budget', 'suspended', 'egress', 'provider', 'credential'))) NOT VALID,
+    ADD CONSTRAINT inbox_items_task CHECK (task_id <> '' OR subject <> '') NOT VALID;
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION inbox_item_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.task_ref := nullif(NEW.task_id, '');
+    RETURN NEW;
+END
+$$;
+-- +goose StatementEnd
+CREATE OR REPLACE TRIGGER inbox_items_task_ref BEFORE INSERT OR UPDATE OF task_id, task_ref ON inbox_items
+    FOR EACH ROW EXECUTE FUNCTION inbox_item_task();
+
+-- +goose StatementBegin
+DO $$
+DECLARE
+    done text := '';
+    upto text;
+BEGIN
+    LOOP
+        SELECT max(id) INTO upto FROM (SELECT id FROM inbox_items WHERE id > done ORDER BY id LIMIT 5000) AS batch;
+        EXIT WHEN upto IS NULL;
+        UPDATE inbox_items SET task_ref = task_id WHERE id > done AND id <= upto AND task_ref IS NULL AND task_id <> '';
+        COMMIT;
+        done := upto;
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+
+-- These read the table, and let others write to it.
+ALTER TABLE inbox_items VALIDATE CONSTRAINT inbox_items_task_ref_fkey;
+ALTER TABLE inbox_items VALIDATE CONSTRAINT inbox_items_kind_check;
+ALTER TABLE inbox_items VALIDATE CONSTRAINT inbox_items_answer_check;
+ALTER TABLE inbox_items VALIDATE CONSTRAINT inbox_items_step;
+ALTER TABLE inbox_items VALIDATE CONSTRAINT inbox_items_subject;
+ALTER TABLE inbox_items VALIDATE CONSTRAINT inbox_items_task;
+
+-- An index that an interrupted attempt left is not valid, and the one before is needed until the
+-- new one is there.
+DROP INDEX CONCURRENTLY IF EXISTS inbox_items_open_of_task_new;
+CREATE UNIQUE INDEX CONCURRENTLY inbox_items_open_of_task_new ON inbox_items (task_id) WHERE state = 'open' AND kind IN ('review', 'escalation');
+DROP INDEX CONCURRENTLY IF EXISTS inbox_items_open_of_task;
+ALTER INDEX inbox_items_open_of_task_new RENAME TO inbox_items_open_of_task;
+DROP INDEX CONCURRENTLY IF EXISTS inbox_items_open_of_subject;
+CREATE UNIQUE INDEX CONCURRENTLY inbox_items_open_of_subject ON inbox_items (org_id, kind, subject) WHERE state = 'open' AND subject <> '';
+DROP INDEX CONCURRENTLY IF EXISTS inbox_items_dismissed;
+CREATE INDEX CONCURRENTLY inbox_items_dismissed ON inbox_items (org_id, kind, subject, cause, answered_at) WHERE answer = 'dismiss';
 
 -- Paused tasks that wait for a stop to be answered.
-CREATE TABLE stopped_tasks (
+CREATE TABLE IF NOT EXISTS stopped_tasks (
     task_id    text COLLATE "C" PRIMARY KEY REFERENCES tasks (id),
     org_id     text COLLATE "C" NOT NULL REFERENCES organisations (id),
     kind       text NOT NULL CHECK (kind IN ('budget', 'provider')),
     subject    text COLLATE "C" NOT NULL CHECK (subject <> ''),
     stopped_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX stopped_tasks_of_subject ON stopped_tasks (org_id, kind, subject);
+CREATE INDEX IF NOT EXISTS stopped_tasks_of_subject ON stopped_tasks (org_id, kind, subject);
 
 -- The budget that had too little left for a task's last call.
-CREATE TABLE budget_refusals (
+CREATE TABLE IF NOT EXISTS budget_refusals (
     task_id       text COLLATE "C" PRIMARY KEY REFERENCES tasks (id),
     org_id        text COLLATE "C" NOT NULL REFERENCES organisations (id),
     scope         text NOT NULL,
@@ -54,7 +107,7 @@ CREATE TABLE budget_refusals (
 
 -- Withdraws the open stop of a subject, with an audit entry.
 -- +goose StatementBegin
-CREATE FUNCTION withdraw_stop(org text, what text, about text, why text) RETURNS bigint LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION withdraw_stop(org text, what text, about text, why text) RETURNS bigint LANGUAGE sql AS $$
     WITH withdrawn AS (
         UPDATE inbox_items SET state = 'withdrawn', answered_at = clock_timestamp()
         WHERE org_id = org AND kind = what AND subject = about AND state = 'open'
@@ -72,7 +125,7 @@ $$;
 
 -- Reports whether a provider's key was refused or has expired.
 -- +goose StatementBegin
-CREATE FUNCTION key_ended(org text, name text) RETURNS boolean STABLE LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION key_ended(org text, name text) RETURNS boolean STABLE LANGUAGE sql AS $$
     SELECT EXISTS (SELECT 1 FROM credentials c WHERE c.org_id = org AND c.provider = name
                    AND (c.refused_at IS NOT NULL OR NOT c.login AND c.expires_at <= clock_timestamp()))
 $$;
@@ -81,7 +134,7 @@ $$;
 -- A task that goes on, or has ended, waits for no stop. One that no task waits for any
 -- more is withdrawn.
 -- +goose StatementBegin
-CREATE FUNCTION leave_stop() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION leave_stop() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     was stopped_tasks;
     why text := 'task ' || NEW.id || ' is ' || NEW.state;
@@ -97,7 +150,7 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
-CREATE TRIGGER tasks_leave_stop AFTER UPDATE OF state ON tasks
+CREATE OR REPLACE TRIGGER tasks_leave_stop AFTER UPDATE OF state ON tasks
     FOR EACH ROW WHEN (OLD.state = 'paused' AND NEW.state <> 'paused')
     EXECUTE FUNCTION leave_stop();
 
@@ -131,7 +184,7 @@ $$;
 -- the agent's owner and whoever sees a task that waits for it. Administrators, who see
 -- all items, do not come here.
 -- +goose StatementBegin
-CREATE FUNCTION inbox_seen(org text, what text, about text, task text, agent text, who text) RETURNS boolean STABLE LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION inbox_seen(org text, what text, about text, task text, agent text, who text) RETURNS boolean STABLE LANGUAGE sql AS $$
     SELECT who <> '' AND CASE WHEN task <> ''
         THEN EXISTS (SELECT 1 FROM tasks t WHERE t.id = task AND task_seen(t.created_by, t.assignee, t.agent_id, who))
         ELSE EXISTS (SELECT 1 FROM agents a WHERE a.id = agent AND a.owner = who)
@@ -149,6 +202,8 @@ DROP TABLE stopped_tasks, budget_refusals;
 DELETE FROM inbox_items WHERE subject <> '';
 DROP INDEX inbox_items_open_of_subject, inbox_items_dismissed, inbox_items_open_of_task;
 CREATE UNIQUE INDEX inbox_items_open_of_task ON inbox_items (task_id) WHERE state = 'open' AND step_id IS NULL;
+DROP TRIGGER inbox_items_task_ref ON inbox_items;
+DROP FUNCTION inbox_item_task;
 ALTER TABLE inbox_items
     DROP CONSTRAINT inbox_items_step, DROP CONSTRAINT inbox_items_subject, DROP CONSTRAINT inbox_items_task,
     DROP COLUMN task_ref, DROP COLUMN subject, DROP COLUMN cause,
