@@ -167,6 +167,25 @@ describe("the console on a phone", () => {
     expect(JSON.parse(entry!.after.proof!.statement)).toMatchObject({ action: "inbox.approve", user: "admin" });
   });
 
+  it("leads from the lock screen to a reasoned decision in at most 3 touches", async () => {
+    const task = await asks("Clean up once more");
+    // What the notification on the lock screen opens: the item, as its push message has it.
+    const [item] = await json<{ id: string }[]>("inbox", "list", "--task", task);
+    let touches = 1; // on the notification itself
+    await page.goto(`${url}/inbox?item=${item!.id}`);
+    await page.getByRole("button", { name: "Reject", exact: true }).waitFor();
+    await page.locator("button:enabled").filter({ hasText: /^Reject$/ }).first().click();
+    touches++;
+    // The field for the reason has the keyboard already.
+    await page.keyboard.type("Not on a Friday");
+    await page.locator("button:enabled").filter({ hasText: /^Reject$/ }).first().click();
+    touches++;
+    await page.getByText(/Rejected by you/).first().waitFor();
+    expect(touches).toBeLessThanOrEqual(3);
+    const [entry] = await json<{ reason: string }[]>("audit", "list", "--action", "inbox.reject", "--limit", "1");
+    expect(entry!.reason).toBe("Not on a Friday");
+  });
+
   it("tells those who hear the page what has come", async () => {
     await go("agents/risky", "risky");
     await asks("Tell me aloud");

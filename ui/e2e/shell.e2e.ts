@@ -108,8 +108,20 @@ describe("the shell", () => {
     await page.getByText("No entries match").waitFor();
   });
 
-  it("says on every page that the organisation is on hold, and releases it", async () => {
-    await cli("kill", "org", "--yes", "--reason", "a drill");
+  it("stops everything in 2 clicks, says so on every page, and releases it", async () => {
+    await page.goto(`${url}/fleet`);
+    let clicks = 0;
+    const stop = async () => {
+      await page.getByRole("button", { name: "Stop everything" }).last().click();
+      clicks++;
+    };
+    await stop();
+    const dialog = page.getByRole("dialog", { name: "Stop everything" });
+    await dialog.getByLabel(/^Type/).fill("stop");
+    await dialog.getByLabel(/^Reason/).fill("a drill");
+    await stop();
+    await page.getByTestId("held").getByText("a drill").waitFor();
+    expect(clicks).toBe(2);
     for (const path of ["fleet", "tasks", "settings"]) {
       await page.goto(`${url}/${path}`);
       await page.getByTestId("held").getByText("a drill").waitFor();

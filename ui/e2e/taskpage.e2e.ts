@@ -1,5 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { looksTheSame } from "./cards";
 import { accessible, cli, close, inBothThemes, login, newest, open, persona, poll, state, tell, url } from "./world";
 
 let page: Page;
@@ -97,3 +98,5 @@ turns:
     expect(problems, "what the browser complained of").toEqual([]);
   });
 });
+
+describe("the cards of the inbox", () => looksTheSame(() => page));

@@ -21,6 +21,7 @@ import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
 import { AgentCard } from "./AgentCard";
 import { AgentTable } from "./AgentTable";
+import { StopEverything } from "@/features/task/StopEverything";
 import { Bulk } from "./Bulk";
 import { usePace, useSamples } from "./figures";
 import { compareBy, needOf } from "./need";
@@ -165,6 +166,8 @@ export function FleetPage() {
               Select all {shown.length}
             </label>
           )}
+          <span className="flex-1" />
+          <StopEverything />
         </div>
         {waiting > 0 && <p role="status" className="text-sm text-warn">{waiting} {waiting === 1 ? "agent needs" : "agents need"} a person.</p>}
         <Bulk agents={chosen} tasks={chosen.flatMap((a) => tasksOf.get(a.id) ?? none)} onClear={() => setSelected(new Set())} />
