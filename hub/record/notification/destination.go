@@ -167,7 +167,7 @@ func checkEmail(m *deckhandv1.EmailDestination) error {
 	}
 	for _, address := range append([]string{m.GetFrom()}, m.GetTo()...) {
 		if _, err := mail.ParseAddress(address); err != nil || oneLine(address, len(address)+1) != address {
-			return fault.New(fault.Invalid, "spec.email has %q, which is not an address", oneLine(address, maxSummary)).WithFix("give addresses such as ops@example.com")
+			return fault.New(fault.Invalid, "spec.email has the address %q, which is not valid", oneLine(address, maxSummary)).WithFix("give addresses such as ops@example.com")
 		}
 	}
 	if m.GetSecurity() == securityNone && m.GetUsername() != "" {

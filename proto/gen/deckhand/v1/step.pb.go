@@ -361,7 +361,7 @@ func (x *Tool) GetDeferred() bool {
 	return false
 }
 
-// Image is a picture that a tool call returned.
+// Image is a picture that a tool call answered.
 type Image struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// image/png, image/jpeg, image/gif or image/webp.
@@ -456,7 +456,7 @@ type Step struct {
 	// masked. Unset if they were not changed.
 	ChangedArguments *structpb.Struct `protobuf:"bytes,23,opt,name=changed_arguments,json=changedArguments,proto3" json:"changed_arguments,omitempty"`
 	ChangedBy        string           `protobuf:"bytes,24,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
-	// The images of its result, at most 4; returned to the worker that runs the
+	// The images of its result, at most 4; answered to the worker that runs the
 	// task only.
 	Images []*Image `protobuf:"bytes,25,rep,name=images,proto3" json:"images,omitempty"`
 	// The policies' decision, and the rule that it is based on.

@@ -114,7 +114,7 @@ export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_step, 0);
 
 /**
- * Image is a picture that a tool call returned.
+ * Image is a picture that a tool call answered.
  *
  * @generated from message deckhand.v1.Image
  */
@@ -291,7 +291,7 @@ export type Step = Message<"deckhand.v1.Step"> & {
   changedBy: string;
 
   /**
-   * The images of its result, at most 4; returned to the worker that runs the
+   * The images of its result, at most 4; answered to the worker that runs the
    * task only.
    *
    * @generated from field: repeated deckhand.v1.Image images = 25;
