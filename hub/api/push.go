@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -34,9 +35,14 @@ func (h *Push) GetPushKey(context.Context, *connect.Request[deckhandv1.GetPushKe
 	return connect.NewResponse(&deckhandv1.GetPushKeyResponse{PublicKey: h.Key}), nil
 }
 
-// CreatePushDevice adds a device of the caller.
+// CreatePushDevice adds a device of the caller. It gets what its user may see, for as long as
+// it is there: more, and for longer, than a token with a scope.
 func (h *Push) CreatePushDevice(ctx context.Context, req *connect.Request[deckhandv1.CreatePushDeviceRequest]) (*connect.Response[deckhandv1.CreatePushDeviceResponse], error) {
 	id, m := auth.From(ctx), req.Msg
+	if !id.Scope.All() {
+		return nil, fault.New(fault.Denied, "a token with a scope, or a login with one, adds no device").WithCode(fault.PermissionDenied).
+			WithFix("log in with a password, a passkey or a token without a scope")
+	}
 	row, err := h.Notify.CreateDevice(ctx, notification.Device{
 		OrgID: id.OrgID, UserID: id.UserID, Name: m.GetName(), Events: m.GetEvents(), Endpoint: m.GetEndpoint(), P256dh: m.GetP256Dh(), Auth: m.GetAuth(), By: actor(id),
 	})

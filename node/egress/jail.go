@@ -330,7 +330,8 @@ func (j *jail) failed(w http.ResponseWriter, who asker, t allowlist.Target, meth
 	case errors.As(err, &refusal):
 		j.refuse(w, who, t.String(), method, refusal)
 	case errors.As(err, &unverified):
-		say(w, http.StatusBadGateway, fmt.Sprintf("the certificate of %s cannot be verified: %s", t, unverified.Err))
+		say(w, http.StatusBadGateway, fmt.Sprintf("the certificate of %s cannot be verified: %s; "+
+			"an administrator adds its authority to those that the node's machine trusts, or gives it with the credential (--roots)", t, unverified.Err))
 	case errors.As(err, &lookup):
 		say(w, http.StatusBadGateway, fmt.Sprintf("the name %s cannot be looked up", t.Host))
 	case errors.As(err, &late) && late.Timeout():

@@ -137,6 +137,7 @@ func TestConnectionsByOldCertificatesEnd(t *testing.T) {
 	status, text = b.get(client, b.url("/"))
 	assert.Equal(t, http.StatusBadGateway, status)
 	assert.Contains(t, text, "cannot be verified")
+	assert.Contains(t, text, "an administrator adds its authority")
 	change(other+roots, "3")
 	status, text = b.get(client, b.url("/"))
 	assert.Equal(t, http.StatusOK, status, text)
