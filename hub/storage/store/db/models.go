@@ -1098,6 +1098,7 @@ type Wait struct {
 	Port      int64
 	Path      string
 	CreatedAt time.Time
+	ChildID   string
 }
 
 type Worker struct {
