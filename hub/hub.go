@@ -263,7 +263,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.reports = attempt.New(attempt.Config{
 		Review: h.reviews.Open,
 		Store:  h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Price: price.Of,
-		Propose: h.steps.ProposeTurn,
+		Propose: h.steps.ProposeTurn, AfterFailure: h.workspaces.AfterFailure,
 	})
 	h.inbox = inbox.New(inbox.Config{
 		Store: h.store, Recorder: recorder, Steps: h.steps, Reviews: h.reviews, Tasks: h.tasks, Agents: h.agents, Budgets: h.budgets, Passkeys: h.passkeys, Vault: h.vault, Redact: c.Redact,

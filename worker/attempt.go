@@ -36,7 +36,7 @@ var errStopping = errors.New("the worker is stopping")
 
 // work runs a claimed task until it ends, its lease ends, or the worker stops.
 // ctx is the worker's: when it ends, the task is returned to the queue.
-func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, sent time.Time) {
+func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, place *slot, sent time.Time) {
 	task := claim.GetTask()
 	base := logging.WithCorrelation(context.WithoutCancel(ctx), task.GetCorrelationId())
 	base, ended := w.cfg.Tracer.Span(traceparent.With(base, claim.GetTraceparent()), "invoke_agent "+task.GetAgentName(),
@@ -52,7 +52,7 @@ func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, 
 	defer context.AfterFunc(ctx, func() { stop(errStopping) })()
 
 	log.Info("claimed", "agent", task.GetAgentName(), "goal_bytes", len(task.GetGoal()))
-	outcome, err := w.runAttempt(running, claim, log)
+	outcome, err := w.runAttempt(running, claim, place, log)
 	var gone errGone
 	switch {
 	case errors.As(err, &gone), errors.Is(err, loop.ErrLeaseLost), errors.Is(err, errOutdated), leased.Err() != nil:
@@ -90,7 +90,7 @@ type notNow struct{ error }
 func (n notNow) Unwrap() error { return n.error }
 
 // runAttempt makes what a run needs and runs it.
-func (w *Worker) runAttempt(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, log hclog.Logger) (*loop.Outcome, error) {
+func (w *Worker) runAttempt(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, place *slot, log hclog.Logger) (*loop.Outcome, error) {
 	p, err := persona.Parse(claim.GetTask().GetAgentName()+".md", []byte(claim.GetMarkdown()), persona.Vocabulary{})
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the persona of version %d cannot be read", claim.GetTask().GetAgentVersion()).
@@ -107,7 +107,10 @@ func (w *Worker) runAttempt(ctx context.Context, claim *deckhandv1.ClaimTaskResp
 	}
 	started := &deckhandv1.StartTaskResponse{}
 	if !claim.GetStarted() {
-		if started, err = w.startTask(ctx, claim.GetLease(), log); err != nil {
+		if err := w.lend(ctx, place, func() (err error) {
+			started, err = w.startTask(ctx, claim.GetLease(), log)
+			return err
+		}); err != nil {
 			return nil, err
 		}
 	}

@@ -170,7 +170,8 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) {
 		return
 	}
 	w.tasks.Go(func() {
-		defer func() { <-w.slots }()
+		place := &slot{of: w.slots, held: true}
+		defer place.free()
 		sent := time.Now()
 		claim, err := w.claim(ctx, wake)
 		switch {
@@ -184,7 +185,7 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) {
 			return
 		}
 		w.settle(msg.Ack())
-		w.work(ctx, claim, sent)
+		w.work(ctx, claim, place, sent)
 	})
 }
 

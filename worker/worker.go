@@ -41,7 +41,10 @@ type Worker struct {
 	leases *leases
 	// slots holds one element for each task that runs.
 	slots chan struct{}
-	door  *intake
+	// lent holds one element for each task that has given its slot to another while it
+	// starts.
+	lent chan struct{}
+	door *intake
 	// pressure reports whether this machine has room for new tasks.
 	pressure *pressure.Watch
 	tasks    sync.WaitGroup
@@ -63,7 +66,7 @@ type Worker struct {
 
 func newWorker(cfg Config, client *sdk.Client) *Worker {
 	w := &Worker{
-		cfg: cfg, client: client, leases: newLeases(), slots: make(chan struct{}, cfg.Slots), door: newDoor(),
+		cfg: cfg, client: client, leases: newLeases(), slots: make(chan struct{}, cfg.Slots), lent: make(chan struct{}, cfg.Slots), door: newDoor(),
 		pressure:  pressure.New(pressure.Config{Limits: cfg.Pressure, Measure: cfg.Measure, Log: cfg.Log}),
 		forgotten: make(chan struct{}, 1), retry: backoff.Policy{Base: 200 * time.Millisecond, Max: 15 * time.Second},
 	}

@@ -277,6 +277,13 @@ func (h *Tasks) ListSteps(ctx context.Context, req *connect.Request[deckhandv1.L
 		if req.Msg.GetBrief() {
 			shorten(s)
 		}
+		if req.Msg.GetImages() && req.Msg.GetStepId() != "" && s.GetOutcome().GetFields()["images"].GetNumberValue() > 0 {
+			images, err := h.Steps.Images(ctx, org, s.GetTaskId(), s.GetId())
+			if err != nil {
+				return nil, err
+			}
+			s.Images = images[s.GetId()]
+		}
 		res.Steps = append(res.Steps, s)
 	}
 	if n := len(res.GetSteps()); n > 0 && n < int(rows[0].Found) {

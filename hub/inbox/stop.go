@@ -105,6 +105,11 @@ func (s *Service) prepareStop(ctx context.Context, tx *event.Tx, item db.InboxIt
 		}
 		return func() error { return s.raiseBudget(ctx, tx, item, d, a) }, nil
 	case Provider:
+		if d.Reason == stop.Outage {
+			return func() error {
+				return tx.ProbeNow(ctx, db.ProbeNowParams{OrgID: item.OrgID, Provider: d.Provider})
+			}, nil
+		}
 		return func() error {
 			return GoOn(ctx, tx, item.OrgID, stop.Provider, item.Subject, "resumed by "+a.By.ID, a.By)
 		}, lockWaiting(ctx, tx, item)
@@ -128,6 +133,17 @@ func lockWaiting(ctx context.Context, tx *event.Tx, item db.InboxItem) error {
 func (s *Service) Waiting(ctx context.Context, item db.InboxItem) (int32, error) {
 	if Kind(item.Kind) == Limit {
 		return 1, nil
+	}
+	d, err := stop.DetailOf(item)
+	if err != nil {
+		return 0, err
+	}
+	if d.Reason == stop.Outage {
+		n, err := s.cfg.Store.CountTasksInOutage(ctx, db.CountTasksInOutageParams{OrgID: item.OrgID, Provider: d.Provider})
+		if err != nil {
+			return 0, fmt.Errorf("count the tasks that wait for %s: %w", d.Provider, err)
+		}
+		return n, nil
 	}
 	n, err := s.cfg.Store.CountStoppedTasks(ctx, db.CountStoppedTasksParams{OrgID: item.OrgID, Kind: item.Kind, Subject: item.Subject})
 	if err != nil {

@@ -80,6 +80,28 @@ func (s *Steps) run(ctx context.Context, t db.Task, step db.Step) (db.Step, erro
 // accepts and never starts, and an idempotent one whose outcome is unknown.
 const maxRuns = 5
 
+// told returns which files of instructions a step need not tell: those that the model was told
+// and has not been given a summary for since, and those that calls before it in its turn tell,
+// which run at the same time.
+func (s *Steps) told(ctx context.Context, step db.Step) ([]string, error) {
+	told, err := s.cfg.Store.ToldInstructions(ctx, db.ToldInstructionsParams{OrgID: step.OrgID, TaskID: step.TaskID})
+	if err != nil {
+		return nil, fmt.Errorf("find the instructions that task %s was told: %w", step.TaskID, err)
+	}
+	beside, err := s.cfg.Store.CallsBeside(ctx, db.CallsBesideParams{OrgID: step.OrgID, TaskID: step.TaskID, Turn: step.Turn, CallIndex: step.CallIndex})
+	if err != nil {
+		return nil, fmt.Errorf("find the calls beside step %s: %w", step.ID, err)
+	}
+	for _, other := range beside {
+		record, arguments, err := s.read(other)
+		if err != nil {
+			return nil, err
+		}
+		told = append(told, record.Instructions(arguments)...)
+	}
+	return told, nil
+}
+
 // nextRun gives a started step its next exec id, because the node never started the
 // previous one and never will. If another caller was first, it returns the step's current
 // state.
@@ -169,10 +191,11 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	if step.StartedAt != nil {
 		call.StartedAt = *step.StartedAt
 	}
-	call.Told = func(ctx context.Context) ([]string, error) {
-		return s.cfg.Store.ToldInstructions(ctx, db.ToldInstructionsParams{OrgID: t.OrgID, TaskID: t.ID})
-	}
+	call.Told = func(ctx context.Context) ([]string, error) { return s.told(ctx, step) }
 	if record.Waits {
+		call.Child = func(ctx context.Context, id string) (tool.ChildTask, bool, error) {
+			return s.cfg.Subtasks.Child(ctx, s.cfg.Store.Queries, t, id)
+		}
 		if call.WaitSince, call.WaitUntil, err = s.waited(ctx, step); err != nil {
 			return call, err
 		}

@@ -13,7 +13,8 @@ import (
 )
 
 // A call of a tool that creates a subtask waits for that task; when the task has ended,
-// the step is granted once more and concluded. A handoff is concluded at once.
+// the step is granted once more and concluded. A handoff and a subtask in the background are
+// concluded at once.
 
 // giving returns the subtask request of a step whose tool creates tasks, or nil if the
 // tool creates none or the step's task exists already.
@@ -62,7 +63,7 @@ func (s *Steps) createSubtask(ctx context.Context, tx *event.Tx, t db.Task, step
 		}
 		call.Given = tool.ChildTask{TaskID: row.Task.ID, Agent: row.AgentName}
 	}
-	if record.Spawns && refused == nil && !ended {
+	if record.Spawns && !r.Background() && refused == nil && !ended {
 		return s.move(ctx, tx, step, db.ResolveStepParams{
 			State: string(Waiting), DecisionReason: fmt.Sprintf("waits for task %s of agent %s", call.Given.TaskID, call.Given.Agent),
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/wait"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
 // A call of wait that lasts long waits without a worker, like one that created a subtask:
@@ -37,12 +38,32 @@ func (s *Steps) park(ctx context.Context, tx *event.Tx, t db.Task, stepID string
 	if !store.IsNotFound(err) {
 		return step, false, fmt.Errorf("find what step %s waits for: %w", stepID, err)
 	}
+	if over, err := s.over(ctx, tx, t, asked); over || err != nil {
+		return step, false, err
+	}
 	row, err := wait.Create(ctx, tx, step, asked)
 	if err != nil {
 		return step, false, err
 	}
 	step, err = s.move(ctx, tx, step, db.ResolveStepParams{State: string(Waiting), DecisionReason: "waits " + wait.Until(row)})
 	return step, true, err
+}
+
+// over reports whether a call has nothing to wait for: its job or subtask has ended, or there
+// is none of that id, which the call's result says.
+func (s *Steps) over(ctx context.Context, tx *event.Tx, t db.Task, asked tool.Wait) (over bool, err error) {
+	switch {
+	case asked.Task != "":
+		_, over, err = s.cfg.Subtasks.Child(ctx, tx.Queries, t, asked.Task)
+	case asked.Job != "":
+		var j tool.Job
+		j, err = jobsOf{s.cfg.Store, t}.Job(ctx, asked.Job)
+		over = j.Ended
+	}
+	if fault.Is(err, fault.Invalid) {
+		return true, nil
+	}
+	return over, err
 }
 
 // waited returns from and until when a step has waited without a worker; zero if it has not.

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,6 +34,8 @@ type SubtaskSpec struct {
 	// Agent is who is to do it, by name; empty for the agent itself.
 	Agent                string
 	Title, Goal, Context string
+	// Background reports that the agent goes on with its own work meanwhile.
+	Background bool
 	// Manifest is what is handed over; nil for a subtask.
 	Manifest *Manifest
 }
@@ -64,6 +67,7 @@ func WorkOf(name string, arguments map[string]any) (SubtaskSpec, error) {
 	w := SubtaskSpec{
 		Tool: name, Agent: text(arguments, "agent"), Title: text(arguments, "title"),
 		Goal: strings.TrimSpace(text(arguments, "goal")), Context: text(arguments, "context"),
+		Background: name != Handoff && flag(arguments, "background"),
 	}
 	if name != Handoff {
 		if w.Goal == "" {
@@ -106,13 +110,15 @@ func agentTools() []*Tool {
 		done     = "what the other task does"
 		work     = `"title":{"type":"string","minLength":1,"maxLength":200},
 			"goal":{"type":"string","minLength":1,"maxLength":10000,"description":"What to achieve, and how to tell that it is achieved. The other task knows only this and the context: give names, paths and limits"},
-			"context":{"type":"string","maxLength":32000,"description":"Further information: findings so far, text of files"}`
+			"context":{"type":"string","maxLength":32000,"description":"Further information: findings so far, text of files"},
+			"background":{"type":"boolean","description":"Return at once with the task's id, and go on with your own work. Get the result with wait. The other task is cancelled when yours ends"}`
 	)
 	return []*Tool{
 		{
 			Name: CreateSubtask,
 			Description: "Run a part of your work as a task of its own, with your own persona, and wait for its result. " +
 				"Use it for parts that need much reading of which you only need the result. Request independent parts in one turn: they run in parallel. " +
+				"Do not use it for a few calls that you can make yourself. " +
 				`Example: {"goal": "List every caller of parse() in src/ that ignores its error. Return file:line for each."}.`,
 			// One call makes one task: the step names it.
 			Category: moderate, Place: hub, Idempotent: true, Spawns: true, Irreversible: done, Timeout: giveTimeout,
@@ -185,27 +191,48 @@ func WithTargets(record *deckhandv1.Tool, p *persona.Persona, about map[string]s
 	return record
 }
 
-// runSubtask returns how the other task ended.
+// runSubtask returns how the other task ended, or that it runs in the background.
 func runSubtask(_ context.Context, c Call) (Result, error) {
 	g := c.Given
 	r := Result{Outcome: map[string]any{
 		"task_id": g.TaskID, "agent": g.Agent, "state": g.State, "iterations": g.Iterations, "cost_micros": g.CostMicros,
 	}}
-	head := fmt.Sprintf("task %s of agent %s ended as %s after %d iterations, for %.4f USD", g.TaskID, g.Agent, g.State, g.Iterations, float64(g.CostMicros)/1e6)
-	if g.State == "succeeded" {
-		r.Observation = head + ". Its summary:\n" + g.Summary
+	if flag(c.Arguments, "background") {
+		r.Observation = fmt.Sprintf("task %[1]s of agent %[2]s was created and runs beside you. Go on with your own work. "+
+			`Get its result with wait {"seconds": 3600, "task": "%[1]s"} before you complete your task, which would cancel it.`, g.TaskID, g.Agent)
 		return r, nil
 	}
-	r.Failed, r.Code = true, fault.Code(g.Code)
-	if r.Code == "" {
-		r.Code = fault.ToolFailed
-	}
-	r.Observation = fmt.Sprintf("error %s: %s: %s", r.Code, head, g.Reason)
-	if g.Message != "" && !strings.Contains(g.Reason, g.Message) {
-		r.Observation += "\n" + g.Message
-	}
-	if g.Summary != "" {
-		r.Observation += "\nIts summary:\n" + g.Summary
+	r.Observation = g.ending()
+	if g.State != "succeeded" {
+		r.Failed, r.Code = true, g.code()
+		r.Observation = fmt.Sprintf("error %s: %s", r.Code, r.Observation)
 	}
 	return r, nil
+}
+
+// code is why a task that has ended did not succeed.
+func (g ChildTask) code() fault.Code { return cmp.Or(fault.Code(g.Code), fault.ToolFailed) }
+
+// ending describes how a task has ended, with its summary.
+func (g ChildTask) ending() string {
+	partly := g.State == "failed" && g.code() == fault.PartlyDone
+	how := "ended as " + g.State
+	if partly {
+		how = "is partly done"
+	}
+	said := fmt.Sprintf("task %s of agent %s %s after %d iterations, for %.4f USD", g.TaskID, g.Agent, how, g.Iterations, float64(g.CostMicros)/1e6)
+	switch {
+	case partly:
+		return said + ". Its files are kept. Its summary, with what is left to do:\n" + g.Summary
+	case g.State == "succeeded":
+		return said + ". Its summary:\n" + g.Summary
+	}
+	said += ": " + g.Reason
+	if g.Message != "" && !strings.Contains(g.Reason, g.Message) {
+		said += "\n" + g.Message
+	}
+	if g.Summary != "" {
+		said += "\nIts summary:\n" + g.Summary
+	}
+	return said
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/internal/shortlist"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -67,7 +68,7 @@ func runCheckpointRestore(ctx context.Context, c Call) (Result, error) {
 		for _, change := range restored.Change.GetChanges()[:min(len(restored.Change.GetChanges()), restoredPaths)] {
 			paths = append(paths, strings.ToValidUTF8(string(change.GetPath()), "\uFFFD"))
 		}
-		said = fmt.Sprintf("the workspace is as it was at checkpoint %q. Brought back, %d files and folders: %s", name, files, firstOf(paths, int(files)))
+		said = fmt.Sprintf("the workspace is as it was at checkpoint %q. Brought back, %d files and folders: %s", name, files, shortlist.Of(paths, restoredPaths, int(files)))
 	}
 	if restored.Running > 0 {
 		said += fmt.Sprintf("\n%d commands ran meanwhile, and may change files again", restored.Running)

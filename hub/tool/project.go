@@ -10,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/agentskill"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/shortlist"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -27,7 +28,8 @@ type Project struct {
 	Instructions string
 	Skills       []Skill
 	// Branch is the Git branch that is checked out, or "detached at COMMIT", and GitStatus
-	// is what Git would say of the files.
+	// is what the jail's Git says of the files, or what the node can tell if the jail has
+	// none; empty if that is not known.
 	Branch, GitStatus string
 }
 
@@ -57,13 +59,26 @@ func ReadProject(ctx context.Context, c Call) (Project, error) {
 			return nil // an older node, or a repository that cannot be read
 		}
 		p.Branch, p.GitStatus = st.GetBranch(), gitStatus(st)
+		if c.ExecID == "" || st.GetBranch() == "" && !isWorktree(ctx, c) {
+			return unlessRefused(err)
+		}
+		if branch, status, known := gitStatusInJail(ctx, c); known {
+			p.Branch, p.GitStatus = branch, status
+		}
 		return unlessRefused(err)
 	})
 	return p, group.Wait()
 }
 
-// gitStatus says in a few words what Git would say of the workspace's files; empty if that
-// is not known.
+// isWorktree reports whether the workspace is a worktree of a repository elsewhere: its .git is
+// a file that names it.
+func isWorktree(ctx context.Context, c Call) bool {
+	link, err := readHead(ctx, c, ".git", 16)
+	return err == nil && strings.HasPrefix(link, "gitdir:")
+}
+
+// gitStatus says in a few words what Git would say of the workspace's files, but for what is
+// staged; empty if that is not known.
 func gitStatus(st *nodev1.GitStatusResponse) string {
 	if !st.GetCompared() {
 		return ""
@@ -74,22 +89,13 @@ func gitStatus(st *nodev1.GitStatusResponse) string {
 		paths *nodev1.GitStatusResponse_Paths
 	}{{"changed", st.GetChanged()}, {"deleted", st.GetDeleted()}, {"in conflict", st.GetConflicted()}, {"not tracked", st.GetUntracked()}} {
 		if count := int(kind.paths.GetCount()); count > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s: %s", count, kind.is, firstOf(kind.paths.GetPaths(), count)))
+			parts = append(parts, fmt.Sprintf("%d %s: %s", count, kind.is, shortlist.Of(kind.paths.GetPaths(), count, count)))
 		}
 	}
 	if len(parts) == 0 {
 		return "nothing changed since it was added or committed, and no file that is not tracked"
 	}
 	return strings.Join(parts, "; ")
-}
-
-// firstOf lists the first of so many names, and says how many others there are.
-func firstOf(names []string, count int) string {
-	out := strings.Join(names, ", ")
-	if more := count - len(names); more > 0 {
-		out += fmt.Sprintf(" and %d more", more)
-	}
-	return out
 }
 
 // readHead returns a file's first bytes as text; "" for one that cannot be read

@@ -61,6 +61,9 @@ type Call struct {
 	Past StepSearcher
 	// Given is the task that the call created, for tools that create tasks.
 	Given ChildTask
+	// Child returns a subtask of the call's task, and whether it has ended; an error of
+	// kind Invalid for an id that is none's.
+	Child func(ctx context.Context, taskID string) (child ChildTask, ended bool, err error)
 	// MCP is the data of the server, for tools of MCP servers.
 	MCP *MCP
 	// StartedAt is when the call began, for tools that wait.
@@ -268,11 +271,13 @@ var always = []string{toolname.CompleteTask}
 // comeWith are the tools that a persona need not list, by the one that they come with: that
 // starts what they are used on.
 var comeWith = map[string][]string{
-	toolname.Checkpoint:   {toolname.CheckpointRestore},
-	toolname.FileEdit:     {toolname.ApplyPatch},
-	toolname.FileRead:     {toolname.FileView},
-	toolname.ShellExec:    {toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait},
-	toolname.TerminalOpen: {toolname.JobList, toolname.TerminalClose, toolname.TerminalRead, toolname.TerminalWrite, toolname.Wait},
+	toolname.Checkpoint:    {toolname.CheckpointRestore},
+	toolname.CreateSubtask: {toolname.Wait},
+	toolname.Delegate:      {toolname.Wait},
+	toolname.FileEdit:      {toolname.ApplyPatch},
+	toolname.FileRead:      {toolname.FileView},
+	toolname.ShellExec:     {toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait},
+	toolname.TerminalOpen:  {toolname.JobList, toolname.TerminalClose, toolname.TerminalRead, toolname.TerminalWrite, toolname.Wait},
 }
 
 // Allowed reports whether a persona may use a tool of this release.

@@ -28,6 +28,8 @@ type Wait struct {
 	Job  string
 	Port int64
 	Path string
+	// Task is the id of a subtask.
+	Task string
 }
 
 // WaitOf returns what a call of wait asks for.
@@ -35,6 +37,7 @@ func WaitOf(arguments map[string]any) Wait {
 	return Wait{
 		For: time.Duration(number(arguments, "seconds")) * time.Second,
 		Job: text(arguments, "job"), Port: number(arguments, "port"), Path: text(arguments, "file"),
+		Task: text(arguments, "task"),
 	}
 }
 
@@ -47,6 +50,8 @@ func (w Wait) What() string {
 		return fmt.Sprintf("until port %d listens", w.Port)
 	case w.Path != "":
 		return "until " + w.Path + " is there"
+	case w.Task != "":
+		return "until " + w.Task + " ends"
 	}
 	return ""
 }
@@ -54,8 +59,8 @@ func (w Wait) What() string {
 func waitTool() *Tool {
 	return &Tool{
 		Name: toolname.Wait,
-		Description: "Wait for a time, or until a job ends, a port in your jail listens, or a file is there, whichever comes first. Use it in place of " +
-			"sleep or of calling a tool again and again; you cost nothing while you wait. A job's output you can wait for with job_output. " +
+		Description: "Wait for a time, or until a job or subtask ends, a port in your jail listens, or a file exists, whichever comes first. " +
+			"Use it instead of sleep and instead of polling: you use no tokens while you wait. Returns a subtask's result when it has ended. To wait for a job's output, use job_output. " +
 			`Example: {"seconds": 600, "job": "job_3k9w"}.`,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE, Idempotent: true, ReadOnly: true,
 		Waits: true, Timeout: time.Minute,
@@ -63,7 +68,8 @@ func waitTool() *Tool {
 			"seconds":{"type":"integer","minimum":1,"maximum":86400,"description":"Wait no longer than this"},
 			"job":{"type":"string","minLength":1,"maxLength":64,"description":"Wait until this job ends"},
 			"port":{"type":"integer","minimum":1,"maximum":65535,"description":"Wait until a process in your jail listens on this TCP port"},
-			"file":{"type":"string","minLength":1,"maxLength":4096,"description":"Wait until this file or folder is there"}}}`,
+			"file":{"type":"string","minLength":1,"maxLength":4096,"description":"Wait until this file or folder exists"},
+			"task":{"type":"string","minLength":1,"maxLength":64,"description":"Wait until this subtask ends, which create_subtask or delegate started in the background"}}}`,
 		run: runWait,
 	}
 }
@@ -74,13 +80,15 @@ func runWait(ctx context.Context, c Call) (Result, error) {
 		since, until = c.StartedAt, c.StartedAt.Add(w.For)
 	}
 	for {
-		met, err := w.met(ctx, c)
+		met, more, err := w.met(ctx, c)
 		if err != nil {
 			return failure(err)
 		}
 		left := time.Until(until)
 		if met || left <= 0 || !c.WaitUntil.IsZero() {
-			return w.result(met, time.Since(since)), nil
+			r := w.result(met, time.Since(since))
+			r.Observation += more
+			return r, nil
 		}
 		if err := backoff.Wait(ctx, min(left, lookEvery)); err != nil {
 			return Result{}, err
@@ -100,16 +108,25 @@ func (w Wait) result(met bool, waited time.Duration) Result {
 	return Result{Observation: said, Outcome: map[string]any{"met": met, "waited_seconds": waited.Seconds()}}
 }
 
-func (w Wait) met(ctx context.Context, c Call) (bool, error) {
-	if w.Job != "" {
+// met reports whether what a call waits for has come, with what else its result says.
+func (w Wait) met(ctx context.Context, c Call) (met bool, more string, err error) {
+	switch {
+	case w.Task != "":
+		child, ended, err := c.Child(ctx, w.Task)
+		if err != nil || !ended {
+			return false, "", err
+		}
+		return true, "\n" + child.ending(), nil
+	case w.Job != "":
 		j, err := c.Jobs.Job(ctx, w.Job)
 		if err != nil || j.Ended {
-			return j.Ended, err
+			return j.Ended, "", err
 		}
 		res, err := c.Node.Exec().GetExec(ctx, &nodev1.GetExecRequest{ExecId: j.ExecID})
-		return res.GetExec().GetState() == nodev1.ExecState_EXEC_STATE_ENDED, err
+		return res.GetExec().GetState() == nodev1.ExecState_EXEC_STATE_ENDED, "", err
 	}
-	return w.There(ctx, c.Node.Jails(), c.Node.Files(), c.Jail.GetJailId())
+	met, err = w.There(ctx, c.Node.Jails(), c.Node.Files(), c.Jail.GetJailId())
+	return met, "", err
 }
 
 // There reports whether the port or the file that a wait is for is there.

@@ -157,7 +157,7 @@ var table = []Entry{
 	{ToolRejected, true, "a call never became a step: its tool does not exist or its arguments do not fit"},
 	{ToolSelected, false, "a call became a step and may run"},
 	{WorkStopped, false, "an inbox item was opened: the work needs a person to go on"},
-	{WorkspaceRestored, false, "a task that continues from a checkpoint got its workspace"},
+	{WorkspaceRestored, false, "a task that continues from a checkpoint, or whose run failed, got the workspace of that checkpoint"},
 	{WorkspaceUndone, false, "changes to files were undone"},
 }
 

@@ -317,6 +317,7 @@ func (d *decoder) workspace(n *yaml.Node, w *Workspace) {
 		}},
 		{"size", func(n *yaml.Node) { w.SizeBytes = d.size(n, "workspace.size", 1<<20) }},
 		{"keep_jobs", func(n *yaml.Node) { w.KeepJobs = d.flag(n, "workspace.keep_jobs") }},
+		{"restore_on_failure", func(n *yaml.Node) { w.RestoreOnFailure = d.text(n, "workspace.restore_on_failure", 100) }},
 		{"git", func(n *yaml.Node) { w.Git = d.checkout(n) }},
 	})
 	if w.KeepJobs && w.Scope == ScopeTask {

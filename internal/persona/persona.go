@@ -228,6 +228,9 @@ type Nodes struct {
 	Labels map[string]string
 }
 
+// Start is the checkpoint that every task has: its workspace as its first step found it.
+const Start = "start"
+
 // Workspace is the folder that the agent works in.
 type Workspace struct {
 	Scope Scope
@@ -236,6 +239,9 @@ type Workspace struct {
 	// KeepJobs has the background commands of a task go on when it ends, for the agent's
 	// next tasks; only with ScopeAgent.
 	KeepJobs bool
+	// RestoreOnFailure is the name of the checkpoint to which the files go back when a run
+	// fails, or Start; empty to keep them as they are.
+	RestoreOnFailure string
 	// Git is what a new workspace is filled with; nil for nothing.
 	Git *Checkout
 }

@@ -166,6 +166,11 @@ func TestKeptJobsNeedAWorkspaceThatLasts(t *testing.T) {
 	require.True(t, p.Workspace.KeepJobs)
 	_, err = with("keep_jobs: true, scope: task")
 	require.ErrorContains(t, err, "a.md:8: workspace.keep_jobs needs a workspace that lasts: write scope: agent, or remove keep_jobs")
+	p, err = with("restore_on_failure: tests pass")
+	require.NoError(t, err)
+	require.Equal(t, "tests pass", p.Workspace.RestoreOnFailure)
+	_, err = with("restore_on_failure: " + strings.Repeat("x", 101))
+	require.ErrorContains(t, err, "a.md:8: workspace.restore_on_failure")
 }
 
 // Line numbers, unknown keys and tools, missing limits, what to write

@@ -12,10 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/workpath"
 )
-
-// mount is where the jail sees its workspace.
-const mount = "/workspace"
 
 // maxLinks is how many symbolic links a path may lead through, as in Linux.
 const maxLinks = 40
@@ -27,16 +25,8 @@ func clean(name string) (string, error) {
 	if strings.ContainsRune(name, 0) {
 		return "", fault.New(fault.Invalid, "path %q has a NUL byte", name).WithFix("name a file")
 	}
-	rel := name
-	if strings.HasPrefix(rel, "/") {
-		rel = path.Clean(rel)
-		if rel != mount && !strings.HasPrefix(rel, mount+"/") {
-			return "", violation(name)
-		}
-		rel = strings.TrimPrefix(strings.TrimPrefix(rel, mount), "/")
-	}
-	rel = path.Clean(rel)
-	if rel == ".." || strings.HasPrefix(rel, "../") {
+	rel := workpath.Rel(name)
+	if workpath.Outside(rel) {
 		return "", violation(name)
 	}
 	return rel, nil
@@ -44,7 +34,7 @@ func clean(name string) (string, error) {
 
 func violation(name string) *fault.Error {
 	return fault.New(fault.Denied, "path %q leads out of the workspace", name).
-		WithCode(fault.SandboxViolation).WithFix("name a file below %s", mount)
+		WithCode(fault.SandboxViolation).WithFix("name a file below %s", workpath.Mount)
 }
 
 // workspace is one opened workspace.

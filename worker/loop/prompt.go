@@ -205,9 +205,16 @@ func environment(now time.Time, p *persona.Persona, project Project, attempt int
 	}
 	fmt.Fprintf(&out, "- Date and time: %s\n", now.UTC().Format("Monday, 2 January 2006, 15:04 MST"))
 	oneLine := func(text string) string { return fenceMark.ReplaceAllString(firstLine(text), `<\$1`) }
-	fmt.Fprintf(&out, "- Working folder: /workspace, on %s; your commands run as an ordinary user without root\n", oneLine(cmp.Or(project.Platform, "Linux")))
+	user := "an ordinary user without root"
+	if p.Jail.RootUser {
+		user = "root in your jail, which is not root of the machine"
+	}
+	fmt.Fprintf(&out, "- Working folder: /workspace, on %s; your commands run as %s\n", oneLine(cmp.Or(project.Platform, "Linux")), user)
 	if project.Branch != "" {
 		fmt.Fprintf(&out, "- Git branch: %s\n", oneLine(project.Branch))
+	}
+	if project.GitStatus == "" && project.Branch != "" {
+		out.WriteString("- Git status of the files: not known; ask git status\n")
 	}
 	if project.GitStatus != "" {
 		fmt.Fprintf(&out, "- Git status of the files: %s\n", fenceMark.ReplaceAllString(bounded(project.GitStatus, maxStatus), `<\$1`))

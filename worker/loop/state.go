@@ -29,6 +29,7 @@ type state struct {
 	// Warned are the limits of which 80 % were reached.
 	Warned []string `json:"warned,omitempty"`
 	// Summary replaces the oldest turns.
+	// The hub reads its up_to: what was told before it is told again.
 	Summary summary `json:"summary"`
 	// Summaries is how many calls to the model were for summaries, and no turns. The hub
 	// counts their tokens with the next turn's.

@@ -15,12 +15,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/patch"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
+	"github.com/deckhand-sh/deckhand/internal/workpath"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -160,16 +160,7 @@ func text(arguments map[string]any, key string) string { s, _ := arguments[key].
 
 // Clean returns a path of a tool as the workspace has it: below /workspace, without "." and
 // doubled slashes. A path that leads out of the workspace keeps its "..".
-func Clean(name string) string {
-	name = path.Clean(name)
-	if rest, ok := strings.CutPrefix(name, "/workspace"); ok && (rest == "" || rest[0] == '/') {
-		name = strings.TrimPrefix(rest, "/")
-	}
-	if name == "" {
-		return "."
-	}
-	return name
-}
+func Clean(name string) string { return workpath.Rel(name) }
 
 // problem is a fault as the reason why a call will fail.
 func problem(err error) string {

@@ -6,6 +6,7 @@ import (
 	_ "image/gif"  // for its size
 	_ "image/jpeg" // for its size
 	_ "image/png"  // for its size
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,11 @@ func size(value string) (w, h int) {
 	return config.Width, config.Height
 }
 
+// smallImages are the families of Claude that see at most 1600 tokens of an image; newer ones
+// see more.
+var smallImages = []string{"claude-3", "claude-haiku-4-5", "claude-sonnet-4-0", "claude-sonnet-4-2", "claude-sonnet-4-5", "claude-sonnet-4-6",
+	"claude-opus-4-0", "claude-opus-4-1", "claude-opus-4-2", "claude-opus-4-5", "claude-opus-4-6"}
+
 // image estimates the tokens of an image by the provider's formula. One whose size is not
 // known counts as the largest.
 func image(providerName, model, value string) int {
@@ -31,14 +37,27 @@ func image(providerName, model, value string) int {
 	}
 	switch providerName {
 	case "anthropic":
-		// https://platform.claude.com/docs/en/build-with-claude/vision
-		return min(w*h/750+1, 4784)
+		// https://platform.claude.com/docs/en/build-with-claude/vision: larger ones are scaled
+		// down to a number of tokens.
+		most := 4784
+		if slices.ContainsFunc(smallImages, func(prefix string) bool { return strings.HasPrefix(model, prefix) }) {
+			most = 1600
+		}
+		return min(w*h/750+1, most)
 	case "openai":
 		return openaiImage(model, w, h)
 	case "gemini":
-		// https://ai.google.dev/gemini-api/docs/tokens: 258 for each tile of 768, or 1120 for
-		// an image at the resolution of newer models.
-		return max(258*((w+767)/768)*((h+767)/768), 1120)
+		// https://ai.google.dev/gemini-api/docs/tokens: 258 for a small image, or for each of
+		// its tiles, whose size depends on the shorter side; 1120 at the resolution of models
+		// from Gemini 3 on.
+		if !strings.HasPrefix(model, "gemini-1") && !strings.HasPrefix(model, "gemini-2") {
+			return 1120
+		}
+		if w <= 384 && h <= 384 {
+			return 258
+		}
+		tile := min(max(min(w, h)*2/3, 256), 768)
+		return 258 * ((w + tile - 1) / tile) * ((h + tile - 1) / tile)
 	default:
 		// Patches of 14 pixels by 14, of models that are served by many programs, four to a
 		// token, of at most 4096.

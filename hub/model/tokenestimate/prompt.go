@@ -44,7 +44,8 @@ var unread = map[string]bool{"signature": true, "thoughtSignature": true, "cache
 // be read counts as a token for each byte.
 func Prompt(p provider.Provider, model string, body []byte) int64 {
 	d := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	tokens, name, hidden := 0.0, "", 0 // hidden is the depth from which objects are opaque
+	tokens, images := 0.0, 0
+	name, hidden := "", 0 // hidden is the depth from which objects are opaque
 	var names []string
 	for {
 		depth := d.StackDepth()
@@ -77,7 +78,7 @@ func Prompt(p provider.Provider, model string, body []byte) int64 {
 				tokens += Text(value)
 			case unread[name] && hidden == 0:
 			case hidden == 0 && isImage(name, value):
-				tokens += float64(image(p.Name, model, value))
+				images += image(p.Name, model, value)
 			default:
 				tokens += Text(value) + each
 			}
@@ -88,7 +89,7 @@ func Prompt(p provider.Provider, model string, body []byte) int64 {
 	if p.Name != "openai" {
 		tokens *= unknown
 	}
-	return int64(tokens) + opening
+	return int64(tokens) + int64(images) + opening
 }
 
 // begins are the first characters of images in Base64: PNG, JPEG, GIF, WebP.

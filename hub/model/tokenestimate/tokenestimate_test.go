@@ -184,7 +184,7 @@ func TestImagesCountByTheirSize(t *testing.T) {
 		"openai, chat":          {"openai", "gpt-4o", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + data + `"}}]}]}`, 765, 1500},
 		"openai, responses":     {"openai", "gpt-4.1-mini", `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,` + data + `"}]}]}`, 1500, 2300},
 		"gemini":                {"gemini", "gemini-2.5-flash", `{"contents":[{"parts":[{"inlineData":{"mimeType":"image/png","data":"` + data + `"}}]}]}`, 1032, 2000},
-		"one that is not whole": {"anthropic", "claude-sonnet-4-5", `{"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + data[:20] + `"}}]}]}`, 4784, 6500},
+		"one that is not whole": {"anthropic", "claude-opus-4-8", `{"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + data[:20] + `"}}]}]}`, 4784, 6500},
 		"in a tool's arguments": {"anthropic", "claude-sonnet-4-5", `{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{"data":"` + data + `"}}]}]}`, 700_000, 1 << 30},
 		"in a tool's result":    {"gemini", "gemini-2.5-flash", `{"contents":[{"parts":[{"functionResponse":{"name":"f","response":{"data":"` + data + `"}}}]}]}`, 700_000, 1 << 30},
 		"not JSON":              {"openai", "gpt-4o", `{"messages":`, 12, 12},
@@ -193,6 +193,45 @@ func TestImagesCountByTheirSize(t *testing.T) {
 		require.True(t, ok)
 		got := tokenestimate.Prompt(p, c.model, []byte(c.body))
 		require.True(t, c.low <= got && got <= c.high, "%s: %d", name, got)
+	}
+}
+
+// What is reserved for an image is at least what its provider counts, and at most 1.6 times
+// that, for the sizes of which the providers' documentation has the counts.
+func TestImagesCountAsTheirProvidersSay(t *testing.T) {
+	t.Parallel()
+	formats := map[string]string{
+		"anthropic": `{"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"%s"}}]}]}`,
+		"openai":    `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}]}]}`,
+		"gemini":    `{"contents":[{"parts":[{"inlineData":{"mimeType":"image/png","data":"%s"}}]}]}`,
+	}
+	for _, c := range []struct {
+		provider, model       string
+		width, height, tokens int
+	}{
+		{"anthropic", "claude-sonnet-4-5", 200, 200, 54},
+		{"anthropic", "claude-sonnet-4-5", 1000, 1000, 1334},
+		{"anthropic", "claude-sonnet-4-5", 1092, 1092, 1590},
+		{"anthropic", "claude-sonnet-4-5", 3840, 2160, 1600},
+		{"anthropic", "claude-opus-4-8", 1092, 1092, 1590},
+		{"openai", "gpt-4o", 1024, 1024, 765},
+		{"openai", "gpt-4o", 2048, 4096, 1105},
+		{"openai", "gpt-4.1-mini", 1024, 1024, 1659},
+		{"openai", "gpt-4.1-mini", 1800, 2400, 2353},
+		{"gemini", "gemini-2.5-pro", 384, 384, 258},
+		{"gemini", "gemini-2.5-pro", 960, 540, 1548},
+		{"gemini", "gemini-3-pro", 1920, 1080, 1120},
+	} {
+		var raw bytes.Buffer
+		require.NoError(t, png.Encode(&raw, image.NewGray(image.Rect(0, 0, c.width, c.height))))
+		p, ok := provider.Of(c.provider)
+		require.True(t, ok)
+		of := func(data string) int64 {
+			return tokenestimate.Prompt(p, c.model, fmt.Appendf(nil, formats[c.provider], data))
+		}
+		reserved := float64(of(base64.StdEncoding.EncodeToString(raw.Bytes())) - of(""))
+		require.GreaterOrEqual(t, reserved, float64(c.tokens), "%+v", c)
+		require.LessOrEqual(t, reserved, 1.6*float64(c.tokens), "%+v", c)
 	}
 }
 

@@ -16,6 +16,7 @@ const (
 	Expired      = "expired"
 	NotConnected = "not_connected"
 	Quota        = "quota"
+	Outage       = "outage"
 )
 
 // OpenProvider opens the item of a provider that cannot be called, for a reason of
@@ -45,6 +46,22 @@ func OpenProvider(ctx context.Context, tx *event.Tx, orgID, taskID, name, reason
 		s.Title = fmt.Sprintf("%s refuses the key", name)
 	}
 	_, err = Open(ctx, tx, s)
+	return err
+}
+
+// OutageSubject is the subject of the item about a provider that does not answer, which is
+// another one than that about its key.
+func OutageSubject(provider string) string { return "outage/" + provider }
+
+// OpenOutage opens the item of a provider that has not answered since a time: one, however
+// many tasks and models wait for it. taskID is one of them, whose row is locked.
+func OpenOutage(ctx context.Context, tx *event.Tx, orgID, taskID, provider, message string, since time.Time) error {
+	_, err := Open(ctx, tx, Stop{
+		OrgID: orgID, Kind: Provider, Subject: OutageSubject(provider), Cause: since.UTC().Format(time.RFC3339Nano), ToldTo: taskID,
+		Title:  fmt.Sprintf("%s does not answer", provider),
+		Why:    fmt.Sprintf("Since %s: %s. Tasks that need it wait, and go on by themselves when it answers.", since.UTC().Format("2006-01-02 15:04:05 UTC"), message),
+		Detail: Detail{Provider: provider, Reason: Outage},
+	})
 	return err
 }
 

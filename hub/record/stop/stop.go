@@ -44,7 +44,8 @@ const (
 	Suspended Kind = "suspended"
 	// Egress: a command of an agent was refused a host. The subject is EgressSubject.
 	Egress Kind = "egress"
-	// Provider: a provider of models cannot be called. The subject is its name.
+	// Provider: a provider of models cannot be called. The subject is its name, or
+	// OutageSubject if it does not answer.
 	Provider Kind = "provider"
 	// Credential: a credential of the egress has expired, or its server refuses it. The
 	// subject is its name.
@@ -91,7 +92,7 @@ type Detail struct {
 	Tool   string `json:"tool,omitempty"`
 
 	// Provider or Credential is the name of what cannot be used, and Reason why: "refused",
-	// "expired", "not_connected" or "quota".
+	// "expired", "not_connected", "quota" or "outage".
 	Provider   string `json:"provider,omitempty"`
 	Credential string `json:"credential,omitempty"`
 	Reason     string `json:"reason,omitempty"`

@@ -25,6 +25,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/shortlist"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -215,13 +217,9 @@ func some(texts []string) string {
 	const shown = 5
 	var quoted []string
 	for _, t := range texts[:min(len(texts), shown)] {
-		quoted = append(quoted, fmt.Sprintf("%q", t))
+		quoted = append(quoted, strconv.Quote(t))
 	}
-	out := strings.Join(quoted, ", ")
-	if n := len(texts) - shown; n > 0 {
-		out += fmt.Sprintf(" and %d more", n)
-	}
-	return out
+	return shortlist.Of(quoted, shown, len(texts))
 }
 
 // stillThere returns the entries of a collection that are at the source as they

@@ -46,6 +46,9 @@ type Config struct {
 	// Review opens the review of a run that is done, in the transaction that ends it.
 	// completed is the payload of its event, which is recorded when the run is accepted.
 	Review func(ctx context.Context, tx *event.Tx, t db.Task, summary string, completed map[string]any) error
+	// AfterFailure brings the workspace of a run that failed back to a checkpoint of its
+	// task, and returns an error of kind Precondition if it must stay as it is.
+	AfterFailure func(ctx context.Context, t db.Task, checkpoint string) error
 }
 
 // Reports takes reports.
@@ -431,6 +434,13 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			}
 			tx.Publish(change.QueueChanged{OrgID: orgID})
 			return r.later(ctx, tx, t, end, result.ErrorMessage, by)
+		}
+		if end.State == task.Failed && end.ErrorCode != string(fault.PartlyDone) {
+			said, err := r.goBack(ctx, tx, t)
+			if err != nil {
+				return err
+			}
+			end.Reason += said
 		}
 		if err := r.countRest(ctx, tx, t); err != nil {
 			return err

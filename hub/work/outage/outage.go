@@ -1,7 +1,8 @@
 // Package outage keeps the tasks whose model does not answer: its provider is overloaded,
 // limits the rate, or cannot be reached. Such a task waits without a slot. From time to
 // time the task that has waited longest tries the model, one for each model and
-// organisation; when it answers, all that wait for it go on.
+// organisation; when it answers, all that wait for it go on. An outage that lasts is one item
+// of the inbox for its provider, which is withdrawn when a model of it answers.
 package outage
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -29,6 +31,10 @@ const (
 	// reported: it may wait for a worker itself.
 	probeTime = 5 * time.Minute
 )
+
+// tellAfter is how long a model does not answer before people are told: most outages are
+// shorter.
+const tellAfter = time.Minute
 
 // probeDelay is the time between probes.
 var probeDelay = backoff.Policy{Base: 10 * time.Second, Max: 5 * time.Minute}
@@ -104,7 +110,10 @@ func count(ctx context.Context, tx *event.Tx, t db.Task, f Failure) error {
 	if err := tx.CountOutageFailure(ctx, params); err != nil {
 		return fmt.Errorf("store that %s does not answer: %w", f.Model, err)
 	}
-	return nil
+	if time.Since(o.Since) < tellAfter {
+		return nil
+	}
+	return stop.OpenOutage(ctx, tx, t.OrgID, t.ID, f.Model.Provider, strings.TrimSuffix(f.Message, "."), o.Since)
 }
 
 // Config holds the dependencies of a Service. All are required.
@@ -156,7 +165,8 @@ func (s *Service) wake(ctx context.Context, o db.OutagesRow) error {
 	if err := s.cfg.Store.DeleteOutage(ctx, db.DeleteOutageParams{OrgID: o.OrgID, Provider: o.Provider, Model: o.Model, FailedAt: *o.FailedAt}); err != nil {
 		return fmt.Errorf("store that %s answers again: %w", modelOf(o), err)
 	}
-	return nil
+	// Another model of the provider that does not answer opens it again with its next failure.
+	return stop.Withdraw(ctx, s.cfg.Store.Queries, o.OrgID, stop.Provider, stop.OutageSubject(o.Provider), modelOf(o).String()+" answers again")
 }
 
 // next queues the task that has waited longest for a model, and reports whether there was

@@ -3,7 +3,6 @@ package subtask
 import (
 	"context"
 	"path"
-	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -11,10 +10,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/workpath"
 )
-
-// mount is where a jail sees its workspace.
-const mount = "/workspace"
 
 // artifacts returns a function that promises the target the files that a manifest names,
 // and updates the manifest with where the target finds them: copies in its working_dir,
@@ -49,10 +46,10 @@ func (s *Service) artifacts(ctx context.Context, t db.Task, m *tool.Manifest) (t
 		folder := path.Join("handoff", m.HandoffID)
 		if c.Shared {
 			folder = path.Join("shared", m.HandoffID)
-			m.Artifacts.SharedDir = path.Join(mount, folder)
+			m.Artifacts.SharedDir = path.Join(workpath.Mount, folder)
 		}
 		// What was copied is what the target works on.
-		m.Artifacts.WorkingDir = path.Join(mount, folder, dir)
+		m.Artifacts.WorkingDir = path.Join(workpath.Mount, folder, dir)
 		with, folders = append(with, c), append(folders, folder)
 	}
 	if len(with) == 0 {
@@ -98,8 +95,8 @@ func (s *Service) collect(ctx context.Context, t db.Task, dir string, named []st
 // below returns a folder relative to the workspace; empty for the workspace
 // itself, or for one that is not in it.
 func below(dir string) string {
-	dir = path.Clean(strings.TrimPrefix(strings.TrimPrefix(dir, mount), "/"))
-	if dir == "." || dir == ".." || strings.HasPrefix(dir, "../") {
+	dir = workpath.Rel(dir)
+	if dir == "." || workpath.Outside(dir) {
 		return ""
 	}
 	return dir

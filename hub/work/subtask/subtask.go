@@ -9,6 +9,9 @@
 // When the subtask has ended, its step is granted, and the parent is queued once all
 // subtasks that it waits for have ended.
 //
+// A subtask in the background does not make its parent wait: its step is concluded at once,
+// and the parent asks for the result with the tool wait.
+//
 // A handoff creates a task that depends on the source: it starts when the source has
 // succeeded, and is cancelled otherwise. If a parent waits for the source, it waits for
 // the target from then on.
@@ -88,6 +91,9 @@ type Request struct {
 	refused *fault.Error
 	handoff string
 }
+
+// Background reports that the caller goes on while the task runs.
+func (r *Request) Background() bool { return r.work.Background }
 
 // Prepare loads what a call needs, before the transaction that creates the task. t is the
 // caller's task.
@@ -201,6 +207,21 @@ func (s *Service) ChildOf(ctx context.Context, q *db.Queries, step db.Step) (giv
 		given.CostMicros += below.CostMicros
 	}
 	return given, task.State(t.State).Final(), true, nil
+}
+
+// Child returns a subtask of a task by its id, or the last task that its work was handed off
+// to, and whether that has ended. An id of no such task is an error of kind Invalid.
+func (s *Service) Child(ctx context.Context, q *db.Queries, t db.Task, id string) (child tool.ChildTask, ended bool, err error) {
+	row, err := q.GetTask(ctx, db.GetTaskParams{OrgID: t.OrgID, ID: id})
+	if err != nil && !store.IsNotFound(err) {
+		return child, false, fmt.Errorf("load task %s: %w", id, err)
+	}
+	if err != nil || row.Task.ParentID == nil || *row.Task.ParentID != t.ID || row.Task.ParentStepID == nil {
+		return child, false, fault.New(fault.Invalid, "your task has no subtask %q", id).WithCode(fault.InvalidParameters).
+			WithFix("use the id that create_subtask or delegate returned")
+	}
+	child, ended, _, err = s.ChildOf(ctx, q, db.Step{OrgID: t.OrgID, ID: *row.Task.ParentStepID})
+	return child, ended, err
 }
 
 // SubtreeUsage sums up the tasks below one.

@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -105,6 +106,19 @@ func (s *Service) answer(ctx context.Context, p parent) error {
 				return err
 			}
 		}
+		ended, err := tx.EndedInBackground(ctx, db.EndedInBackgroundParams{OrgID: t.OrgID, TaskID: t.ID, Type: string(eventkind.AgentSubtaskEnded)})
+		if err != nil {
+			return fmt.Errorf("find the subtasks of %s that have ended in the background: %w", t.ID, err)
+		}
+		for _, step := range ended {
+			given, _, _, err := s.ChildOf(ctx, tx.Queries, step)
+			if err == nil {
+				err = tell(tx, t, step, given)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		// One that waits for a timer is not ours to move.
 		if task.State(t.State) != task.Waiting || t.NotBefore != nil {
 			return nil
@@ -114,6 +128,9 @@ func (s *Service) answer(ctx context.Context, p parent) error {
 		}
 		if why != "" {
 			return tx.SetWaitingReason(ctx, db.SetWaitingReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: why})
+		}
+		if waits, err := tx.WaitsOf(ctx, db.WaitsOfParams{OrgID: t.OrgID, TaskID: t.ID}); err != nil || len(waits) > 0 {
+			return err // a call of wait goes on; package wait queues the task after it
 		}
 		tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 		_, err = task.Move(ctx, tx, t, task.Queued, "what it waited for has ended; waits for a worker", event.Hub)
@@ -132,8 +149,13 @@ func (s *Service) grant(ctx context.Context, tx *event.Tx, t db.Task, step db.St
 	}); err != nil {
 		return fmt.Errorf("grant step %s: %w", step.ID, err)
 	}
+	return tell(tx, t, step, given)
+}
+
+// tell appends that the subtask of a call has ended.
+func tell(tx *event.Tx, t db.Task, step db.Step, given tool.ChildTask) error {
 	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.AgentSubtaskEnded, Payload: map[string]any{
 		"step_id": step.ID, "task_id": given.TaskID, "agent": given.Agent, "state": given.State, "cost_micros": given.CostMicros,
-		"iterations": given.Iterations,
+		"iterations": given.Iterations, "error_code": given.Code,
 	}})
 }

@@ -50,7 +50,7 @@ func New(cfg Config) *Service { return &Service{cfg} }
 func Create(ctx context.Context, tx *event.Tx, step db.Step, w tool.Wait) (db.Wait, error) {
 	row, err := tx.CreateWait(ctx, db.CreateWaitParams{
 		StepID: step.ID, OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *step.NodeID, JailID: step.JailID,
-		Lasts: w.For, JobID: w.Job, Port: w.Port, Path: w.Path,
+		Lasts: w.For, JobID: w.Job, Port: w.Port, Path: w.Path, ChildID: w.Task,
 	})
 	if err != nil {
 		return row, fmt.Errorf("store what step %s waits for: %w", step.ID, err)
@@ -69,7 +69,7 @@ func Until(w db.Wait) string {
 }
 
 func of(w db.Wait) tool.Wait {
-	return tool.Wait{Job: w.JobID, Port: w.Port, Path: w.Path}
+	return tool.Wait{Job: w.JobID, Port: w.Port, Path: w.Path, Task: w.ChildID}
 }
 
 // Reason returns a text about what a task's calls wait for, be it a subtask or what a call

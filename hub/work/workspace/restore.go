@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
@@ -15,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/shortlist"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -185,14 +185,7 @@ func (r *Restore) Refused(nodeID string) error {
 }
 
 // some returns a few of many texts in one.
-func some(texts []string) string {
-	const shown = 5
-	out := strings.Join(texts[:min(len(texts), shown)], ", ")
-	if n := len(texts) - shown; n > 0 {
-		out += fmt.Sprintf(" and %d more", n)
-	}
-	return out
-}
+func some(texts []string) string { return shortlist.Of(texts, 5, len(texts)) }
 
 // Store records that a new task begins with the workspace, in the transaction that stores
 // the task.

@@ -509,5 +509,8 @@ func undone(row db.Undo, res *nodev1.UndoChangesResponse, kind, id string) audit
 }
 
 func askedBy(row db.Undo) event.Actor {
+	if row.AskedBy == event.Hub.ID {
+		return event.Hub
+	}
 	return event.Actor{Kind: event.User, ID: row.AskedBy, Address: row.Address, UserAgent: row.UserAgent}
 }

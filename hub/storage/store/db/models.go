@@ -1118,6 +1118,7 @@ type Wait struct {
 	Port      int64
 	Path      string
 	CreatedAt time.Time
+	ChildID   string
 }
 
 type Worker struct {

@@ -38,6 +38,23 @@ func (q *Queries) CountOutageFailure(ctx context.Context, arg CountOutageFailure
 	return err
 }
 
+const countTasksInOutage = `-- name: CountTasksInOutage :one
+SELECT count(*)::int FROM tasks WHERE org_id = $1 AND outage_provider = $2 AND outage_since IS NOT NULL AND state = 'waiting'
+`
+
+type CountTasksInOutageParams struct {
+	OrgID    string
+	Provider string
+}
+
+// How many tasks wait for a provider's models.
+func (q *Queries) CountTasksInOutage(ctx context.Context, arg CountTasksInOutageParams) (int32, error) {
+	row := q.db.QueryRow(ctx, countTasksInOutage, arg.OrgID, arg.Provider)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const createOutage = `-- name: CreateOutage :exec
 INSERT INTO model_outages (org_id, provider, model) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
 `
@@ -305,6 +322,21 @@ func (q *Queries) Outages(ctx context.Context) ([]OutagesRow, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const probeNow = `-- name: ProbeNow :exec
+UPDATE model_outages SET probe_at = clock_timestamp(), prober = '' WHERE org_id = $1 AND provider = $2
+`
+
+type ProbeNowParams struct {
+	OrgID    string
+	Provider string
+}
+
+// Has a task try each model of a provider at once.
+func (q *Queries) ProbeNow(ctx context.Context, arg ProbeNowParams) error {
+	_, err := q.db.Exec(ctx, probeNow, arg.OrgID, arg.Provider)
+	return err
 }
 
 const probeOutage = `-- name: ProbeOutage :exec

@@ -11,6 +11,83 @@ import (
 	"time"
 )
 
+const callsBeside = `-- name: CallsBeside :many
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps
+WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index < $4 AND state IN ('granted', 'started')
+ORDER BY call_index
+`
+
+type CallsBesideParams struct {
+	OrgID     string
+	TaskID    string
+	Turn      int32
+	CallIndex int32
+}
+
+// The calls of a turn before one that run or are about to.
+func (q *Queries) CallsBeside(ctx context.Context, arg CallsBesideParams) ([]Step, error) {
+	rows, err := q.db.Query(ctx, callsBeside,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Turn,
+		arg.CallIndex,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Step{}
+	for rows.Next() {
+		var i Step
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.TaskID,
+			&i.Number,
+			&i.Turn,
+			&i.CallIndex,
+			&i.CallID,
+			&i.Attempt,
+			&i.Tool,
+			&i.Category,
+			&i.Arguments,
+			&i.ArgumentsSealed,
+			&i.ArgumentsDigest,
+			&i.Reasoning,
+			&i.State,
+			&i.DecisionReason,
+			&i.Observation,
+			&i.Outcome,
+			&i.ErrorCode,
+			&i.NodeID,
+			&i.JailID,
+			&i.LogBytes,
+			&i.ProposedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.Run,
+			&i.ExecID,
+			&i.GrantedBinding,
+			&i.ChangedArguments,
+			&i.ChangedSealed,
+			&i.ChangedBy,
+			&i.WorkspaceState,
+			&i.WorkspaceRecord,
+			&i.AskedState,
+			&i.AskedRecord,
+			&i.Decision,
+			&i.Released,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const cancelSteps = `-- name: CancelSteps :many
 UPDATE steps SET state = 'cancelled', decision_reason = $1, finished_at = clock_timestamp()
 WHERE org_id = $2 AND task_id = $3 AND state IN ('proposed', 'waiting', 'granted', 'started')
@@ -1595,7 +1672,10 @@ func (q *Queries) StepsUpTo(ctx context.Context, arg StepsUpToParams) ([]Step, e
 }
 
 const toldInstructions = `-- name: ToldInstructions :many
-SELECT jsonb_array_elements_text(outcome->'instructions')::text FROM steps WHERE org_id = $1 AND task_id = $2 AND outcome ? 'instructions'
+SELECT jsonb_array_elements_text(s.outcome->'instructions')::text FROM steps s
+WHERE s.org_id = $1 AND s.task_id = $2 AND s.outcome ? 'instructions'
+  AND s.turn > coalesce((SELECT (c.state->'summary'->>'up_to')::int FROM checkpoints c
+                       WHERE c.org_id = $1 AND c.task_id = $2 ORDER BY c.iteration DESC LIMIT 1), 0)
 `
 
 type ToldInstructionsParams struct {
@@ -1603,7 +1683,8 @@ type ToldInstructionsParams struct {
 	TaskID string
 }
 
-// The files of instructions that results of a task's steps have told.
+// The files of instructions that results of a task's steps have told, but for those that a
+// summary has replaced.
 func (q *Queries) ToldInstructions(ctx context.Context, arg ToldInstructionsParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, toldInstructions, arg.OrgID, arg.TaskID)
 	if err != nil {

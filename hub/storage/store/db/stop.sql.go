@@ -514,6 +514,8 @@ SELECT i.org_id, i.kind, i.subject FROM inbox_items i
 WHERE i.state = 'open' AND i.kind IN ('budget', 'provider')
   AND NOT EXISTS (SELECT 1 FROM stopped_tasks s WHERE s.org_id = i.org_id AND s.kind = i.kind AND s.subject = i.subject)
   AND NOT (i.kind = 'provider' AND key_ended(i.org_id, i.subject))
+  AND NOT (i.kind = 'provider' AND i.detail ->> 'reason' = 'outage' AND EXISTS (
+        SELECT 1 FROM tasks t WHERE t.org_id = i.org_id AND t.outage_provider = i.detail ->> 'provider' AND t.outage_since IS NOT NULL AND t.finished_at IS NULL))
 ORDER BY i.id LIMIT $1
 `
 

@@ -284,6 +284,81 @@ func (q *Queries) CountSubtask(ctx context.Context, arg CountSubtaskParams) erro
 	return err
 }
 
+const endedInBackground = `-- name: EndedInBackground :many
+SELECT s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released FROM steps s
+WHERE s.org_id = $1 AND s.task_id = $2 AND s.state = 'succeeded' AND s.tool IN ('create_subtask', 'delegate')
+  AND EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id)
+  AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id AND t.finished_at IS NULL)
+  AND NOT EXISTS (SELECT 1 FROM events e WHERE e.org_id = $1 AND e.task_id = $2 AND e.type = $3 AND e.payload ->> 'step_id' = s.id)
+ORDER BY s.number
+`
+
+type EndedInBackgroundParams struct {
+	OrgID  string
+	TaskID string
+	Type   string
+}
+
+// The calls of a task whose subtask ran in the background and has ended, of which its events
+// do not say so yet.
+func (q *Queries) EndedInBackground(ctx context.Context, arg EndedInBackgroundParams) ([]Step, error) {
+	rows, err := q.db.Query(ctx, endedInBackground, arg.OrgID, arg.TaskID, arg.Type)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Step{}
+	for rows.Next() {
+		var i Step
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.TaskID,
+			&i.Number,
+			&i.Turn,
+			&i.CallIndex,
+			&i.CallID,
+			&i.Attempt,
+			&i.Tool,
+			&i.Category,
+			&i.Arguments,
+			&i.ArgumentsSealed,
+			&i.ArgumentsDigest,
+			&i.Reasoning,
+			&i.State,
+			&i.DecisionReason,
+			&i.Observation,
+			&i.Outcome,
+			&i.ErrorCode,
+			&i.NodeID,
+			&i.JailID,
+			&i.LogBytes,
+			&i.ProposedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.Run,
+			&i.ExecID,
+			&i.GrantedBinding,
+			&i.ChangedArguments,
+			&i.ChangedSealed,
+			&i.ChangedBy,
+			&i.WorkspaceState,
+			&i.WorkspaceRecord,
+			&i.AskedState,
+			&i.AskedRecord,
+			&i.Decision,
+			&i.Released,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const liveBelow = `-- name: LiveBelow :many
 WITH RECURSIVE below AS (
     SELECT t.id FROM tasks t WHERE t.org_id = $1 AND t.parent_id = $2::text

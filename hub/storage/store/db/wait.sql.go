@@ -12,21 +12,22 @@ import (
 )
 
 const createWait = `-- name: CreateWait :one
-INSERT INTO waits (step_id, org_id, task_id, node_id, jail_id, until, job_id, port, path)
-VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6::interval, $7, $8, $9)
-RETURNING step_id, org_id, task_id, node_id, jail_id, until, job_id, port, path, created_at
+INSERT INTO waits (step_id, org_id, task_id, node_id, jail_id, until, job_id, port, path, child_id)
+VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6::interval, $7, $8, $9, $10)
+RETURNING step_id, org_id, task_id, node_id, jail_id, until, job_id, port, path, created_at, child_id
 `
 
 type CreateWaitParams struct {
-	StepID string
-	OrgID  string
-	TaskID string
-	NodeID string
-	JailID string
-	Lasts  time.Duration
-	JobID  string
-	Port   int64
-	Path   string
+	StepID  string
+	OrgID   string
+	TaskID  string
+	NodeID  string
+	JailID  string
+	Lasts   time.Duration
+	JobID   string
+	Port    int64
+	Path    string
+	ChildID string
 }
 
 func (q *Queries) CreateWait(ctx context.Context, arg CreateWaitParams) (Wait, error) {
@@ -40,6 +41,7 @@ func (q *Queries) CreateWait(ctx context.Context, arg CreateWaitParams) (Wait, e
 		arg.JobID,
 		arg.Port,
 		arg.Path,
+		arg.ChildID,
 	)
 	var i Wait
 	err := row.Scan(
@@ -53,6 +55,7 @@ func (q *Queries) CreateWait(ctx context.Context, arg CreateWaitParams) (Wait, e
 		&i.Port,
 		&i.Path,
 		&i.CreatedAt,
+		&i.ChildID,
 	)
 	return i, err
 }
@@ -68,7 +71,7 @@ func (q *Queries) DeleteWaits(ctx context.Context) error {
 }
 
 const getWait = `-- name: GetWait :one
-SELECT step_id, org_id, task_id, node_id, jail_id, until, job_id, port, path, created_at FROM waits WHERE org_id = $1 AND step_id = $2
+SELECT step_id, org_id, task_id, node_id, jail_id, until, job_id, port, path, created_at, child_id FROM waits WHERE org_id = $1 AND step_id = $2
 `
 
 type GetWaitParams struct {
@@ -90,13 +93,17 @@ func (q *Queries) GetWait(ctx context.Context, arg GetWaitParams) (Wait, error) 
 		&i.Port,
 		&i.Path,
 		&i.CreatedAt,
+		&i.ChildID,
 	)
 	return i, err
 }
 
 const openWaits = `-- name: OpenWaits :many
-SELECT w.step_id, w.org_id, w.task_id, w.node_id, w.jail_id, w.until, w.job_id, w.port, w.path, w.created_at, (w.until <= clock_timestamp() OR w.job_id <> '' AND EXISTS (
-        SELECT 1 FROM jobs j WHERE j.org_id = w.org_id AND j.id = w.job_id AND j.state = 'ended'))::boolean AS over
+SELECT w.step_id, w.org_id, w.task_id, w.node_id, w.jail_id, w.until, w.job_id, w.port, w.path, w.created_at, w.child_id, (w.until <= clock_timestamp() OR w.job_id <> '' AND EXISTS (
+        SELECT 1 FROM jobs j WHERE j.org_id = w.org_id AND j.id = w.job_id AND j.state = 'ended')
+    OR w.child_id <> '' AND NOT EXISTS (
+        SELECT 1 FROM tasks c JOIN tasks t ON t.parent_step_id = c.parent_step_id AND t.org_id = c.org_id
+        WHERE c.org_id = w.org_id AND c.id = w.child_id AND t.finished_at IS NULL))::boolean AS over
 FROM waits w JOIN steps s ON s.id = w.step_id
 WHERE s.state = 'waiting' AND w.step_id > $1 ORDER BY w.step_id LIMIT $2
 `
@@ -111,7 +118,8 @@ type OpenWaitsRow struct {
 	Over bool
 }
 
-// Calls that wait, with whether that is over: the time has come, or the job has ended.
+// Calls that wait, with whether that is over: the time has come, the job has ended, or the
+// subtask has, with all that its work was handed over to.
 func (q *Queries) OpenWaits(ctx context.Context, arg OpenWaitsParams) ([]OpenWaitsRow, error) {
 	rows, err := q.db.Query(ctx, openWaits, arg.AfterID, arg.MaxRows)
 	if err != nil {
@@ -132,6 +140,7 @@ func (q *Queries) OpenWaits(ctx context.Context, arg OpenWaitsParams) ([]OpenWai
 			&i.Wait.Port,
 			&i.Wait.Path,
 			&i.Wait.CreatedAt,
+			&i.Wait.ChildID,
 			&i.Over,
 		); err != nil {
 			return nil, err
@@ -145,7 +154,7 @@ func (q *Queries) OpenWaits(ctx context.Context, arg OpenWaitsParams) ([]OpenWai
 }
 
 const waitsOf = `-- name: WaitsOf :many
-SELECT w.step_id, w.org_id, w.task_id, w.node_id, w.jail_id, w.until, w.job_id, w.port, w.path, w.created_at FROM waits w JOIN steps s ON s.id = w.step_id
+SELECT w.step_id, w.org_id, w.task_id, w.node_id, w.jail_id, w.until, w.job_id, w.port, w.path, w.created_at, w.child_id FROM waits w JOIN steps s ON s.id = w.step_id
 WHERE w.org_id = $1 AND w.task_id = $2 AND s.state = 'waiting' ORDER BY w.until
 `
 
@@ -175,6 +184,7 @@ func (q *Queries) WaitsOf(ctx context.Context, arg WaitsOfParams) ([]Wait, error
 			&i.Port,
 			&i.Path,
 			&i.CreatedAt,
+			&i.ChildID,
 		); err != nil {
 			return nil, err
 		}

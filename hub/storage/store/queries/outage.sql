@@ -53,3 +53,11 @@ DELETE FROM model_outages WHERE org_id = @org_id AND provider = @provider AND mo
 -- Of models that no task waits for any more.
 DELETE FROM model_outages o WHERE o.failed_at < clock_timestamp() - interval '1 hour' AND NOT EXISTS (
     SELECT 1 FROM tasks t WHERE t.org_id = o.org_id AND t.outage_provider = o.provider AND t.outage_model = o.model AND t.outage_since IS NOT NULL);
+
+-- name: ProbeNow :exec
+-- Has a task try each model of a provider at once.
+UPDATE model_outages SET probe_at = clock_timestamp(), prober = '' WHERE org_id = @org_id AND provider = @provider;
+
+-- name: CountTasksInOutage :one
+-- How many tasks wait for a provider's models.
+SELECT count(*)::int FROM tasks WHERE org_id = @org_id AND outage_provider = @provider AND outage_since IS NOT NULL AND state = 'waiting';

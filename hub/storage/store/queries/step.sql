@@ -209,8 +209,18 @@ WHERE org_id = @org_id AND task_id = @task_id AND exec_id <> '' AND node_id IS N
 ORDER BY number DESC LIMIT @max_rows;
 
 -- name: ToldInstructions :many
--- The files of instructions that results of a task's steps have told.
-SELECT jsonb_array_elements_text(outcome->'instructions')::text FROM steps WHERE org_id = @org_id AND task_id = @task_id AND outcome ? 'instructions';
+-- The files of instructions that results of a task's steps have told, but for those that a
+-- summary has replaced.
+SELECT jsonb_array_elements_text(s.outcome->'instructions')::text FROM steps s
+WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.outcome ? 'instructions'
+  AND s.turn > coalesce((SELECT (c.state->'summary'->>'up_to')::int FROM checkpoints c
+                       WHERE c.org_id = @org_id AND c.task_id = @task_id ORDER BY c.iteration DESC LIMIT 1), 0);
+
+-- name: CallsBeside :many
+-- The calls of a turn before one that run or are about to.
+SELECT * FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND turn = @turn AND call_index < @call_index AND state IN ('granted', 'started')
+ORDER BY call_index;
 
 -- name: SetAskedWorkspace :execrows
 -- Records the state of the workspace while a task waits for an approval; the

@@ -75,6 +75,16 @@ WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.state = 'waiting' AND s.
   AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id AND t.finished_at IS NULL)
 ORDER BY s.number;
 
+-- name: EndedInBackground :many
+-- The calls of a task whose subtask ran in the background and has ended, of which its events
+-- do not say so yet.
+SELECT s.* FROM steps s
+WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.state = 'succeeded' AND s.tool IN ('create_subtask', 'delegate')
+  AND EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id)
+  AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id AND t.finished_at IS NULL)
+  AND NOT EXISTS (SELECT 1 FROM events e WHERE e.org_id = @org_id AND e.task_id = @task_id AND e.type = @type AND e.payload ->> 'step_id' = s.id)
+ORDER BY s.number;
+
 -- name: AnsweredParents :many
 -- Tasks with calls that wait for a task which has ended.
 SELECT DISTINCT s.org_id, s.task_id FROM steps s

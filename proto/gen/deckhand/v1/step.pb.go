@@ -456,8 +456,8 @@ type Step struct {
 	// masked. Unset if they were not changed.
 	ChangedArguments *structpb.Struct `protobuf:"bytes,23,opt,name=changed_arguments,json=changedArguments,proto3" json:"changed_arguments,omitempty"`
 	ChangedBy        string           `protobuf:"bytes,24,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
-	// The images of its result, at most 4; answered to the worker that runs the
-	// task only.
+	// The images of its result, at most 4; returned to the worker that runs the
+	// task, and where they are asked for.
 	Images []*Image `protobuf:"bytes,25,rep,name=images,proto3" json:"images,omitempty"`
 	// The policies' decision, and the rule that it is based on.
 	Decision      *Decision `protobuf:"bytes,26,opt,name=decision,proto3" json:"decision,omitempty"`

@@ -2932,7 +2932,9 @@ type ListStepsRequest struct {
 	StepId string `protobuf:"bytes,4,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	// For a list of many steps: without reasoning, results and decisions, and with at
 	// most 200 characters of each argument.
-	Brief         bool `protobuf:"varint,5,opt,name=brief,proto3" json:"brief,omitempty"`
+	Brief bool `protobuf:"varint,5,opt,name=brief,proto3" json:"brief,omitempty"`
+	// With step_id: with the images of its result.
+	Images        bool `protobuf:"varint,35,opt,name=images,proto3" json:"images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2998,6 +3000,13 @@ func (x *ListStepsRequest) GetStepId() string {
 func (x *ListStepsRequest) GetBrief() bool {
 	if x != nil {
 		return x.Brief
+	}
+	return false
+}
+
+func (x *ListStepsRequest) GetImages() bool {
+	if x != nil {
+		return x.Images
 	}
 	return false
 }
@@ -3828,7 +3837,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x16KeepCheckpointResponse\x12;\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x1b.deckhand.v1.TaskCheckpointR\n" +
-	"checkpoint\"\xc2\x01\n" +
+	"checkpoint\"\xda\x01\n" +
 	"\x10ListStepsRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +
@@ -3837,7 +3846,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12!\n" +
 	"\astep_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06stepId\x12\x14\n" +
-	"\x05brief\x18\x05 \x01(\bR\x05brief\"d\n" +
+	"\x05brief\x18\x05 \x01(\bR\x05brief\x12\x16\n" +
+	"\x06images\x18# \x01(\bR\x06images\"d\n" +
 	"\x11ListStepsResponse\x12'\n" +
 	"\x05steps\x18\x01 \x03(\v2\x11.deckhand.v1.StepR\x05steps\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe0\x02\n" +

@@ -303,7 +303,8 @@ type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Finished iterations.
 	Iteration int32 `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	// The loop's own state (plan, summary, counters); opaque to the hub.
+	// The loop's own state (plan, summary, counters). The hub reads summary.up_to in it, the
+	// last turn that a summary has replaced, and nothing else.
 	State         *structpb.Struct       `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -12,6 +12,7 @@ import { Tail } from "@/features/log/Tail";
 import { InboxInline } from "@/features/inbox/InboxInline";
 import { quiet, stateOf, wentWrong } from "./calls";
 import type { Call, Entry, Said, Subtask, Turn } from "./thread";
+import { Seen } from "./Seen";
 import { CallArguments, Output, titleOf } from "./tools";
 
 // Row is an entry of a thread.
@@ -142,6 +143,7 @@ function CallBody({ call, taskId }: { call: Call; taskId: string }) {
       <div className="flex flex-wrap items-start gap-x-4">
         <CallArguments call={call} taskId={taskId} />
         <Output call={call} />
+        <Seen call={call} taskId={taskId} />
         <Link to="/tasks/$task" params={{ task: taskId }} search={{ tab: "steps", step: call.number }} className="inline-flex min-h-6 items-center text-xs text-accent hover:underline">
           Open step
         </Link>
@@ -159,7 +161,7 @@ function SubtaskLine({ of }: { of: Subtask }) {
       </Link>
       <span className="min-w-0 flex-1 truncate"><Literal text={of.goal} /></span>
       {of.costMicros !== undefined && <span className="text-dim">{dollars(of.costMicros)}</span>}
-      <Badge tone={of.state === "succeeded" ? "good" : of.state ? "bad" : "accent"}>{of.state ?? "running"}</Badge>
+      <Badge tone={of.state === "succeeded" ? "good" : of.state === "partly done" ? "warn" : of.state ? "bad" : "accent"}>{of.state ?? "running"}</Badge>
     </p>
   );
 }

@@ -1,3 +1,4 @@
+import { partlyDone } from "@/gen/facts";
 import { argumentsOf, type ActObject } from "@/components/marks";
 import { bytes } from "@/components/money";
 import type { LiveEvent } from "@/live/event";
@@ -334,7 +335,7 @@ export class Threads {
         if (known === undefined) break;
         this.call(e, {
           subtasks: (t.entries[known] as Call).subtasks.map((s) =>
-            s.id === text(p.task_id) ? { ...s, state: words(p.state), costMicros: number(p.cost_micros) } : s,
+            s.id === text(p.task_id) ? { ...s, state: p.error_code === partlyDone ? "partly done" : words(p.state), costMicros: number(p.cost_micros) } : s,
           ),
         });
         break;

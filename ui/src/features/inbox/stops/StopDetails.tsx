@@ -122,7 +122,7 @@ export function StopLink({ item, stop }: { item: InboxItem; stop: InboxStop }) {
   if (item.kind === InboxKind.PROVIDER)
     return (
       <Link to="/providers" className={look}>
-        {stop.reason === "not_connected" ? "Connect" : "Give a new key for"} {stop.provider}
+        {stop.reason === "not_connected" ? "Connect" : stop.reason === "outage" ? "See" : "Give a new key for"} {stop.provider}
       </Link>
     );
   if (item.kind === InboxKind.CREDENTIAL)

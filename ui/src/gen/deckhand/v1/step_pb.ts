@@ -291,8 +291,8 @@ export type Step = Message<"deckhand.v1.Step"> & {
   changedBy: string;
 
   /**
-   * The images of its result, at most 4; answered to the worker that runs the
-   * task only.
+   * The images of its result, at most 4; returned to the worker that runs the
+   * task, and where they are asked for.
    *
    * @generated from field: repeated deckhand.v1.Image images = 25;
    */

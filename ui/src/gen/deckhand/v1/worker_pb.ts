@@ -248,7 +248,8 @@ export type Checkpoint = Message<"deckhand.v1.Checkpoint"> & {
   iteration: number;
 
   /**
-   * The loop's own state (plan, summary, counters); opaque to the hub.
+   * The loop's own state (plan, summary, counters). The hub reads summary.up_to in it, the
+   * last turn that a summary has replaced, and nothing else.
    *
    * @generated from field: google.protobuf.Struct state = 2;
    */
