@@ -108,7 +108,7 @@ const artefacts = process.env.DECKHAND_E2E_ARTEFACTS;
 const shrunk = 4;
 // A cell of a picture differs if one of its colours does by more than this, of 255; and a
 // picture does if more than this share of its cells differ.
-const tolerance = { colour: 48, share: 0.02 };
+const tolerance = { colour: 32, share: 0.008 };
 const screens = [
   { width: 1440, height: 900, theme: "light" },
   { width: 1440, height: 900, theme: "dark" },

@@ -84,7 +84,9 @@ export async function open(): Promise<{ context: BrowserContext; page: Page; pro
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" });
   context.setDefaultTimeout(patience);
   // Answers are sent at once, except in the story about taking one back.
-  await context.addInitScript(() => localStorage.getItem("deckhand.comfort") ?? localStorage.setItem("deckhand.comfort", '{"undo":false}'));
+  await context.addInitScript(() => {
+    if (location.protocol.startsWith("http") && !localStorage.getItem("deckhand.comfort")) localStorage.setItem("deckhand.comfort", '{"undo":false}');
+  });
   const page = await context.newPage();
   const problems: string[] = [];
   page.on("pageerror", (e) => problems.push(e.message));

@@ -113,7 +113,7 @@ export function FleetPage() {
   const set = (part: Partial<typeof search>) => void navigate({ search: (s) => ({ ...s, ...part }), replace: true });
 
   return (
-    <Page title="Fleet">
+    <Page title="Fleet" actions={agents.data && agents.data.agents.length > 0 && <StopEverything />}>
       <div className="space-y-4">
         <FirstSteps />
         <NodeStrip nodes={all} samples={samples} />
@@ -166,8 +166,6 @@ export function FleetPage() {
               Select all {shown.length}
             </label>
           )}
-          <span className="flex-1" />
-          <StopEverything />
         </div>
         {waiting > 0 && <p role="status" className="text-sm text-warn">{waiting} {waiting === 1 ? "agent needs" : "agents need"} a person.</p>}
         <Bulk agents={chosen} tasks={chosen.flatMap((a) => tasksOf.get(a.id) ?? none)} onClear={() => setSelected(new Set())} />

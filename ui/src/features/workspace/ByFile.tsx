@@ -77,7 +77,8 @@ export function ByFile(props: {
 function File(props: { taskId: string; of: FileDiff; named: boolean; open: boolean; undo?: (path: string) => void; comment?: string }) {
   const { of: f, undo } = props;
   const [open, setOpen] = useState(props.open);
-  const [commenting, setCommenting] = useState(false);
+  // The line that is commented: "" for none in particular, undefined without a comment.
+  const [commenting, setCommenting] = useState<string>();
   const row = useRef<HTMLLIElement>(null);
   useEffect(() => {
     if (props.named) row.current?.scrollIntoView?.({ block: "start" });
@@ -96,7 +97,7 @@ function File(props: { taskId: string; of: FileDiff; named: boolean; open: boole
           </span>
         )}
         {props.comment && (
-          <Button small aria-label={line(`Comment on ${f.path}`)} onClick={() => setCommenting(!commenting)}>
+          <Button small aria-label={line(`Comment on ${f.path}`)} onClick={() => setCommenting(commenting === undefined ? "" : undefined)}>
             <MessageSquare aria-hidden className="size-3.5" /> Comment
           </Button>
         )}
@@ -106,16 +107,26 @@ function File(props: { taskId: string; of: FileDiff; named: boolean; open: boole
           </Button>
         )}
       </div>
-      {commenting && props.comment && <Comment taskId={props.taskId} path={f.path} agent={props.comment} onDone={() => setCommenting(false)} />}
-      {open && <div className="border-t p-2">{f.unified ? <Diff text={f.unified} label={line(`Changes of ${f.path}`)} /> : <p className="text-dim">{f.summary || "Only its attributes."}</p>}</div>}
+      {commenting !== undefined && props.comment && (
+        <Comment key={commenting} taskId={props.taskId} path={f.path} line={commenting} agent={props.comment} onDone={() => setCommenting(undefined)} />
+      )}
+      {open && (
+        <div className="border-t p-2">
+          {f.unified ? (
+            <Diff text={f.unified} label={line(`Changes of ${f.path}`)} onLine={props.comment ? (n) => setCommenting(String(n)) : undefined} />
+          ) : (
+            <p className="text-dim">{f.summary || "Only its attributes."}</p>
+          )}
+        </div>
+      )}
     </li>
   );
 }
 
 // Comment sends the agent what a person says of a file.
-function Comment(props: { taskId: string; path: string; agent: string; onDone: () => void }) {
+function Comment(props: { taskId: string; path: string; line: string; agent: string; onDone: () => void }) {
   const [text, setText] = useState("");
-  const [lines, setLines] = useState("");
+  const [lines, setLines] = useState(props.line);
   const [busy, setBusy] = useState(false);
   const [key] = useState(newKey);
   const send = async () => {
@@ -139,7 +150,7 @@ function Comment(props: { taskId: string; path: string; agent: string; onDone: (
       }}
     >
       <input aria-label="Lines" placeholder="Lines, such as 12-14" maxLength={40} value={lines} onChange={(e) => setLines(e.target.value)} className="min-h-8 w-40 rounded-md border bg-panel px-2 text-sm" />
-      <TextArea aria-label={line(`Comment on ${props.path}`)} rows={2} maxLength={9_000} className="flex-1" placeholder={`${props.agent} gets it with its next turn`} value={text} onChange={(e) => setText(e.target.value)} />
+      <TextArea aria-label={line(`Comment on ${props.path}`)} rows={2} maxLength={9_000} autoFocus className="flex-1" placeholder={`${props.agent} gets it with its next turn`} value={text} onChange={(e) => setText(e.target.value)} />
       <Button type="submit" look="primary" busy={busy} disabled={!text.trim()}>
         Send
       </Button>
