@@ -90,14 +90,14 @@ func (injectHub) JailHasLiveTask(context.Context, db.JailHasLiveTaskParams) (boo
 }
 
 // Token implements channel.Credentials.
-func (injectHub) Token(context.Context, string, string, string, string) (egresslink.Token, error) {
+func (injectHub) Token(context.Context, string, string, string, string, string) (egresslink.Token, error) {
 	return egresslink.Token{
 		Headers: map[string]string{"Authorization": "Bearer " + injectSecret}, Secrets: []string{injectSecret}, ExpiresAt: time.Now().Add(time.Hour),
 	}, nil
 }
 
 // Insert implements channel.Credentials.
-func (h injectHub) Insert(_ context.Context, _, _, _ string, req *http.Request) (credential.Inserted, error) {
+func (h injectHub) Insert(_ context.Context, _, _, _, _ string, req *http.Request) (credential.Inserted, error) {
 	req.Header.Set("Authorization", "Bearer "+injectSecret)
 	return credential.Inserted{Secrets: []string{injectSecret}, Roots: h.r.roots, Private: true}, nil
 }

@@ -33,13 +33,14 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Credentials is what is asked about credentials.
+// Credentials is what is asked about credentials. They are given for a jail in which a task
+// runs on the node, and refused with fault.Denied for every other.
 type Credentials interface {
 	// Token returns what the node inserts itself, into requests to target; empty for one
 	// that is not known.
-	Token(ctx context.Context, orgID, jailID, name, target string) (egresslink.Token, error)
+	Token(ctx context.Context, orgID, nodeID, jailID, name, target string) (egresslink.Token, error)
 	// Insert puts a credential that stays in the hub into a request.
-	Insert(ctx context.Context, orgID, jailID, name string, req *http.Request) (credential.Inserted, error)
+	Insert(ctx context.Context, orgID, nodeID, jailID, name string, req *http.Request) (credential.Inserted, error)
 	// Record stores records of requests.
 	Record(ctx context.Context, orgID, nodeID string, records []egresslink.Record) error
 }
@@ -242,10 +243,7 @@ func (s *session) authority(ctx context.Context, q egresslink.AuthorityRequest) 
 
 // token returns a token for a jail.
 func (s *session) token(ctx context.Context, q egresslink.TokenRequest) (egresslink.Token, error) {
-	if err := s.live(ctx, q.JailID); err != nil {
-		return egresslink.Token{}, err
-	}
-	return s.cfg.Credentials.Token(ctx, s.orgID, q.JailID, q.Credential, q.Target)
+	return s.cfg.Credentials.Token(ctx, s.orgID, s.nodeID, q.JailID, q.Credential, q.Target)
 }
 
 func (s *session) records(ctx context.Context, q egresslink.Records) (struct{}, error) {

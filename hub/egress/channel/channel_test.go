@@ -87,17 +87,23 @@ func (h *fakeHub) JailHasLiveTask(_ context.Context, arg db.JailHasLiveTaskParam
 	return arg == db.JailHasLiveTaskParams{OrgID: orgID, NodeID: nodeID, JailID: jailID} && !h.idle, nil
 }
 
-func (h *fakeHub) Token(context.Context, string, string, string, string) (egresslink.Token, error) {
+func (h *fakeHub) Token(_ context.Context, _, _, jail, _, _ string) (egresslink.Token, error) {
+	if jail != jailID {
+		return egresslink.Token{}, fault.New(fault.Denied, "no task is running in jail %s", jail)
+	}
 	return egresslink.Token{}, fault.New(fault.Denied, "this credential stays in the hub")
 }
 
-func (h *fakeHub) Insert(_ context.Context, org, jail, name string, req *http.Request) (credential.Inserted, error) {
+func (h *fakeHub) Insert(_ context.Context, org, node, jail, name string, req *http.Request) (credential.Inserted, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refuse != nil {
 		return credential.Inserted{}, h.refuse
 	}
-	if org != orgID || jail != jailID || name != "api" || req.URL.Scheme != "https" {
+	if h.idle || jail != jailID {
+		return credential.Inserted{}, fault.New(fault.Denied, "no task is running in jail %s", jail)
+	}
+	if org != orgID || node != nodeID || name != "api" || req.URL.Scheme != "https" {
 		return credential.Inserted{}, errors.New("another question was expected")
 	}
 	req.Header.Set("Authorization", "Bearer "+secret)

@@ -194,10 +194,6 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 		refuse(w, fault.New(fault.Exhausted, "%d requests of this organisation are being sent through the hub already", atOnce).WithFix("try again in a moment"))
 		return
 	}
-	if err := s.live(r.Context(), jailID); err != nil {
-		refuse(w, err)
-		return
-	}
 	out := r.Clone(r.Context())
 	for _, header := range []string{egresslink.HeaderJail, egresslink.HeaderExec, egresslink.HeaderCredential, egresslink.HeaderTarget} {
 		out.Header.Del(header)
@@ -212,7 +208,7 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	proxy := &httputil.ReverseProxy{
 		Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
-			in, err := s.cfg.Credentials.Insert(req.Context(), s.orgID, jailID, name, req)
+			in, err := s.cfg.Credentials.Insert(req.Context(), s.orgID, s.nodeID, jailID, name, req)
 			if err != nil {
 				return nil, err
 			}

@@ -37,7 +37,7 @@ func (c *Credentials) Forge(ctx context.Context, by Caller, repository, name str
 		if name != "" && want.Name != name {
 			continue
 		}
-		u, err := c.use(ctx, by.OrgID, by.JailID, want.Name)
+		u, err := c.use(ctx, by.OrgID, "", by.JailID, want.Name)
 		if err == nil {
 			err = u.reaches(repository)
 		}
@@ -146,7 +146,7 @@ func (c *Credentials) access(by Caller, u use, repository string) forge.Access {
 		API: forgeAPI(u.row, u.settings), BaseURL: baseURL(u.row, u.settings), Credential: name, Roots: u.row.Roots, Private: u.row.Private,
 		Insert: func(ctx context.Context, req *http.Request) ([]string, error) {
 			// It may have been deleted meanwhile.
-			u, err := c.use(ctx, by.OrgID, by.JailID, name)
+			u, err := c.use(ctx, by.OrgID, "", by.JailID, name)
 			if err != nil {
 				return nil, err
 			}

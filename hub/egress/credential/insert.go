@@ -26,13 +26,13 @@ type Inserted struct {
 	Private bool
 }
 
-// Insert inserts a credential into a request of a command in a jail, in the place of what the
-// command sent there. req.URL has the scheme https and the host that the request goes to.
+// Insert inserts a credential into a request of a command in a jail of a node, in the place of
+// what the command sent there. req.URL has the scheme https and the host that the request goes to.
 //
 // It may read the request's body, and replaces it then. After an error the request must not
 // be sent.
-func (c *Credentials) Insert(ctx context.Context, orgID, jailID, name string, req *http.Request) (Inserted, error) {
-	u, err := c.use(ctx, orgID, jailID, name)
+func (c *Credentials) Insert(ctx context.Context, orgID, nodeID, jailID, name string, req *http.Request) (Inserted, error) {
+	u, err := c.use(ctx, orgID, nodeID, jailID, name)
 	if err != nil {
 		return Inserted{}, err
 	}

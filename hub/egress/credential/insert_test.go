@@ -35,7 +35,7 @@ func TestAValueIsInsertedInItsPlace(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer placeholder")
 		req.Header.Set("X-Api-Key", "placeholder")
 		req.Header.Set("Proxy-Authorization", "Basic bm9kZQ==")
-		in, err := r.Insert(t.Context(), org, jail, name, req)
+		in, err := r.Insert(t.Context(), org, node, jail, name, req)
 		require.NoError(t, err)
 		require.NotEmpty(t, in.Secrets)
 		require.Equal(t, http.StatusOK, s.send(t, req))
@@ -85,7 +85,7 @@ func TestARequestThatACredentialIsNotForGetsNone(t *testing.T) {
 	} {
 		req := request(t, http.MethodGet, to, "")
 		req.Header.Set("Authorization", "Bearer mine")
-		_, err := r.Insert(t.Context(), org, jail, "api", req)
+		_, err := r.Insert(t.Context(), org, node, jail, "api", req)
 		if says == "" {
 			require.NoError(t, err, to)
 			require.Equal(t, "api.example.com", req.Host)
@@ -94,11 +94,11 @@ func TestARequestThatACredentialIsNotForGetsNone(t *testing.T) {
 		refused(t, err, fault.Denied, says)
 		require.Equal(t, "Bearer mine", req.Header.Get("Authorization"), to)
 	}
-	_, err := r.Insert(t.Context(), org, jail, "api", request(t, http.MethodDelete, "https://api.example.com/user", ""))
+	_, err := r.Insert(t.Context(), org, node, jail, "api", request(t, http.MethodDelete, "https://api.example.com/user", ""))
 	refused(t, err, fault.Denied, "its method is DELETE")
 	req := request(t, http.MethodGet, "https://api.example.com/user", "")
 	req.Host = "admin.example.com"
-	_, err = r.Insert(t.Context(), org, jail, "api", req)
+	_, err = r.Insert(t.Context(), org, node, jail, "api", req)
 	refused(t, err, fault.Denied, `it goes to api.example.com:443 and names "admin.example.com"`)
 }
 
@@ -109,13 +109,13 @@ func TestAReviewedRunChangesNothingWithACredential(t *testing.T) {
 	r := newRig(t)
 	r.create(bearer("api"))
 	r.persona.Mode = persona.Review
-	_, err := r.Insert(t.Context(), org, jail, "api", request(t, http.MethodGet, "https://api.example.com/", ""))
+	_, err := r.Insert(t.Context(), org, node, jail, "api", request(t, http.MethodGet, "https://api.example.com/", ""))
 	require.NoError(t, err)
-	_, err = r.Insert(t.Context(), org, jail, "api", request(t, http.MethodPost, "https://api.example.com/", "x"))
+	_, err = r.Insert(t.Context(), org, node, jail, "api", request(t, http.MethodPost, "https://api.example.com/", "x"))
 	refused(t, err, fault.Denied, "the run is reviewed")
 	r.exec("ALTER TABLE tasks DISABLE TRIGGER USER")
 	r.exec("UPDATE tasks SET state = 'review_needed' WHERE id = 'task_1'")
-	_, err = r.Insert(t.Context(), org, jail, "api", request(t, http.MethodPost, "https://api.example.com/", "x"))
+	_, err = r.Insert(t.Context(), org, node, jail, "api", request(t, http.MethodPost, "https://api.example.com/", "x"))
 	require.NoError(t, err)
 }
 
@@ -143,18 +143,18 @@ func TestATokenOfGitLabIsInsertedWhereItIsTaken(t *testing.T) {
 
 	req := request(t, http.MethodGet, s.URL+"/gitlab/api/v4/user?private_token=mine&x=1", "")
 	req.Header.Set("Job-Token", "mine")
-	_, err := r.Insert(t.Context(), org, jail, "gitlab", req)
+	_, err := r.Insert(t.Context(), org, node, jail, "gitlab", req)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, s.send(t, req))
 	require.Equal(t, "x=1", got.URL.RawQuery)
 	require.Empty(t, got.Header.Get("Job-Token"))
 	req = request(t, http.MethodGet, s.URL+"/gitlab/acme/web.git/info/refs?service=git-upload-pack", "")
-	_, err = r.Insert(t.Context(), org, jail, "gitlab", req)
+	_, err = r.Insert(t.Context(), org, node, jail, "gitlab", req)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, s.send(t, req))
 	require.Empty(t, got.Header.Get("Private-Token"))
 	for _, path := range []string{"/gitlab/users/sign_in", "/api/v4/user", "/gitlab", "/gitlab/acme/..%2f/info/refs"} {
-		_, err = r.Insert(t.Context(), org, jail, "gitlab", request(t, http.MethodGet, s.URL+path, ""))
+		_, err = r.Insert(t.Context(), org, node, jail, "gitlab", request(t, http.MethodGet, s.URL+path, ""))
 		refused(t, err, fault.Denied, "is for GitLab's API and Git")
 	}
 
@@ -247,7 +247,7 @@ func TestAProjectOfGitLabIsOneSegment(t *testing.T) {
 		"/api/v4/projects/acme%2Fweb/issues":              false,
 	} {
 		req := request(t, http.MethodGet, "https://gitlab.example.com"+path, "")
-		_, err := r.Insert(t.Context(), org, jail, "lab", req)
+		_, err := r.Insert(t.Context(), org, node, jail, "lab", req)
 		if !fits {
 			refused(t, err, fault.Denied, "is not for this request")
 			continue

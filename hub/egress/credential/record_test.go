@@ -141,7 +141,7 @@ func TestAReportOfANodeIsBounded(t *testing.T) {
 		require.Zero(t, one.GetStatus())
 		require.WithinDuration(t, time.Now(), one.GetAt().AsTime(), time.Minute)
 	}
-	_, err = r.Token(t.Context(), org, "a\x00b", "api", "")
+	_, err = r.Token(t.Context(), org, node, "a\x00b", "api", "")
 	refused(t, err, fault.Invalid, "is not a jail")
 	refused(t, r.Record(t.Context(), org, node, make([]egresslink.Record, 1001)), fault.Invalid, "1001 records")
 }

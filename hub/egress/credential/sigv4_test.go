@@ -163,7 +163,7 @@ func TestRequestsToAWSAreSigned(t *testing.T) {
 			for header, value := range headers {
 				req.Header.Set(header, value)
 			}
-			in, err := r.Insert(t.Context(), org, jail, name, req)
+			in, err := r.Insert(t.Context(), org, node, jail, name, req)
 			require.NoError(t, err, what)
 			require.Contains(t, in.Secrets, secretKey)
 			res, err := s.Client().Do(req)
@@ -203,18 +203,18 @@ func TestWhatAWSClientsSignThemselvesIsRefused(t *testing.T) {
 	for _, hash := range []string{"STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER", "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD"} {
 		req := request(t, http.MethodPut, s.URL+"/", "x")
 		req.Header.Set("X-Amz-Content-Sha256", hash)
-		_, err := r.Insert(t.Context(), org, jail, "queue", req)
+		_, err := r.Insert(t.Context(), org, node, jail, "queue", req)
 		refused(t, err, fault.Denied, "signs each chunk")
 		require.Contains(t, fault.As(err).Fix, "payload_signing_enabled = false")
 	}
 	req := request(t, http.MethodPost, s.URL+"/", "x")
 	req.Header.Set("X-Amz-Content-Sha256", "ABC")
-	_, err := r.Insert(t.Context(), org, jail, "queue", req)
+	_, err := r.Insert(t.Context(), org, node, jail, "queue", req)
 	refused(t, err, fault.Denied, "is not a hash")
-	_, err = r.Insert(t.Context(), org, jail, "queue", request(t, http.MethodPost, s.URL+"/", strings.Repeat("x", 8<<20+1)))
+	_, err = r.Insert(t.Context(), org, node, jail, "queue", request(t, http.MethodPost, s.URL+"/", strings.Repeat("x", 8<<20+1)))
 	refused(t, err, fault.Denied, "longer than 8 MiB")
 	req = request(t, http.MethodPost, s.URL+"/", strings.Repeat("x", 8<<20))
-	_, err = r.Insert(t.Context(), org, jail, "queue", req)
+	_, err = r.Insert(t.Context(), org, node, jail, "queue", req)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, s.send(t, req))
 }
@@ -235,7 +235,7 @@ func TestTheScopeOfASignatureComesFromTheHost(t *testing.T) {
 		keys(in, host)
 		r.create(in)
 		req := request(t, http.MethodGet, (&url.URL{Scheme: "https", Host: host, Path: "/"}).String(), "")
-		_, err := r.Insert(t.Context(), org, jail, in.GetName(), req)
+		_, err := r.Insert(t.Context(), org, node, jail, in.GetName(), req)
 		require.NoError(t, err, host)
 		assert.Contains(t, req.Header.Get("Authorization"), "/"+scope+"/aws4_request", host)
 		assert.Equal(t, host, req.Host)

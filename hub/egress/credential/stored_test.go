@@ -336,10 +336,10 @@ func TestACredentialIsUpdated(t *testing.T) {
 	require.Equal(t, made.GetRotatedAt().AsTime(), got.GetRotatedAt().AsTime(), "the value was not replaced")
 	require.Contains(t, r.ended, "org_1/api")
 	req := request(t, http.MethodGet, "https://api.example.com/", "")
-	_, err = r.Insert(t.Context(), org, jail, "api", req)
+	_, err = r.Insert(t.Context(), org, node, jail, "api", req)
 	require.NoError(t, err)
 	require.NotEmpty(t, req.Header.Get("Authorization"))
-	_, err = r.Insert(t.Context(), org, jail, "api", request(t, http.MethodPost, "https://api.example.com/", ""))
+	_, err = r.Insert(t.Context(), org, node, jail, "api", request(t, http.MethodPost, "https://api.example.com/", ""))
 	refused(t, err, fault.Denied, "its method is POST")
 
 	for says, change := range map[string]func(*deckhandv1.UpdateCredentialRequest){
@@ -370,10 +370,10 @@ func TestACredentialIsUpdated(t *testing.T) {
 	require.Equal(t, []string{"eu.example.com"}, got.GetHosts())
 	require.True(t, got.GetRotatedAt().AsTime().After(made.GetRotatedAt().AsTime()))
 	req = request(t, http.MethodGet, "https://eu.example.com/", "")
-	_, err = r.Insert(t.Context(), org, jail, "api", req)
+	_, err = r.Insert(t.Context(), org, node, jail, "api", req)
 	require.NoError(t, err)
 	require.Equal(t, "Bearer "+another, req.Header.Get("Authorization"))
-	_, err = r.Insert(t.Context(), org, jail, "api", request(t, http.MethodGet, "https://api.example.com/", ""))
+	_, err = r.Insert(t.Context(), org, node, jail, "api", request(t, http.MethodGet, "https://api.example.com/", ""))
 	refused(t, err, fault.Denied, "it goes to api.example.com")
 	var audited int
 	require.NoError(t, r.conn.QueryRow(t.Context(), "SELECT count(*) FROM audit_entries WHERE action = 'credential.updated'").Scan(&audited))
@@ -388,12 +388,12 @@ func TestATokenIsForTheHostsOfItsCredential(t *testing.T) {
 	g.app(r, func(c *deckhandv1.CreateCredentialRequest) {
 		c.Settings.InstallationId, c.Settings.Repositories = 77, []string{"acme/web"}
 	})
-	_, err := r.Token(t.Context(), org, jail, "github", fmt.Sprintf("%s:%d", g.host, g.port))
+	_, err := r.Token(t.Context(), org, node, jail, "github", fmt.Sprintf("%s:%d", g.host, g.port))
 	require.NoError(t, err)
 	for _, target := range []string{"evil.example.com:443", fmt.Sprintf("%s:1", g.host)} {
-		_, err := r.Token(t.Context(), org, jail, "github", target)
+		_, err := r.Token(t.Context(), org, node, jail, "github", target)
 		refused(t, err, fault.Denied, "is not for requests to "+target)
 	}
-	_, err = r.Token(t.Context(), org, jail, "github", "nonsense")
+	_, err = r.Token(t.Context(), org, node, jail, "github", "nonsense")
 	refused(t, err, fault.Invalid, "is not a host and port")
 }

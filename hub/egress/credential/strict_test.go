@@ -33,7 +33,7 @@ func TestTheStrictestTaskOfAJailDecides(t *testing.T) {
 		Persona: func(_ context.Context, t db.Task) (*persona.Persona, error) { return personas[t.ID], nil },
 	})
 	post := func() error {
-		_, err := credentials.Insert(t.Context(), org, jail, "api", request(t, http.MethodPost, "https://api.example.com/", "x"))
+		_, err := credentials.Insert(t.Context(), org, node, jail, "api", request(t, http.MethodPost, "https://api.example.com/", "x"))
 		return err
 	}
 	require.NoError(t, post())
@@ -50,11 +50,11 @@ func TestTheStrictestTaskOfAJailDecides(t *testing.T) {
 	personas["task_1"].Credentials[0].Repositories = []string{"acme/web"}
 	personas["task_0"].Credentials[0].Permissions = map[string]string{"contents": "read", "pull_requests": "write"}
 	personas["task_1"].Credentials[0].Permissions = map[string]string{"contents": "write"}
-	_, err := credentials.Token(t.Context(), org, jail, "github", "")
+	_, err := credentials.Token(t.Context(), org, node, jail, "github", "")
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"repositories": []any{"web"}, "permissions": map[string]any{"contents": "read"}}, g.bodies[len(g.bodies)-1])
 	personas["task_0"].Credentials[0].Repositories = []string{"acme/docs"}
-	_, err = credentials.Token(t.Context(), org, jail, "github", "")
+	_, err = credentials.Token(t.Context(), org, node, jail, "github", "")
 	refused(t, err, fault.Denied, "have nothing in common")
 
 	// What a node has a token for changes with what is wanted.

@@ -39,8 +39,8 @@ const (
 // that expires soon, for the repositories and permissions that the persona wants. It is issued
 // once for all who ask, and again shortly before it expires. target is the host and port that it
 // is sent to, which may not be one of the credential's any more; empty if the node does not say.
-func (c *Credentials) Token(ctx context.Context, orgID, jailID, name, target string) (egresslink.Token, error) {
-	u, err := c.use(ctx, orgID, jailID, name)
+func (c *Credentials) Token(ctx context.Context, orgID, nodeID, jailID, name, target string) (egresslink.Token, error) {
+	u, err := c.use(ctx, orgID, nodeID, jailID, name)
 	if err != nil {
 		return egresslink.Token{}, err
 	}

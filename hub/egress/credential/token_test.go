@@ -156,7 +156,7 @@ func TestATokenOfAGitHubAppIsNarrow(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			got, err := r.Token(t.Context(), org, jail, "github", "")
+			got, err := r.Token(t.Context(), org, node, jail, "github", "")
 			assert.NoError(t, err)
 			assert.Equal(t, "Bearer "+g.issued[0], got.Headers["Authorization"])
 		})
@@ -165,7 +165,7 @@ func TestATokenOfAGitHubAppIsNarrow(t *testing.T) {
 	require.Equal(t, 1, g.tokens())
 	require.Equal(t, []string{"GET /repos/acme/web/installation", "POST /app/installations/77/access_tokens"}, g.calls)
 	require.Equal(t, map[string]any{"repositories": []any{"web"}, "permissions": map[string]any{"contents": "read"}}, g.bodies[0])
-	got, err := r.Token(t.Context(), org, jail, "github", "")
+	got, err := r.Token(t.Context(), org, node, jail, "github", "")
 	require.NoError(t, err)
 	basic, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(got.GitHeaders["Authorization"], "Basic "))
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestATokenOfAGitHubAppIsNarrow(t *testing.T) {
 
 	// Another persona's wish is another token.
 	r.persona.Credentials[0].Repositories = []string{"acme/docs", "acme/web"}
-	_, err = r.Token(t.Context(), org, jail, "github", "")
+	_, err = r.Token(t.Context(), org, node, jail, "github", "")
 	require.NoError(t, err)
 	require.Equal(t, []any{"docs", "web"}, g.bodies[1]["repositories"])
 
@@ -190,7 +190,7 @@ func TestATokenOfAGitHubAppIsNarrow(t *testing.T) {
 	} {
 		want.Name = "github"
 		r.persona.Credentials = []persona.Credential{want}
-		_, err = r.Token(t.Context(), org, jail, "github", "")
+		_, err = r.Token(t.Context(), org, node, jail, "github", "")
 		e := fault.As(err)
 		require.NotNil(t, e, says)
 		require.Contains(t, e.Message, says)
@@ -206,17 +206,17 @@ func TestATokenEndsWithItsCredential(t *testing.T) {
 	g.app(r, func(c *deckhandv1.CreateCredentialRequest) {
 		c.Settings.InstallationId, c.Settings.Repositories = 77, []string{"acme/web"}
 	})
-	first, err := r.Token(t.Context(), org, jail, "github", "")
+	first, err := r.Token(t.Context(), org, node, jail, "github", "")
 	require.NoError(t, err)
 	require.Equal(t, []string{"POST /app/installations/77/access_tokens"}, g.calls)
 	_, key := appKey(t)
 	_, err = r.Rotate(t.Context(), org, &deckhandv1.RotateCredentialRequest{Name: "github", Value: &deckhandv1.CredentialValue{PrivateKey: key}}, admin)
 	require.NoError(t, err)
-	second, err := r.Token(t.Context(), org, jail, "github", "")
+	second, err := r.Token(t.Context(), org, node, jail, "github", "")
 	require.NoError(t, err)
 	require.NotEqual(t, first.Headers, second.Headers)
 	require.NoError(t, r.Delete(t.Context(), org, "github", admin))
-	_, err = r.Token(t.Context(), org, jail, "github", "")
+	_, err = r.Token(t.Context(), org, node, jail, "github", "")
 	refused(t, err, fault.NotFound, "there is no credential github: it was deleted")
 }
 
@@ -231,7 +231,7 @@ func TestATokenThatIsIssuedTooLateIsNotGivenOut(t *testing.T) {
 		assert.NoError(t, r.Delete(t.Context(), org, "github", admin))
 		return false
 	}
-	_, err := r.Token(t.Context(), org, jail, "github", "")
+	_, err := r.Token(t.Context(), org, node, jail, "github", "")
 	refused(t, err, fault.NotFound, "there is no credential github")
 }
 
@@ -247,11 +247,11 @@ func TestErrorsOfAServerAreTyped(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		return true
 	}
-	_, err := r.Token(t.Context(), org, jail, "github", "")
+	_, err := r.Token(t.Context(), org, node, jail, "github", "")
 	refused(t, err, fault.Exhausted, "GitHub limits requests")
 	require.Equal(t, 2*time.Minute, fault.As(err).RetryAfter)
 	before := len(g.calls)
-	_, err = r.Token(t.Context(), org, jail, "github", "")
+	_, err = r.Token(t.Context(), org, node, jail, "github", "")
 	refused(t, err, fault.Exhausted, "GitHub limits requests")
 	require.Len(t, g.calls, before, "it waits for as long as the server says")
 
@@ -266,17 +266,17 @@ func TestErrorsOfAServerAreTyped(t *testing.T) {
 		_, _ = io.WriteString(w, "<html>\x00\x1b[31m"+strings.Repeat("x", 5000))
 		return true
 	}
-	_, err = r.Token(t.Context(), org, jail, "github", "")
+	_, err = r.Token(t.Context(), org, node, jail, "github", "")
 	refused(t, err, fault.Unavailable, "GitHub issued no token (HTTP 502)")
 	require.Less(t, len(fault.As(err).Message), 600)
 	require.NotContains(t, fault.As(err).Message, "\x1b")
 	g.answer = nil
-	_, err = r.Token(t.Context(), org, jail, "github", "")
+	_, err = r.Token(t.Context(), org, node, jail, "github", "")
 	require.NoError(t, err, "it is asked again")
 
 	rotate()
 	g.key = &func() *rsa.PrivateKey { k, _ := rsa.GenerateKey(rand.Reader, 2048); return k }().PublicKey
-	_, err = r.Token(t.Context(), org, jail, "github", "")
+	_, err = r.Token(t.Context(), org, node, jail, "github", "")
 	refused(t, err, fault.Denied, "GitHub refuses the key of GitHub App 1234")
 }
 
@@ -288,15 +288,15 @@ func TestATokenIsFetchedOverTLSThatIsVerifiedAndWhereAllowed(t *testing.T) {
 	g.app(r, func(c *deckhandv1.CreateCredentialRequest) {
 		c.Settings.InstallationId, c.Settings.Repositories = 77, []string{"acme/web"}
 	})
-	_, err := r.guarded(dialguard.Guard{Flag: "--provider-allow"}).Token(t.Context(), org, jail, "github", "")
+	_, err := r.guarded(dialguard.Guard{Flag: "--provider-allow"}).Token(t.Context(), org, node, jail, "github", "")
 	refused(t, err, fault.Denied, "127.0.0.1 is not a public address")
 	r.exec("UPDATE egress_credentials SET roots = ''")
-	_, err = r.Token(t.Context(), org, jail, "github", "")
+	_, err = r.Token(t.Context(), org, node, jail, "github", "")
 	refused(t, err, fault.Unavailable, "signed by an unknown authority")
 	require.Empty(t, g.calls)
 	host, port := dead(t)
 	r.exec(fmt.Sprintf(`UPDATE egress_credentials SET version = 'other', settings = settings || '{"base_url": "https://%s:%d"}'`, host, port))
-	_, err = r.Token(t.Context(), org, jail, "github", "")
+	_, err = r.Token(t.Context(), org, node, jail, "github", "")
 	refused(t, err, fault.Unavailable, "cannot be reached")
 }
 
@@ -323,7 +323,7 @@ func TestATokenOfAnOAuth2Client(t *testing.T) {
 	in.Value, in.Roots = &deckhandv1.CredentialValue{ClientSecret: secret}, login.roots
 	r.create(in)
 	for range 3 {
-		got, err := r.Token(t.Context(), org, jail, "reports", "")
+		got, err := r.Token(t.Context(), org, node, jail, "reports", "")
 		require.NoError(t, err)
 		require.Equal(t, map[string]string{"Authorization": "Bearer at-canary-1-8fk2"}, got.Headers)
 		require.Nil(t, got.GitHeaders)
@@ -335,7 +335,7 @@ func TestATokenOfAnOAuth2Client(t *testing.T) {
 	const wrong = "tok-wrong-2hF6sKd8p"
 	_, err = r.Rotate(t.Context(), org, &deckhandv1.RotateCredentialRequest{Name: "reports", Value: &deckhandv1.CredentialValue{ClientSecret: wrong}}, admin)
 	require.NoError(t, err)
-	_, err = r.Token(t.Context(), org, jail, "reports", "")
+	_, err = r.Token(t.Context(), org, node, jail, "reports", "")
 	refused(t, err, fault.Denied, "issues no token to client reporter (HTTP 401): invalid_client")
 	require.NotContains(t, err.Error(), wrong, "a server that repeats the secret is masked")
 	result, err := r.Test(t.Context(), org, "reports", "", admin)
@@ -354,37 +354,38 @@ func TestANodeGetsNothingForAJailThatMayNotHaveIt(t *testing.T) {
 		c.Settings.InstallationId, c.Settings.Repositories = 77, []string{"acme/web"}
 	})
 	r.create(bearer("api"))
-	both := func(orgID, in string, kind fault.Kind, says string) {
+	both := func(orgID, on, in string, kind fault.Kind, says string) {
 		t.Helper()
-		_, err := r.Token(t.Context(), orgID, in, "github", "")
+		_, err := r.Token(t.Context(), orgID, on, in, "github", "")
 		refused(t, err, kind, says)
-		_, err = r.Insert(t.Context(), orgID, in, "api", request(t, http.MethodGet, "https://api.example.com/", ""))
+		_, err = r.Insert(t.Context(), orgID, on, in, "api", request(t, http.MethodGet, "https://api.example.com/", ""))
 		refused(t, err, kind, says)
 	}
-	both(org, "jail_2", fault.Denied, "no task is running in jail jail_2")
-	both("org_2", jail, fault.Denied, "no task is running in jail jail_1")
-	both("org_2", "jail_9", fault.NotFound, "there is no credential")
+	both(org, node, "jail_2", fault.Denied, "no task is running in jail jail_2")
+	both(org, "node_9", jail, fault.Denied, "no task is running in jail jail_1 on the node that asks")
+	both("org_2", node, jail, fault.Denied, "no task is running in jail jail_1")
+	both("org_2", "node_9", "jail_9", fault.NotFound, "there is no credential")
 	for _, state := range []string{"queued", "paused", "escalated"} {
 		r.exec("UPDATE tasks SET state = 'waiting' WHERE id = 'task_1'")
 		r.exec("ALTER TABLE tasks DISABLE TRIGGER USER")
 		r.exec("UPDATE tasks SET state = $1 WHERE id = 'task_1'", state)
-		both(org, jail, fault.Denied, "no task is running")
+		both(org, node, jail, fault.Denied, "no task is running")
 	}
 	r.exec("UPDATE tasks SET state = 'waiting' WHERE id = 'task_1'")
 	listed := r.persona.Credentials
 	r.persona.Credentials = nil
-	both(org, jail, fault.Denied, "does not list credential")
+	both(org, node, jail, fault.Denied, "does not list credential")
 	r.persona.Credentials = listed
 	r.exec("UPDATE egress_credentials SET agents = '{other}'")
-	both(org, jail, fault.Denied, "agent coder may not use credential")
+	both(org, node, jail, fault.Denied, "agent coder may not use credential")
 	r.exec("UPDATE egress_credentials SET agents = '{*}', expires_at = now() - interval '1 second'")
-	both(org, jail, fault.Precondition, "has expired")
+	both(org, node, jail, fault.Precondition, "has expired")
 	r.exec("UPDATE egress_credentials SET expires_at = NULL")
-	_, err := r.Token(t.Context(), org, jail, "github", "")
+	_, err := r.Token(t.Context(), org, node, jail, "github", "")
 	require.NoError(t, err)
-	_, err = r.Token(t.Context(), org, jail, "api", "")
+	_, err = r.Token(t.Context(), org, node, jail, "api", "")
 	refused(t, err, fault.Denied, "does not leave the hub")
-	_, err = r.Insert(t.Context(), org, jail, "github", request(t, http.MethodGet, g.URL, ""))
+	_, err = r.Insert(t.Context(), org, node, jail, "github", request(t, http.MethodGet, g.URL, ""))
 	refused(t, err, fault.Invalid, "is inserted by the node")
 	require.Equal(t, 1, g.tokens())
 }

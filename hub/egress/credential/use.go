@@ -28,26 +28,31 @@ type use struct {
 }
 
 // use returns a credential for a jail, or an error that says why it cannot be used there and
-// who can change that. If several tasks run in the jail, the strictest of them decides.
-func (c *Credentials) use(ctx context.Context, orgID, jailID, name string) (use, error) {
+// who can change that. If several tasks run in the jail, the strictest of them decides. nodeID
+// is the node that asks, where one of them must be; empty for the hub itself.
+func (c *Credentials) use(ctx context.Context, orgID, nodeID, jailID, name string) (use, error) {
 	if !identifier.MatchString(jailID) || !agentName.MatchString(name) {
 		return use{}, fault.New(fault.Invalid, "%.128q is not a jail, or %.63q not the name of a credential", jailID, name).WithCode(fault.CredentialRefused).
 			WithFix("upgrade the node")
 	}
 	tasks, err := c.cfg.Store.TasksInJail(ctx, db.TasksInJailParams{OrgID: orgID, JailID: jailID})
 	if err != nil {
-		return use{}, fmt.Errorf("look for tasks in jail %s: %w", jailID, err)
+		return use{}, unavailable(fmt.Errorf("look for tasks in jail %s: %w", jailID, err))
 	}
-	if len(tasks) == 0 {
+	switch {
+	case len(tasks) == 0:
 		return use{}, fault.New(fault.Denied, "no task is running in jail %s, and credentials are for commands of tasks", jailID).WithCode(fault.CredentialRefused).
 			WithFix("run a task of the agent; commands that a person runs in the jail get no credentials")
+	case nodeID != "" && !slices.ContainsFunc(tasks, func(t db.Task) bool { return t.NodeID != nil && *t.NodeID == nodeID }):
+		return use{}, fault.New(fault.Denied, "no task is running in jail %s on the node that asks for credential %s", jailID, name).WithCode(fault.CredentialRefused).
+			WithFix("give the agent a task on that node")
 	}
 	row, err := c.cfg.Store.GetEgressCredential(ctx, db.GetEgressCredentialParams{OrgID: orgID, Name: name})
 	if store.IsNotFound(err) {
 		return use{}, gone(name)
 	}
 	if err != nil {
-		return use{}, fmt.Errorf("load credential %s: %w", name, err)
+		return use{}, unavailable(fmt.Errorf("load credential %s: %w", name, err))
 	}
 	settings, err := settingsOf(row)
 	if err != nil {
@@ -75,6 +80,12 @@ func (c *Credentials) use(ctx context.Context, orgID, jailID, name string) (use,
 		u.readOnly = u.readOnly || p.Mode == persona.Review && task.State(t.State) != task.ReviewNeeded
 	}
 	return u, nil
+}
+
+// unavailable returns the error for a database that does not respond, of which a node is told no
+// more.
+func unavailable(cause error) error {
+	return fault.New(fault.Unavailable, "the hub's database does not respond").WithFix("try again in a moment").WithCause(cause)
 }
 
 // unlisted returns the error for a credential that the persona of a task in a jail does not
