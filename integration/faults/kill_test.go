@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -65,7 +66,10 @@ func TestTheKillSwitch(t *testing.T) {
 	marks := map[string]string{}
 	for i, agent := range []string{"near", "far"} {
 		marks[agent] = strconv.Itoa(1_000_000_000 + 10*os.Getpid() + i)
-		r.agent(agent, fmt.Sprintf("nodes: {names: [node-%d]}\nworkspace: {scope: task}\noffline_grace: 20s", i+1), fmt.Sprintf(sleepers, marks[agent]))
+		// Only the node that is cut off is to stop anything by itself: the other may hear
+		// nothing for a while just because fifty jails start beside it.
+		grace := map[string]string{"near": "10m", "far": "20s"}[agent]
+		r.agent(agent, fmt.Sprintf("nodes: {names: [node-%d]}\nworkspace: {scope: task}\noffline_grace: %s", i+1, grace), fmt.Sprintf(sleepers, marks[agent]))
 	}
 	var ids []string
 	for i := range tasks {
@@ -74,7 +78,8 @@ func TestTheKillSwitch(t *testing.T) {
 	for i := range far {
 		r.submit("far", fmt.Sprint("far", i))
 	}
-	r.eventually(5*time.Minute, "all commands to run", func() bool {
+	// To look is to read all of /proc, so not too often while they start.
+	waittest.Until(t, 5*time.Minute, "all commands to run", func() bool {
 		return alive(t, marks["near"]) == tasks*each && alive(t, marks["far"]) == far*each
 	})
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/random"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/image"
 	"github.com/deckhand-sh/deckhand/node/image/imagetest"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
@@ -42,8 +44,14 @@ func TestAPullWithoutSpaceLeft(t *testing.T) {
 		require.Contains(t, fault.As(err).Message, "the node has no disk space for image "+digest)
 		require.Contains(t, fault.As(err).Fix, "deckhand node image prune NODE")
 		_, small := r.Push(t, "team/small:"+name, imagetest.Busybox(t))
-		_, err = s.Pull(t.Context(), small, image.Way{}, nil)
-		require.NoError(t, err, "%s: what was written is deleted", name)
+		// containerd may still be deleting.
+		waittest.Until(t, 30*time.Second, "what the "+name+" wrote to be deleted", func() bool {
+			_, err = s.Pull(t.Context(), small, image.Way{}, nil)
+			if err != nil {
+				require.True(t, fault.Is(err, fault.Precondition), "%v", err)
+			}
+			return err == nil
+		})
 		list, err := s.List(t.Context())
 		require.NoError(t, err)
 		for _, one := range list {
