@@ -32,7 +32,7 @@ func (q Query) excerpt(text string) []Piece {
 			}
 		}
 	}
-	from, most := 0, 0
+	from, first, most := 0, 0, 0
 	for i, s := range found {
 		seen := map[int]bool{}
 		for _, other := range found[i:] {
@@ -42,8 +42,15 @@ func (q Query) excerpt(text string) []Piece {
 			seen[other.term] = true
 		}
 		if len(seen) > most {
-			from, most = max(0, s.begin-excerptBefore), len(seen)
+			from, first, most = max(0, s.begin-excerptBefore), s.begin, len(seen)
 		}
+	}
+	// A line before the one of the first word, and no half of a word.
+	if i := strings.LastIndexByte(text[from:first], '\n'); i >= 0 {
+		from += strings.LastIndexByte(text[from:from+i], '\n') + 1
+	}
+	if i := strings.IndexAny(text[from:first], " \t"); i >= 0 && from > 0 && text[from-1] != '\n' {
+		from += i + 1
 	}
 	to := min(len(text), from+excerptBytes)
 	for from > 0 && from < len(text) && !utf8.RuneStart(text[from]) {

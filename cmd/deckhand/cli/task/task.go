@@ -5,7 +5,6 @@
 package task
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -63,8 +62,8 @@ func Noun(e *env.Env) output.Noun[*deckhandv1.Task] {
 			{Header: "cost", Value: func(x *deckhandv1.Task) string { return output.Cost(x.GetUsage()) }},
 			{Header: "age", Value: func(x *deckhandv1.Task) string { return e.Age(x.GetCreatedAt()) }},
 			{Header: "title", Value: title, Max: 50},
-			{Header: "why", Value: why, Max: 60},
 			{Header: "queue", Value: queuePosition, Wide: true},
+			{Header: "reason", Value: (*deckhandv1.Task).GetReason, Wide: true},
 			{Header: "assignee", Value: (*deckhandv1.Task).GetAssignee, Wide: true},
 			{Header: "model", Value: func(x *deckhandv1.Task) string { return output.ModelName(x.GetProvider(), x.GetModel()) }, Wide: true},
 			{Header: "priority", Value: func(x *deckhandv1.Task) string { return fmt.Sprint(x.GetPriority()) }, Wide: true},
@@ -94,14 +93,6 @@ func Noun(e *env.Env) output.Noun[*deckhandv1.Task] {
 			{Header: "summary", Value: (*deckhandv1.Task).GetSummary, Block: true},
 		},
 	}
-}
-
-// why says why a task is in its state: what it waits for, or how it failed.
-func why(x *deckhandv1.Task) string {
-	if x.GetState() == deckhandv1.TaskState_TASK_STATE_FAILED {
-		return cmp.Or(x.GetErrorMessage(), x.GetReason())
-	}
-	return x.GetReason()
 }
 
 // subtasks sums up what is below a task.

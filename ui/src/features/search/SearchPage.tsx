@@ -194,6 +194,9 @@ const looks: Record<SearchKind, { icon: LucideIcon; what: string }> = {
   [SearchKind.MESSAGE]: { icon: MessageSquare, what: "Message" },
 };
 
+// What stands for text that is left out, at the ends of an excerpt.
+const cut = "…";
+
 const said: Record<string, string> = { input_required: "Question", inbox_answered: "Reply", thinking: "Agent's message" };
 
 function Hit({ hit }: { hit: SearchHit }) {
@@ -202,7 +205,7 @@ function Hit({ hit }: { hit: SearchHit }) {
     hit.kind === SearchKind.MESSAGE ? (said[hit.eventType] ?? "Message") : hit.stepNumber > 0 ? `${look.what} of step ${hit.stepNumber}` : look.what;
   const match = hit.excerpt.find((p) => p.match)?.text;
   // The lines of an excerpt's pieces, each with its mark.
-  const text = useMemo(() => hit.excerpt.map((p) => ({ match: p.match, of: pieces(p.text) })), [hit]);
+  const text = useMemo(() => hit.excerpt.map((p) => ({ match: p.match, of: p.text === cut && !p.match ? [cut] : pieces(p.text) })), [hit]);
   const inside = (
     <>
       <span className="font-medium">{what}</span>

@@ -3,8 +3,15 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useDark } from "@/app/theme";
 import { dollars } from "@/components/money";
+import { tick } from "./series";
 
 export type Line = { label: string; values: (number | null)[]; colour: string; dash?: number[] };
+
+const hour = 3600;
+const day = 24 * hour;
+
+// increments are between two ticks: whole days for days, hours for hours.
+const increments = (step: number) => (step < day ? [1, 2, 3, 6, 12].map((n) => n * hour) : [1, 2, 5, 10, 15].map((n) => n * day));
 
 // Bars draws stacked bars, or lines alone, over time; values are dollars.
 export function Bars(props: {
@@ -33,6 +40,7 @@ export function Bars(props: {
       stacks.push({ ...p, values: p.values.map((v, n) => v + (below?.[n] ?? 0)) });
     });
     stacks.reverse();
+    const step = times.length > 1 ? times[1]! - times[0]! : day;
     const bars = uPlot.paths.bars!({ size: [0.8, 40], align: 0 });
     const resolve = (c: string) => (c.startsWith("--") ? colour(c) : c);
     const size = () => ({ width: Math.max(el.clientWidth, 160), height: 200 });
@@ -41,9 +49,10 @@ export function Bars(props: {
         ...size(),
         legend: { show: false },
         cursor: { y: false, points: { show: false } },
-        scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
+        // A bar at the edge is as wide as the others.
+        scales: { x: { time: true, range: (_, min, max) => (parts.length > 0 ? [min - step / 2, max + step / 2] : [min, max]) }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
         tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "UTC"),
-        axes: [{ ...axis, size: 28, space: 70 }, { ...axis, size: 58, space: 28, values: (_, ticks) => ticks.map((t) => dollars(t * 1e6)) }],
+        axes: [{ ...axis, size: 28, space: 70, incrs: increments(step), values: (_, ticks) => ticks.map((t) => tick(t, step)) }, { ...axis, size: 58, space: 28, values: (_, ticks) => ticks.map((t) => dollars(t * 1e6)) }],
         series: [
           {},
           ...stacks.map((s) => ({ label: s.name, fill: resolve(s.colour), stroke: resolve(s.colour), width: 0, paths: bars, points: { show: false } })),

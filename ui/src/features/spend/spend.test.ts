@@ -2,7 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { UsageForecastSchema, UsageRowSchema } from "@/gen/deckhand/v1/provider_pb";
 import { drawn } from "./SpendPanel";
-import { exact, seriesOf, shownParts, summed, timesOf } from "./series";
+import { exact, seriesOf, shownParts, summed, tick, timesOf } from "./series";
 
 const row = (key: string, part: string, cost: bigint) => create(UsageRowSchema, { key, part, usage: { costMicros: cost } });
 
@@ -22,6 +22,12 @@ describe("the series of what models cost", () => {
     expect(summed(series).at(-1)).toBe(report);
     expect(series.parts).toHaveLength(shownParts + 1);
     expect(series.parts.at(-1)!.name).toBe("13 others");
+  });
+
+  it("names days and hours on its axis in UTC, as they are summed", () => {
+    const at = Date.UTC(2026, 9, 28, 14) / 1000;
+    expect(tick(at, 86_400)).toBe("28 Oct");
+    expect(tick(at, 3600)).toBe("14:00");
   });
 
   it("writes every digit that counts", () => {
