@@ -2,6 +2,7 @@ package credential
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -51,9 +52,13 @@ function get() { return new Promise((resolve, reject) => {
 // running program trusts stays valid when the daemon is killed and started again.
 func TestProgramsTrustTheProxy(t *testing.T) {
 	t.Parallel()
+	echo := newEcho(t)
 	host := newOrigin(t, "10.98.9.1", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Api-Key") != bearer {
 			w.WriteHeader(http.StatusUnauthorized)
+		}
+		if echo.Serve(w, r) || packages(t, w, r) {
+			return
 		}
 		_, _ = io.WriteString(w, "private data")
 	})
@@ -68,6 +73,9 @@ func TestProgramsTrustTheProxy(t *testing.T) {
 		"curl":    "curl -sS " + host.url() + "/",
 		"python":  `/usr/bin/python3 -c 'import urllib.request as u, sys; print(u.urlopen(sys.argv[1]).read().decode())' ` + host.url() + "/",
 		"openssl": "openssl verify -CAfile /etc/ssl/certs/ca-certificates.crt /deckhand/trust/authorities.pem",
+	}
+	if exec.Command("/usr/bin/python3", "-m", "pip", "--version").Run() == nil {
+		programs["pip"] = "/usr/bin/python3 -m pip install --quiet --target pip --disable-pip-version-check --index-url " + host.url() + "/simple/ hello && PYTHONPATH=pip /usr/bin/python3 -c 'import hello'"
 	}
 	if _, err := os.Stat("/usr/bin/java"); err == nil {
 		programs["java"] = "java Get.java " + host.url() + "/"
@@ -92,6 +100,8 @@ func TestProgramsTrustTheProxy(t *testing.T) {
 	if _, err := exec.LookPath("/usr/bin/node"); err == nil {
 		names = append(names, "node")
 		script.WriteString("      - tool: shell_exec\n        arguments: {command: \"node get.js " + host.url() + "/\"}\n")
+		// The test puts its own program into the workspace while node waits.
+		script.WriteString("      - tool: shell_exec\n        arguments: {command: \"" + echoTo + "=" + net.JoinHostPort(host.host, host.port) + " ./grpc-client\"}\n")
 	}
 	script.WriteString("  - text: All done.\n    calls:\n      - {tool: complete_task, arguments: {summary: called}}\n")
 	f.Persona("caller", script.String(), "mode: autonomous", "approvals: {categories: []}", "credentials: [api]")
@@ -107,6 +117,9 @@ func TestProgramsTrustTheProxy(t *testing.T) {
 			require.NotContains(t, f.Task(id).State, "SUCCEEDED", "node did not wait")
 			return at != ""
 		})
+		self, err := os.ReadFile("/proc/self/exe")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(at, "grpc-client"), self, 0o755)) //nolint:gosec // the jail's user runs it
 		node.Kill()
 		f.StartNode()
 		require.NoError(t, os.WriteFile(filepath.Join(at, "again"), nil, 0o644))
@@ -115,11 +128,16 @@ func TestProgramsTrustTheProxy(t *testing.T) {
 	var steps []struct{ Tool, State, Observation string }
 	f.JSON(&steps, "task", "steps", id)
 	steps = steps[2:]
+	if names[len(names)-1] == "node" {
+		names = append(names, "grpc")
+	}
 	require.Len(t, steps, len(names)+1)
 	for i, name := range names {
 		switch name {
 		case "openssl":
 			assert.Contains(t, steps[i].Observation, "authorities.pem: OK", name)
+		case "grpc":
+			assert.Contains(t, steps[i].Observation, "one two; trailer: done", name)
 		case "node":
 			assert.Contains(t, steps[i].Observation, "first: private data\nsecond: private data", name)
 		default:

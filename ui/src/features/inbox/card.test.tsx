@@ -351,6 +351,18 @@ describe("the decision about a call", () => {
     expect(hub.answers.map((a) => a.itemId)).toEqual([id]);
   });
 
+  it("says which rule takes a passkey, and approves nothing without one", async () => {
+    const hub = new Hub();
+    hub.ask({ command: "make deploy" }, { needsPasskey: true, decision: { effect: "ask", rule: "deploys", passkey: true } });
+    showPage("/inbox", inboxRoutes, hub.services);
+    await ready("Approve");
+    expect(card().textContent).toContain("Approving takes your passkey: the policy's rule deploys asks for it.");
+    await userEvent.setup().click(button("Approve"));
+    // This page has no HTTPS, so that there is no passkey.
+    await within(card()).findByText(/Open the console by its HTTPS address/);
+    expect(hub.answers).toHaveLength(0);
+  });
+
   it("judges an edited call before it is approved, and binds the approval to that", async () => {
     const hub = new Hub();
     hub.danger = "rm -rf";
