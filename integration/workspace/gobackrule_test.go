@@ -3,10 +3,12 @@ package workspace
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
 // The files of a run that fails go back to the checkpoint that its persona names; the others
@@ -33,16 +35,13 @@ turns:
 	run := func(name, status, rule string) (id, reason string, files []string) {
 		f.Persona(name, strings.ReplaceAll(spoiled, "STATUS", status), "workspace: {scope: task, restore_on_failure: "+rule+"}")
 		id = f.Submit(name)
-		var task struct{ State, Reason string }
-		f.Ended(id)
-		f.JSON(&task, "task", "show", id)
-		require.Equal(t, "failed", task.State)
+		waittest.Until(t, time.Minute, "the run to fail", func() bool { return f.Task(id).State == "TASK_STATE_FAILED" })
 		var listed []struct{ Path string }
 		f.JSON(&listed, "task", "files", "ls", id)
 		for _, file := range listed {
 			files = append(files, file.Path)
 		}
-		return id, task.Reason, files
+		return id, f.Task(id).Reason, files
 	}
 	id, reason, files := run("careful", "failed", "good")
 	require.Equal(t, []string{"kept"}, files, "what it wrote before its checkpoint is there, what it wrote after that is not, its notes included")
