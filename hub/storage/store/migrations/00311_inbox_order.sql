@@ -8,11 +8,14 @@ ALTER TABLE inbox_items
     -- left; then what waits without end, the longest wait first; then what is closed, the
     -- newest first.
     ADD COLUMN IF NOT EXISTS place bigint NOT NULL DEFAULT 0,
-    -- The same for approvals of calls that look alike: of one shape, or with the same
-    -- arguments where the tool's calls have none. Empty for other kinds.
+    -- What the call of an approval would change that its arguments do not say: the changes to
+    -- files, or what was inspected. Empty where there is nothing of that kind.
+    ADD COLUMN IF NOT EXISTS effect text COLLATE "C" NOT NULL DEFAULT '',
+    -- The same for approvals of calls that look alike: with one effect, and of one shape, or
+    -- with the same arguments where the tool's calls have none. Empty for other kinds.
     ADD COLUMN IF NOT EXISTS alike text COLLATE "C" NOT NULL DEFAULT '';
 
--- Both follow from the other columns. They would be generated ones, but to add those writes the
+-- They follow from the other columns. They would be generated ones, but to add those writes the
 -- whole table anew while everybody waits. The name has it run after the other triggers.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION inbox_item_order() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -21,8 +24,12 @@ BEGIN
         WHEN NEW.state <> 'open' THEN 300000000000000000 - (extract(epoch FROM NEW.answered_at AT TIME ZONE 'UTC') * 1000000)::bigint
         WHEN NEW.expires_at IS NULL THEN 100000000000000000 + (extract(epoch FROM NEW.asked_at AT TIME ZONE 'UTC') * 1000000)::bigint
         ELSE (extract(epoch FROM NEW.expires_at AT TIME ZONE 'UTC') * 1000000)::bigint END;
+    NEW.effect := CASE
+        WHEN NEW.kind = 'approval' AND (NEW.changes_digest <> '' OR NEW.binding ->> 'inspected' <> '')
+            THEN md5(NEW.changes_digest || chr(10) || coalesce(NEW.binding ->> 'inspected', ''))
+        ELSE '' END;
     NEW.alike := CASE
-        WHEN NEW.kind = 'approval' THEN md5(NEW.agent_id || chr(10) || NEW.tool || chr(10) || CASE WHEN NEW.shape <> '' THEN NEW.shape ELSE NEW.arguments::text END)
+        WHEN NEW.kind = 'approval' THEN md5(NEW.agent_id || chr(10) || NEW.tool || chr(10) || NEW.effect || chr(10) || CASE WHEN NEW.shape <> '' THEN NEW.shape ELSE NEW.arguments::text END)
         ELSE '' END;
     RETURN NEW;
 END
@@ -67,4 +74,4 @@ DROP TRIGGER inbox_items_with_order ON inbox_items;
 DROP FUNCTION inbox_item_order;
 DROP INDEX CONCURRENTLY IF EXISTS inbox_items_place;
 DROP INDEX CONCURRENTLY IF EXISTS inbox_items_alike;
-ALTER TABLE inbox_items DROP COLUMN place, DROP COLUMN alike;
+ALTER TABLE inbox_items DROP COLUMN place, DROP COLUMN effect, DROP COLUMN alike;
