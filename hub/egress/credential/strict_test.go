@@ -88,7 +88,7 @@ func TestEveryTaskOfAJailCounts(t *testing.T) {
 		},
 	})
 	post := func() error {
-		_, err := credentials.Insert(t.Context(), org, jail, "api", request(t, http.MethodPost, "https://api.example.com/", "x"))
+		_, err := credentials.Insert(t.Context(), org, node, jail, "api", request(t, http.MethodPost, "https://api.example.com/", "x"))
 		return err
 	}
 	require.NoError(t, post())
