@@ -85,6 +85,8 @@ END
     unknown) refuse behind ;;
     no) [ "$force" = yes ] || refuse diverged ;;
   esac
+else
+  fetch
 fi
 
 if [ "$mode" = inspect ]; then
@@ -110,7 +112,6 @@ if [ "$mode" = inspect ]; then
   exit 0
 fi
 
-fetch
 lease=$old
 if [ "$lease" = - ]; then lease=
 elif bring "$old"; [ "$force" != yes ]; then
