@@ -107,7 +107,7 @@ func (w *Worker) runAttempt(ctx context.Context, claim *deckhandv1.ClaimTaskResp
 	}
 	started := &deckhandv1.StartTaskResponse{}
 	if !claim.GetStarted() {
-		if err := w.lend(ctx, place, func() (err error) {
+		if err := w.lend(place, func() (err error) {
 			started, err = w.startTask(ctx, claim.GetLease(), log)
 			return err
 		}); err != nil {

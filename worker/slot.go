@@ -1,9 +1,6 @@
 package worker
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // slowStart is how long a task that starts keeps its slot. One whose image is pulled or
 // prepared, or whose node is awaited, takes longer and needs nothing of this machine.
@@ -13,34 +10,28 @@ const slowStart = 2 * time.Second
 type slot struct {
 	of   chan struct{}
 	held bool
+	// settle ends the wait for a place that was lent, and reports whether it came; nil if none is
+	// awaited.
+	settle func() bool
 }
 
 // free gives the place to another task; it does nothing if that has happened.
 func (s *slot) free() {
+	if s.settle != nil {
+		s.held = s.settle()
+		s.settle = nil
+	}
 	if s.held {
 		<-s.of
 		s.held = false
 	}
 }
 
-// take waits for a place, until the context ends.
-func (s *slot) take(ctx context.Context) error {
-	if s.held {
-		return nil
-	}
-	select {
-	case s.of <- struct{}{}:
-		s.held = true
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // lend calls fn, and gives the place to another task while fn takes longer than slowStart, if
-// fewer than a worker's slots are lent already. After it, the place is taken again: an error
-// of the context leaves it to others.
-func (w *Worker) lend(ctx context.Context, s *slot, fn func() error) error {
+// fewer than a worker's slots are lent already. After it, the task goes on at once, and has
+// the next place that is free: for a while one task more than there are slots may run, at most
+// twice as many.
+func (w *Worker) lend(s *slot, fn func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
 	slow := time.NewTimer(slowStart)
@@ -57,9 +48,16 @@ func (w *Worker) lend(ctx context.Context, s *slot, fn func() error) error {
 	}
 	s.free()
 	err := <-done
-	<-w.lent
-	if taken := s.take(ctx); err == nil {
-		err = taken
-	}
+	stop, came := make(chan struct{}), make(chan bool, 1)
+	go func() {
+		select {
+		case s.of <- struct{}{}:
+			came <- true
+		case <-stop:
+			came <- false
+		}
+		<-w.lent
+	}()
+	s.settle = func() bool { close(stop); return <-came }
 	return err
 }

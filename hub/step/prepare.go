@@ -101,8 +101,6 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if err := s.createWorkspace(ctx, t, dev, call); err != nil {
 		return AttemptStart{}, err
 	}
-	call.ExecID = fmt.Sprintf("gitstatus_%s_%d", t.ID, t.Attempt)
-	defer s.cfg.AckOutcome(*t.NodeID, call.ExecID)
 	project, err := tool.ReadProject(ctx, call)
 	if err != nil {
 		return AttemptStart{}, fmt.Errorf("read the workspace's instructions: %w", fault.FromGRPC(err))

@@ -198,7 +198,7 @@ func runSubtask(_ context.Context, c Call) (Result, error) {
 		"task_id": g.TaskID, "agent": g.Agent, "state": g.State, "iterations": g.Iterations, "cost_micros": g.CostMicros,
 	}}
 	if flag(c.Arguments, "background") {
-		r.Observation = fmt.Sprintf("task %[1]s of agent %[2]s was created and runs beside you. Go on with your own work. "+
+		r.Observation = fmt.Sprintf("task %[1]s of agent %[2]s was created. It runs beside you, or, where it shares your workspace, when you wait for it. Go on with your own work. "+
 			`Get its result with wait {"seconds": 3600, "task": "%[1]s"} before you complete your task, which would cancel it.`, g.TaskID, g.Agent)
 		return r, nil
 	}

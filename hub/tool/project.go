@@ -28,8 +28,8 @@ type Project struct {
 	Instructions string
 	Skills       []Skill
 	// Branch is the Git branch that is checked out, or "detached at COMMIT", and GitStatus
-	// is what the jail's Git says of the files, or what the node can tell if the jail has
-	// none; empty if that is not known.
+	// is what the node can tell of the files without running Git, which would run programs that
+	// the repository names; empty if that is not known.
 	Branch, GitStatus string
 }
 
@@ -59,22 +59,9 @@ func ReadProject(ctx context.Context, c Call) (Project, error) {
 			return nil // an older node, or a repository that cannot be read
 		}
 		p.Branch, p.GitStatus = st.GetBranch(), gitStatus(st)
-		if c.ExecID == "" || st.GetBranch() == "" && !isWorktree(ctx, c) {
-			return unlessRefused(err)
-		}
-		if branch, status, known := gitStatusInJail(ctx, c); known {
-			p.Branch, p.GitStatus = branch, status
-		}
 		return unlessRefused(err)
 	})
 	return p, group.Wait()
-}
-
-// isWorktree reports whether the workspace is a worktree of a repository elsewhere: its .git is
-// a file that names it.
-func isWorktree(ctx context.Context, c Call) bool {
-	link, err := readHead(ctx, c, ".git", 16)
-	return err == nil && strings.HasPrefix(link, "gitdir:")
 }
 
 // gitStatus says in a few words what Git would say of the workspace's files, but for what is

@@ -62,7 +62,7 @@ type Call struct {
 	// Given is the task that the call created, for tools that create tasks.
 	Given ChildTask
 	// Child returns a subtask of the call's task, and whether it has ended; an error of
-	// kind Invalid for an id that is none's.
+	// kind Invalid for an id that no task has.
 	Child func(ctx context.Context, taskID string) (child ChildTask, ended bool, err error)
 	// MCP is the data of the server, for tools of MCP servers.
 	MCP *MCP

@@ -32,7 +32,7 @@ func TestWhatAnAgentIsToldOfItsPlace(t *testing.T) {
 		if strings.Contains(said, "Prepare it") {
 			calls = []anthropictest.Answer{asks("shell_exec", "toolu_1", `{"command":"`+strings.Join([]string{
 				"git init -q -b feature", "mkdir -p web/src web/node_modules/x api", "echo 1 > web/src/app.js", "echo 1 > kept", "git add .",
-				"echo 2 > kept", "echo x > new", "git update-index --index-version 4", "echo 3 > staged", "git add staged", "git update-index --index-version 4", "echo Use tabs. > web/AGENTS.md", "echo Never call eval. > web/src/AGENTS.md", "echo Wrap errors. > api/AGENTS.md",
+				"echo 2 > kept", "echo x > new", "echo Use tabs. > web/AGENTS.md", "echo Never call eval. > web/src/AGENTS.md", "echo Wrap errors. > api/AGENTS.md",
 			}, "; ")+`"}`)}
 		}
 		if n < len(calls) {
@@ -56,7 +56,7 @@ func TestWhatAnAgentIsToldOfItsPlace(t *testing.T) {
 	}
 	require.Regexp(t, `- Working folder: /workspace, on linux/[a-z0-9]+, [A-Z]`, first)
 	require.Contains(t, first, `- Git branch: feature\n`)
-	require.Contains(t, first, `- Git status of the files: 3 staged: kept, staged, web/src/app.js; 1 changed and not staged: kept; 4 not tracked: api/, new, web/AGENTS.md, web/src/AGENTS.md\n`)
+	require.Contains(t, first, `- Git status of the files: 1 changed: kept; 4 not tracked: api/, new, web/AGENTS.md, web/src/AGENTS.md\n`)
 	require.Contains(t, first, "- git (/.deckhand-skills/git/SKILL.md): How to work in a Git repository")
 	require.NotContains(t, first, "Use tabs.")
 

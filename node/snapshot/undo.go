@@ -139,13 +139,16 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 // running.
 const nobody = "nobody"
 
-// undone returns whose changes are undone.
+// undone returns whose changes are undone, with nobody for those of no known author.
 func undone(s selection) []string {
 	if len(s.ids) > 0 {
 		return s.ids
 	}
 	var out []string
 	for _, d := range s.chosen() {
+		if len(d.By) == 0 {
+			out = append(out, nobody)
+		}
 		out = append(out, d.By...)
 	}
 	slices.Sort(out)

@@ -82,8 +82,12 @@ func (s *Service) mayDelete(ctx context.Context, who auth.Identity, of db.Passke
 		return false, err
 	}
 	if of.UserID == who.UserID {
-		// A passkey of another host can prove nothing, and is worth nothing.
-		return of.RelyingParty == s.cfg.Public.Host, nil
+		if of.RelyingParty == s.cfg.Public.Host {
+			return true, nil
+		}
+		// A passkey of another host can prove nothing here, but it counts again where the hub has
+		// that host again.
+		return false, signedIn(who, auth.SignInLasts)
 	}
 	p, err := s.person(ctx, s.cfg.Store.Queries, who.OrgID, who.UserID, who.UserName)
 	if err != nil || len(p.keys) > 0 {

@@ -36,9 +36,15 @@ func (r *Reports) goBack(ctx context.Context, tx *event.Tx, t db.Task) (string, 
 		return "", &event.Outside{Do: func(ctx context.Context) error {
 			back.done = true
 			err := r.cfg.AfterFailure(ctx, t, name)
-			back.refused = fault.As(err)
-			if err != nil && (back.refused == nil || back.refused.Kind != fault.Precondition && back.refused.Kind != fault.Unavailable) {
+			if err == nil {
+				return nil
+			}
+			if ctx.Err() != nil {
 				return fmt.Errorf("bring the workspace of %s back to checkpoint %q: %w", t.ID, name, err)
+			}
+			// Whatever it is, the run has ended.
+			if back.refused = fault.As(fault.FromGRPC(err)); back.refused == nil {
+				back.refused = fault.New(fault.Internal, "%s", err)
 			}
 			return nil
 		}}

@@ -64,50 +64,54 @@ func (x *Indexer) Start(ctx context.Context) error {
 	})
 }
 
-// Read indexes all there is of all organisations.
+// Read indexes all there is of all organisations, in turns: a long history of one keeps no
+// other's waiting.
 func (x *Indexer) Read(ctx context.Context) error {
 	positions, err := x.Store.SearchPositions(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("see how far it was read: %w", err)
 	}
 	var failed []error
-	for _, p := range positions {
-		if err := x.read(ctx, p.OrgID); err != nil && !errors.Is(err, errMoved) {
-			failed = append(failed, fmt.Errorf("organisation %s: %w", p.OrgID, err))
+	for len(positions) > 0 && ctx.Err() == nil {
+		var more []db.SearchPositionsRow
+		for _, p := range positions {
+			whole, err := x.read(ctx, p.OrgID)
+			switch {
+			case errors.Is(err, errMoved):
+			case err != nil:
+				failed = append(failed, fmt.Errorf("organisation %s: %w", p.OrgID, err))
+			case !whole:
+				more = append(more, p)
+			}
 		}
+		positions = more
 	}
-	return errors.Join(failed...)
+	return errors.Join(append(failed, ctx.Err())...)
 }
 
 // errMoved reports that another hub has read on.
 var errMoved = errors.New("another hub was here")
 
-func (x *Indexer) read(ctx context.Context, orgID string) error {
-	for ctx.Err() == nil {
-		events, from, err := unread(ctx, x.Store, orgID, batch)
-		if err != nil || len(events) == 0 {
-			return err
-		}
-		last := events[len(events)-1]
-		if err := x.Store.Tx(ctx, func(q *db.Queries) error {
-			moved, err := q.MoveSearch(ctx, db.MoveSearchParams{
-				OrgID: orgID, FromXid: from.AfterXid, FromID: from.AfterID, AfterXid: last.Xid, AfterID: last.ID,
-			})
-			if err != nil {
-				return fmt.Errorf("store how far it was read: %w", err)
-			}
-			if moved == 0 {
-				return errMoved
-			}
-			return put(ctx, q, orgID, events)
-		}); err != nil {
-			return err
-		}
-		if len(events) < batch {
-			return nil
-		}
+// read indexes a batch of an organisation's events, and reports whether that was all.
+func (x *Indexer) read(ctx context.Context, orgID string) (whole bool, err error) {
+	events, from, err := unread(ctx, x.Store, orgID, batch)
+	if err != nil || len(events) == 0 {
+		return true, err
 	}
-	return ctx.Err()
+	last := events[len(events)-1]
+	err = x.Store.Tx(ctx, func(q *db.Queries) error {
+		moved, err := q.MoveSearch(ctx, db.MoveSearchParams{
+			OrgID: orgID, FromXid: from.AfterXid, FromID: from.AfterID, AfterXid: last.Xid, AfterID: last.ID,
+		})
+		if err != nil {
+			return fmt.Errorf("store how far it was read: %w", err)
+		}
+		if moved == 0 {
+			return errMoved
+		}
+		return put(ctx, q, orgID, events)
+	})
+	return len(events) < batch, err
 }
 
 // unread returns the next events that are not indexed, and how far was read.

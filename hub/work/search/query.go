@@ -100,7 +100,7 @@ func (q *Query) filter(key, value string) error {
 			kind = Call
 		}
 		if !slices.Contains(Kinds, kind) {
-			return invalid("in:"+value, "is none of what is searched", "use in:"+strings.Join(Kinds, ", in:"))
+			return invalid("in:"+value, "is not a kind of text that is searched", "use in:"+strings.Join(Kinds, ", in:"))
 		}
 		q.Kinds = append(q.Kinds, kind)
 	case "state":

@@ -24,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
@@ -45,10 +46,20 @@ const timeout = 5 * time.Second
 // behind is how old an event is at least that is said not to be indexed yet.
 const behind = 10 * time.Second
 
+// atOnce is how many searches an organisation may have at once: each holds a connection to the
+// database for as long as it takes. waiting is how many more wait for their turn.
+const atOnce, waiting = 3, 16
+
 // Service finds. Its methods may be called at once.
 type Service struct {
-	Store  *store.Store
-	Redact *redact.Redactor
+	store  *store.Store
+	redact *redact.Redactor
+	lanes  *fair.Lanes
+}
+
+// New returns a service that masks what is secret in what it finds.
+func New(s *store.Store, r *redact.Redactor) *Service {
+	return &Service{store: s, redact: r, lanes: fair.NewLanes(atOnce, waiting)}
 }
 
 // Page says which part of the results is wanted.
@@ -92,8 +103,13 @@ func (s *Service) Search(ctx context.Context, v task.Viewer, q Query, agentID, t
 		}
 		params.BeforeTime = &at
 	}
+	done, err := s.lanes.Take(ctx, v.OrgID)
+	if err != nil {
+		return nil, "", err
+	}
+	defer done()
 	var rows []db.SearchEntriesRow
-	err = s.Store.Tx(ctx, func(tx *db.Queries) error {
+	err = s.store.Tx(ctx, func(tx *db.Queries) error {
 		if _, err := tx.PrepareSearch(ctx, strconv.FormatInt(timeout.Milliseconds(), 10)); err != nil {
 			return fmt.Errorf("prepare the search: %w", err)
 		}
@@ -112,7 +128,7 @@ func (s *Service) Search(ctx context.Context, v task.Viewer, q Query, agentID, t
 		last := rows[len(rows)-1]
 		next = store.PageToken(last.At, strconv.FormatInt(last.ID, 10))
 	}
-	known := s.Redact.Org(v.OrgID)
+	known := s.redact.Org(v.OrgID)
 	for _, row := range rows {
 		hits = append(hits, Hit{SearchEntriesRow: row, Excerpt: q.excerpt(known.String(row.Content))})
 	}
@@ -122,7 +138,7 @@ func (s *Service) Search(ctx context.Context, v task.Viewer, q Query, agentID, t
 // IndexedUntil returns the time of the first event of an organisation that is not
 // indexed although it is some time old; nil where the index is up to date.
 func (s *Service) IndexedUntil(ctx context.Context, orgID string) (*time.Time, error) {
-	events, _, err := unread(ctx, s.Store, orgID, 1)
+	events, _, err := unread(ctx, s.store, orgID, 1)
 	if err != nil || len(events) == 0 || time.Since(events[0].Time) < behind {
 		return nil, err
 	}

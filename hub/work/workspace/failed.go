@@ -36,10 +36,10 @@ func (w *Workspaces) AfterFailure(ctx context.Context, t db.Task, name string) e
 	if err == nil {
 		return w.finish(context.WithoutCancel(ctx), row, res)
 	}
-	if e := fault.As(fault.FromGRPC(err)); e != nil && e.Kind == fault.Precondition {
-		return firstOf(w.finish(ctx, row, nil), e)
+	if ctx.Err() != nil || fault.Is(fault.FromGRPC(err), fault.Unavailable) {
+		return err // the node may have done it
 	}
-	return err
+	return firstOf(w.finish(ctx, row, nil), err)
 }
 
 // beforeFailure finds the workspace to which a run that failed goes back; nil if nothing has

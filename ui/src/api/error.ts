@@ -24,7 +24,7 @@ export function problemOf(error: unknown): Problem {
     message: info?.message || (unreachable ? "The hub cannot be reached." : e.rawMessage),
     fix:
       info?.fix ||
-      (unreachable ? "Retrying automatically. If it lasts, look on the hub's machine whether it runs: `deckhand doctor` says what is wrong and how to start it." : ""),
+      (unreachable ? "Retrying automatically. If this goes on, run `deckhand doctor` on the hub's machine: it says what is wrong and how to start the hub." : ""),
     unreachable,
   };
 }

@@ -50,7 +50,7 @@ func deleteCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete PASSKEY", Short: "Remove a passkey",
 		Long: `Removes a passkey that was lost, on the hub's machine, with the hub's own token
-(sudo). Other tokens are refused. Who has one of their passkeys left removes another in
+(sudo). Other tokens are refused. A person who still has another passkey removes one in
 the console.`,
 		Example: "deckhand passkey delete passkey_3q9", Args: env.Args("PASSKEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {

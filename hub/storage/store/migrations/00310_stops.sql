@@ -195,23 +195,23 @@ $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION inbox_seen;
-DROP TRIGGER tasks_leave_stop ON tasks;
-DROP FUNCTION leave_stop, key_ended, withdraw_stop;
-DROP TABLE stopped_tasks, budget_refusals;
+DROP FUNCTION IF EXISTS inbox_seen;
+DROP TRIGGER IF EXISTS tasks_leave_stop ON tasks;
+DROP FUNCTION IF EXISTS leave_stop, key_ended, withdraw_stop;
+DROP TABLE IF EXISTS stopped_tasks, budget_refusals;
 DELETE FROM inbox_items WHERE subject <> '';
-DROP INDEX inbox_items_open_of_subject, inbox_items_dismissed, inbox_items_open_of_task;
+DROP INDEX IF EXISTS inbox_items_open_of_subject, inbox_items_dismissed, inbox_items_open_of_task;
 CREATE UNIQUE INDEX inbox_items_open_of_task ON inbox_items (task_id) WHERE state = 'open' AND step_id IS NULL;
-DROP TRIGGER inbox_items_task_ref ON inbox_items;
-DROP FUNCTION inbox_item_task;
+DROP TRIGGER IF EXISTS inbox_items_task_ref ON inbox_items;
+DROP FUNCTION IF EXISTS inbox_item_task;
 ALTER TABLE inbox_items
-    DROP CONSTRAINT inbox_items_step, DROP CONSTRAINT inbox_items_subject, DROP CONSTRAINT inbox_items_task,
-    DROP COLUMN task_ref, DROP COLUMN subject, DROP COLUMN cause,
+    DROP CONSTRAINT IF EXISTS inbox_items_step, DROP CONSTRAINT IF EXISTS inbox_items_subject, DROP CONSTRAINT IF EXISTS inbox_items_task,
+    DROP COLUMN IF EXISTS task_ref, DROP COLUMN IF EXISTS subject, DROP COLUMN IF EXISTS cause,
     ADD CONSTRAINT inbox_items_task_id_fkey FOREIGN KEY (task_id) REFERENCES tasks (id),
     ADD CONSTRAINT inbox_items_check4 CHECK ((step_id IS NULL) = (kind IN ('review', 'escalation'))),
-    DROP CONSTRAINT inbox_items_kind_check,
+    DROP CONSTRAINT IF EXISTS inbox_items_kind_check,
     ADD CONSTRAINT inbox_items_kind_check CHECK (kind IN ('approval', 'question', 'unknown', 'review', 'escalation')),
-    DROP CONSTRAINT inbox_items_answer_check,
+    DROP CONSTRAINT IF EXISTS inbox_items_answer_check,
     ADD CONSTRAINT inbox_items_answer_check CHECK (answer IN (
         '', 'approve', 'reject', 'reply', 'retry', 'skip', 'succeeded', 'failed', 'suggest', 'replan', 'clarify', 'accept', 'changes', 'close'));
 -- +goose StatementBegin

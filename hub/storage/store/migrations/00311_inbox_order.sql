@@ -69,9 +69,9 @@ $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION inbox_dangerous;
-DROP TRIGGER inbox_items_with_order ON inbox_items;
-DROP FUNCTION inbox_item_order;
+DROP FUNCTION IF EXISTS inbox_dangerous;
+DROP TRIGGER IF EXISTS inbox_items_with_order ON inbox_items;
+DROP FUNCTION IF EXISTS inbox_item_order;
 DROP INDEX CONCURRENTLY IF EXISTS inbox_items_place;
 DROP INDEX CONCURRENTLY IF EXISTS inbox_items_alike;
-ALTER TABLE inbox_items DROP COLUMN place, DROP COLUMN effect, DROP COLUMN alike;
+ALTER TABLE inbox_items DROP COLUMN IF EXISTS place, DROP COLUMN IF EXISTS effect, DROP COLUMN IF EXISTS alike;

@@ -35,12 +35,16 @@ export function Held(props: { said: string; keys: boolean; send: () => void; und
     }, 200);
     const hidden = () => document.visibilityState === "hidden" && end("send");
     const closing = (e: BeforeUnloadEvent) => e.preventDefault();
+    // It comes before the page is hidden, if that is because it closes.
+    const closed = () => end("undo");
     document.addEventListener("visibilitychange", hidden);
     addEventListener("beforeunload", closing);
+    addEventListener("pagehide", closed);
     return () => {
       clearInterval(tick);
       document.removeEventListener("visibilitychange", hidden);
       removeEventListener("beforeunload", closing);
+      removeEventListener("pagehide", closed);
     };
   }, []);
   // Gone from the page and not taken back: it is sent. A component that React mounts again at
@@ -60,7 +64,7 @@ export function Held(props: { said: string; keys: boolean; send: () => void; und
     <div role="status" className="flex flex-wrap items-center gap-3">
       <p className="min-w-0 flex-1">
         <span className="font-medium">{props.said}.</span>{" "}
-        <span className="text-dim">Sent in {Math.max(1, Math.ceil(left / 1000))} s.</span>
+        <span className="text-dim">Not sent yet: it is sent in {Math.max(1, Math.ceil(left / 1000))} s.</span>
       </p>
       <Button disabled={still} onClick={() => end("undo")}>
         Undo

@@ -95,7 +95,7 @@ export const justSignedIn = (session: Session, now = Date.now()) =>
   session.signedInAt !== undefined && now - timestampMs(session.signedInAt) < 10 * 60_000;
 
 const signInFirst =
-  "Your first passkey takes a sign-in of the last ten minutes. Log out, log in again with your password, your identity provider or the link that sudo deckhand open prints on the hub's machine, and add the passkey then. A login with an API token does not do.";
+  "Your first passkey takes a sign-in of the last ten minutes. Log out, log in again with your password, your identity provider or the link that sudo deckhand open prints on the hub's machine, and add the passkey then. An API token is not enough.";
 
 // whatIsMissing says why there can be no passkeys on this page; undefined if there can.
 export function whatIsMissing(methods: { passkeys: boolean; passkeysMissing: string; publicUrl: string } | undefined): string | undefined {
