@@ -122,6 +122,22 @@ func TestALongCallIsViewedBeforeItIsApproved(t *testing.T) {
 	require.Equal(t, 0, <-p.Done)
 }
 
+// What takes a passkey is let run in the console only, and that is said before all else.
+func TestWhatTakesAPasskeyIsNotApprovedAtATerminal(t *testing.T) {
+	h := withInbox(t)
+	t.Setenv("PAGER", "cat")
+	h.inbox = h.inbox[:1]
+	h.inbox[0].MayAnswer, h.inbox[0].NeedsPasskey = true, true
+	p := atTerminal(t, h, "inbox", "review")
+	require.Contains(t, p.Sees("Run this call? [n,v,s,q,?] "), "PASSKEY NEEDED\n  to let this run, open it in the console, on a device that has one of your passkeys: deckhand open\nDANGEROUS\n")
+	p.Types("y")
+	p.Sees("n - reject: ")
+	p.Sees("Run this call? [n,v,s,q,?] ")
+	p.Types("q")
+	p.Sees("0 answered, 1 left.")
+	require.Equal(t, 0, <-p.Done)
+}
+
 // A program gets no questions.
 func TestAReviewNeedsATerminal(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package inbox
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -90,8 +91,17 @@ func approve(_ *deckhandv1.InboxItem, arguments string) *request {
 	return &request{Answer: &deckhandv1.AnswerInboxItemRequest_Approve_{Approve: &deckhandv1.AnswerInboxItemRequest_Approve{ArgumentsJson: arguments}}}
 }
 
-// choicesOf returns what may be done with an item.
+// choicesOf returns what may be done with an item here: what takes a passkey is done in the
+// console.
 func choicesOf(item *deckhandv1.InboxItem) []choice {
+	out := allChoices(item)
+	if item.GetNeedsPasskey() {
+		out = slices.DeleteFunc(out, func(c choice) bool { return c.runs })
+	}
+	return out
+}
+
+func allChoices(item *deckhandv1.InboxItem) []choice {
 	switch item.GetKind() {
 	case deckhandv1.InboxKind_INBOX_KIND_APPROVAL:
 		return []choice{
@@ -200,13 +210,17 @@ func edited(item *deckhandv1.InboxItem, before, after string, whole bool) (argum
 	return string(data), diff, err
 }
 
-// dangersFirst returns what is dangerous in a call, a line for each.
+// dangersFirst returns what a person must know before all else: that a passkey is needed, and
+// what is dangerous in a call, a line for each.
 func dangersFirst(item *deckhandv1.InboxItem) string {
-	text := dangerLines(item.GetDecision())
-	if text == "" {
-		return ""
+	var out string
+	if item.GetNeedsPasskey() {
+		out = "PASSKEY NEEDED\n" + indented("to let this run, open it in the console, on a device that has one of your passkeys: deckhand open") + "\n"
 	}
-	return "DANGEROUS\n" + indented(text) + "\n"
+	if text := dangerLines(item.GetDecision()); text != "" {
+		out += "DANGEROUS\n" + indented(text) + "\n"
+	}
+	return out
 }
 
 // sheetOf returns an item as a person reads it: what is dangerous first, then all of it once.
