@@ -164,7 +164,30 @@ func TestAnAgentPushesAndOpensAPullRequest(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600))
 	f.CLI(0, "credential", "create", "github", "--kind", "github_app", "--app-id", "42", "--installation-id", "7", "--base-url", o.url()+gitHubAPI,
 		"--host", o.host, "--port", o.port, "--private", "--roots", o.roots, "--repository", "acme/*", "--permission", "contents=write,pull_requests=write,issues=write",
-		"--agent", "pusher", "--value-file", file)
+		"--agent", "pusher", "--agent", "trusted", "--value-file", file)
+	// An agent whose pushes need no approval works beside it.
+	const credentials = "credentials: [{name: github, repositories: [acme/web], permissions: {contents: write, pull_requests: write}, push: [\"refs/heads/deckhand/* create,update\"]}]"
+	f.Persona("trusted", `
+turns:
+  - text: I work.
+    calls:
+      - tool: shell_exec
+        arguments:
+          command: |
+            set -e
+            git clone -q `+o.url()+`/acme/web.git web && cd web
+            git config user.name Robot && git config user.email robot@example.com
+            git checkout -q -b deckhand/trusted && echo trusted > trusted.txt && git add . && git commit -q -m "trusted"
+  - text: I push, and push nothing the second time.
+    calls:
+      - {tool: git_push, arguments: {ref: deckhand/trusted, path: web}}
+      - {tool: git_push, arguments: {ref: deckhand/trusted, path: web}}
+      - {tool: git_push, arguments: {ref: main, path: web}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "pushed"}}
+`, "mode: autonomous", "approvals: {categories: []}", credentials)
+	beside := f.Submit("trusted")
 	f.Persona("pusher", `
 turns:
   - text: I work.
@@ -192,8 +215,7 @@ turns:
   - text: All done.
     calls:
       - {tool: complete_task, arguments: {summary: "pushed"}}
-`, "mode: autonomous", "approvals: {tools: [git_push]}",
-		"credentials: [{name: github, repositories: [acme/web], permissions: {contents: write, pull_requests: write}, push: [\"refs/heads/deckhand/* create,update\"]}]")
+`, "mode: autonomous", "approvals: {tools: [git_push]}", credentials)
 	id := f.Submit("pusher")
 
 	asked := f.Item(id, "")
@@ -227,6 +249,15 @@ turns:
 	f.CLI(0, "inbox", "approve", other)
 	f.Ended(id)
 	assert.Equal(t, strings.TrimSpace(commit), g.branch("deckhand/fix"))
+	f.Ended(beside)
+	var unasked []struct{ Observation string }
+	f.JSON(&unasked, "task", "steps", beside)
+	require.Len(t, unasked, 5)
+	assert.Contains(t, unasked[1].Observation, "pushed "+g.branch("deckhand/trusted"))
+	assert.NotEmpty(t, g.branch("deckhand/trusted"))
+	for _, again := range unasked[2:4] {
+		assert.Contains(t, again.Observation, "has all commits of yours already")
+	}
 
 	var steps []struct {
 		ID, Tool, State, Observation string

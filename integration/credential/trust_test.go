@@ -62,7 +62,21 @@ func TestProgramsTrustTheProxy(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "private data")
 	})
+	// A host without a credential, which rules by method and path are for, has the certificate of
+	// an authority that the machine of the node trusts, and no others.
+	ruled := newOrigin(t, "10.98.9.2", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "private data") })
 	f := harness.New(t)
+	system, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
+	require.NoError(t, err)
+	own, err := os.ReadFile(ruled.roots)
+	require.NoError(t, err)
+	open, err := os.MkdirTemp("", "trusted") // the proxy's user reads it
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(open) })
+	require.NoError(t, os.Chmod(open, 0o755)) //nolint:gosec // there are certificates in it
+	trusted := filepath.Join(open, "trusted.pem")
+	require.NoError(t, os.WriteFile(trusted, append(system, own...), 0o644)) //nolint:gosec // certificates, which the proxy's user reads
+	f.NodeEnv = []string{"SSL_CERT_FILE=" + trusted}
 	node := f.StartNode()
 	f.StartWorker()
 	file := filepath.Join(t.TempDir(), "secret")
@@ -71,6 +85,7 @@ func TestProgramsTrustTheProxy(t *testing.T) {
 		"--private", "--agent", "caller", "--value-file", file)
 	programs := map[string]string{
 		"curl":    "curl -sS " + host.url() + "/",
+		"rules":   "curl -sS " + ruled.url() + "/public/x && curl -sS -X POST " + ruled.url() + "/public/x && curl -sS " + ruled.url() + "/other",
 		"python":  `/usr/bin/python3 -c 'import urllib.request as u, sys; print(u.urlopen(sys.argv[1]).read().decode())' ` + host.url() + "/",
 		"openssl": "openssl verify -CAfile /etc/ssl/certs/ca-certificates.crt /deckhand/trust/authorities.pem",
 	}
@@ -104,7 +119,8 @@ func TestProgramsTrustTheProxy(t *testing.T) {
 		script.WriteString("      - tool: shell_exec\n        arguments: {command: \"" + echoTo + "=" + net.JoinHostPort(host.host, host.port) + " ./grpc-client\"}\n")
 	}
 	script.WriteString("  - text: All done.\n    calls:\n      - {tool: complete_task, arguments: {summary: called}}\n")
-	f.Persona("caller", script.String(), "mode: autonomous", "approvals: {categories: []}", "credentials: [api]")
+	f.Persona("caller", script.String(), "mode: autonomous", "approvals: {categories: []}", "credentials: [api]",
+		"egress: {allow: [{host: "+ruled.host+", ports: ["+ruled.port+`], http: ["allow GET /public/**"]}]}`)
 	id := f.Submit("caller")
 	if names[len(names)-1] == "node" {
 		workspaces := filepath.Join(f.NodeDir, "workspaces")
@@ -136,6 +152,8 @@ func TestProgramsTrustTheProxy(t *testing.T) {
 		switch name {
 		case "openssl":
 			assert.Contains(t, steps[i].Observation, "authorities.pem: OK", name)
+		case "rules":
+			assert.Regexp(t, "(?s)private data.*no rule allows POST.*no rule allows GET", steps[i].Observation, name)
 		case "grpc":
 			assert.Contains(t, steps[i].Observation, "one two; trailer: done", name)
 		case "node":

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ type Fleet struct {
 	Hub        *Process
 	Containerd string   // address
 	Env        []string // variables of hub and workers
+	NodeEnv    []string // variables of nodes
 }
 
 // LeaseTTL is short, so that a worker that died is missed soon, but longer where the
@@ -132,9 +134,9 @@ func (f *Fleet) StartNodeIn(dir string, args ...string) *Process {
 	f.T.Helper()
 	args = append([]string{"--data-dir", dir, "--hub-url", f.URL(), "--containerd", f.Containerd, "--containerd-namespace", NamespaceOf(dir), "--show-paths", "/var/log,/opt", "--special-addresses", "127.0.0.0/8"}, args...)
 	wanted := len(f.nodes())
-	var env []string
+	env := slices.Clone(f.NodeEnv)
 	if _, err := os.Stat(filepath.Join(dir, "identity")); err != nil {
-		env = []string{"DECKHAND_JOIN_TOKEN=" + strings.TrimSpace(f.CLI(0, "node", "token").Out)}
+		env = append(env, "DECKHAND_JOIN_TOKEN="+strings.TrimSpace(f.CLI(0, "node", "token").Out))
 		wanted++
 	}
 	p := Start(f.T, env, Binary(f.T, "deckhand-node"), args...)

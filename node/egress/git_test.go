@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cgi"
 	"os"
@@ -144,37 +143,10 @@ func (c *countedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// forward has a port lead to the proxy, as the jail's init does, and tells git of it.
+// forward tells git how to reach the proxy.
 func (g *gitHost) forward() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(g.t, err)
-	var all sync.WaitGroup
-	g.t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	all.Go(func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer from.Close()
-				to, err := net.Dial("unix", g.socket)
-				if err != nil {
-					return
-				}
-				defer to.Close()
-				var both sync.WaitGroup
-				both.Go(func() {
-					_, _ = io.Copy(to, from)
-					_ = to.(*net.UnixConn).CloseWrite() //nolint:forcetypeassert // see Dial
-				})
-				_, _ = io.Copy(from, to)
-				_ = from.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // see Listen
-				both.Wait()
-			})
-		}
-	})
-	g.git(g.home, "config", "--global", "http.proxy", "http://exec_1:x@"+l.Addr().String())
+	at := g.listen()
+	g.git(g.home, "config", "--global", "http.proxy", "http://exec_1:x@"+at)
 	g.git(g.home, "config", "--global", "http.sslCAInfo", filepath.Join(g.home, "ca.pem"))
 }
 

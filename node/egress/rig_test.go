@@ -110,6 +110,41 @@ func (r *rig) dial() net.Conn {
 	return c
 }
 
+// listen accepts connections for the jail's proxy at an address, which it returns: as the jail's
+// init does.
+func (r *rig) listen() string {
+	r.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(r.t, err)
+	var all sync.WaitGroup
+	r.t.Cleanup(func() { _ = l.Close(); all.Wait() })
+	all.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer from.Close()
+				to, err := net.Dial("unix", r.socket)
+				if err != nil {
+					return
+				}
+				defer to.Close()
+				var both sync.WaitGroup
+				both.Go(func() {
+					_, _ = io.Copy(to, from)
+					_ = to.(*net.UnixConn).CloseWrite() //nolint:forcetypeassert // see Dial
+				})
+				_, _ = io.Copy(from, to)
+				_ = from.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // see Listen
+				both.Wait()
+			})
+		}
+	})
+	return l.Addr().String()
+}
+
 // client returns a program in the jail: it uses the proxy as the environment
 // tells it to.
 func (r *rig) client(exec string) *http.Client {

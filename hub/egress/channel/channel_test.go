@@ -361,18 +361,21 @@ func TestAWebSocketPassesThroughTheHub(t *testing.T) {
 	}
 }
 
-// uploadBytes and most are what is uploaded and what memory may grow by.
+// uploadBytes is what is uploaded and mostGrowth what memory in use may grow by: by the windows of
+// the connections on the way, which a busy machine fills, and not by the upload. Garbage does not
+// count: how much of it there is depends on how soon it is collected.
 const (
 	uploadBytes = 64 << 20
-	mostGrowth  = 48 << 20
+	mostGrowth  = 24 << 20
 )
 
 func TestALargeUploadTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it measures memory
 	var most atomic.Uint64
 	sample := func() {
 		var m runtime.MemStats
+		runtime.GC()
 		runtime.ReadMemStats(&m)
-		most.Store(max(most.Load(), m.HeapInuse))
+		most.Store(max(most.Load(), m.HeapAlloc))
 	}
 	r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
 		var n int64
@@ -390,7 +393,6 @@ func TestALargeUploadTakesLittleMemory(t *testing.T) { //nolint:paralleltest // 
 	})
 	client := r.client(true)
 	_, _ = r.get(client, "/")
-	runtime.GC()
 	sample()
 	before := most.Load()
 	res, err := client.Post(r.server.URL, "application/octet-stream", io.LimitReader(zeros{}, uploadBytes))
