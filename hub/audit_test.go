@@ -190,3 +190,86 @@ func TestARunHasAReceipt(t *testing.T) {
 		line[at] ^= 1
 	}
 }
+
+// verifyAudit has the hub verify its audit log, and returns the result and how often it
+// said before how far it was.
+func verifyAudit(t *testing.T, c *sdk.Client) (*deckhandv1.AuditVerification, int) {
+	t.Helper()
+	stream, err := c.Audit.VerifyAudit(t.Context(), connect.NewRequest(&deckhandv1.VerifyAuditRequest{}))
+	require.NoError(t, err)
+	var result *deckhandv1.AuditVerification
+	progress := 0
+	for stream.Receive() {
+		require.Nil(t, result, "the result comes last")
+		if result = stream.Msg().GetResult(); result == nil {
+			progress++
+			require.LessOrEqual(t, stream.Msg().GetPosition(), stream.Msg().GetLastPosition())
+		}
+	}
+	require.NoError(t, stream.Err())
+	require.NotNil(t, result)
+	return result, progress
+}
+
+// The hub verifies its own log: it says up to which entry, finds every part that was
+// changed behind its back and goes on behind it, and records both.
+func TestTheHubVerifiesItsAudit(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Start(t, hubtest.Config(t))
+	admin := h.Client(t, h.AdminToken)
+	// Each is sealed alone, so that the parts between heads are small.
+	for i := range 5 {
+		do(t, admin.Users.CreateUser, &deckhandv1.CreateUserRequest{Name: fmt.Sprintf("u%d", i)})
+		allSealed(t, h)
+	}
+	exported, err := auditlog.Verify(bytes.NewReader(exportAudit(t, admin, 0)), nil)
+	require.NoError(t, err)
+	allSealed(t, h)
+	whole, progress := verifyAudit(t, admin)
+	require.Equal(t, deckhandv1.AuditVerdict_AUDIT_VERDICT_INTACT, whole.GetVerdict())
+	require.Equal(t, exported.Entries+1, whole.GetEntries(), "the export itself was recorded")
+	require.Equal(t, whole.GetEntries(), whole.GetPosition())
+	require.Equal(t, exported.Key, whole.GetKey())
+	require.Empty(t, whole.GetBreaks())
+	require.Positive(t, progress)
+	allSealed(t, h)
+	recorded := do(t, admin.Audit.ListAuditEntries, &deckhandv1.ListAuditEntriesRequest{Action: "audit.verified"}).GetEntries()
+	require.Len(t, recorded, 1)
+	require.Equal(t, "intact", recorded[0].GetAfter().GetFields()["verdict"].GetStringValue())
+
+	const off = "BEGIN; ALTER TABLE audit_entries DISABLE TRIGGER USER; ALTER TABLE audit_chain DISABLE TRIGGER USER; ALTER TABLE audit_heads DISABLE TRIGGER USER; "
+	const on = "; ALTER TABLE audit_entries ENABLE TRIGGER USER; ALTER TABLE audit_chain ENABLE TRIGGER USER; ALTER TABLE audit_heads ENABLE TRIGGER USER; COMMIT"
+	_, err = pgExec(t, h, off+
+		"UPDATE audit_entries SET actor_id = 'bob' WHERE id = (SELECT entry_id FROM audit_chain WHERE org_id = 'org_default' AND position = 2); "+
+		"DELETE FROM audit_entries WHERE id = (SELECT entry_id FROM audit_chain WHERE org_id = 'org_default' AND position = 4); "+
+		"INSERT INTO audit_entries (org_id, actor_kind, actor_id, action, object_kind, object_id, before, after, reason, address, user_agent) "+
+		"VALUES ('org_default', 'user', 'bob', 'user.created', 'user', 'user_x', '{}', '{}', '', '', '')"+on)
+	require.NoError(t, err)
+	broken, _ := verifyAudit(t, admin)
+	require.Equal(t, deckhandv1.AuditVerdict_AUDIT_VERDICT_BROKEN, broken.GetVerdict())
+	require.Len(t, broken.GetBreaks(), 3)
+	changed, deleted, foreign := broken.GetBreaks()[0], broken.GetBreaks()[1], broken.GetBreaks()[2]
+	require.Contains(t, changed.GetProblem(), "is not what was sealed")
+	require.LessOrEqual(t, changed.GetFirstPosition(), int64(2))
+	require.GreaterOrEqual(t, changed.GetLastPosition(), int64(2))
+	require.Contains(t, deleted.GetProblem(), "entry of position 4 is missing")
+	require.Equal(t, int64(4), deleted.GetLastPosition())
+	require.Contains(t, foreign.GetProblem(), "in no chain and will not be sealed: 1,")
+	require.Equal(t, whole.GetPosition()+1, broken.GetPosition(), "it goes on behind what is broken")
+	allSealed(t, h)
+	told := do(t, admin.Audit.ListAuditEntries, &deckhandv1.ListAuditEntriesRequest{Action: "audit.broken", Severity: "high"}).GetEntries()
+	require.Len(t, told, 1)
+
+	// Another organisation's log is another's.
+	victim := organisation(t, h, openStore(t, h), "other")
+	allSealed(t, h)
+	theirs, _ := verifyAudit(t, h.Client(t, victim.token))
+	require.Equal(t, deckhandv1.AuditVerdict_AUDIT_VERDICT_INTACT, theirs.GetVerdict())
+
+	// The last head is gone: nothing is sealed from then on.
+	_, err = pgExec(t, h, off+"DELETE FROM audit_heads WHERE org_id = 'org_default' AND number = (SELECT max(number) FROM audit_heads WHERE org_id = 'org_default')"+on)
+	require.NoError(t, err)
+	headless, _ := verifyAudit(t, admin)
+	breaks := headless.GetBreaks()
+	require.Contains(t, breaks[len(breaks)-2].GetProblem(), "head of the last entries is missing")
+}

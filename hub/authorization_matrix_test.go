@@ -336,7 +336,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // caller's own, or list the caller's own. Their answers are searched for the
 // other's ids.
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
-	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "SearchHistory", "ListTriggers", "ListDeliveries", "GetAgentGraph", "ListAgentSummaries",
+	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "VerifyAudit", "SearchHistory", "ListTriggers", "ListDeliveries", "GetAgentGraph", "ListAgentSummaries",
 	"CreateCredential", "ListCredentials", "ListCredentialRequests", "ListDestinations", "ListNotifications", "ListAllowRules", "GetSession", "ListSessions", "CreateLoginCode",
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens",
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "SetPrice", "ListBudgets", "GetUsageReport",

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -92,4 +94,68 @@ func egressLines(prefix string, l allowlist.List) (out []string) {
 		out = append(out, fmt.Sprintf("%s%s:%d", prefix, forward.Host, forward.Port))
 	}
 	return out
+}
+
+// progressEvery bounds how often a caller is told how far a verification is.
+const progressEvery = 250 * time.Millisecond
+
+// VerifyAudit verifies the organisation's audit log, and records that it was and what
+// came of it.
+func (h *Control) VerifyAudit(ctx context.Context, _ *connect.Request[deckhandv1.VerifyAuditRequest], stream *connect.ServerStream[deckhandv1.VerifyAuditResponse]) error {
+	id := auth.From(ctx)
+	if _, busy := h.verifying.LoadOrStore(id.OrgID, true); busy {
+		return fault.New(fault.Precondition, "the audit log of %s is being verified already", id.OrgID).WithFix("wait until that has ended: it takes ten minutes at most")
+	}
+	defer h.verifying.Delete(id.OrgID)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var told time.Time
+	v, err := audit.Verify(ctx, h.Store, h.AuditKey, id.OrgID, func(position, last int64) {
+		if time.Since(told) < progressEvery {
+			return
+		}
+		told = time.Now()
+		if stream.Send(&deckhandv1.VerifyAuditResponse{Position: position, LastPosition: last}) != nil {
+			cancel() // nobody waits for it
+		}
+	})
+	if err != nil {
+		return err
+	}
+	result := verificationMessage(v)
+	action := "audit.verified"
+	if result.GetVerdict() == deckhandv1.AuditVerdict_AUDIT_VERDICT_BROKEN {
+		action = "audit.broken"
+	}
+	after := map[string]any{
+		"verdict": strings.ToLower(strings.TrimPrefix(result.GetVerdict().String(), "AUDIT_VERDICT_")), "position": v.Position, "entries": v.Entries, "heads": v.Heads,
+	}
+	if len(v.Breaks) > 0 {
+		after["breaks"], after["first_problem"] = len(v.Breaks), v.Breaks[0].Problem
+	}
+	if err := h.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		return audit.Append(tx, audit.Entry{
+			OrgID: id.OrgID, By: actor(id), Action: action, ObjectKind: "organisation", ObjectID: id.OrgID, After: after,
+		})
+	}); err != nil {
+		return err
+	}
+	return stream.Send(&deckhandv1.VerifyAuditResponse{Position: v.Position, LastPosition: max(v.LastPosition, v.Position), Result: result})
+}
+
+func verificationMessage(v audit.Verification) *deckhandv1.AuditVerification {
+	m := &deckhandv1.AuditVerification{
+		Verdict: deckhandv1.AuditVerdict_AUDIT_VERDICT_INTACT, Position: v.Position, Entries: v.Entries, Heads: v.Heads, Proofs: v.Proofs,
+		Unsealed: v.Unsealed, MoreBreaks: v.More, Key: v.Key,
+	}
+	for _, b := range v.Breaks {
+		m.Breaks = append(m.Breaks, &deckhandv1.AuditBreak{FirstPosition: b.First, LastPosition: b.Last, Problem: b.Problem})
+	}
+	switch {
+	case len(v.Breaks) > 0:
+		m.Verdict = deckhandv1.AuditVerdict_AUDIT_VERDICT_BROKEN
+	case v.Unfinished:
+		m.Verdict = deckhandv1.AuditVerdict_AUDIT_VERDICT_UNFINISHED
+	}
+	return m
 }

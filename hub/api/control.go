@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"strconv"
+	"sync"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -38,6 +39,9 @@ type Control struct {
 	AuditKey ed25519.PrivateKey
 	Recorder *event.Recorder
 	Steps    *step.Steps
+
+	// verifying has the ids of the organisations whose audit log is being verified.
+	verifying sync.Map
 }
 
 // Kill ends everything in a scope. One's own tasks are everybody's to kill;

@@ -23,6 +23,9 @@ type Report struct {
 	// First and Last are positions; 0 without entries.
 	First, Last int64
 	Heads       int64
+	// Sealed is the position of the last head that was verified: the entries up to it
+	// are what was sealed.
+	Sealed int64
 	// Proofs is how many entries hold a proof by a passkey; each was verified.
 	Proofs int64
 	// Passkeys are those whose registration is in the export, in its order.
@@ -52,6 +55,9 @@ type Broken struct {
 	// Line counts from 1.
 	Line int64
 	Why  string
+	// Sealed is the position of the last head before it that was verified, and Position
+	// that of the last entry before it.
+	Sealed, Position int64
 }
 
 func (b *Broken) Error() string { return fmt.Sprintf("line %d: %s", b.Line, b.Why) }
@@ -81,13 +87,19 @@ type verifier struct {
 	keys   map[string]registered
 	report Report
 	ended  bool
+	// sealedTo, if set, is called behind each head.
+	sealedTo func(Report)
 }
 
 // Verify reads an export or a receipt, and returns what it says if it is, byte
 // by byte, what the owner of its key has made. key, if not nil, is whose it has
 // to be. A *Broken says where it is not.
-func Verify(r io.Reader, key ed25519.PublicKey) (Report, error) {
-	v := &verifier{}
+func Verify(r io.Reader, key ed25519.PublicKey) (Report, error) { return Follow(r, key, nil) }
+
+// Follow does what Verify does, and calls progress, if it is not nil, with what was
+// verified so far behind each head.
+func Follow(r io.Reader, key ed25519.PublicKey, progress func(Report)) (Report, error) {
+	v := &verifier{sealedTo: progress}
 	in := bufio.NewReaderSize(r, 1<<20)
 	for {
 		line, err := in.ReadBytes('\n')
@@ -115,13 +127,17 @@ func Verify(r io.Reader, key ed25519.PublicKey) (Report, error) {
 			}
 		}
 		if why != "" {
-			return v.report, &Broken{v.line, why}
+			return v.report, v.broken(v.line, why)
 		}
 	}
 	if !v.ended {
-		return v.report, &Broken{v.line + 1, "the end is missing: the file was cut off"}
+		return v.report, v.broken(v.line+1, "the end is missing: the file was cut off")
 	}
 	return v.report, nil
+}
+
+func (v *verifier) broken(line int64, why string) *Broken {
+	return &Broken{Line: line, Why: why, Sealed: v.sealed, Position: v.position}
 }
 
 // same reads a line, which has to be what encoding it again makes.
@@ -206,6 +222,10 @@ func (v *verifier) head(line []byte) (why string) {
 	switch {
 	case h.Organisation != v.header.Organisation:
 		return "the head is another organisation's"
+	case h.Position == v.position+1:
+		return fmt.Sprintf("the entry of position %d is missing", h.Position)
+	case h.Position > v.position:
+		return fmt.Sprintf("the entries of positions %d to %d are missing", v.position+1, h.Position)
 	case h.Position != v.position || h.Position <= v.sealed:
 		return fmt.Sprintf("the head is of position %d, and not of %d", h.Position, v.position)
 	case h.Hash != hex.EncodeToString(v.hash[:]):
@@ -215,6 +235,9 @@ func (v *verifier) head(line []byte) (why string) {
 	}
 	v.sealed, v.number = h.Position, h.Number
 	v.report.Heads++
+	if v.report.Sealed = h.Position; v.sealedTo != nil {
+		v.sealedTo(v.report)
+	}
 	return ""
 }
 

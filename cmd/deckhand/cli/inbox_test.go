@@ -112,10 +112,10 @@ func TestTheInboxIsShown(t *testing.T) {
 	h := withInbox(t)
 	got := h.run(t, "inbox", "list")
 	require.Equal(t, 0, got.code, got.stderr)
-	require.Equal(t, `ID          KIND      STATE  AGENT   LEFT  AGE  WHAT                        RISK
-inbox_aaa1  approval  open   triage  -     3h   shell_exec rm -r old⟦␛⟧[2J  wipe, remote code
-inbox_bbb2  question  open   -       -     3h   Which?                      -
-inbox_ccc3  unknown   open   -       -     3h   -                           -
+	require.Equal(t, `ID          KIND      STATE  AGENT   LEFT  AGE  WHAT                        RISK               WHY
+inbox_aaa1  approval  open   triage  -     3h   shell_exec rm -r old⟦␛⟧[2J  wipe, remote code  approvals.tools names it
+inbox_bbb2  question  open   -       -     3h   Which?                      -                  -
+inbox_ccc3  unknown   open   -       -     3h   -                           -                  -
 `, got.stdout)
 	require.Contains(t, h.run(t, "inbox", "list", "--all").stdout, "answered (reject)")
 	require.Equal(t, "inbox_aaa1\ninbox_bbb2\ninbox_ccc3\n", h.run(t, "inbox", "list", "-o", "name").stdout)

@@ -25,7 +25,7 @@ func TestARunIsSubmitted(t *testing.T) {
 	got := h.run(t, "run", "triage", "look\x1b[2J", "--title", "T", "--priority", "7",
 		"--input", file, "--input", file+"=logs/other.log", "--input", "-")
 	require.Equal(t, 0, got.code, got.stderr)
-	require.Regexp(t, `^ID +AGENT +STATE +PROGRESS +COST +AGE +TITLE\n`+taskID+` +triage +queued +0% +\$0\.0000 +\d+ms +T\n$`, got.stdout)
+	require.Regexp(t, `^ID +AGENT +STATE +PROGRESS +COST +AGE +TITLE +WHY\n`+taskID+` +triage +queued +0% +\$0\.0000 +\d+ms +T +\S.*\n$`, got.stdout)
 	require.Equal(t, "follow it: deckhand task watch "+taskID+"\n", got.stderr)
 
 	request, ok := h.last["SubmitTaskRequest"].(*deckhandv1.SubmitTaskRequest)

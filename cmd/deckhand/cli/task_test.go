@@ -48,9 +48,9 @@ func TestTasksAreListedInEveryFormat(t *testing.T) {
 	h := withTasks(t)
 	got := h.run(t, "task", "list")
 	require.Equal(t, 0, got.code, got.stderr)
-	require.Equal(t, `ID         AGENT   STATE    PROGRESS  COST     AGE  TITLE
-task_aaa1  triage  running  50%       $1.5000  3h   Night logs and more
-task_bbb2  demo    failed   0%        $0.0000  3h   demo
+	require.Equal(t, `ID         AGENT   STATE    PROGRESS  COST     AGE  TITLE                WHY
+task_aaa1  triage  running  50%       $1.5000  3h   Night logs and more  -
+task_bbb2  demo    failed   0%        $0.0000  3h   demo                 AGENT_005
 `, got.stdout)
 	require.Empty(t, got.stderr)
 

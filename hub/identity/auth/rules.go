@@ -71,6 +71,7 @@ var rules = map[string]Rule{
 	c.ControlServiceReleaseHoldProcedure:    {Kind: User, Role: "admin"},
 	c.AuditServiceListAuditEntriesProcedure: {Kind: User, Role: "admin"},
 	c.AuditServiceExportAuditProcedure:      {Kind: User, Role: "admin"},
+	c.AuditServiceVerifyAuditProcedure:      {Kind: User, Role: "admin"},
 	c.AuditServiceGetReceiptProcedure:       {Kind: User, Role: "viewer"},
 
 	// One's own tasks, or any as an administrator: the handlers check.

@@ -35,6 +35,8 @@ var severities = map[string]string{
 	"user.":                  High,
 	"workspace.exported":     Medium,
 	"audit.exported":         Medium,
+	"audit.verified":         Medium,
+	"audit.broken":           High,
 }
 
 // Severity returns how much an action matters.

@@ -37,28 +37,26 @@ func Commands(kind, id string) string {
 	return "deckhand inbox show " + id
 }
 
-// maxWaiting is how many waiting tasks a list explains.
-const maxWaiting = 5
-
-// NoteWaiting says below tasks why each of those that wait for a person does,
-// and what to do. The hub's reason ends with the command.
+// NoteWaiting says below a task that waits for a person why it does, and what to do. The
+// hub's reason ends with the command. Several tasks are a table that says why of each, and
+// are only counted.
 func NoteWaiting(e *env.Env, tasks ...*deckhandv1.Task) {
 	if !e.Format.ForPeople() {
 		return
 	}
-	shown := 0
+	var waiting []*deckhandv1.Task
 	for _, t := range tasks {
 		switch t.GetState() {
 		case deckhandv1.TaskState_TASK_STATE_AWAITING_APPROVAL, deckhandv1.TaskState_TASK_STATE_NEEDS_INPUT, deckhandv1.TaskState_TASK_STATE_REVIEW_NEEDED,
 			deckhandv1.TaskState_TASK_STATE_ESCALATED:
-		default:
-			continue
-		}
-		if shown++; shown <= maxWaiting {
-			e.Notef("%s: %s", termsafe.Line(t.GetId()), termsafe.Line(t.GetReason()))
+			waiting = append(waiting, t)
 		}
 	}
-	if shown > maxWaiting {
-		e.Notef("%d more wait for a person: deckhand inbox list", shown-maxWaiting)
+	switch len(waiting) {
+	case 0:
+	case 1:
+		e.Notef("%s: %s", termsafe.Line(waiting[0].GetId()), termsafe.Line(waiting[0].GetReason()))
+	default:
+		e.Notef("%d tasks wait for a person: deckhand inbox list", len(waiting))
 	}
 }

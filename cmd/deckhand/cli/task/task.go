@@ -62,8 +62,8 @@ func Noun(e *env.Env) output.Noun[*deckhandv1.Task] {
 			{Header: "cost", Value: func(x *deckhandv1.Task) string { return output.Cost(x.GetUsage()) }},
 			{Header: "age", Value: func(x *deckhandv1.Task) string { return e.Age(x.GetCreatedAt()) }},
 			{Header: "title", Value: title, Max: 50},
+			{Header: "why", Value: why, Max: 80},
 			{Header: "queue", Value: queuePosition, Wide: true},
-			{Header: "reason", Value: (*deckhandv1.Task).GetReason, Wide: true},
 			{Header: "assignee", Value: (*deckhandv1.Task).GetAssignee, Wide: true},
 			{Header: "model", Value: func(x *deckhandv1.Task) string { return output.ModelName(x.GetProvider(), x.GetModel()) }, Wide: true},
 			{Header: "priority", Value: func(x *deckhandv1.Task) string { return fmt.Sprint(x.GetPriority()) }, Wide: true},
@@ -102,6 +102,15 @@ func subtasks(x *deckhandv1.Task) string {
 		return ""
 	}
 	return fmt.Sprintf("%d (%d in progress, %d succeeded), %.0f%%, %s", s.GetTasks(), s.GetLive(), s.GetSucceeded(), 100*s.GetProgress(), output.Cost(s.GetUsage()))
+}
+
+// why says why a task is in its state: of one that failed, its error where it has no
+// other reason.
+func why(t *deckhandv1.Task) string {
+	if t.GetReason() != "" {
+		return t.GetReason()
+	}
+	return strings.TrimSpace(t.GetErrorCode() + " " + t.GetErrorMessage())
 }
 
 func title(t *deckhandv1.Task) string {

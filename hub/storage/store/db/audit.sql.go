@@ -142,6 +142,39 @@ func (q *Queries) AuditHeadsAfter(ctx context.Context, arg AuditHeadsAfterParams
 	return items, nil
 }
 
+const auditOutsideChain = `-- name: AuditOutsideChain :one
+SELECT count(u.entry_id) AS unsealed, count(*) FILTER (WHERE u.entry_id IS NULL) AS lost,
+       coalesce(min(e.id) FILTER (WHERE u.entry_id IS NULL), 0)::bigint AS first_lost,
+       (SELECT count(*) FROM audit_chain h WHERE h.org_id = $1
+          AND h.position > coalesce((SELECT max(position) FROM audit_heads WHERE org_id = $1), 0)) AS headless
+FROM audit_entries e
+LEFT JOIN audit_chain c ON c.entry_id = e.id
+LEFT JOIN audit_unsealed u ON u.entry_id = e.id
+WHERE e.org_id = $1 AND c.entry_id IS NULL
+`
+
+type AuditOutsideChainRow struct {
+	Unsealed  int64
+	Lost      int64
+	FirstLost int64
+	Headless  int64
+}
+
+// Counts the entries that are not in the chain: those that wait to be sealed, and those
+// that nothing will seal (lost), with the first of these; 0 without one. headless counts
+// those in the chain behind its last head: sealing adds both at once.
+func (q *Queries) AuditOutsideChain(ctx context.Context, orgID string) (AuditOutsideChainRow, error) {
+	row := q.db.QueryRow(ctx, auditOutsideChain, orgID)
+	var i AuditOutsideChainRow
+	err := row.Scan(
+		&i.Unsealed,
+		&i.Lost,
+		&i.FirstLost,
+		&i.Headless,
+	)
+	return i, err
+}
+
 const chainEntries = `-- name: ChainEntries :exec
 INSERT INTO audit_chain (org_id, position, entry_id) SELECT $1, unnest($2::bigint[]), unnest($3::bigint[])
 `
@@ -304,6 +337,30 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditEn
 		return nil, err
 	}
 	return items, nil
+}
+
+const nextAuditHead = `-- name: NextAuditHead :one
+SELECT org_id, number, position, hash, time, signature FROM audit_heads WHERE org_id = $1 AND position > $2 ORDER BY position LIMIT 1
+`
+
+type NextAuditHeadParams struct {
+	OrgID    string
+	Position int64
+}
+
+// Returns the first head behind a position.
+func (q *Queries) NextAuditHead(ctx context.Context, arg NextAuditHeadParams) (AuditHead, error) {
+	row := q.db.QueryRow(ctx, nextAuditHead, arg.OrgID, arg.Position)
+	var i AuditHead
+	err := row.Scan(
+		&i.OrgID,
+		&i.Number,
+		&i.Position,
+		&i.Hash,
+		&i.Time,
+		&i.Signature,
+	)
+	return i, err
 }
 
 const receiptAnswers = `-- name: ReceiptAnswers :many

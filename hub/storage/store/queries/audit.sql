@@ -41,6 +41,23 @@ SELECT * FROM audit_heads WHERE org_id = @org_id ORDER BY number DESC LIMIT 1;
 -- Returns the last head at or below a position.
 SELECT * FROM audit_heads WHERE org_id = @org_id AND position <= @position ORDER BY position DESC LIMIT 1;
 
+-- name: NextAuditHead :one
+-- Returns the first head behind a position.
+SELECT * FROM audit_heads WHERE org_id = @org_id AND position > @position ORDER BY position LIMIT 1;
+
+-- name: AuditOutsideChain :one
+-- Counts the entries that are not in the chain: those that wait to be sealed, and those
+-- that nothing will seal (lost), with the first of these; 0 without one. headless counts
+-- those in the chain behind its last head: sealing adds both at once.
+SELECT count(u.entry_id) AS unsealed, count(*) FILTER (WHERE u.entry_id IS NULL) AS lost,
+       coalesce(min(e.id) FILTER (WHERE u.entry_id IS NULL), 0)::bigint AS first_lost,
+       (SELECT count(*) FROM audit_chain h WHERE h.org_id = @org_id
+          AND h.position > coalesce((SELECT max(position) FROM audit_heads WHERE org_id = @org_id), 0)) AS headless
+FROM audit_entries e
+LEFT JOIN audit_chain c ON c.entry_id = e.id
+LEFT JOIN audit_unsealed u ON u.entry_id = e.id
+WHERE e.org_id = @org_id AND c.entry_id IS NULL;
+
 -- name: AuditHeadsAfter :many
 SELECT * FROM audit_heads WHERE org_id = @org_id AND number > @number AND number <= @until ORDER BY number LIMIT @max_rows;
 

@@ -148,6 +148,61 @@ func (KillOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{1}
 }
 
+// AuditVerdict is what a verification came to.
+type AuditVerdict int32
+
+const (
+	AuditVerdict_AUDIT_VERDICT_UNSPECIFIED AuditVerdict = 0
+	// Every entry is as it was sealed.
+	AuditVerdict_AUDIT_VERDICT_INTACT AuditVerdict = 1
+	AuditVerdict_AUDIT_VERDICT_BROKEN AuditVerdict = 2
+	// The time was up, and nothing broken was found until position.
+	AuditVerdict_AUDIT_VERDICT_UNFINISHED AuditVerdict = 3
+)
+
+// Enum value maps for AuditVerdict.
+var (
+	AuditVerdict_name = map[int32]string{
+		0: "AUDIT_VERDICT_UNSPECIFIED",
+		1: "AUDIT_VERDICT_INTACT",
+		2: "AUDIT_VERDICT_BROKEN",
+		3: "AUDIT_VERDICT_UNFINISHED",
+	}
+	AuditVerdict_value = map[string]int32{
+		"AUDIT_VERDICT_UNSPECIFIED": 0,
+		"AUDIT_VERDICT_INTACT":      1,
+		"AUDIT_VERDICT_BROKEN":      2,
+		"AUDIT_VERDICT_UNFINISHED":  3,
+	}
+)
+
+func (x AuditVerdict) Enum() *AuditVerdict {
+	p := new(AuditVerdict)
+	*p = x
+	return p
+}
+
+func (x AuditVerdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AuditVerdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_v1_control_proto_enumTypes[2].Descriptor()
+}
+
+func (AuditVerdict) Type() protoreflect.EnumType {
+	return &file_deckhand_v1_control_proto_enumTypes[2]
+}
+
+func (x AuditVerdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AuditVerdict.Descriptor instead.
+func (AuditVerdict) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{2}
+}
+
 // Hold keeps everything in a scope from starting.
 type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -930,6 +985,284 @@ func (x *ExportAuditRequest) GetAfter() int64 {
 	return 0
 }
 
+type VerifyAuditRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyAuditRequest) Reset() {
+	*x = VerifyAuditRequest{}
+	mi := &file_deckhand_v1_control_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyAuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyAuditRequest) ProtoMessage() {}
+
+func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_control_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
+func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{11}
+}
+
+type VerifyAuditResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The position up to which entries were looked at.
+	Position int64 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
+	// The position of the last sealed entry when the verification began.
+	LastPosition int64 `protobuf:"varint,2,opt,name=last_position,json=lastPosition,proto3" json:"last_position,omitempty"`
+	// Only in the last message.
+	Result        *AuditVerification `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyAuditResponse) Reset() {
+	*x = VerifyAuditResponse{}
+	mi := &file_deckhand_v1_control_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyAuditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyAuditResponse) ProtoMessage() {}
+
+func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_control_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
+func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *VerifyAuditResponse) GetPosition() int64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *VerifyAuditResponse) GetLastPosition() int64 {
+	if x != nil {
+		return x.LastPosition
+	}
+	return 0
+}
+
+func (x *VerifyAuditResponse) GetResult() *AuditVerification {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+// AuditBreak is a part of the log that is not what was sealed.
+type AuditBreak struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Positions of the first and the last entry that cannot be trusted: the part
+	// between the head before it and the first head behind it. 0 for entries that
+	// have no position.
+	FirstPosition int64  `protobuf:"varint,1,opt,name=first_position,json=firstPosition,proto3" json:"first_position,omitempty"`
+	LastPosition  int64  `protobuf:"varint,2,opt,name=last_position,json=lastPosition,proto3" json:"last_position,omitempty"`
+	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditBreak) Reset() {
+	*x = AuditBreak{}
+	mi := &file_deckhand_v1_control_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditBreak) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditBreak) ProtoMessage() {}
+
+func (x *AuditBreak) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_control_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditBreak.ProtoReflect.Descriptor instead.
+func (*AuditBreak) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AuditBreak) GetFirstPosition() int64 {
+	if x != nil {
+		return x.FirstPosition
+	}
+	return 0
+}
+
+func (x *AuditBreak) GetLastPosition() int64 {
+	if x != nil {
+		return x.LastPosition
+	}
+	return 0
+}
+
+func (x *AuditBreak) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// AuditVerification is the result of VerifyAudit.
+type AuditVerification struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Verdict AuditVerdict           `protobuf:"varint,1,opt,name=verdict,proto3,enum=deckhand.v1.AuditVerdict" json:"verdict,omitempty"`
+	// Everything up to this position was looked at.
+	Position int64 `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"`
+	// How many entries and signed heads are as they were sealed, and how many proofs
+	// by a passkey were verified.
+	Entries int64 `protobuf:"varint,3,opt,name=entries,proto3" json:"entries,omitempty"`
+	Heads   int64 `protobuf:"varint,4,opt,name=heads,proto3" json:"heads,omitempty"`
+	Proofs  int64 `protobuf:"varint,5,opt,name=proofs,proto3" json:"proofs,omitempty"`
+	// New entries that are not sealed yet, and so were not verified.
+	Unsealed int64 `protobuf:"varint,6,opt,name=unsealed,proto3" json:"unsealed,omitempty"`
+	// At most 20, by position; more_breaks if the log was not looked at behind them.
+	Breaks     []*AuditBreak `protobuf:"bytes,7,rep,name=breaks,proto3" json:"breaks,omitempty"`
+	MoreBreaks bool          `protobuf:"varint,8,opt,name=more_breaks,json=moreBreaks,proto3" json:"more_breaks,omitempty"`
+	// The hub's public key in hexadecimal, with which the heads were verified.
+	Key           string `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditVerification) Reset() {
+	*x = AuditVerification{}
+	mi := &file_deckhand_v1_control_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditVerification) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditVerification) ProtoMessage() {}
+
+func (x *AuditVerification) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_control_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditVerification.ProtoReflect.Descriptor instead.
+func (*AuditVerification) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AuditVerification) GetVerdict() AuditVerdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return AuditVerdict_AUDIT_VERDICT_UNSPECIFIED
+}
+
+func (x *AuditVerification) GetPosition() int64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *AuditVerification) GetEntries() int64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *AuditVerification) GetHeads() int64 {
+	if x != nil {
+		return x.Heads
+	}
+	return 0
+}
+
+func (x *AuditVerification) GetProofs() int64 {
+	if x != nil {
+		return x.Proofs
+	}
+	return 0
+}
+
+func (x *AuditVerification) GetUnsealed() int64 {
+	if x != nil {
+		return x.Unsealed
+	}
+	return 0
+}
+
+func (x *AuditVerification) GetBreaks() []*AuditBreak {
+	if x != nil {
+		return x.Breaks
+	}
+	return nil
+}
+
+func (x *AuditVerification) GetMoreBreaks() bool {
+	if x != nil {
+		return x.MoreBreaks
+	}
+	return false
+}
+
+func (x *AuditVerification) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 type GetReceiptRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -939,7 +1272,7 @@ type GetReceiptRequest struct {
 
 func (x *GetReceiptRequest) Reset() {
 	*x = GetReceiptRequest{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[11]
+	mi := &file_deckhand_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1284,7 @@ func (x *GetReceiptRequest) String() string {
 func (*GetReceiptRequest) ProtoMessage() {}
 
 func (x *GetReceiptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[11]
+	mi := &file_deckhand_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1297,7 @@ func (x *GetReceiptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReceiptRequest.ProtoReflect.Descriptor instead.
 func (*GetReceiptRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetReceiptRequest) GetTaskId() string {
@@ -985,7 +1318,7 @@ type GetReceiptResponse struct {
 
 func (x *GetReceiptResponse) Reset() {
 	*x = GetReceiptResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[12]
+	mi := &file_deckhand_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1330,7 @@ func (x *GetReceiptResponse) String() string {
 func (*GetReceiptResponse) ProtoMessage() {}
 
 func (x *GetReceiptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[12]
+	mi := &file_deckhand_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1343,7 @@ func (x *GetReceiptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReceiptResponse.ProtoReflect.Descriptor instead.
 func (*GetReceiptResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetReceiptResponse) GetLine() []byte {
@@ -1030,7 +1363,7 @@ type ExportAuditResponse struct {
 
 func (x *ExportAuditResponse) Reset() {
 	*x = ExportAuditResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[13]
+	mi := &file_deckhand_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1375,7 @@ func (x *ExportAuditResponse) String() string {
 func (*ExportAuditResponse) ProtoMessage() {}
 
 func (x *ExportAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[13]
+	mi := &file_deckhand_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1388,7 @@ func (x *ExportAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportAuditResponse.ProtoReflect.Descriptor instead.
 func (*ExportAuditResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExportAuditResponse) GetData() []byte {
@@ -1090,7 +1423,7 @@ type ListAuditEntriesRequest struct {
 
 func (x *ListAuditEntriesRequest) Reset() {
 	*x = ListAuditEntriesRequest{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[14]
+	mi := &file_deckhand_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1435,7 @@ func (x *ListAuditEntriesRequest) String() string {
 func (*ListAuditEntriesRequest) ProtoMessage() {}
 
 func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[14]
+	mi := &file_deckhand_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1448,7 @@ func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListAuditEntriesRequest) GetObjectId() string {
@@ -1191,7 +1524,7 @@ type ListAuditEntriesResponse struct {
 
 func (x *ListAuditEntriesResponse) Reset() {
 	*x = ListAuditEntriesResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[15]
+	mi := &file_deckhand_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1536,7 @@ func (x *ListAuditEntriesResponse) String() string {
 func (*ListAuditEntriesResponse) ProtoMessage() {}
 
 func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[15]
+	mi := &file_deckhand_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1549,7 @@ func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListAuditEntriesResponse) GetEntries() []*AuditEntry {
@@ -1306,7 +1639,28 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"user_agent\x18\f \x01(\tR\tuserAgent\x12\x1a\n" +
 	"\bseverity\x18\r \x01(\tR\bseverity\"3\n" +
 	"\x12ExportAuditRequest\x12\x1d\n" +
-	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\"8\n" +
+	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\"\x14\n" +
+	"\x12VerifyAuditRequest\"\x8e\x01\n" +
+	"\x13VerifyAuditResponse\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\x03R\bposition\x12#\n" +
+	"\rlast_position\x18\x02 \x01(\x03R\flastPosition\x126\n" +
+	"\x06result\x18\x03 \x01(\v2\x1e.deckhand.v1.AuditVerificationR\x06result\"r\n" +
+	"\n" +
+	"AuditBreak\x12%\n" +
+	"\x0efirst_position\x18\x01 \x01(\x03R\rfirstPosition\x12#\n" +
+	"\rlast_position\x18\x02 \x01(\x03R\flastPosition\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\xac\x02\n" +
+	"\x11AuditVerification\x123\n" +
+	"\averdict\x18\x01 \x01(\x0e2\x19.deckhand.v1.AuditVerdictR\averdict\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\x03R\bposition\x12\x18\n" +
+	"\aentries\x18\x03 \x01(\x03R\aentries\x12\x14\n" +
+	"\x05heads\x18\x04 \x01(\x03R\x05heads\x12\x16\n" +
+	"\x06proofs\x18\x05 \x01(\x03R\x06proofs\x12\x1a\n" +
+	"\bunsealed\x18\x06 \x01(\x03R\bunsealed\x12/\n" +
+	"\x06breaks\x18\a \x03(\v2\x17.deckhand.v1.AuditBreakR\x06breaks\x12\x1f\n" +
+	"\vmore_breaks\x18\b \x01(\bR\n" +
+	"moreBreaks\x12\x10\n" +
+	"\x03key\x18\t \x01(\tR\x03key\"8\n" +
 	"\x11GetReceiptRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"(\n" +
@@ -1341,14 +1695,20 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\x18KILL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16KILL_OUTCOME_CONFIRMED\x10\x01\x12\x19\n" +
 	"\x15KILL_OUTCOME_STOPS_BY\x10\x02\x12\x18\n" +
-	"\x14KILL_OUTCOME_PENDING\x10\x032\xeb\x01\n" +
+	"\x14KILL_OUTCOME_PENDING\x10\x03*\x7f\n" +
+	"\fAuditVerdict\x12\x1d\n" +
+	"\x19AUDIT_VERDICT_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14AUDIT_VERDICT_INTACT\x10\x01\x12\x18\n" +
+	"\x14AUDIT_VERDICT_BROKEN\x10\x02\x12\x1c\n" +
+	"\x18AUDIT_VERDICT_UNFINISHED\x10\x032\xeb\x01\n" +
 	"\x0eControlService\x12;\n" +
 	"\x04Kill\x12\x18.deckhand.v1.KillRequest\x1a\x19.deckhand.v1.KillResponse\x12J\n" +
 	"\tListHolds\x12\x1d.deckhand.v1.ListHoldsRequest\x1a\x1e.deckhand.v1.ListHoldsResponse\x12P\n" +
-	"\vReleaseHold\x12\x1f.deckhand.v1.ReleaseHoldRequest\x1a .deckhand.v1.ReleaseHoldResponse2\x92\x02\n" +
+	"\vReleaseHold\x12\x1f.deckhand.v1.ReleaseHoldRequest\x1a .deckhand.v1.ReleaseHoldResponse2\xe6\x02\n" +
 	"\fAuditService\x12_\n" +
 	"\x10ListAuditEntries\x12$.deckhand.v1.ListAuditEntriesRequest\x1a%.deckhand.v1.ListAuditEntriesResponse\x12R\n" +
-	"\vExportAudit\x12\x1f.deckhand.v1.ExportAuditRequest\x1a .deckhand.v1.ExportAuditResponse0\x01\x12M\n" +
+	"\vExportAudit\x12\x1f.deckhand.v1.ExportAuditRequest\x1a .deckhand.v1.ExportAuditResponse0\x01\x12R\n" +
+	"\vVerifyAudit\x12\x1f.deckhand.v1.VerifyAuditRequest\x1a .deckhand.v1.VerifyAuditResponse0\x01\x12M\n" +
 	"\n" +
 	"GetReceipt\x12\x1e.deckhand.v1.GetReceiptRequest\x1a\x1f.deckhand.v1.GetReceiptResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
@@ -1364,65 +1724,75 @@ func file_deckhand_v1_control_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_control_proto_rawDescData
 }
 
-var file_deckhand_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_deckhand_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_deckhand_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_deckhand_v1_control_proto_goTypes = []any{
 	(KillScope)(0),                   // 0: deckhand.v1.KillScope
 	(KillOutcome)(0),                 // 1: deckhand.v1.KillOutcome
-	(*Hold)(nil),                     // 2: deckhand.v1.Hold
-	(*KilledTask)(nil),               // 3: deckhand.v1.KilledTask
-	(*KillRequest)(nil),              // 4: deckhand.v1.KillRequest
-	(*KillResponse)(nil),             // 5: deckhand.v1.KillResponse
-	(*KilledSetup)(nil),              // 6: deckhand.v1.KilledSetup
-	(*ListHoldsRequest)(nil),         // 7: deckhand.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),        // 8: deckhand.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),       // 9: deckhand.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),      // 10: deckhand.v1.ReleaseHoldResponse
-	(*AuditEntry)(nil),               // 11: deckhand.v1.AuditEntry
-	(*ExportAuditRequest)(nil),       // 12: deckhand.v1.ExportAuditRequest
-	(*GetReceiptRequest)(nil),        // 13: deckhand.v1.GetReceiptRequest
-	(*GetReceiptResponse)(nil),       // 14: deckhand.v1.GetReceiptResponse
-	(*ExportAuditResponse)(nil),      // 15: deckhand.v1.ExportAuditResponse
-	(*ListAuditEntriesRequest)(nil),  // 16: deckhand.v1.ListAuditEntriesRequest
-	(*ListAuditEntriesResponse)(nil), // 17: deckhand.v1.ListAuditEntriesResponse
-	(*timestamppb.Timestamp)(nil),    // 18: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),          // 19: google.protobuf.Struct
+	(AuditVerdict)(0),                // 2: deckhand.v1.AuditVerdict
+	(*Hold)(nil),                     // 3: deckhand.v1.Hold
+	(*KilledTask)(nil),               // 4: deckhand.v1.KilledTask
+	(*KillRequest)(nil),              // 5: deckhand.v1.KillRequest
+	(*KillResponse)(nil),             // 6: deckhand.v1.KillResponse
+	(*KilledSetup)(nil),              // 7: deckhand.v1.KilledSetup
+	(*ListHoldsRequest)(nil),         // 8: deckhand.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),        // 9: deckhand.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),       // 10: deckhand.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),      // 11: deckhand.v1.ReleaseHoldResponse
+	(*AuditEntry)(nil),               // 12: deckhand.v1.AuditEntry
+	(*ExportAuditRequest)(nil),       // 13: deckhand.v1.ExportAuditRequest
+	(*VerifyAuditRequest)(nil),       // 14: deckhand.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),      // 15: deckhand.v1.VerifyAuditResponse
+	(*AuditBreak)(nil),               // 16: deckhand.v1.AuditBreak
+	(*AuditVerification)(nil),        // 17: deckhand.v1.AuditVerification
+	(*GetReceiptRequest)(nil),        // 18: deckhand.v1.GetReceiptRequest
+	(*GetReceiptResponse)(nil),       // 19: deckhand.v1.GetReceiptResponse
+	(*ExportAuditResponse)(nil),      // 20: deckhand.v1.ExportAuditResponse
+	(*ListAuditEntriesRequest)(nil),  // 21: deckhand.v1.ListAuditEntriesRequest
+	(*ListAuditEntriesResponse)(nil), // 22: deckhand.v1.ListAuditEntriesResponse
+	(*timestamppb.Timestamp)(nil),    // 23: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),          // 24: google.protobuf.Struct
 }
 var file_deckhand_v1_control_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Hold.scope:type_name -> deckhand.v1.KillScope
-	18, // 1: deckhand.v1.Hold.created_at:type_name -> google.protobuf.Timestamp
-	18, // 2: deckhand.v1.Hold.released_at:type_name -> google.protobuf.Timestamp
+	23, // 1: deckhand.v1.Hold.created_at:type_name -> google.protobuf.Timestamp
+	23, // 2: deckhand.v1.Hold.released_at:type_name -> google.protobuf.Timestamp
 	1,  // 3: deckhand.v1.KilledTask.outcome:type_name -> deckhand.v1.KillOutcome
-	18, // 4: deckhand.v1.KilledTask.stops_by:type_name -> google.protobuf.Timestamp
+	23, // 4: deckhand.v1.KilledTask.stops_by:type_name -> google.protobuf.Timestamp
 	0,  // 5: deckhand.v1.KillRequest.scope:type_name -> deckhand.v1.KillScope
-	2,  // 6: deckhand.v1.KillResponse.hold:type_name -> deckhand.v1.Hold
-	3,  // 7: deckhand.v1.KillResponse.tasks:type_name -> deckhand.v1.KilledTask
-	6,  // 8: deckhand.v1.KillResponse.setups:type_name -> deckhand.v1.KilledSetup
-	2,  // 9: deckhand.v1.ListHoldsResponse.holds:type_name -> deckhand.v1.Hold
-	2,  // 10: deckhand.v1.ReleaseHoldResponse.hold:type_name -> deckhand.v1.Hold
-	18, // 11: deckhand.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	19, // 12: deckhand.v1.AuditEntry.before:type_name -> google.protobuf.Struct
-	19, // 13: deckhand.v1.AuditEntry.after:type_name -> google.protobuf.Struct
-	18, // 14: deckhand.v1.ListAuditEntriesRequest.since:type_name -> google.protobuf.Timestamp
-	18, // 15: deckhand.v1.ListAuditEntriesRequest.until:type_name -> google.protobuf.Timestamp
-	11, // 16: deckhand.v1.ListAuditEntriesResponse.entries:type_name -> deckhand.v1.AuditEntry
-	4,  // 17: deckhand.v1.ControlService.Kill:input_type -> deckhand.v1.KillRequest
-	7,  // 18: deckhand.v1.ControlService.ListHolds:input_type -> deckhand.v1.ListHoldsRequest
-	9,  // 19: deckhand.v1.ControlService.ReleaseHold:input_type -> deckhand.v1.ReleaseHoldRequest
-	16, // 20: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
-	12, // 21: deckhand.v1.AuditService.ExportAudit:input_type -> deckhand.v1.ExportAuditRequest
-	13, // 22: deckhand.v1.AuditService.GetReceipt:input_type -> deckhand.v1.GetReceiptRequest
-	5,  // 23: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
-	8,  // 24: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
-	10, // 25: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
-	17, // 26: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
-	15, // 27: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
-	14, // 28: deckhand.v1.AuditService.GetReceipt:output_type -> deckhand.v1.GetReceiptResponse
-	23, // [23:29] is the sub-list for method output_type
-	17, // [17:23] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	3,  // 6: deckhand.v1.KillResponse.hold:type_name -> deckhand.v1.Hold
+	4,  // 7: deckhand.v1.KillResponse.tasks:type_name -> deckhand.v1.KilledTask
+	7,  // 8: deckhand.v1.KillResponse.setups:type_name -> deckhand.v1.KilledSetup
+	3,  // 9: deckhand.v1.ListHoldsResponse.holds:type_name -> deckhand.v1.Hold
+	3,  // 10: deckhand.v1.ReleaseHoldResponse.hold:type_name -> deckhand.v1.Hold
+	23, // 11: deckhand.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	24, // 12: deckhand.v1.AuditEntry.before:type_name -> google.protobuf.Struct
+	24, // 13: deckhand.v1.AuditEntry.after:type_name -> google.protobuf.Struct
+	17, // 14: deckhand.v1.VerifyAuditResponse.result:type_name -> deckhand.v1.AuditVerification
+	2,  // 15: deckhand.v1.AuditVerification.verdict:type_name -> deckhand.v1.AuditVerdict
+	16, // 16: deckhand.v1.AuditVerification.breaks:type_name -> deckhand.v1.AuditBreak
+	23, // 17: deckhand.v1.ListAuditEntriesRequest.since:type_name -> google.protobuf.Timestamp
+	23, // 18: deckhand.v1.ListAuditEntriesRequest.until:type_name -> google.protobuf.Timestamp
+	12, // 19: deckhand.v1.ListAuditEntriesResponse.entries:type_name -> deckhand.v1.AuditEntry
+	5,  // 20: deckhand.v1.ControlService.Kill:input_type -> deckhand.v1.KillRequest
+	8,  // 21: deckhand.v1.ControlService.ListHolds:input_type -> deckhand.v1.ListHoldsRequest
+	10, // 22: deckhand.v1.ControlService.ReleaseHold:input_type -> deckhand.v1.ReleaseHoldRequest
+	21, // 23: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
+	13, // 24: deckhand.v1.AuditService.ExportAudit:input_type -> deckhand.v1.ExportAuditRequest
+	14, // 25: deckhand.v1.AuditService.VerifyAudit:input_type -> deckhand.v1.VerifyAuditRequest
+	18, // 26: deckhand.v1.AuditService.GetReceipt:input_type -> deckhand.v1.GetReceiptRequest
+	6,  // 27: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
+	9,  // 28: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
+	11, // 29: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
+	22, // 30: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
+	20, // 31: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
+	15, // 32: deckhand.v1.AuditService.VerifyAudit:output_type -> deckhand.v1.VerifyAuditResponse
+	19, // 33: deckhand.v1.AuditService.GetReceipt:output_type -> deckhand.v1.GetReceiptResponse
+	27, // [27:34] is the sub-list for method output_type
+	20, // [20:27] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_control_proto_init() }
@@ -1435,8 +1805,8 @@ func file_deckhand_v1_control_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_control_proto_rawDesc), len(file_deckhand_v1_control_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   16,
+			NumEnums:      3,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,7 +1,7 @@
 import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 import { toast } from "sonner";
 import { byToken } from "@/api/pages";
 import { transport } from "@/api/transport";
@@ -20,6 +20,7 @@ import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { AuditService, type AuditEntry } from "@/gen/deckhand/v1/control_pb";
 import { changesOf } from "./changes";
+import { VerifyDialog } from "./VerifyDialog";
 import { parseAuditSearch, ranges, type AuditSearch } from "./search";
 
 const route = getRouteApi("/shell/audit");
@@ -57,20 +58,26 @@ export function AuditPage() {
     [search.range],
   );
   const [exporting, setExporting] = useState(false);
+  const [verifying, setVerifying] = useState(false);
   const pages = useInfiniteQuery(
     AuditService.method.listAuditEntries,
     { since, contains: search.text ?? "", objectId: search.object ?? "", actorId: search.by ?? "", action: search.action ?? "", pageSize: 50, pageToken: "" },
     byToken,
   );
+  const { refetch } = pages;
+  const refresh = useCallback(() => void refetch(), [refetch]);
   const entries = pages.data?.pages.flatMap((page) => page.entries) ?? [];
   const filtered = search.object || search.by || search.action || search.text || search.range;
   return (
     <Page title="Audit" actions={
         <>
+          <Button title="Check that no entry was changed, removed or added behind the hub's back" onClick={() => setVerifying(true)}>
+            Verify
+          </Button>
           <Button busy={exporting} title="Everything, as a file that proves itself" onClick={() => void save(setExporting)}>
             Export
           </Button>
-          <Button onClick={() => void pages.refetch()}>Refresh</Button>
+          <Button onClick={refresh}>Refresh</Button>
         </>
       }
     >
@@ -110,7 +117,7 @@ export function AuditPage() {
       {pages.isPending ? (
         <Skeletons rows={10} />
       ) : pages.error ? (
-        <Problem error={pages.error} retry={() => void pages.refetch()} />
+        <Problem error={pages.error} retry={refresh} />
       ) : entries.length === 0 ? (
         filtered ? (
           <Empty title="No entries match">Action, actor and object match exactly; “Contains” finds any text.</Empty>
@@ -127,6 +134,7 @@ export function AuditPage() {
         </Table>
       )}
       <More pages={pages}>Older entries</More>
+      {verifying && <VerifyDialog onClose={() => setVerifying(false)} onDone={refresh} />}
     </Page>
   );
 }

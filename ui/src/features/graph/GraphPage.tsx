@@ -16,7 +16,7 @@ import { edgesOf, layout, type GraphEdge, type GraphNode } from "./graph";
 
 const Canvas = lazy(() => import("./Canvas").then((m) => ({ default: m.Canvas })));
 const route = getRouteApi("/shell/graph");
-const often = 1_000;
+const often = 500;
 const wakes = new Set(["state_changed", "agent.subtask.created", "agent.subtask.ended", "agent.handed_over", "iteration_complete"]);
 
 // GraphPage shows agents and triggers, who gives work to whom, and who waits.
@@ -72,17 +72,20 @@ export function GraphPage() {
 
 const nameOf = (id: string) => id.slice(id.indexOf(" ") + 1);
 
-// useWake asks again when an event may have changed an edge, once a second at most.
+// useWake asks again when an event may have changed an edge: at once, and then not more
+// often than that. An edge is alive within a second of what flows along it.
 function useWake(refetch: () => unknown) {
   const { store } = useLive();
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const last = useRef(-Infinity);
   useEffect(() => {
     const stop = store.onBatch((events) => {
       if (!events.some((e) => wakes.has(e.type))) return;
       timer.current ??= setTimeout(() => {
         timer.current = undefined;
+        last.current = performance.now();
         void refetch();
-      }, often);
+      }, Math.max(0, last.current + often - performance.now()));
     });
     return () => {
       stop();

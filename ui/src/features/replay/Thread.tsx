@@ -1,51 +1,41 @@
 import { CircleHelp, CircleX, Info, MessageSquare, Sparkles, Wrench, type LucideIcon } from "lucide-react";
-import { memo, useLayoutEffect, useRef, useState } from "react";
+import { memo, useLayoutEffect, useRef } from "react";
 import { Badge, type Tone } from "@/components/Badge";
 import { cx } from "@/components/cx";
+import { Lines, useLines } from "@/components/Lines";
 import { Literal } from "@/components/Literal";
 import { stateOf, type History, type RowKind, type ThreadRow } from "./history";
 
 const rowHeight = 32;
-const overscan = 6;
 const icons: Record<RowKind, LucideIcon> = { turn: Sparkles, step: Wrench, message: MessageSquare, question: CircleHelp, problem: CircleX, note: Info };
 const tones: Record<string, Tone> = { succeeded: "good", failed: "bad", denied: "bad", waiting: "warn", unknown: "warn", started: "accent", deferred: "warn" };
 
-// Thread is what had happened until a position, one line each; a click goes there. All
-// lines have one height, so what is in sight follows from where the list is scrolled to:
-// no more than that is drawn.
+// Thread is what had happened until a position, one line each; a click goes there. No more
+// is drawn than is in sight.
 export function Thread(props: { history: History; at: number; onSeek: (at: number) => void }) {
   const { history, at, onSeek } = props;
   const box = useRef<HTMLDivElement>(null);
-  const [top, setTop] = useState(0);
   const shown = history.rowsAt(at);
   const current = history.rowOf(at);
+  const virtual = useLines(box, shown, rowHeight);
   useLayoutEffect(() => {
     const el = box.current;
     if (!el) return;
     // The row of the position stays in sight, with what came before it.
     const y = current * rowHeight;
-    if (y < el.scrollTop || y > el.scrollTop + el.clientHeight - 3 * rowHeight) el.scrollTop = Math.max(0, y - el.clientHeight * 0.66);
-    setTop(el.scrollTop);
-  }, [current, shown]);
-  const height = box.current?.clientHeight || 600;
-  const first = Math.max(0, Math.min(Math.floor(top / rowHeight), shown - 1) - overscan);
-  const rows = history.rows.slice(first, Math.min(shown, Math.ceil((top + height) / rowHeight) + overscan));
+    if (y < el.scrollTop || y > el.scrollTop + el.clientHeight - 3 * rowHeight) virtual.scrollToOffset(Math.max(0, y - el.clientHeight * 0.66));
+  }, [current, shown, virtual]);
   return (
-    <div
-      ref={box}
-      role="group"
-      aria-label="Thread until this moment"
-      tabIndex={0}
-      className="min-h-0 overflow-y-auto"
-      onScroll={(e) => setTop(e.currentTarget.scrollTop)}
-    >
-      <ol style={{ height: shown * rowHeight, position: "relative" }}>
-        {rows.map((row, i) => (
-          <li key={row.key} className="absolute inset-x-0" style={{ height: rowHeight, transform: `translateY(${(first + i) * rowHeight}px)` }}>
-            <Line row={row} state={stateOf(row, at)} current={first + i === current} onSeek={onSeek} />
-          </li>
-        ))}
-      </ol>
+    <div ref={box} role="group" aria-label="Thread until this moment" tabIndex={0} className="min-h-0 overflow-y-auto">
+      <Lines
+        ordered
+        of={virtual}
+        height={rowHeight}
+        row={(i) => {
+          const row = history.rows[i];
+          return row && <Line row={row} state={stateOf(row, at)} current={i === current} onSeek={onSeek} />;
+        }}
+      />
     </div>
   );
 }

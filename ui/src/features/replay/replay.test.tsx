@@ -53,6 +53,9 @@ function show(path: string) {
   return { ...page, asked };
 }
 
+// jsdom lays nothing out, and the thread draws what is in sight.
+Object.defineProperty(Element.prototype, "clientHeight", { configurable: true, value: 600 });
+
 const counters = () => screen.getByTestId("counters").textContent;
 
 describe("the replay of a run", () => {

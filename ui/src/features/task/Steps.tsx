@@ -1,6 +1,5 @@
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useEffect, useMemo, useRef } from "react";
 import { byToken, useRest } from "@/api/pages";
 import { Badge } from "@/components/Badge";
@@ -8,6 +7,7 @@ import { Code } from "@/components/Code";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
+import { Lines, useLines } from "@/components/Lines";
 import { Literal } from "@/components/Literal";
 import { Markdown } from "@/components/Markdown";
 import { argumentsOf } from "@/components/marks";
@@ -60,7 +60,7 @@ export function Steps(props: { taskId: string; step?: number; line?: number; fin
 function List(props: { steps: Step[]; at: number; choose: (number: number) => void }) {
   const { steps, at, choose } = props;
   const box = useRef<HTMLDivElement>(null);
-  const virtual = useVirtualizer({ count: steps.length, getScrollElement: () => box.current, estimateSize: () => rowHeight, overscan: 10 });
+  const virtual = useLines(box, steps.length, rowHeight);
   // What the address names is in view, also when its page comes later.
   useEffect(() => {
     if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
@@ -84,13 +84,7 @@ function List(props: { steps: Step[]; at: number; choose: (number: number) => vo
         move(to);
       }}
     >
-      <div style={{ height: virtual.getTotalSize(), position: "relative" }}>
-        {virtual.getVirtualItems().map((item) => (
-          <div key={item.key} className="absolute inset-x-0" style={{ height: rowHeight, transform: `translateY(${item.start}px)` }}>
-            <StepRow step={steps[item.index]!} current={item.index === at} choose={choose} />
-          </div>
-        ))}
-      </div>
+      <Lines of={virtual} height={rowHeight} row={(i) => <StepRow step={steps[i]!} current={i === at} choose={choose} />} />
     </div>
   );
 }

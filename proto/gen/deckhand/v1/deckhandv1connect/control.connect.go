@@ -49,6 +49,9 @@ const (
 	// AuditServiceExportAuditProcedure is the fully-qualified name of the AuditService's ExportAudit
 	// RPC.
 	AuditServiceExportAuditProcedure = "/deckhand.v1.AuditService/ExportAudit"
+	// AuditServiceVerifyAuditProcedure is the fully-qualified name of the AuditService's VerifyAudit
+	// RPC.
+	AuditServiceVerifyAuditProcedure = "/deckhand.v1.AuditService/VerifyAudit"
 	// AuditServiceGetReceiptProcedure is the fully-qualified name of the AuditService's GetReceipt RPC.
 	AuditServiceGetReceiptProcedure = "/deckhand.v1.AuditService/GetReceipt"
 )
@@ -199,6 +202,12 @@ type AuditServiceClient interface {
 	// without a hub (deckhand audit verify). Entries of the last second may not
 	// be sealed yet.
 	ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest]) (*connect.ServerStreamForClient[v1.ExportAuditResponse], error)
+	// VerifyAudit verifies the chain of the organisation's whole audit log as it is
+	// in the hub's database, and streams how far it is. The last message has the
+	// result. A hub that verifies itself proves less than deckhand audit verify of
+	// an export that is kept elsewhere: who controls the hub controls the check.
+	// One runs at a time for an organisation, for ten minutes at most.
+	VerifyAudit(context.Context, *connect.Request[v1.VerifyAuditRequest]) (*connect.ServerStreamForClient[v1.VerifyAuditResponse], error)
 	// GetReceipt returns a signed line that describes a task's run: persona,
 	// policy, image, nodes, egress, approvers, and a digest of its events. The
 	// task must have ended.
@@ -228,6 +237,12 @@ func NewAuditServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(auditServiceMethods.ByName("ExportAudit")),
 			connect.WithClientOptions(opts...),
 		),
+		verifyAudit: connect.NewClient[v1.VerifyAuditRequest, v1.VerifyAuditResponse](
+			httpClient,
+			baseURL+AuditServiceVerifyAuditProcedure,
+			connect.WithSchema(auditServiceMethods.ByName("VerifyAudit")),
+			connect.WithClientOptions(opts...),
+		),
 		getReceipt: connect.NewClient[v1.GetReceiptRequest, v1.GetReceiptResponse](
 			httpClient,
 			baseURL+AuditServiceGetReceiptProcedure,
@@ -241,6 +256,7 @@ func NewAuditServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 type auditServiceClient struct {
 	listAuditEntries *connect.Client[v1.ListAuditEntriesRequest, v1.ListAuditEntriesResponse]
 	exportAudit      *connect.Client[v1.ExportAuditRequest, v1.ExportAuditResponse]
+	verifyAudit      *connect.Client[v1.VerifyAuditRequest, v1.VerifyAuditResponse]
 	getReceipt       *connect.Client[v1.GetReceiptRequest, v1.GetReceiptResponse]
 }
 
@@ -252,6 +268,11 @@ func (c *auditServiceClient) ListAuditEntries(ctx context.Context, req *connect.
 // ExportAudit calls deckhand.v1.AuditService.ExportAudit.
 func (c *auditServiceClient) ExportAudit(ctx context.Context, req *connect.Request[v1.ExportAuditRequest]) (*connect.ServerStreamForClient[v1.ExportAuditResponse], error) {
 	return c.exportAudit.CallServerStream(ctx, req)
+}
+
+// VerifyAudit calls deckhand.v1.AuditService.VerifyAudit.
+func (c *auditServiceClient) VerifyAudit(ctx context.Context, req *connect.Request[v1.VerifyAuditRequest]) (*connect.ServerStreamForClient[v1.VerifyAuditResponse], error) {
+	return c.verifyAudit.CallServerStream(ctx, req)
 }
 
 // GetReceipt calls deckhand.v1.AuditService.GetReceipt.
@@ -267,6 +288,12 @@ type AuditServiceHandler interface {
 	// without a hub (deckhand audit verify). Entries of the last second may not
 	// be sealed yet.
 	ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest], *connect.ServerStream[v1.ExportAuditResponse]) error
+	// VerifyAudit verifies the chain of the organisation's whole audit log as it is
+	// in the hub's database, and streams how far it is. The last message has the
+	// result. A hub that verifies itself proves less than deckhand audit verify of
+	// an export that is kept elsewhere: who controls the hub controls the check.
+	// One runs at a time for an organisation, for ten minutes at most.
+	VerifyAudit(context.Context, *connect.Request[v1.VerifyAuditRequest], *connect.ServerStream[v1.VerifyAuditResponse]) error
 	// GetReceipt returns a signed line that describes a task's run: persona,
 	// policy, image, nodes, egress, approvers, and a digest of its events. The
 	// task must have ended.
@@ -292,6 +319,12 @@ func NewAuditServiceHandler(svc AuditServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(auditServiceMethods.ByName("ExportAudit")),
 		connect.WithHandlerOptions(opts...),
 	)
+	auditServiceVerifyAuditHandler := connect.NewServerStreamHandler(
+		AuditServiceVerifyAuditProcedure,
+		svc.VerifyAudit,
+		connect.WithSchema(auditServiceMethods.ByName("VerifyAudit")),
+		connect.WithHandlerOptions(opts...),
+	)
 	auditServiceGetReceiptHandler := connect.NewUnaryHandler(
 		AuditServiceGetReceiptProcedure,
 		svc.GetReceipt,
@@ -304,6 +337,8 @@ func NewAuditServiceHandler(svc AuditServiceHandler, opts ...connect.HandlerOpti
 			auditServiceListAuditEntriesHandler.ServeHTTP(w, r)
 		case AuditServiceExportAuditProcedure:
 			auditServiceExportAuditHandler.ServeHTTP(w, r)
+		case AuditServiceVerifyAuditProcedure:
+			auditServiceVerifyAuditHandler.ServeHTTP(w, r)
 		case AuditServiceGetReceiptProcedure:
 			auditServiceGetReceiptHandler.ServeHTTP(w, r)
 		default:
@@ -321,6 +356,10 @@ func (UnimplementedAuditServiceHandler) ListAuditEntries(context.Context, *conne
 
 func (UnimplementedAuditServiceHandler) ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest], *connect.ServerStream[v1.ExportAuditResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AuditService.ExportAudit is not implemented"))
+}
+
+func (UnimplementedAuditServiceHandler) VerifyAudit(context.Context, *connect.Request[v1.VerifyAuditRequest], *connect.ServerStream[v1.VerifyAuditResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AuditService.VerifyAudit is not implemented"))
 }
 
 func (UnimplementedAuditServiceHandler) GetReceipt(context.Context, *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error) {

@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/control.proto.
  */
 export const file_deckhand_v1_control: GenFile = /*@__PURE__*/
-  fileDesc("ChlkZWNraGFuZC92MS9jb250cm9sLnByb3RvEgtkZWNraGFuZC52MSLjAQoESG9sZBIKCgJpZBgBIAEoCRIlCgVzY29wZRgCIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAyABKAkSDwoHaGVsZF9ieRgEIAEoCRIOCgZyZWFzb24YBSABKAkSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVsZWFzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGVhc2VkX2J5GAggASgJIpcBCgpLaWxsZWRUYXNrEg8KB3Rhc2tfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIpCgdvdXRjb21lGAMgASgOMhguZGVja2hhbmQudjEuS2lsbE91dGNvbWUSLAoIc3RvcHNfYnkYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgFIAEoCSJXCgtLaWxsUmVxdWVzdBIlCgVzY29wZRgBIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIoEBCgxLaWxsUmVzcG9uc2USHwoEaG9sZBgBIAEoCzIRLmRlY2toYW5kLnYxLkhvbGQSJgoFdGFza3MYAiADKAsyFy5kZWNraGFuZC52MS5LaWxsZWRUYXNrEigKBnNldHVwcxgDIAMoCzIYLmRlY2toYW5kLnYxLktpbGxlZFNldHVwIlAKC0tpbGxlZFNldHVwEg8KB25vZGVfaWQYASABKAkSEAoIYWdlbnRfaWQYAiABKAkSDQoFaW1hZ2UYAyABKAkSDwoHZXhlY19pZBgEIAEoCSJLChBMaXN0SG9sZHNSZXF1ZXN0EhAKCHJlbGVhc2VkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIk4KEUxpc3RIb2xkc1Jlc3BvbnNlEiAKBWhvbGRzGAEgAygLMhEuZGVja2hhbmQudjEuSG9sZBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNQoSUmVsZWFzZUhvbGRSZXF1ZXN0Eg8KB2hvbGRfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjYKE1JlbGVhc2VIb2xkUmVzcG9uc2USHwoEaG9sZBgBIAEoCzIRLmRlY2toYW5kLnYxLkhvbGQiuAIKCkF1ZGl0RW50cnkSCgoCaWQYASABKAMSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgDIAEoCRIQCghhY3Rvcl9pZBgEIAEoCRIOCgZhY3Rpb24YBSABKAkSEwoLb2JqZWN0X2tpbmQYBiABKAkSEQoJb2JqZWN0X2lkGAcgASgJEicKBmJlZm9yZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFYWZ0ZXIYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg4KBnJlYXNvbhgKIAEoCRIPCgdhZGRyZXNzGAsgASgJEhIKCnVzZXJfYWdlbnQYDCABKAkSEAoIc2V2ZXJpdHkYDSABKAkiIwoSRXhwb3J0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgDIiQKEUdldFJlY2VpcHRSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkiIgoSR2V0UmVjZWlwdFJlc3BvbnNlEgwKBGxpbmUYASABKAwiIwoTRXhwb3J0QXVkaXRSZXNwb25zZRIMCgRkYXRhGAEgASgMIu8BChdMaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBIRCglvYmplY3RfaWQYASABKAkSEAoIYWN0b3JfaWQYAiABKAkSDgoGYWN0aW9uGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJEhAKCHNldmVyaXR5GAYgASgJEikKBXNpbmNlGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIY29udGFpbnMYCSABKAkiXQoYTGlzdEF1ZGl0RW50cmllc1Jlc3BvbnNlEigKB2VudHJpZXMYASADKAsyFy5kZWNraGFuZC52MS5BdWRpdEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSq0AQoJS2lsbFNjb3BlEhoKFktJTExfU0NPUEVfVU5TUEVDSUZJRUQQABITCg9LSUxMX1NDT1BFX1RBU0sQARIUChBLSUxMX1NDT1BFX0FHRU5UEAISFgoSS0lMTF9TQ09QRV9UUklHR0VSEAMSEwoPS0lMTF9TQ09QRV9OT0RFEAQSFgoSS0lMTF9TQ09QRV9MSU5FQUdFEAUSGwoXS0lMTF9TQ09QRV9PUkdBTklTQVRJT04QBip8CgtLaWxsT3V0Y29tZRIcChhLSUxMX09VVENPTUVfVU5TUEVDSUZJRUQQABIaChZLSUxMX09VVENPTUVfQ09ORklSTUVEEAESGQoVS0lMTF9PVVRDT01FX1NUT1BTX0JZEAISGAoUS0lMTF9PVVRDT01FX1BFTkRJTkcQAzLrAQoOQ29udHJvbFNlcnZpY2USOwoES2lsbBIYLmRlY2toYW5kLnYxLktpbGxSZXF1ZXN0GhkuZGVja2hhbmQudjEuS2lsbFJlc3BvbnNlEkoKCUxpc3RIb2xkcxIdLmRlY2toYW5kLnYxLkxpc3RIb2xkc1JlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0SG9sZHNSZXNwb25zZRJQCgtSZWxlYXNlSG9sZBIfLmRlY2toYW5kLnYxLlJlbGVhc2VIb2xkUmVxdWVzdBogLmRlY2toYW5kLnYxLlJlbGVhc2VIb2xkUmVzcG9uc2UykgIKDEF1ZGl0U2VydmljZRJfChBMaXN0QXVkaXRFbnRyaWVzEiQuZGVja2hhbmQudjEuTGlzdEF1ZGl0RW50cmllc1JlcXVlc3QaJS5kZWNraGFuZC52MS5MaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USUgoLRXhwb3J0QXVkaXQSHy5kZWNraGFuZC52MS5FeHBvcnRBdWRpdFJlcXVlc3QaIC5kZWNraGFuZC52MS5FeHBvcnRBdWRpdFJlc3BvbnNlMAESTQoKR2V0UmVjZWlwdBIeLmRlY2toYW5kLnYxLkdldFJlY2VpcHRSZXF1ZXN0Gh8uZGVja2hhbmQudjEuR2V0UmVjZWlwdFJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChlkZWNraGFuZC92MS9jb250cm9sLnByb3RvEgtkZWNraGFuZC52MSLjAQoESG9sZBIKCgJpZBgBIAEoCRIlCgVzY29wZRgCIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAyABKAkSDwoHaGVsZF9ieRgEIAEoCRIOCgZyZWFzb24YBSABKAkSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVsZWFzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGVhc2VkX2J5GAggASgJIpcBCgpLaWxsZWRUYXNrEg8KB3Rhc2tfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIpCgdvdXRjb21lGAMgASgOMhguZGVja2hhbmQudjEuS2lsbE91dGNvbWUSLAoIc3RvcHNfYnkYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgFIAEoCSJXCgtLaWxsUmVxdWVzdBIlCgVzY29wZRgBIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIoEBCgxLaWxsUmVzcG9uc2USHwoEaG9sZBgBIAEoCzIRLmRlY2toYW5kLnYxLkhvbGQSJgoFdGFza3MYAiADKAsyFy5kZWNraGFuZC52MS5LaWxsZWRUYXNrEigKBnNldHVwcxgDIAMoCzIYLmRlY2toYW5kLnYxLktpbGxlZFNldHVwIlAKC0tpbGxlZFNldHVwEg8KB25vZGVfaWQYASABKAkSEAoIYWdlbnRfaWQYAiABKAkSDQoFaW1hZ2UYAyABKAkSDwoHZXhlY19pZBgEIAEoCSJLChBMaXN0SG9sZHNSZXF1ZXN0EhAKCHJlbGVhc2VkGAEgASgIEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIk4KEUxpc3RIb2xkc1Jlc3BvbnNlEiAKBWhvbGRzGAEgAygLMhEuZGVja2hhbmQudjEuSG9sZBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNQoSUmVsZWFzZUhvbGRSZXF1ZXN0Eg8KB2hvbGRfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjYKE1JlbGVhc2VIb2xkUmVzcG9uc2USHwoEaG9sZBgBIAEoCzIRLmRlY2toYW5kLnYxLkhvbGQiuAIKCkF1ZGl0RW50cnkSCgoCaWQYASABKAMSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgDIAEoCRIQCghhY3Rvcl9pZBgEIAEoCRIOCgZhY3Rpb24YBSABKAkSEwoLb2JqZWN0X2tpbmQYBiABKAkSEQoJb2JqZWN0X2lkGAcgASgJEicKBmJlZm9yZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFYWZ0ZXIYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg4KBnJlYXNvbhgKIAEoCRIPCgdhZGRyZXNzGAsgASgJEhIKCnVzZXJfYWdlbnQYDCABKAkSEAoIc2V2ZXJpdHkYDSABKAkiIwoSRXhwb3J0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgDIhQKElZlcmlmeUF1ZGl0UmVxdWVzdCJuChNWZXJpZnlBdWRpdFJlc3BvbnNlEhAKCHBvc2l0aW9uGAEgASgDEhUKDWxhc3RfcG9zaXRpb24YAiABKAMSLgoGcmVzdWx0GAMgASgLMh4uZGVja2hhbmQudjEuQXVkaXRWZXJpZmljYXRpb24iTAoKQXVkaXRCcmVhaxIWCg5maXJzdF9wb3NpdGlvbhgBIAEoAxIVCg1sYXN0X3Bvc2l0aW9uGAIgASgDEg8KB3Byb2JsZW0YAyABKAki3gEKEUF1ZGl0VmVyaWZpY2F0aW9uEioKB3ZlcmRpY3QYASABKA4yGS5kZWNraGFuZC52MS5BdWRpdFZlcmRpY3QSEAoIcG9zaXRpb24YAiABKAMSDwoHZW50cmllcxgDIAEoAxINCgVoZWFkcxgEIAEoAxIOCgZwcm9vZnMYBSABKAMSEAoIdW5zZWFsZWQYBiABKAMSJwoGYnJlYWtzGAcgAygLMhcuZGVja2hhbmQudjEuQXVkaXRCcmVhaxITCgttb3JlX2JyZWFrcxgIIAEoCBILCgNrZXkYCSABKAkiJAoRR2V0UmVjZWlwdFJlcXVlc3QSDwoHdGFza19pZBgBIAEoCSIiChJHZXRSZWNlaXB0UmVzcG9uc2USDAoEbGluZRgBIAEoDCIjChNFeHBvcnRBdWRpdFJlc3BvbnNlEgwKBGRhdGEYASABKAwi7wEKF0xpc3RBdWRpdEVudHJpZXNSZXF1ZXN0EhEKCW9iamVjdF9pZBgBIAEoCRIQCghhY3Rvcl9pZBgCIAEoCRIOCgZhY3Rpb24YAyABKAkSEQoJcGFnZV9zaXplGAQgASgFEhIKCnBhZ2VfdG9rZW4YBSABKAkSEAoIc2V2ZXJpdHkYBiABKAkSKQoFc2luY2UYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghjb250YWlucxgJIAEoCSJdChhMaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USKAoHZW50cmllcxgBIAMoCzIXLmRlY2toYW5kLnYxLkF1ZGl0RW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKrQBCglLaWxsU2NvcGUSGgoWS0lMTF9TQ09QRV9VTlNQRUNJRklFRBAAEhMKD0tJTExfU0NPUEVfVEFTSxABEhQKEEtJTExfU0NPUEVfQUdFTlQQAhIWChJLSUxMX1NDT1BFX1RSSUdHRVIQAxITCg9LSUxMX1NDT1BFX05PREUQBBIWChJLSUxMX1NDT1BFX0xJTkVBR0UQBRIbChdLSUxMX1NDT1BFX09SR0FOSVNBVElPThAGKnwKC0tpbGxPdXRjb21lEhwKGEtJTExfT1VUQ09NRV9VTlNQRUNJRklFRBAAEhoKFktJTExfT1VUQ09NRV9DT05GSVJNRUQQARIZChVLSUxMX09VVENPTUVfU1RPUFNfQlkQAhIYChRLSUxMX09VVENPTUVfUEVORElORxADKn8KDEF1ZGl0VmVyZGljdBIdChlBVURJVF9WRVJESUNUX1VOU1BFQ0lGSUVEEAASGAoUQVVESVRfVkVSRElDVF9JTlRBQ1QQARIYChRBVURJVF9WRVJESUNUX0JST0tFThACEhwKGEFVRElUX1ZFUkRJQ1RfVU5GSU5JU0hFRBADMusBCg5Db250cm9sU2VydmljZRI7CgRLaWxsEhguZGVja2hhbmQudjEuS2lsbFJlcXVlc3QaGS5kZWNraGFuZC52MS5LaWxsUmVzcG9uc2USSgoJTGlzdEhvbGRzEh0uZGVja2hhbmQudjEuTGlzdEhvbGRzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RIb2xkc1Jlc3BvbnNlElAKC1JlbGVhc2VIb2xkEh8uZGVja2hhbmQudjEuUmVsZWFzZUhvbGRSZXF1ZXN0GiAuZGVja2hhbmQudjEuUmVsZWFzZUhvbGRSZXNwb25zZTLmAgoMQXVkaXRTZXJ2aWNlEl8KEExpc3RBdWRpdEVudHJpZXMSJC5kZWNraGFuZC52MS5MaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBolLmRlY2toYW5kLnYxLkxpc3RBdWRpdEVudHJpZXNSZXNwb25zZRJSCgtFeHBvcnRBdWRpdBIfLmRlY2toYW5kLnYxLkV4cG9ydEF1ZGl0UmVxdWVzdBogLmRlY2toYW5kLnYxLkV4cG9ydEF1ZGl0UmVzcG9uc2UwARJSCgtWZXJpZnlBdWRpdBIfLmRlY2toYW5kLnYxLlZlcmlmeUF1ZGl0UmVxdWVzdBogLmRlY2toYW5kLnYxLlZlcmlmeUF1ZGl0UmVzcG9uc2UwARJNCgpHZXRSZWNlaXB0Eh4uZGVja2hhbmQudjEuR2V0UmVjZWlwdFJlcXVlc3QaHy5kZWNraGFuZC52MS5HZXRSZWNlaXB0UmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Hold keeps everything in a scope from starting.
@@ -422,6 +422,155 @@ export const ExportAuditRequestSchema: GenMessage<ExportAuditRequest> = /*@__PUR
   messageDesc(file_deckhand_v1_control, 10);
 
 /**
+ * @generated from message deckhand.v1.VerifyAuditRequest
+ */
+export type VerifyAuditRequest = Message<"deckhand.v1.VerifyAuditRequest"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.VerifyAuditRequest.
+ * Use `create(VerifyAuditRequestSchema)` to create a new message.
+ */
+export const VerifyAuditRequestSchema: GenMessage<VerifyAuditRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_control, 11);
+
+/**
+ * @generated from message deckhand.v1.VerifyAuditResponse
+ */
+export type VerifyAuditResponse = Message<"deckhand.v1.VerifyAuditResponse"> & {
+  /**
+   * The position up to which entries were looked at.
+   *
+   * @generated from field: int64 position = 1;
+   */
+  position: bigint;
+
+  /**
+   * The position of the last sealed entry when the verification began.
+   *
+   * @generated from field: int64 last_position = 2;
+   */
+  lastPosition: bigint;
+
+  /**
+   * Only in the last message.
+   *
+   * @generated from field: deckhand.v1.AuditVerification result = 3;
+   */
+  result?: AuditVerification | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.VerifyAuditResponse.
+ * Use `create(VerifyAuditResponseSchema)` to create a new message.
+ */
+export const VerifyAuditResponseSchema: GenMessage<VerifyAuditResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_control, 12);
+
+/**
+ * AuditBreak is a part of the log that is not what was sealed.
+ *
+ * @generated from message deckhand.v1.AuditBreak
+ */
+export type AuditBreak = Message<"deckhand.v1.AuditBreak"> & {
+  /**
+   * Positions of the first and the last entry that cannot be trusted: the part
+   * between the head before it and the first head behind it. 0 for entries that
+   * have no position.
+   *
+   * @generated from field: int64 first_position = 1;
+   */
+  firstPosition: bigint;
+
+  /**
+   * @generated from field: int64 last_position = 2;
+   */
+  lastPosition: bigint;
+
+  /**
+   * @generated from field: string problem = 3;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message deckhand.v1.AuditBreak.
+ * Use `create(AuditBreakSchema)` to create a new message.
+ */
+export const AuditBreakSchema: GenMessage<AuditBreak> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_control, 13);
+
+/**
+ * AuditVerification is the result of VerifyAudit.
+ *
+ * @generated from message deckhand.v1.AuditVerification
+ */
+export type AuditVerification = Message<"deckhand.v1.AuditVerification"> & {
+  /**
+   * @generated from field: deckhand.v1.AuditVerdict verdict = 1;
+   */
+  verdict: AuditVerdict;
+
+  /**
+   * Everything up to this position was looked at.
+   *
+   * @generated from field: int64 position = 2;
+   */
+  position: bigint;
+
+  /**
+   * How many entries and signed heads are as they were sealed, and how many proofs
+   * by a passkey were verified.
+   *
+   * @generated from field: int64 entries = 3;
+   */
+  entries: bigint;
+
+  /**
+   * @generated from field: int64 heads = 4;
+   */
+  heads: bigint;
+
+  /**
+   * @generated from field: int64 proofs = 5;
+   */
+  proofs: bigint;
+
+  /**
+   * New entries that are not sealed yet, and so were not verified.
+   *
+   * @generated from field: int64 unsealed = 6;
+   */
+  unsealed: bigint;
+
+  /**
+   * At most 20, by position; more_breaks if the log was not looked at behind them.
+   *
+   * @generated from field: repeated deckhand.v1.AuditBreak breaks = 7;
+   */
+  breaks: AuditBreak[];
+
+  /**
+   * @generated from field: bool more_breaks = 8;
+   */
+  moreBreaks: boolean;
+
+  /**
+   * The hub's public key in hexadecimal, with which the heads were verified.
+   *
+   * @generated from field: string key = 9;
+   */
+  key: string;
+};
+
+/**
+ * Describes the message deckhand.v1.AuditVerification.
+ * Use `create(AuditVerificationSchema)` to create a new message.
+ */
+export const AuditVerificationSchema: GenMessage<AuditVerification> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_control, 14);
+
+/**
  * @generated from message deckhand.v1.GetReceiptRequest
  */
 export type GetReceiptRequest = Message<"deckhand.v1.GetReceiptRequest"> & {
@@ -436,7 +585,7 @@ export type GetReceiptRequest = Message<"deckhand.v1.GetReceiptRequest"> & {
  * Use `create(GetReceiptRequestSchema)` to create a new message.
  */
 export const GetReceiptRequestSchema: GenMessage<GetReceiptRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 11);
+  messageDesc(file_deckhand_v1_control, 15);
 
 /**
  * @generated from message deckhand.v1.GetReceiptResponse
@@ -456,7 +605,7 @@ export type GetReceiptResponse = Message<"deckhand.v1.GetReceiptResponse"> & {
  * Use `create(GetReceiptResponseSchema)` to create a new message.
  */
 export const GetReceiptResponseSchema: GenMessage<GetReceiptResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 12);
+  messageDesc(file_deckhand_v1_control, 16);
 
 /**
  * @generated from message deckhand.v1.ExportAuditResponse
@@ -475,7 +624,7 @@ export type ExportAuditResponse = Message<"deckhand.v1.ExportAuditResponse"> & {
  * Use `create(ExportAuditResponseSchema)` to create a new message.
  */
 export const ExportAuditResponseSchema: GenMessage<ExportAuditResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 13);
+  messageDesc(file_deckhand_v1_control, 17);
 
 /**
  * @generated from message deckhand.v1.ListAuditEntriesRequest
@@ -547,7 +696,7 @@ export type ListAuditEntriesRequest = Message<"deckhand.v1.ListAuditEntriesReque
  * Use `create(ListAuditEntriesRequestSchema)` to create a new message.
  */
 export const ListAuditEntriesRequestSchema: GenMessage<ListAuditEntriesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 14);
+  messageDesc(file_deckhand_v1_control, 18);
 
 /**
  * @generated from message deckhand.v1.ListAuditEntriesResponse
@@ -569,7 +718,7 @@ export type ListAuditEntriesResponse = Message<"deckhand.v1.ListAuditEntriesResp
  * Use `create(ListAuditEntriesResponseSchema)` to create a new message.
  */
 export const ListAuditEntriesResponseSchema: GenMessage<ListAuditEntriesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 15);
+  messageDesc(file_deckhand_v1_control, 19);
 
 /**
  * KillScope is what the kill switch is for.
@@ -669,6 +818,43 @@ export const KillOutcomeSchema: GenEnum<KillOutcome> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_control, 1);
 
 /**
+ * AuditVerdict is what a verification came to.
+ *
+ * @generated from enum deckhand.v1.AuditVerdict
+ */
+export enum AuditVerdict {
+  /**
+   * @generated from enum value: AUDIT_VERDICT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Every entry is as it was sealed.
+   *
+   * @generated from enum value: AUDIT_VERDICT_INTACT = 1;
+   */
+  INTACT = 1,
+
+  /**
+   * @generated from enum value: AUDIT_VERDICT_BROKEN = 2;
+   */
+  BROKEN = 2,
+
+  /**
+   * The time was up, and nothing broken was found until position.
+   *
+   * @generated from enum value: AUDIT_VERDICT_UNFINISHED = 3;
+   */
+  UNFINISHED = 3,
+}
+
+/**
+ * Describes the enum deckhand.v1.AuditVerdict.
+ */
+export const AuditVerdictSchema: GenEnum<AuditVerdict> = /*@__PURE__*/
+  enumDesc(file_deckhand_v1_control, 2);
+
+/**
  * ControlService is the kill switch, and the holds that it leaves.
  *
  * @generated from service deckhand.v1.ControlService
@@ -739,6 +925,20 @@ export const AuditService: GenService<{
     methodKind: "server_streaming";
     input: typeof ExportAuditRequestSchema;
     output: typeof ExportAuditResponseSchema;
+  },
+  /**
+   * VerifyAudit verifies the chain of the organisation's whole audit log as it is
+   * in the hub's database, and streams how far it is. The last message has the
+   * result. A hub that verifies itself proves less than deckhand audit verify of
+   * an export that is kept elsewhere: who controls the hub controls the check.
+   * One runs at a time for an organisation, for ten minutes at most.
+   *
+   * @generated from rpc deckhand.v1.AuditService.VerifyAudit
+   */
+  verifyAudit: {
+    methodKind: "server_streaming";
+    input: typeof VerifyAuditRequestSchema;
+    output: typeof VerifyAuditResponseSchema;
   },
   /**
    * GetReceipt returns a signed line that describes a task's run: persona,
