@@ -119,7 +119,7 @@ func (h *Tasks) WithdrawMessage(ctx context.Context, req *connect.Request[deckha
 	if err != nil {
 		return nil, err
 	}
-	row, m, err := h.Tasks.WithdrawMessage(ctx, id.OrgID, taskID, req.Msg.GetMessageId(), actor(id))
+	row, m, err := task.Messages{Tasks: h.Tasks}.Withdraw(ctx, id.OrgID, taskID, req.Msg.GetMessageId(), actor(id))
 	if err != nil {
 		return nil, err
 	}

@@ -133,11 +133,14 @@ func skipOpen(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) erro
 	return nil
 }
 
-// WithdrawMessage takes back a message that the agent has not got yet; with messageID "" the
-// newest of them.
-func (s *Service) WithdrawMessage(ctx context.Context, orgID, id, messageID string, by event.Actor) (db.GetTaskRow, db.TaskMessage, error) {
+// Messages changes messages that were sent.
+type Messages struct{ Tasks *Service }
+
+// Withdraw takes back a message that the agent has not got yet; with messageID "" the newest
+// of them.
+func (s Messages) Withdraw(ctx context.Context, orgID, id, messageID string, by event.Actor) (db.GetTaskRow, db.TaskMessage, error) {
 	var m db.TaskMessage
-	row, err := s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
+	row, err := s.Tasks.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
 		var fresh bool
 		var err error
 		if m, fresh, err = message.Withdraw(ctx, tx, t, messageID, by); err != nil || !fresh {
