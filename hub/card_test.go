@@ -301,3 +301,49 @@ func TestACardSaysWhereARequestGoes(t *testing.T) {
 	require.Contains(t, request.GetRefused(), "no rule allows xn--pi-6kc.example.com")
 	require.NotEmpty(t, request.GetAllow())
 }
+
+// Whoever decides about a request sees which credentials go with it, by name, and what the
+// agent sent there before.
+func TestACardSaysWhatGoesWithARequestAndWhatWentBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
+		if strings.Contains(string(spec.GetStdin()), "/missing") {
+			return `{"answer":"HTTP 404 Not Found\nContent-Type: text/plain\n\nHTTP 200 OK"}`, &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
+		}
+		return `{"answer":"HTTP 201 Created\n\nok"}`, &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
+	})
+	r.credential("api", "POST")
+	persona := strings.Replace(asking("pusher", "tools: [http_post, http_get]"), "limits:",
+		"egress: {allow: [api.example.com, other.example.com]}\ncredentials: [api]\nlimits:", 1)
+	r.apply("pusher", strings.Replace(persona, "file_list,", "file_list, http_post, http_get,", 1))
+	send := func(tool, url string) *deckhandv1.InboxItem {
+		task, step, item := r.park("pusher", tool, `{"url":"`+url+`"}`)
+		item = r.inboxItem(item.GetId())
+		_, err := r.answer(approve(item.GetId(), ""))
+		require.NoError(t, err)
+		lease := r.begin(task.GetId(), 2)
+		_, err = r.execute(lease, step.GetId())
+		require.NoError(t, err)
+		r.finish(lease)
+		return item
+	}
+	first := send("http_post", "https://api.example.com/v1/tickets")
+	require.Equal(t, []string{"api"}, first.GetDecision().GetRequest().GetCredentials())
+	require.Empty(t, first.GetContext().GetEarlierRequests())
+	second := send("http_get", "https://API.example.com/missing?id=7")
+	require.Empty(t, second.GetDecision().GetRequest().GetCredentials(), "it is for POST")
+	send("http_get", "https://other.example.com/x")
+
+	_, _, item := r.park("pusher", "http_post", `{"url":"https://api.example.com/v1/tickets/7"}`)
+	item = r.inboxItem(item.GetId())
+	earlier := item.GetContext().GetEarlierRequests()
+	require.EqualValues(t, 2, item.GetContext().GetEarlierRequestsCount())
+	require.Len(t, earlier, 2)
+	require.Equal(t, "GET", earlier[0].GetMethod())
+	require.Equal(t, "https://API.example.com/missing?id=7", earlier[0].GetUrl())
+	require.EqualValues(t, 404, earlier[0].GetStatus())
+	require.Equal(t, second.GetTaskId(), earlier[0].GetTaskId())
+	require.EqualValues(t, 201, earlier[1].GetStatus())
+	require.Equal(t, first.GetStepId(), earlier[1].GetStepId())
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_SUCCEEDED, earlier[1].GetState())
+}

@@ -105,7 +105,7 @@ func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.
 		if err := own(id, *at); err != nil {
 			return nil, err
 		}
-		row, _, err := h.tasks.SendMessage(ctx, id.OrgID, at.ID, text, key, actor(id))
+		row, _, err := h.tasks.SendMessage(ctx, id.OrgID, at.ID, task.Instruction{Text: text, IdempotencyKey: key}, actor(id))
 		if err != nil {
 			return nil, err
 		}

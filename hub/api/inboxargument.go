@@ -168,7 +168,7 @@ func decisionMessage(row db.GetInboxItemRow, d inbox.CallDecision) *deckhandv1.C
 	}
 	if r := d.Request; r != nil {
 		m.Request = &deckhandv1.CallRequest{
-			Method: r.Method, Host: r.Host, AsciiHost: r.ASCIIHost, MixedLabels: r.MixedLabels, Refused: r.Refused, Allow: r.Allow,
+			Method: r.Method, Host: r.Host, AsciiHost: r.ASCIIHost, MixedLabels: r.MixedLabels, Refused: r.Refused, Allow: r.Allow, Credentials: r.Credentials,
 		}
 	}
 	for _, one := range d.Dangers {

@@ -81,6 +81,13 @@ func addCard(m *deckhandv1.InboxItem, c inbox.Card) {
 	if r := c.LastRejection; r != nil {
 		m.Context.LastRejection = &deckhandv1.InboxRejection{ItemId: r.ItemID, By: r.By, Reason: r.Reason, At: timestamppb.New(r.At)}
 	}
+	m.Context.EarlierRequestsCount = c.RequestsFound
+	for _, r := range c.Requests {
+		m.Context.EarlierRequests = append(m.Context.EarlierRequests, &deckhandv1.EarlierRequest{
+			StepId: r.StepID, TaskId: r.TaskID, Number: r.Number, Method: r.Method, Url: r.URL, At: timestamppb.New(r.At), ErrorCode: r.ErrorCode, Status: r.Status,
+			State: deckhandv1.StepState(enumValue(deckhandv1.StepState_value, "STEP_STATE_", r.State)),
+		})
+	}
 	m.Changes, m.ChangesUnknown = changesMessage(c.Files)
 	if c.Files != nil {
 		m.ChangesAt = timestamppb.New(c.Files.At)

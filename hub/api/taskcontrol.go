@@ -104,11 +104,26 @@ func (h *Tasks) TellTask(ctx context.Context, req *connect.Request[deckhandv1.Te
 	if err != nil {
 		return nil, err
 	}
-	row, m, err := h.Tasks.SendMessage(ctx, id.OrgID, taskID, req.Msg.GetText(), req.Msg.GetIdempotencyKey(), actor(id))
+	row, m, err := h.Tasks.SendMessage(ctx, id.OrgID, taskID, task.Instruction{
+		Text: req.Msg.GetText(), IdempotencyKey: req.Msg.GetIdempotencyKey(), Interrupt: req.Msg.GetInterrupt(),
+	}, actor(id))
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.TellTaskResponse{Task: taskRow(row), Message: taskMessageOf(m)}), nil
+}
+
+// WithdrawMessage takes back a message that the agent has not got yet.
+func (h *Tasks) WithdrawMessage(ctx context.Context, req *connect.Request[deckhandv1.WithdrawMessageRequest]) (*connect.Response[deckhandv1.WithdrawMessageResponse], error) {
+	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	row, m, err := task.Messages{Tasks: h.Tasks}.Withdraw(ctx, id.OrgID, taskID, req.Msg.GetMessageId(), actor(id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.WithdrawMessageResponse{Task: taskRow(row), Message: taskMessageOf(m)}), nil
 }
 
 // again reads how a task is to be run once more.

@@ -35,6 +35,10 @@ type Card struct {
 	// Step is the step of a closed item; nil for an open one and for one of no step.
 	Step         *db.Step
 	FilesChanged int32
+	// Requests are the last requests of the agent to the host of the call, newest first, of
+	// RequestsFound in its last tasks.
+	Requests      []EarlierRequest
+	RequestsFound int32
 	// Escalation is nil for other kinds.
 	Escalation *EscalationCause
 }
@@ -105,6 +109,9 @@ func (s *Service) CardOf(ctx context.Context, item db.InboxItem) (Card, error) {
 		if err := c.similar(ctx, q, item); err != nil {
 			return c, err
 		}
+	}
+	if err := c.requests(ctx, q, item); err != nil {
+		return c, err
 	}
 	if c.Files, err = changesOf(ctx, q, item); err != nil {
 		return c, err

@@ -5,10 +5,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http"
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // CallDecision is the hub's decision on a call, what it read in the call, and where the
@@ -73,6 +75,14 @@ type Request struct {
 	// Refused is why the jail's egress refuses it, and Allow what would allow it.
 	Refused string `json:"refused,omitempty"`
 	Allow   string `json:"allow,omitempty"`
+	// Credentials are the names of those that the proxy puts into its headers.
+	Credentials []string `json:"credentials,omitempty"`
+}
+
+// RequestMethods are the methods of the tools that send a request.
+var RequestMethods = map[string]string{
+	toolname.HTTPGet: http.MethodGet, toolname.HTTPPost: http.MethodPost, toolname.HTTPPut: http.MethodPut,
+	toolname.HTTPDelete: http.MethodDelete, toolname.HTTPDownload: http.MethodGet,
 }
 
 // Judged is what the hub would decide about a call with other arguments.

@@ -213,7 +213,7 @@ func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.
 		}
 		text := "The work was reviewed and is not accepted as it is. Asked for is: " + a.Reason +
 			"\nDeferred calls are dropped; make those again that are still right."
-		if _, _, err := message.Say(ctx, tx, t, text, "", a.By); err != nil {
+		if _, _, err := message.Say(ctx, tx, t, text, "", a.By, nil); err != nil {
 			return err
 		}
 		tx.Publish(change.QueueChanged{OrgID: t.OrgID})

@@ -2,9 +2,9 @@ package step
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -13,20 +13,13 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/httprule"
-	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
-
-// methods are the methods of the tools that send a request.
-var methods = map[string]string{
-	toolname.HTTPGet: http.MethodGet, toolname.HTTPPost: http.MethodPost, toolname.HTTPPut: http.MethodPut,
-	toolname.HTTPDelete: http.MethodDelete, toolname.HTTPDownload: http.MethodGet,
-}
 
 // requestOf returns what a person is told about the request of a call, and whether the egress
 // of its jail lets it through; nil for a call that sends none, or whose URL cannot be read.
 func requestOf(tool string, arguments map[string]any, egress *nodev1.Egress) *inbox.Request {
-	method := methods[tool]
+	method := inbox.RequestMethods[tool]
 	text, _ := arguments["url"].(string)
 	u, err := url.Parse(text)
 	if method == "" || err != nil || u.Host == "" {
@@ -50,6 +43,7 @@ func requestOf(tool string, arguments map[string]any, egress *nodev1.Egress) *in
 	}
 	if out.Refused == "" {
 		out.Refused, out.Allow = refusedBy(egress, u, ascii, method)
+		out.Credentials = credentialsFor(egress, u, ascii, method)
 	}
 	return out
 }
@@ -138,6 +132,39 @@ func refusedBy(egress *nodev1.Egress, u *url.URL, host, method string) (refused,
 		return refusal.Reason, refusal.Allow
 	}
 	return "", ""
+}
+
+// credentialsFor returns the names of the credentials that the node's proxy inserts into a
+// request: those bound to its host, port, method and path.
+func credentialsFor(egress *nodev1.Egress, u *url.URL, host, method string) (names []string) {
+	if u.Scheme != "https" {
+		return nil // never in the clear
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	path, err := httprule.Canonical(requestTarget(u))
+	if err != nil {
+		return nil
+	}
+	for _, b := range egress.GetBindings() {
+		ports := b.GetPorts()
+		if len(ports) == 0 {
+			ports = []uint32{443}
+		}
+		covers := func(text string) bool {
+			pattern, err := httprule.Parse(text)
+			return err == nil && pattern.Covers(method, path)
+		}
+		if slices.Contains(b.GetHosts(), strings.ToLower(host)) &&
+			slices.ContainsFunc(ports, func(p uint32) bool { return strconv.FormatUint(uint64(p), 10) == port }) &&
+			(len(b.GetMethods()) == 0 || slices.Contains(b.GetMethods(), method)) &&
+			(len(b.GetPaths()) == 0 || slices.ContainsFunc(b.GetPaths(), covers)) {
+			names = append(names, b.GetCredential())
+		}
+	}
+	return names
 }
 
 // requestTarget is the target of a request for a URL.

@@ -55,6 +55,7 @@ const (
 	MCPToolChanged      Kind = "mcp_tool_changed"
 	MessageDelivered    Kind = "message_delivered"
 	MessageReceived     Kind = "message_received"
+	MessageWithdrawn    Kind = "message_withdrawn"
 	ModelFailover       Kind = "model_failover"
 	ModelOutage         Kind = "model_outage"
 	OutcomeUnknown      Kind = "outcome_unknown"
@@ -133,6 +134,7 @@ var table = []Entry{
 	{MCPToolChanged, false, "an MCP server offers a tool with another definition than was agreed to"},
 	{MessageDelivered, false, "the model gets messages with its next turn"},
 	{MessageReceived, false, "a person sent the agent a message"},
+	{MessageWithdrawn, false, "a person took back a message before the model got it"},
 	{ModelFailover, true, "another model continues, because the one before did not respond"},
 	{ModelOutage, false, "no model of the task answers, and it waits until one does"},
 	{OutcomeUnknown, false, "it is unknown whether a call took effect"},

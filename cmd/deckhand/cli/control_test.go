@@ -46,6 +46,11 @@ func (h *testHub) TellTask(_ context.Context, req *connect.Request[deckhandv1.Te
 	return connect.NewResponse(&deckhandv1.TellTaskResponse{Task: task}), err
 }
 
+func (h *testHub) WithdrawMessage(_ context.Context, req *connect.Request[deckhandv1.WithdrawMessageRequest]) (*connect.Response[deckhandv1.WithdrawMessageResponse], error) {
+	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_RUNNING)
+	return connect.NewResponse(&deckhandv1.WithdrawMessageResponse{Task: task}), err
+}
+
 func (h *testHub) RetryTask(_ context.Context, req *connect.Request[deckhandv1.RetryTaskRequest]) (*connect.Response[deckhandv1.RetryTaskResponse], error) {
 	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_QUEUED)
 	return connect.NewResponse(&deckhandv1.RetryTaskResponse{Task: task}), err
@@ -141,6 +146,13 @@ func TestATaskAndAnAgentAreTold(t *testing.T) {
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Equal(t, "leave /etc alone", sent[*deckhandv1.TellTaskRequest](t, h).GetText())
 	require.Equal(t, 2, h.run(t, "task", "message", "task_a").code)
+	require.False(t, sent[*deckhandv1.TellTaskRequest](t, h).GetInterrupt())
+	require.Equal(t, 0, h.run(t, "task", "message", "task_a", "--interrupt", "stop").code)
+	require.True(t, sent[*deckhandv1.TellTaskRequest](t, h).GetInterrupt())
+	require.Equal(t, 0, h.run(t, "task", "withdraw", "task_a").code)
+	require.Empty(t, sent[*deckhandv1.WithdrawMessageRequest](t, h).GetMessageId())
+	require.Equal(t, 0, h.run(t, "task", "withdraw", "task_a", "msg_x").code)
+	require.Equal(t, "msg_x", sent[*deckhandv1.WithdrawMessageRequest](t, h).GetMessageId())
 
 	got = h.run(t, "agent", "message", "triage", "look again")
 	require.Equal(t, 0, got.code, got.stderr)

@@ -56,6 +56,7 @@ var rules = map[string]Rule{
 	c.TaskServicePauseTaskProcedure:       {Kind: User, Role: "basic"},
 	c.TaskServiceResumeTaskProcedure:      {Kind: User, Role: "basic"},
 	c.TaskServiceTellTaskProcedure:        {Kind: User, Role: "basic"},
+	c.TaskServiceWithdrawMessageProcedure: {Kind: User, Role: "basic"},
 	c.TaskServiceRetryTaskProcedure:       {Kind: User, Role: "basic"},
 	c.TaskServiceResumeTaskFromProcedure:  {Kind: User, Role: "basic"},
 	c.TaskServiceKeepCheckpointProcedure:  {Kind: User, Role: "basic"},

@@ -77,6 +77,7 @@ func (r *Reconciler) Subscribe(feed *change.Feed) {
 	change.Subscribe(feed, func(c change.TaskEnded) { r.taskEnded(c.Task) })
 	change.Subscribe(feed, func(c change.TaskWaitChanged) { r.taskWaitChanged(c.Task) })
 	change.Subscribe(feed, func(c change.StepCancelled) { r.stopStep(c.Step, c.By) })
+	change.Subscribe(feed, func(c change.StepInterrupted) { r.interruptStep(c.Step, c.By) })
 	change.Subscribe(feed, func(c change.NodeDrainChanged) { r.nodeDrainChanged(context.Background(), c.NodeID) })
 }
 
@@ -121,6 +122,23 @@ func (r *Reconciler) stopStep(s db.Step, by string) {
 	}
 	if err != nil {
 		r.cfg.Log.Info("a cancelled step's command was not killed; it will be when its node connects", "step_id", s.ID, "reason", err)
+	}
+}
+
+// interruptStep ends the command of a step that goes on: whoever executes the step stores
+// its end, with what it changed. A command whose node cannot be reached goes on to its own end.
+func (r *Reconciler) interruptStep(s db.Step, by string) {
+	if record := r.cfg.Tools.Get(s.Tool); s.NodeID == nil || record == nil || !record.Runs() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	link, err := r.cfg.Edge.Node(*s.NodeID)
+	if err == nil {
+		_, err = link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: s.ExecID, By: by})
+	}
+	if err != nil {
+		r.cfg.Log.Warn("an interrupted command was not killed; it goes on to its end", "step_id", s.ID, "node_id", *s.NodeID, "reason", err)
 	}
 }
 

@@ -40,6 +40,13 @@ type StepCancelled struct {
 	By   string
 }
 
+// StepInterrupted announces that a person has the command of a running step killed. The
+// step ends as its node reports it. By is the id of that person.
+type StepInterrupted struct {
+	Step db.Step
+	By   string
+}
+
 // QueueChanged announces that a queued task of an organisation may be able to
 // start: one was queued, or capacity or permission was gained.
 type QueueChanged struct{ OrgID string }
@@ -54,6 +61,7 @@ func (TaskEnded) change()        {}
 func (TaskWaitChanged) change()  {}
 func (TaskTreeChanged) change()  {}
 func (StepCancelled) change()    {}
+func (StepInterrupted) change()  {}
 func (QueueChanged) change()     {}
 func (RightsChanged) change()    {}
 func (NodeDrainChanged) change() {}

@@ -181,7 +181,7 @@ func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.Art
 		if len(missing) > 0 {
 			text := fmt.Sprintf("Of the files that were handed to you in %s these %s, and are not there: %s",
 				row.Folder, why, some(missing))
-			if _, _, err := message.Say(ctx, tx, t, text, row.ID, event.Hub); err != nil {
+			if _, _, err := message.Say(ctx, tx, t, text, row.ID, event.Hub, nil); err != nil {
 				return err
 			}
 		}

@@ -4,23 +4,27 @@
 // the model the same input.
 //
 // If a worker dies, no message is lost: the next attempt gets all that were bound. A
-// message is stored with secrets masked, and the model gets it in that form.
+// message is stored with secrets masked, and the model gets it in that form. Until it is
+// bound, it can be withdrawn.
 package message
 
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
 // Say stores a message for a task whose row the transaction has locked. A message that is
-// sent again with its key is returned as it was stored, with fresh false.
-func Say(ctx context.Context, tx *event.Tx, t db.Task, text, key string, by event.Actor) (m db.TaskMessage, fresh bool, err error) {
+// sent again with its key is returned as it was stored, with fresh false. more is added to
+// the payload of its event.
+func Say(ctx context.Context, tx *event.Tx, t db.Task, text, key string, by event.Actor, more map[string]any) (m db.TaskMessage, fresh bool, err error) {
 	text = tx.Redact(t.OrgID).String(text)
 	p := db.CreateMessageParams{ID: ident.New("msg"), OrgID: t.OrgID, TaskID: t.ID, Content: text, SaidBy: by.ID}
 	if key != "" {
@@ -40,9 +44,39 @@ func Say(ctx context.Context, tx *event.Tx, t db.Task, text, key string, by even
 	if err := tx.CountMessage(ctx, db.CountMessageParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 		return m, false, fmt.Errorf("count message to %s: %w", t.ID, err)
 	}
-	return m, true, tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.MessageReceived, Payload: map[string]any{
-		"message_id": m.ID, "text": m.Content, "by": m.SaidBy,
-	}})
+	payload := map[string]any{"message_id": m.ID, "text": m.Content, "by": m.SaidBy}
+	maps.Copy(payload, more)
+	return m, true, tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.MessageReceived, Payload: payload})
+}
+
+// Withdraw takes back a message that is not bound to a turn yet; with id "" the newest of
+// them. The transaction has locked the task's row. Withdrawing it again is harmless.
+func Withdraw(ctx context.Context, tx *event.Tx, t db.Task, id string, by event.Actor) (m db.TaskMessage, fresh bool, err error) {
+	withdrawn, err := tx.WithdrawMessage(ctx, db.WithdrawMessageParams{OrgID: t.OrgID, TaskID: t.ID, ID: id})
+	switch {
+	case err == nil:
+		id = withdrawn
+		if err := tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.MessageWithdrawn, Payload: map[string]any{"message_id": id, "by": by.ID}}); err != nil {
+			return m, false, err
+		}
+	case !store.IsNotFound(err):
+		return m, false, fmt.Errorf("withdraw a message to %s: %w", t.ID, err)
+	case id == "":
+		return m, false, fault.New(fault.Precondition, "no message to task %s waits to be delivered", t.ID).WithObject(t.ID).
+			WithFix("send another message that corrects the last one: deckhand task message %s \"…\"", t.ID)
+	}
+	m, err = tx.GetMessage(ctx, db.GetMessageParams{OrgID: t.OrgID, TaskID: t.ID, ID: id})
+	switch {
+	case store.IsNotFound(err):
+		return m, false, fault.New(fault.NotFound, "message_id: task %s has no message %q", t.ID, id).WithObject(id).
+			WithFix("leave it out for the newest message that waits")
+	case err != nil:
+		return m, false, fmt.Errorf("find message %s: %w", id, err)
+	case m.WithdrawnAt != nil:
+		return m, withdrawn != "", nil
+	}
+	return m, false, fault.New(fault.Precondition, "the agent has message %s already", id).WithObject(id).
+		WithFix("send another one that corrects it, with --interrupt to stop what the agent does: deckhand task message %s --interrupt \"…\"", t.ID)
 }
 
 // Bind binds a task's waiting messages to a turn and returns all messages that the model

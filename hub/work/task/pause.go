@@ -9,7 +9,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/work/message"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
@@ -173,38 +172,4 @@ func (s *Service) ActiveTask(ctx context.Context, orgID, agentID string) (*db.Ta
 		return nil, fmt.Errorf("see what agent %s is at: %w", agentID, err)
 	}
 	return &t, nil
-}
-
-// SendMessage sends a task's agent a message. It resumes a paused task, and starts
-// another attempt of one that waits for its review.
-func (s *Service) SendMessage(ctx context.Context, orgID, id, text, key string, by event.Actor) (db.GetTaskRow, db.TaskMessage, error) {
-	var m db.TaskMessage
-	row, err := s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
-		from := State(t.State)
-		switch {
-		case from.Final():
-			return fault.New(fault.Precondition, "task %s has ended (%s): it gets no more messages", id, from).WithObject(id).
-				WithFix("start another run with `deckhand agent message`, or go on from where it was: deckhand task resume-from %s --message \"…\"", id)
-		case from == Escalated:
-			return fault.New(fault.Precondition, "task %s is escalated: it does not go on by itself", id).WithObject(id).
-				WithFix("put it back into the queue first: deckhand task retry %s", id)
-		}
-		var fresh bool
-		var err error
-		if m, fresh, err = message.Say(ctx, tx, t, text, key, by); err != nil || !fresh {
-			return err
-		}
-		if err := audit.Append(tx, audit.Entry{
-			OrgID: orgID, By: by, Action: "task.told", ObjectKind: "task", ObjectID: id, After: map[string]any{"message_id": m.ID, "text": m.Content},
-		}); err != nil {
-			return err
-		}
-		if from != Paused && from != ReviewNeeded {
-			return nil
-		}
-		tx.Publish(change.QueueChanged{OrgID: orgID})
-		_, err = Move(ctx, tx, t, Queued, "woken by a message of "+by.ID+"; waits for a worker", by)
-		return err
-	})
-	return row, m, err
 }

@@ -249,7 +249,7 @@ func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, iteration in
 			}
 		}
 		if text != "" {
-			if _, _, err := message.Say(ctx, tx, t, text, "", again.By); err != nil {
+			if _, _, err := message.Say(ctx, tx, t, text, "", again.By, nil); err != nil {
 				return err
 			}
 		}

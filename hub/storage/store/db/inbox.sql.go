@@ -349,6 +349,80 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 	return i, err
 }
 
+const earlierRequests = `-- name: EarlierRequests :many
+SELECT s.id, s.task_id, s.number, s.tool, coalesce(s.arguments ->> 'url', '')::text AS url, s.started_at, s.state, s.error_code, s.observation,
+       (count(*) OVER ())::int AS found
+FROM (SELECT t.id FROM tasks t WHERE t.org_id = $1 AND t.agent_id = $2 ORDER BY t.created_at DESC, t.id DESC LIMIT $3) AS recent
+JOIN steps s ON s.task_id = recent.id
+WHERE s.org_id = $1 AND s.tool = ANY ($4::text[]) AND s.started_at < $5::timestamptz
+  AND lower(substring(s.arguments ->> 'url' FROM '^[A-Za-z]+://(?:[^/?#@]*@)?([^/?#]*)')) = lower($6)
+ORDER BY s.started_at DESC, s.id DESC LIMIT $7
+`
+
+type EarlierRequestsParams struct {
+	OrgID    string
+	AgentID  string
+	MaxTasks int32
+	Tools    []string
+	Before   time.Time
+	Host     string
+	MaxRows  int32
+}
+
+type EarlierRequestsRow struct {
+	ID          string
+	TaskID      string
+	Number      int32
+	Tool        string
+	Url         string
+	StartedAt   *time.Time
+	State       string
+	ErrorCode   string
+	Observation string
+	Found       int32
+}
+
+// The newest requests to a host, with its port as URLs have it, of an agent's last tasks; found
+// is how many there are.
+func (q *Queries) EarlierRequests(ctx context.Context, arg EarlierRequestsParams) ([]EarlierRequestsRow, error) {
+	rows, err := q.db.Query(ctx, earlierRequests,
+		arg.OrgID,
+		arg.AgentID,
+		arg.MaxTasks,
+		arg.Tools,
+		arg.Before,
+		arg.Host,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []EarlierRequestsRow{}
+	for rows.Next() {
+		var i EarlierRequestsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.TaskID,
+			&i.Number,
+			&i.Tool,
+			&i.Url,
+			&i.StartedAt,
+			&i.State,
+			&i.ErrorCode,
+			&i.Observation,
+			&i.Found,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const expireInboxItem = `-- name: ExpireInboxItem :one
 UPDATE inbox_items SET state = 'expired', answered_at = clock_timestamp()
 WHERE org_id = $1 AND id = $2 AND state = 'open' AND expires_at <= clock_timestamp()

@@ -15,6 +15,7 @@ WITH told AS (
 )
 UPDATE task_messages SET after_turn = $1::int
 WHERE task_messages.org_id = $2 AND task_messages.task_id = $3 AND after_turn IS NULL
+  AND withdrawn_at IS NULL
 `
 
 type BindMessagesParams struct {
@@ -30,7 +31,7 @@ func (q *Queries) BindMessages(ctx context.Context, arg BindMessagesParams) erro
 }
 
 const boundMessages = `-- name: BoundMessages :many
-SELECT id, org_id, task_id, number, content, said_by, idempotency_key, after_turn, created_at FROM task_messages WHERE org_id = $1 AND task_id = $2 AND after_turn < $3::int ORDER BY after_turn, number
+SELECT id, org_id, task_id, number, content, said_by, idempotency_key, after_turn, created_at, withdrawn_at FROM task_messages WHERE org_id = $1 AND task_id = $2 AND after_turn < $3::int ORDER BY after_turn, number
 `
 
 type BoundMessagesParams struct {
@@ -59,6 +60,7 @@ func (q *Queries) BoundMessages(ctx context.Context, arg BoundMessagesParams) ([
 			&i.IdempotencyKey,
 			&i.AfterTurn,
 			&i.CreatedAt,
+			&i.WithdrawnAt,
 		); err != nil {
 			return nil, err
 		}
@@ -88,7 +90,7 @@ const createMessage = `-- name: CreateMessage :one
 INSERT INTO task_messages (id, org_id, task_id, content, said_by, idempotency_key)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (task_id, idempotency_key) DO NOTHING
-RETURNING id, org_id, task_id, number, content, said_by, idempotency_key, after_turn, created_at
+RETURNING id, org_id, task_id, number, content, said_by, idempotency_key, after_turn, created_at, withdrawn_at
 `
 
 type CreateMessageParams struct {
@@ -121,12 +123,41 @@ func (q *Queries) CreateMessage(ctx context.Context, arg CreateMessageParams) (T
 		&i.IdempotencyKey,
 		&i.AfterTurn,
 		&i.CreatedAt,
+		&i.WithdrawnAt,
+	)
+	return i, err
+}
+
+const getMessage = `-- name: GetMessage :one
+SELECT id, org_id, task_id, number, content, said_by, idempotency_key, after_turn, created_at, withdrawn_at FROM task_messages WHERE org_id = $1 AND task_id = $2 AND id = $3 AND said_by <> 'hub'
+`
+
+type GetMessageParams struct {
+	OrgID  string
+	TaskID string
+	ID     string
+}
+
+func (q *Queries) GetMessage(ctx context.Context, arg GetMessageParams) (TaskMessage, error) {
+	row := q.db.QueryRow(ctx, getMessage, arg.OrgID, arg.TaskID, arg.ID)
+	var i TaskMessage
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.TaskID,
+		&i.Number,
+		&i.Content,
+		&i.SaidBy,
+		&i.IdempotencyKey,
+		&i.AfterTurn,
+		&i.CreatedAt,
+		&i.WithdrawnAt,
 	)
 	return i, err
 }
 
 const messageByKey = `-- name: MessageByKey :one
-SELECT id, org_id, task_id, number, content, said_by, idempotency_key, after_turn, created_at FROM task_messages WHERE org_id = $1 AND task_id = $2 AND idempotency_key = $3
+SELECT id, org_id, task_id, number, content, said_by, idempotency_key, after_turn, created_at, withdrawn_at FROM task_messages WHERE org_id = $1 AND task_id = $2 AND idempotency_key = $3
 `
 
 type MessageByKeyParams struct {
@@ -148,12 +179,13 @@ func (q *Queries) MessageByKey(ctx context.Context, arg MessageByKeyParams) (Tas
 		&i.IdempotencyKey,
 		&i.AfterTurn,
 		&i.CreatedAt,
+		&i.WithdrawnAt,
 	)
 	return i, err
 }
 
 const messagesAfter = `-- name: MessagesAfter :many
-SELECT id, org_id, task_id, number, content, said_by, idempotency_key, after_turn, created_at FROM task_messages WHERE org_id = $1 AND task_id = $2 AND after_turn = $3::int ORDER BY number
+SELECT id, org_id, task_id, number, content, said_by, idempotency_key, after_turn, created_at, withdrawn_at FROM task_messages WHERE org_id = $1 AND task_id = $2 AND after_turn = $3::int ORDER BY number
 `
 
 type MessagesAfterParams struct {
@@ -181,6 +213,7 @@ func (q *Queries) MessagesAfter(ctx context.Context, arg MessagesAfterParams) ([
 			&i.IdempotencyKey,
 			&i.AfterTurn,
 			&i.CreatedAt,
+			&i.WithdrawnAt,
 		); err != nil {
 			return nil, err
 		}
@@ -190,4 +223,35 @@ func (q *Queries) MessagesAfter(ctx context.Context, arg MessagesAfterParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const withdrawMessage = `-- name: WithdrawMessage :one
+WITH withdrawn AS (
+    UPDATE task_messages SET withdrawn_at = clock_timestamp()
+    WHERE task_messages.id = (SELECT m.id FROM task_messages m
+                WHERE m.org_id = $1 AND m.task_id = $2 AND m.after_turn IS NULL AND m.withdrawn_at IS NULL
+                  AND m.said_by <> 'hub' AND ($3::text = '' OR m.id = $3)
+                ORDER BY m.number DESC LIMIT 1)
+    RETURNING task_messages.id, task_messages.task_id
+), counted AS (
+    UPDATE tasks SET messages_waiting = messages_waiting - 1 FROM withdrawn
+    WHERE tasks.org_id = $1 AND tasks.id = withdrawn.task_id
+)
+SELECT withdrawn.id FROM withdrawn
+`
+
+type WithdrawMessageParams struct {
+	OrgID  string
+	TaskID string
+	ID     string
+}
+
+// Takes back a person's message that waits for its turn, and returns its id; without an id
+// the newest one. The caller has locked the task's row. Returns no row if no such message
+// waits.
+func (q *Queries) WithdrawMessage(ctx context.Context, arg WithdrawMessageParams) (string, error) {
+	row := q.db.QueryRow(ctx, withdrawMessage, arg.OrgID, arg.TaskID, arg.ID)
+	var id string
+	err := row.Scan(&id)
+	return id, err
 }

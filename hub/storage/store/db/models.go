@@ -1003,6 +1003,7 @@ type TaskMessage struct {
 	IdempotencyKey *string
 	AfterTurn      *int32
 	CreatedAt      time.Time
+	WithdrawnAt    *time.Time
 }
 
 type Team struct {

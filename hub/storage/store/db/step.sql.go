@@ -1365,6 +1365,57 @@ func (q *Queries) SkipLaterSteps(ctx context.Context, arg SkipLaterStepsParams) 
 	return items, nil
 }
 
+const skipOpenSteps = `-- name: SkipOpenSteps :many
+UPDATE steps SET state = 'skipped', decision_reason = $1, observation = $2, finished_at = clock_timestamp()
+WHERE org_id = $3 AND task_id = $4 AND state IN ('proposed', 'granted')
+RETURNING id, number, turn, tool
+`
+
+type SkipOpenStepsParams struct {
+	Reason      string
+	Observation string
+	OrgID       string
+	TaskID      string
+}
+
+type SkipOpenStepsRow struct {
+	ID     string
+	Number int32
+	Turn   int32
+	Tool   string
+}
+
+// Skips a task's calls that have not begun.
+func (q *Queries) SkipOpenSteps(ctx context.Context, arg SkipOpenStepsParams) ([]SkipOpenStepsRow, error) {
+	rows, err := q.db.Query(ctx, skipOpenSteps,
+		arg.Reason,
+		arg.Observation,
+		arg.OrgID,
+		arg.TaskID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SkipOpenStepsRow{}
+	for rows.Next() {
+		var i SkipOpenStepsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Number,
+			&i.Turn,
+			&i.Tool,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const startLeasedStep = `-- name: StartLeasedStep :one
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t
@@ -1506,6 +1557,74 @@ func (q *Queries) StartedExecs(ctx context.Context, arg StartedExecsParams) ([]s
 			return nil, err
 		}
 		items = append(items, exec_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const startedSteps = `-- name: StartedSteps :many
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 AND state = 'started' ORDER BY number
+`
+
+type StartedStepsParams struct {
+	OrgID  string
+	TaskID string
+}
+
+// A task's calls that run.
+func (q *Queries) StartedSteps(ctx context.Context, arg StartedStepsParams) ([]Step, error) {
+	rows, err := q.db.Query(ctx, startedSteps, arg.OrgID, arg.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Step{}
+	for rows.Next() {
+		var i Step
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.TaskID,
+			&i.Number,
+			&i.Turn,
+			&i.CallIndex,
+			&i.CallID,
+			&i.Attempt,
+			&i.Tool,
+			&i.Category,
+			&i.Arguments,
+			&i.ArgumentsSealed,
+			&i.ArgumentsDigest,
+			&i.Reasoning,
+			&i.State,
+			&i.DecisionReason,
+			&i.Observation,
+			&i.Outcome,
+			&i.ErrorCode,
+			&i.NodeID,
+			&i.JailID,
+			&i.LogBytes,
+			&i.ProposedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.Run,
+			&i.ExecID,
+			&i.GrantedBinding,
+			&i.ChangedArguments,
+			&i.ChangedSealed,
+			&i.ChangedBy,
+			&i.WorkspaceState,
+			&i.WorkspaceRecord,
+			&i.AskedState,
+			&i.AskedRecord,
+			&i.Decision,
+			&i.Released,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

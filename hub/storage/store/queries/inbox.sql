@@ -179,3 +179,14 @@ SELECT e.time, coalesce(e.payload ->> 'error_code', '')::text AS error_code,
 FROM (SELECT * FROM events n WHERE n.task_id = @task_id AND n.org_id = @org_id AND n.time <= @until::timestamptz ORDER BY n.seq DESC LIMIT 200) e
 WHERE e.type = ANY (@types::text[])
 ORDER BY e.seq DESC LIMIT @max_rows;
+
+-- name: EarlierRequests :many
+-- The newest requests to a host, with its port as URLs have it, of an agent's last tasks; found
+-- is how many there are.
+SELECT s.id, s.task_id, s.number, s.tool, coalesce(s.arguments ->> 'url', '')::text AS url, s.started_at, s.state, s.error_code, s.observation,
+       (count(*) OVER ())::int AS found
+FROM (SELECT t.id FROM tasks t WHERE t.org_id = @org_id AND t.agent_id = @agent_id ORDER BY t.created_at DESC, t.id DESC LIMIT @max_tasks) AS recent
+JOIN steps s ON s.task_id = recent.id
+WHERE s.org_id = @org_id AND s.tool = ANY (@tools::text[]) AND s.started_at < @before::timestamptz
+  AND lower(substring(s.arguments ->> 'url' FROM '^[A-Za-z]+://(?:[^/?#@]*@)?([^/?#]*)')) = lower(@host)
+ORDER BY s.started_at DESC, s.id DESC LIMIT @max_rows;

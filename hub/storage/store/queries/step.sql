@@ -245,3 +245,13 @@ ORDER BY number;
 
 -- name: ForgetAskedWorkspace :exec
 UPDATE steps SET asked_state = NULL, asked_record = '' WHERE org_id = @org_id AND id = @id;
+
+-- name: SkipOpenSteps :many
+-- Skips a task's calls that have not begun.
+UPDATE steps SET state = 'skipped', decision_reason = @reason, observation = @observation, finished_at = clock_timestamp()
+WHERE org_id = @org_id AND task_id = @task_id AND state IN ('proposed', 'granted')
+RETURNING id, number, turn, tool;
+
+-- name: StartedSteps :many
+-- A task's calls that run.
+SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND state = 'started' ORDER BY number;

@@ -723,8 +723,13 @@ type InboxContext struct {
 	SimilarBy       string `protobuf:"bytes,8,opt,name=similar_by,json=similarBy,proto3" json:"similar_by,omitempty"`
 	// The last of the rejected ones.
 	LastRejection *InboxRejection `protobuf:"bytes,9,opt,name=last_rejection,json=lastRejection,proto3" json:"last_rejection,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The last requests of the agent to the host of the call, newest first; only for
+	// calls that send a request.
+	EarlierRequests []*EarlierRequest `protobuf:"bytes,10,rep,name=earlier_requests,json=earlierRequests,proto3" json:"earlier_requests,omitempty"`
+	// How many there were in the agent's last 50 tasks.
+	EarlierRequestsCount int32 `protobuf:"varint,11,opt,name=earlier_requests_count,json=earlierRequestsCount,proto3" json:"earlier_requests_count,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *InboxContext) Reset() {
@@ -818,6 +823,20 @@ func (x *InboxContext) GetLastRejection() *InboxRejection {
 		return x.LastRejection
 	}
 	return nil
+}
+
+func (x *InboxContext) GetEarlierRequests() []*EarlierRequest {
+	if x != nil {
+		return x.EarlierRequests
+	}
+	return nil
+}
+
+func (x *InboxContext) GetEarlierRequestsCount() int32 {
+	if x != nil {
+		return x.EarlierRequestsCount
+	}
+	return 0
 }
 
 // InboxRejection is a call that a person rejected.
@@ -2171,7 +2190,10 @@ type CallRequest struct {
 	// Why the jail's egress refuses the request; empty if it allows it.
 	Refused string `protobuf:"bytes,5,opt,name=refused,proto3" json:"refused,omitempty"`
 	// The egress rule that would allow it; empty for none.
-	Allow         string `protobuf:"bytes,6,opt,name=allow,proto3" json:"allow,omitempty"`
+	Allow string `protobuf:"bytes,6,opt,name=allow,proto3" json:"allow,omitempty"`
+	// Names of the credentials whose secrets the node's proxy puts into the request's
+	// headers. The agent sees neither them nor their secrets.
+	Credentials   []string `protobuf:"bytes,7,rep,name=credentials,proto3" json:"credentials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2248,6 +2270,125 @@ func (x *CallRequest) GetAllow() string {
 	return ""
 }
 
+func (x *CallRequest) GetCredentials() []string {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+// EarlierRequest is a request of the same agent to the same host, that was sent before.
+type EarlierRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	StepId string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	TaskId string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	Method string                 `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
+	// With secrets masked, at most 500 bytes.
+	Url       string                 `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
+	At        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	State     StepState              `protobuf:"varint,6,opt,name=state,proto3,enum=deckhand.v1.StepState" json:"state,omitempty"`
+	ErrorCode string                 `protobuf:"bytes,7,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	// The HTTP status of the response; 0 if there was none, or it is not known.
+	Status int32 `protobuf:"varint,8,opt,name=status,proto3" json:"status,omitempty"`
+	// The step's number in its task.
+	Number        int32 `protobuf:"varint,9,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EarlierRequest) Reset() {
+	*x = EarlierRequest{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EarlierRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EarlierRequest) ProtoMessage() {}
+
+func (x *EarlierRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EarlierRequest.ProtoReflect.Descriptor instead.
+func (*EarlierRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *EarlierRequest) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *EarlierRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *EarlierRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *EarlierRequest) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *EarlierRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *EarlierRequest) GetState() StepState {
+	if x != nil {
+		return x.State
+	}
+	return StepState_STEP_STATE_UNSPECIFIED
+}
+
+func (x *EarlierRequest) GetErrorCode() string {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return ""
+}
+
+func (x *EarlierRequest) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *EarlierRequest) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // CallDanger is one thing that is known to be dangerous.
 type CallDanger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2265,7 +2406,7 @@ type CallDanger struct {
 
 func (x *CallDanger) Reset() {
 	*x = CallDanger{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2418,7 @@ func (x *CallDanger) String() string {
 func (*CallDanger) ProtoMessage() {}
 
 func (x *CallDanger) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2431,7 @@ func (x *CallDanger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDanger.ProtoReflect.Descriptor instead.
 func (*CallDanger) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CallDanger) GetKind() string {
@@ -2337,7 +2478,7 @@ type CallCommand struct {
 
 func (x *CallCommand) Reset() {
 	*x = CallCommand{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2490,7 @@ func (x *CallCommand) String() string {
 func (*CallCommand) ProtoMessage() {}
 
 func (x *CallCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2503,7 @@ func (x *CallCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCommand.ProtoReflect.Descriptor instead.
 func (*CallCommand) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CallCommand) GetText() string {
@@ -2410,7 +2551,7 @@ type LongArgument struct {
 
 func (x *LongArgument) Reset() {
 	*x = LongArgument{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2563,7 @@ func (x *LongArgument) String() string {
 func (*LongArgument) ProtoMessage() {}
 
 func (x *LongArgument) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2576,7 @@ func (x *LongArgument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LongArgument.ProtoReflect.Descriptor instead.
 func (*LongArgument) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LongArgument) GetPointer() string {
@@ -2479,7 +2620,7 @@ type InboxReview struct {
 
 func (x *InboxReview) Reset() {
 	*x = InboxReview{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2632,7 @@ func (x *InboxReview) String() string {
 func (*InboxReview) ProtoMessage() {}
 
 func (x *InboxReview) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2645,7 @@ func (x *InboxReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxReview.ProtoReflect.Descriptor instead.
 func (*InboxReview) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InboxReview) GetSummary() string {
@@ -2560,7 +2701,7 @@ type DeferredCall struct {
 
 func (x *DeferredCall) Reset() {
 	*x = DeferredCall{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2713,7 @@ func (x *DeferredCall) String() string {
 func (*DeferredCall) ProtoMessage() {}
 
 func (x *DeferredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2726,7 @@ func (x *DeferredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeferredCall.ProtoReflect.Descriptor instead.
 func (*DeferredCall) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DeferredCall) GetStepId() string {
@@ -2643,7 +2784,7 @@ type ReviewedHost struct {
 
 func (x *ReviewedHost) Reset() {
 	*x = ReviewedHost{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2796,7 @@ func (x *ReviewedHost) String() string {
 func (*ReviewedHost) ProtoMessage() {}
 
 func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2809,7 @@ func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewedHost.ProtoReflect.Descriptor instead.
 func (*ReviewedHost) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReviewedHost) GetHost() string {
@@ -2714,7 +2855,7 @@ type AutoApprovalOffer struct {
 
 func (x *AutoApprovalOffer) Reset() {
 	*x = AutoApprovalOffer{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2867,7 @@ func (x *AutoApprovalOffer) String() string {
 func (*AutoApprovalOffer) ProtoMessage() {}
 
 func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2880,7 @@ func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoApprovalOffer.ProtoReflect.Descriptor instead.
 func (*AutoApprovalOffer) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AutoApprovalOffer) GetShape() string {
@@ -2771,7 +2912,7 @@ type InboxQuestion struct {
 
 func (x *InboxQuestion) Reset() {
 	*x = InboxQuestion{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2924,7 @@ func (x *InboxQuestion) String() string {
 func (*InboxQuestion) ProtoMessage() {}
 
 func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2937,7 @@ func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxQuestion.ProtoReflect.Descriptor instead.
 func (*InboxQuestion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InboxQuestion) GetText() string {
@@ -2854,7 +2995,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +3007,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +3020,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListInboxRequest) GetStates() []InboxState {
@@ -2965,7 +3106,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3118,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3131,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListInboxResponse) GetItems() []*InboxItem {
@@ -3025,7 +3166,7 @@ type InboxCount struct {
 
 func (x *InboxCount) Reset() {
 	*x = InboxCount{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3178,7 @@ func (x *InboxCount) String() string {
 func (*InboxCount) ProtoMessage() {}
 
 func (x *InboxCount) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3191,7 @@ func (x *InboxCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxCount.ProtoReflect.Descriptor instead.
 func (*InboxCount) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *InboxCount) GetKind() InboxKind {
@@ -3076,7 +3217,7 @@ type GetInboxItemRequest struct {
 
 func (x *GetInboxItemRequest) Reset() {
 	*x = GetInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3088,7 +3229,7 @@ func (x *GetInboxItemRequest) String() string {
 func (*GetInboxItemRequest) ProtoMessage() {}
 
 func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3101,7 +3242,7 @@ func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*GetInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetInboxItemRequest) GetItemId() string {
@@ -3120,7 +3261,7 @@ type GetInboxItemResponse struct {
 
 func (x *GetInboxItemResponse) Reset() {
 	*x = GetInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +3273,7 @@ func (x *GetInboxItemResponse) String() string {
 func (*GetInboxItemResponse) ProtoMessage() {}
 
 func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3286,7 @@ func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*GetInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetInboxItemResponse) GetItem() *InboxItem {
@@ -3172,7 +3313,7 @@ type ReadInboxArgumentRequest struct {
 
 func (x *ReadInboxArgumentRequest) Reset() {
 	*x = ReadInboxArgumentRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3325,7 @@ func (x *ReadInboxArgumentRequest) String() string {
 func (*ReadInboxArgumentRequest) ProtoMessage() {}
 
 func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3338,7 @@ func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentRequest.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReadInboxArgumentRequest) GetItemId() string {
@@ -3241,7 +3382,7 @@ type ReadInboxArgumentResponse struct {
 
 func (x *ReadInboxArgumentResponse) Reset() {
 	*x = ReadInboxArgumentResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3394,7 @@ func (x *ReadInboxArgumentResponse) String() string {
 func (*ReadInboxArgumentResponse) ProtoMessage() {}
 
 func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3407,7 @@ func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentResponse.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReadInboxArgumentResponse) GetText() string {
@@ -3302,7 +3443,7 @@ type JudgeInboxItemRequest struct {
 
 func (x *JudgeInboxItemRequest) Reset() {
 	*x = JudgeInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3455,7 @@ func (x *JudgeInboxItemRequest) String() string {
 func (*JudgeInboxItemRequest) ProtoMessage() {}
 
 func (x *JudgeInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3468,7 @@ func (x *JudgeInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*JudgeInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JudgeInboxItemRequest) GetItemId() string {
@@ -3360,7 +3501,7 @@ type JudgeInboxItemResponse struct {
 
 func (x *JudgeInboxItemResponse) Reset() {
 	*x = JudgeInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3372,7 +3513,7 @@ func (x *JudgeInboxItemResponse) String() string {
 func (*JudgeInboxItemResponse) ProtoMessage() {}
 
 func (x *JudgeInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3385,7 +3526,7 @@ func (x *JudgeInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*JudgeInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JudgeInboxItemResponse) GetDecision() *CallDecision {
@@ -3461,7 +3602,7 @@ type AnswerInboxItemRequest struct {
 
 func (x *AnswerInboxItemRequest) Reset() {
 	*x = AnswerInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3473,7 +3614,7 @@ func (x *AnswerInboxItemRequest) String() string {
 func (*AnswerInboxItemRequest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3486,7 +3627,7 @@ func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AnswerInboxItemRequest) GetItemId() string {
@@ -3777,7 +3918,7 @@ type AnswerInboxItemResponse struct {
 
 func (x *AnswerInboxItemResponse) Reset() {
 	*x = AnswerInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3930,7 @@ func (x *AnswerInboxItemResponse) String() string {
 func (*AnswerInboxItemResponse) ProtoMessage() {}
 
 func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3943,7 @@ func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
@@ -3825,7 +3966,7 @@ type AnswerInboxItemRequest_Raise struct {
 
 func (x *AnswerInboxItemRequest_Raise) Reset() {
 	*x = AnswerInboxItemRequest_Raise{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +3978,7 @@ func (x *AnswerInboxItemRequest_Raise) String() string {
 func (*AnswerInboxItemRequest_Raise) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Raise) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3850,7 +3991,7 @@ func (x *AnswerInboxItemRequest_Raise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Raise.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Raise) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 0}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 0}
 }
 
 func (x *AnswerInboxItemRequest_Raise) GetLimit() int64 {
@@ -3871,7 +4012,7 @@ type AnswerInboxItemRequest_Allow struct {
 
 func (x *AnswerInboxItemRequest_Allow) Reset() {
 	*x = AnswerInboxItemRequest_Allow{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3883,7 +4024,7 @@ func (x *AnswerInboxItemRequest_Allow) String() string {
 func (*AnswerInboxItemRequest_Allow) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Allow) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3896,7 +4037,7 @@ func (x *AnswerInboxItemRequest_Allow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Allow.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Allow) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 1}
 }
 
 // Resume resumes a suspended agent, or the tasks that wait for a budget or a provider:
@@ -3909,7 +4050,7 @@ type AnswerInboxItemRequest_Resume struct {
 
 func (x *AnswerInboxItemRequest_Resume) Reset() {
 	*x = AnswerInboxItemRequest_Resume{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3921,7 +4062,7 @@ func (x *AnswerInboxItemRequest_Resume) String() string {
 func (*AnswerInboxItemRequest_Resume) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3934,7 +4075,7 @@ func (x *AnswerInboxItemRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 2}
 }
 
 // Dismiss closes an item about work that stopped; nothing goes on.
@@ -3946,7 +4087,7 @@ type AnswerInboxItemRequest_Dismiss struct {
 
 func (x *AnswerInboxItemRequest_Dismiss) Reset() {
 	*x = AnswerInboxItemRequest_Dismiss{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3958,7 +4099,7 @@ func (x *AnswerInboxItemRequest_Dismiss) String() string {
 func (*AnswerInboxItemRequest_Dismiss) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Dismiss) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3971,7 +4112,7 @@ func (x *AnswerInboxItemRequest_Dismiss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Dismiss.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Dismiss) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 3}
 }
 
 // Accept accepts the work of a review: deferred calls are made, and the task
@@ -3984,7 +4125,7 @@ type AnswerInboxItemRequest_Accept struct {
 
 func (x *AnswerInboxItemRequest_Accept) Reset() {
 	*x = AnswerInboxItemRequest_Accept{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3996,7 +4137,7 @@ func (x *AnswerInboxItemRequest_Accept) String() string {
 func (*AnswerInboxItemRequest_Accept) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4009,7 +4150,7 @@ func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Accept.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 4}
 }
 
 // Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -4022,7 +4163,7 @@ type AnswerInboxItemRequest_Changes struct {
 
 func (x *AnswerInboxItemRequest_Changes) Reset() {
 	*x = AnswerInboxItemRequest_Changes{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4175,7 @@ func (x *AnswerInboxItemRequest_Changes) String() string {
 func (*AnswerInboxItemRequest_Changes) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4188,7 @@ func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Changes.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Changes) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 5}
 }
 
 func (x *AnswerInboxItemRequest_Changes) GetText() string {
@@ -4066,7 +4207,7 @@ type AnswerInboxItemRequest_Close struct {
 
 func (x *AnswerInboxItemRequest_Close) Reset() {
 	*x = AnswerInboxItemRequest_Close{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4219,7 @@ func (x *AnswerInboxItemRequest_Close) String() string {
 func (*AnswerInboxItemRequest_Close) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4232,7 @@ func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Close.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Close) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 6}
 }
 
 // Suggest drops a call that waits for approval, and suggests an alternative
@@ -4105,7 +4246,7 @@ type AnswerInboxItemRequest_Suggest struct {
 
 func (x *AnswerInboxItemRequest_Suggest) Reset() {
 	*x = AnswerInboxItemRequest_Suggest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4258,7 @@ func (x *AnswerInboxItemRequest_Suggest) String() string {
 func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4130,7 +4271,7 @@ func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Suggest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Suggest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 7}
 }
 
 func (x *AnswerInboxItemRequest_Suggest) GetText() string {
@@ -4150,7 +4291,7 @@ type AnswerInboxItemRequest_Replan struct {
 
 func (x *AnswerInboxItemRequest_Replan) Reset() {
 	*x = AnswerInboxItemRequest_Replan{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4303,7 @@ func (x *AnswerInboxItemRequest_Replan) String() string {
 func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4316,7 @@ func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Replan.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Replan) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 8}
 }
 
 func (x *AnswerInboxItemRequest_Replan) GetText() string {
@@ -4196,7 +4337,7 @@ type AnswerInboxItemRequest_Clarify struct {
 
 func (x *AnswerInboxItemRequest_Clarify) Reset() {
 	*x = AnswerInboxItemRequest_Clarify{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4208,7 +4349,7 @@ func (x *AnswerInboxItemRequest_Clarify) String() string {
 func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4221,7 +4362,7 @@ func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Clarify.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Clarify) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 9}
 }
 
 func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
@@ -4249,7 +4390,7 @@ type AnswerInboxItemRequest_Approve struct {
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4402,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4415,7 @@ func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Approve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Approve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 10}
 }
 
 func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
@@ -4308,7 +4449,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4320,7 +4461,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4333,7 +4474,7 @@ func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reject.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 11}
 }
 
 // Reply answers a question.
@@ -4346,7 +4487,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4358,7 +4499,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4512,7 @@ func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reply.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reply) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 12}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 12}
 }
 
 func (x *AnswerInboxItemRequest_Reply) GetText() string {
@@ -4393,7 +4534,7 @@ type AnswerInboxItemRequest_Retry struct {
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4405,7 +4546,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4418,7 +4559,7 @@ func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Retry.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Retry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 13}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 13}
 }
 
 func (x *AnswerInboxItemRequest_Retry) GetOverride() *TaskOverride {
@@ -4437,7 +4578,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4449,7 +4590,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4462,7 +4603,7 @@ func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Skip.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Skip) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 14}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 14}
 }
 
 // Resolve says what came of a call with an unknown outcome.
@@ -4475,7 +4616,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4487,7 +4628,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4500,7 +4641,7 @@ func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resolve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resolve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32, 15}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 15}
 }
 
 func (x *AnswerInboxItemRequest_Resolve) GetSucceeded() bool {
@@ -4577,7 +4718,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"may_answer\x186 \x01(\bR\tmayAnswer\x12#\n" +
 	"\rneeds_passkey\x18F \x01(\bR\fneedsPasskey\x12\x1d\n" +
 	"\n" +
-	"effect_key\x18G \x01(\tR\teffectKey\"\xca\x02\n" +
+	"effect_key\x18G \x01(\tR\teffectKey\"\xc8\x03\n" +
 	"\fInboxContext\x12\x12\n" +
 	"\x04goal\x18\x01 \x01(\tR\x04goal\x12\x1b\n" +
 	"\tplan_item\x18\x02 \x01(\tR\bplanItem\x12\x1b\n" +
@@ -4589,7 +4730,10 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x10similar_rejected\x18\a \x01(\x05R\x0fsimilarRejected\x12\x1d\n" +
 	"\n" +
 	"similar_by\x18\b \x01(\tR\tsimilarBy\x12B\n" +
-	"\x0elast_rejection\x18\t \x01(\v2\x1b.deckhand.v1.InboxRejectionR\rlastRejection\"}\n" +
+	"\x0elast_rejection\x18\t \x01(\v2\x1b.deckhand.v1.InboxRejectionR\rlastRejection\x12F\n" +
+	"\x10earlier_requests\x18\n" +
+	" \x03(\v2\x1b.deckhand.v1.EarlierRequestR\x0fearlierRequests\x124\n" +
+	"\x16earlier_requests_count\x18\v \x01(\x05R\x14earlierRequestsCount\"}\n" +
 	"\x0eInboxRejection\x12\x17\n" +
 	"\aitem_id\x18\x01 \x01(\tR\x06itemId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -4727,7 +4871,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
 	"reversible\x18\x17 \x01(\bR\n" +
 	"reversible\x12\x18\n" +
-	"\apasskey\x18, \x01(\bR\apasskey\"\xab\x01\n" +
+	"\apasskey\x18, \x01(\bR\apasskey\"\xcd\x01\n" +
 	"\vCallRequest\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1d\n" +
@@ -4735,7 +4879,19 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"ascii_host\x18\x03 \x01(\tR\tasciiHost\x12!\n" +
 	"\fmixed_labels\x18\x04 \x03(\tR\vmixedLabels\x12\x18\n" +
 	"\arefused\x18\x05 \x01(\tR\arefused\x12\x14\n" +
-	"\x05allow\x18\x06 \x01(\tR\x05allow\"b\n" +
+	"\x05allow\x18\x06 \x01(\tR\x05allow\x12 \n" +
+	"\vcredentials\x18\a \x03(\tR\vcredentials\"\x95\x02\n" +
+	"\x0eEarlierRequest\x12\x17\n" +
+	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
+	"\x06method\x18\x03 \x01(\tR\x06method\x12\x10\n" +
+	"\x03url\x18\x04 \x01(\tR\x03url\x12*\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12,\n" +
+	"\x05state\x18\x06 \x01(\x0e2\x16.deckhand.v1.StepStateR\x05state\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\a \x01(\tR\terrorCode\x12\x16\n" +
+	"\x06status\x18\b \x01(\x05R\x06status\x12\x16\n" +
+	"\x06number\x18\t \x01(\x05R\x06number\"b\n" +
 	"\n" +
 	"CallDanger\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -4933,7 +5089,7 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
 	(InboxOrder)(0),                        // 1: deckhand.v1.InboxOrder
@@ -4953,132 +5109,136 @@ var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(*PasskeyProof)(nil),                   // 15: deckhand.v1.PasskeyProof
 	(*CallDecision)(nil),                   // 16: deckhand.v1.CallDecision
 	(*CallRequest)(nil),                    // 17: deckhand.v1.CallRequest
-	(*CallDanger)(nil),                     // 18: deckhand.v1.CallDanger
-	(*CallCommand)(nil),                    // 19: deckhand.v1.CallCommand
-	(*LongArgument)(nil),                   // 20: deckhand.v1.LongArgument
-	(*InboxReview)(nil),                    // 21: deckhand.v1.InboxReview
-	(*DeferredCall)(nil),                   // 22: deckhand.v1.DeferredCall
-	(*ReviewedHost)(nil),                   // 23: deckhand.v1.ReviewedHost
-	(*AutoApprovalOffer)(nil),              // 24: deckhand.v1.AutoApprovalOffer
-	(*InboxQuestion)(nil),                  // 25: deckhand.v1.InboxQuestion
-	(*ListInboxRequest)(nil),               // 26: deckhand.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),              // 27: deckhand.v1.ListInboxResponse
-	(*InboxCount)(nil),                     // 28: deckhand.v1.InboxCount
-	(*GetInboxItemRequest)(nil),            // 29: deckhand.v1.GetInboxItemRequest
-	(*GetInboxItemResponse)(nil),           // 30: deckhand.v1.GetInboxItemResponse
-	(*ReadInboxArgumentRequest)(nil),       // 31: deckhand.v1.ReadInboxArgumentRequest
-	(*ReadInboxArgumentResponse)(nil),      // 32: deckhand.v1.ReadInboxArgumentResponse
-	(*JudgeInboxItemRequest)(nil),          // 33: deckhand.v1.JudgeInboxItemRequest
-	(*JudgeInboxItemResponse)(nil),         // 34: deckhand.v1.JudgeInboxItemResponse
-	(*AnswerInboxItemRequest)(nil),         // 35: deckhand.v1.AnswerInboxItemRequest
-	(*AnswerInboxItemResponse)(nil),        // 36: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Raise)(nil),   // 37: deckhand.v1.AnswerInboxItemRequest.Raise
-	(*AnswerInboxItemRequest_Allow)(nil),   // 38: deckhand.v1.AnswerInboxItemRequest.Allow
-	(*AnswerInboxItemRequest_Resume)(nil),  // 39: deckhand.v1.AnswerInboxItemRequest.Resume
-	(*AnswerInboxItemRequest_Dismiss)(nil), // 40: deckhand.v1.AnswerInboxItemRequest.Dismiss
-	(*AnswerInboxItemRequest_Accept)(nil),  // 41: deckhand.v1.AnswerInboxItemRequest.Accept
-	(*AnswerInboxItemRequest_Changes)(nil), // 42: deckhand.v1.AnswerInboxItemRequest.Changes
-	(*AnswerInboxItemRequest_Close)(nil),   // 43: deckhand.v1.AnswerInboxItemRequest.Close
-	(*AnswerInboxItemRequest_Suggest)(nil), // 44: deckhand.v1.AnswerInboxItemRequest.Suggest
-	(*AnswerInboxItemRequest_Replan)(nil),  // 45: deckhand.v1.AnswerInboxItemRequest.Replan
-	(*AnswerInboxItemRequest_Clarify)(nil), // 46: deckhand.v1.AnswerInboxItemRequest.Clarify
-	(*AnswerInboxItemRequest_Approve)(nil), // 47: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 48: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 49: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 50: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 51: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 52: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 53: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 54: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 55: google.protobuf.Timestamp
-	(StepState)(0),                         // 56: deckhand.v1.StepState
-	(*AlwaysAllow)(nil),                    // 57: deckhand.v1.AlwaysAllow
-	(*TaskOverride)(nil),                   // 58: deckhand.v1.TaskOverride
+	(*EarlierRequest)(nil),                 // 18: deckhand.v1.EarlierRequest
+	(*CallDanger)(nil),                     // 19: deckhand.v1.CallDanger
+	(*CallCommand)(nil),                    // 20: deckhand.v1.CallCommand
+	(*LongArgument)(nil),                   // 21: deckhand.v1.LongArgument
+	(*InboxReview)(nil),                    // 22: deckhand.v1.InboxReview
+	(*DeferredCall)(nil),                   // 23: deckhand.v1.DeferredCall
+	(*ReviewedHost)(nil),                   // 24: deckhand.v1.ReviewedHost
+	(*AutoApprovalOffer)(nil),              // 25: deckhand.v1.AutoApprovalOffer
+	(*InboxQuestion)(nil),                  // 26: deckhand.v1.InboxQuestion
+	(*ListInboxRequest)(nil),               // 27: deckhand.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),              // 28: deckhand.v1.ListInboxResponse
+	(*InboxCount)(nil),                     // 29: deckhand.v1.InboxCount
+	(*GetInboxItemRequest)(nil),            // 30: deckhand.v1.GetInboxItemRequest
+	(*GetInboxItemResponse)(nil),           // 31: deckhand.v1.GetInboxItemResponse
+	(*ReadInboxArgumentRequest)(nil),       // 32: deckhand.v1.ReadInboxArgumentRequest
+	(*ReadInboxArgumentResponse)(nil),      // 33: deckhand.v1.ReadInboxArgumentResponse
+	(*JudgeInboxItemRequest)(nil),          // 34: deckhand.v1.JudgeInboxItemRequest
+	(*JudgeInboxItemResponse)(nil),         // 35: deckhand.v1.JudgeInboxItemResponse
+	(*AnswerInboxItemRequest)(nil),         // 36: deckhand.v1.AnswerInboxItemRequest
+	(*AnswerInboxItemResponse)(nil),        // 37: deckhand.v1.AnswerInboxItemResponse
+	(*AnswerInboxItemRequest_Raise)(nil),   // 38: deckhand.v1.AnswerInboxItemRequest.Raise
+	(*AnswerInboxItemRequest_Allow)(nil),   // 39: deckhand.v1.AnswerInboxItemRequest.Allow
+	(*AnswerInboxItemRequest_Resume)(nil),  // 40: deckhand.v1.AnswerInboxItemRequest.Resume
+	(*AnswerInboxItemRequest_Dismiss)(nil), // 41: deckhand.v1.AnswerInboxItemRequest.Dismiss
+	(*AnswerInboxItemRequest_Accept)(nil),  // 42: deckhand.v1.AnswerInboxItemRequest.Accept
+	(*AnswerInboxItemRequest_Changes)(nil), // 43: deckhand.v1.AnswerInboxItemRequest.Changes
+	(*AnswerInboxItemRequest_Close)(nil),   // 44: deckhand.v1.AnswerInboxItemRequest.Close
+	(*AnswerInboxItemRequest_Suggest)(nil), // 45: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 46: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 47: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 48: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 49: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 50: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 51: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 52: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 53: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 54: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 55: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 56: google.protobuf.Timestamp
+	(StepState)(0),                         // 57: deckhand.v1.StepState
+	(*AlwaysAllow)(nil),                    // 58: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 59: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
 	2,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	53, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	54, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
-	25, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	55, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	55, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	54, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	55, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
-	21, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
-	24, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
+	54, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	55, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	26, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
+	56, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	56, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	55, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	56, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	22, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
+	25, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
 	16, // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
-	20, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
+	21, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
 	4,  // 13: deckhand.v1.InboxItem.context:type_name -> deckhand.v1.InboxContext
 	6,  // 14: deckhand.v1.InboxItem.changes:type_name -> deckhand.v1.ProposedChange
-	55, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
+	56, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
 	10, // 16: deckhand.v1.InboxItem.outcome:type_name -> deckhand.v1.CallOutcome
 	11, // 17: deckhand.v1.InboxItem.escalation:type_name -> deckhand.v1.InboxEscalation
 	13, // 18: deckhand.v1.InboxItem.stop:type_name -> deckhand.v1.InboxStop
 	5,  // 19: deckhand.v1.InboxContext.last_rejection:type_name -> deckhand.v1.InboxRejection
-	55, // 20: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
-	7,  // 21: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
-	7,  // 22: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
-	7,  // 23: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
-	8,  // 24: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
-	9,  // 25: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
-	56, // 26: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
-	55, // 27: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
-	55, // 28: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
-	12, // 29: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
-	55, // 30: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
-	14, // 31: deckhand.v1.InboxStop.change:type_name -> deckhand.v1.PersonaChange
-	18, // 32: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
-	19, // 33: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
-	20, // 34: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
-	17, // 35: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
-	22, // 36: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
-	23, // 37: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	53, // 38: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
-	2,  // 39: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
-	0,  // 40: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
-	1,  // 41: deckhand.v1.ListInboxRequest.order:type_name -> deckhand.v1.InboxOrder
-	3,  // 42: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
-	28, // 43: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
-	0,  // 44: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
-	3,  // 45: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	16, // 46: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
-	6,  // 47: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
-	15, // 48: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
-	47, // 49: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	48, // 50: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	49, // 51: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	50, // 52: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	51, // 53: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	52, // 54: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	44, // 55: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	45, // 56: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	46, // 57: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	41, // 58: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	42, // 59: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	43, // 60: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	37, // 61: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
-	38, // 62: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
-	39, // 63: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
-	40, // 64: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
-	3,  // 65: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	57, // 66: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	58, // 67: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	26, // 68: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	29, // 69: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	31, // 70: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	35, // 71: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	33, // 72: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
-	27, // 73: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	30, // 74: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	32, // 75: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	36, // 76: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	34, // 77: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
-	73, // [73:78] is the sub-list for method output_type
-	68, // [68:73] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	18, // 20: deckhand.v1.InboxContext.earlier_requests:type_name -> deckhand.v1.EarlierRequest
+	56, // 21: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
+	7,  // 22: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
+	7,  // 23: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
+	7,  // 24: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
+	8,  // 25: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
+	9,  // 26: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
+	57, // 27: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
+	56, // 28: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
+	56, // 29: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
+	12, // 30: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
+	56, // 31: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
+	14, // 32: deckhand.v1.InboxStop.change:type_name -> deckhand.v1.PersonaChange
+	19, // 33: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
+	20, // 34: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
+	21, // 35: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
+	17, // 36: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
+	56, // 37: deckhand.v1.EarlierRequest.at:type_name -> google.protobuf.Timestamp
+	57, // 38: deckhand.v1.EarlierRequest.state:type_name -> deckhand.v1.StepState
+	23, // 39: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
+	24, // 40: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
+	54, // 41: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
+	2,  // 42: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
+	0,  // 43: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
+	1,  // 44: deckhand.v1.ListInboxRequest.order:type_name -> deckhand.v1.InboxOrder
+	3,  // 45: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
+	29, // 46: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
+	0,  // 47: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
+	3,  // 48: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	16, // 49: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
+	6,  // 50: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
+	15, // 51: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
+	48, // 52: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	49, // 53: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	50, // 54: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	51, // 55: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	52, // 56: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	53, // 57: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	45, // 58: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	46, // 59: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	47, // 60: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	42, // 61: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	43, // 62: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	44, // 63: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	38, // 64: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
+	39, // 65: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
+	40, // 66: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
+	41, // 67: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
+	3,  // 68: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	58, // 69: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	59, // 70: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	27, // 71: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	30, // 72: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	32, // 73: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	36, // 74: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	34, // 75: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
+	28, // 76: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	31, // 77: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	33, // 78: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	37, // 79: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	35, // 80: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
+	76, // [76:81] is the sub-list for method output_type
+	71, // [71:76] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -5090,7 +5250,7 @@ func file_deckhand_v1_inbox_proto_init() {
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_task_proto_init()
 	file_deckhand_v1_inbox_proto_msgTypes[7].OneofWrappers = []any{}
-	file_deckhand_v1_inbox_proto_msgTypes[32].OneofWrappers = []any{
+	file_deckhand_v1_inbox_proto_msgTypes[33].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),
 		(*AnswerInboxItemRequest_Reject_)(nil),
 		(*AnswerInboxItemRequest_Reply_)(nil),
@@ -5114,7 +5274,7 @@ func file_deckhand_v1_inbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   50,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

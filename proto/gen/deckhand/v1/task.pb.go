@@ -2226,8 +2226,13 @@ type TellTaskRequest struct {
 	Text   string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// Makes a repeated call harmless. Unique in the task.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Stops what the agent does, so that the message is the next thing that it
+	// reads: running commands are killed, calls that have not begun are skipped,
+	// and a model turn in progress is cut off. Background jobs and subtasks go on.
+	// Refused while the task waits for a person or for a subtask.
+	Interrupt     bool `protobuf:"varint,4,opt,name=interrupt,proto3" json:"interrupt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TellTaskRequest) Reset() {
@@ -2279,6 +2284,13 @@ func (x *TellTaskRequest) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *TellTaskRequest) GetInterrupt() bool {
+	if x != nil {
+		return x.Interrupt
+	}
+	return false
 }
 
 type TellTaskResponse struct {
@@ -2333,6 +2345,111 @@ func (x *TellTaskResponse) GetMessage() *TaskMessage {
 	return nil
 }
 
+type WithdrawMessageRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Empty for the newest one that has not been delivered.
+	MessageId     string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawMessageRequest) Reset() {
+	*x = WithdrawMessageRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawMessageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawMessageRequest) ProtoMessage() {}
+
+func (x *WithdrawMessageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawMessageRequest.ProtoReflect.Descriptor instead.
+func (*WithdrawMessageRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *WithdrawMessageRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *WithdrawMessageRequest) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+type WithdrawMessageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Message       *TaskMessage           `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawMessageResponse) Reset() {
+	*x = WithdrawMessageResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawMessageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawMessageResponse) ProtoMessage() {}
+
+func (x *WithdrawMessageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawMessageResponse.ProtoReflect.Descriptor instead.
+func (*WithdrawMessageResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *WithdrawMessageResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *WithdrawMessageResponse) GetMessage() *TaskMessage {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
 type RetryTaskRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	TaskId   string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -2346,7 +2463,7 @@ type RetryTaskRequest struct {
 
 func (x *RetryTaskRequest) Reset() {
 	*x = RetryTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2475,7 @@ func (x *RetryTaskRequest) String() string {
 func (*RetryTaskRequest) ProtoMessage() {}
 
 func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2488,7 @@ func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskRequest.ProtoReflect.Descriptor instead.
 func (*RetryTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryTaskRequest) GetTaskId() string {
@@ -2405,7 +2522,7 @@ type RetryTaskResponse struct {
 
 func (x *RetryTaskResponse) Reset() {
 	*x = RetryTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2534,7 @@ func (x *RetryTaskResponse) String() string {
 func (*RetryTaskResponse) ProtoMessage() {}
 
 func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2547,7 @@ func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskResponse.ProtoReflect.Descriptor instead.
 func (*RetryTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryTaskResponse) GetTask() *Task {
@@ -2462,7 +2579,7 @@ type ResumeTaskFromRequest struct {
 
 func (x *ResumeTaskFromRequest) Reset() {
 	*x = ResumeTaskFromRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2591,7 @@ func (x *ResumeTaskFromRequest) String() string {
 func (*ResumeTaskFromRequest) ProtoMessage() {}
 
 func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +2604,7 @@ func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResumeTaskFromRequest) GetTaskId() string {
@@ -2568,7 +2685,7 @@ type WorkspaceRestore struct {
 
 func (x *WorkspaceRestore) Reset() {
 	*x = WorkspaceRestore{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +2697,7 @@ func (x *WorkspaceRestore) String() string {
 func (*WorkspaceRestore) ProtoMessage() {}
 
 func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +2710,7 @@ func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRestore.ProtoReflect.Descriptor instead.
 func (*WorkspaceRestore) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WorkspaceRestore) GetState() int64 {
@@ -2657,7 +2774,7 @@ type ResumeTaskFromResponse struct {
 
 func (x *ResumeTaskFromResponse) Reset() {
 	*x = ResumeTaskFromResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2786,7 @@ func (x *ResumeTaskFromResponse) String() string {
 func (*ResumeTaskFromResponse) ProtoMessage() {}
 
 func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2799,7 @@ func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResumeTaskFromResponse) GetTask() *Task {
@@ -2712,7 +2829,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +2841,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +2854,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListCheckpointsRequest) GetTaskId() string {
@@ -2772,7 +2889,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2901,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2914,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
@@ -2827,7 +2944,7 @@ type KeepCheckpointRequest struct {
 
 func (x *KeepCheckpointRequest) Reset() {
 	*x = KeepCheckpointRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +2956,7 @@ func (x *KeepCheckpointRequest) String() string {
 func (*KeepCheckpointRequest) ProtoMessage() {}
 
 func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +2969,7 @@ func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KeepCheckpointRequest) GetTaskId() string {
@@ -2885,7 +3002,7 @@ type KeepCheckpointResponse struct {
 
 func (x *KeepCheckpointResponse) Reset() {
 	*x = KeepCheckpointResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +3014,7 @@ func (x *KeepCheckpointResponse) String() string {
 func (*KeepCheckpointResponse) ProtoMessage() {}
 
 func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +3027,7 @@ func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KeepCheckpointResponse) GetCheckpoint() *TaskCheckpoint {
@@ -2941,7 +3058,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3070,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3083,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListStepsRequest) GetTaskId() string {
@@ -3022,7 +3139,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3151,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3164,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -3088,7 +3205,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3217,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3230,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Job) GetId() string {
@@ -3194,7 +3311,7 @@ type JobUsage struct {
 
 func (x *JobUsage) Reset() {
 	*x = JobUsage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3323,7 @@ func (x *JobUsage) String() string {
 func (*JobUsage) ProtoMessage() {}
 
 func (x *JobUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3336,7 @@ func (x *JobUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUsage.ProtoReflect.Descriptor instead.
 func (*JobUsage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JobUsage) GetCpuTime() *durationpb.Duration {
@@ -3260,7 +3377,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3389,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3402,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListJobsRequest) GetTaskId() string {
@@ -3305,7 +3422,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3434,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +3447,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -3351,7 +3468,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3480,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3493,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *KillJobRequest) GetTaskId() string {
@@ -3404,7 +3521,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3533,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3546,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *KillJobResponse) GetJob() *Job {
@@ -3460,7 +3577,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[42]
+	mi := &file_deckhand_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3589,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[42]
+	mi := &file_deckhand_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3602,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -3523,7 +3640,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[43]
+	mi := &file_deckhand_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3535,7 +3652,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[43]
+	mi := &file_deckhand_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3548,7 +3665,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -3781,14 +3898,23 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12/\n" +
 	"\x06limits\x18\x02 \x01(\v2\x17.deckhand.v1.TaskLimitsR\x06limits\";\n" +
 	"\x12ResumeTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\x89\x01\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xa7\x01\n" +
 	"\x0fTellTaskRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12\x1e\n" +
 	"\x04text\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x90NR\x04text\x121\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\"m\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\x12\x1c\n" +
+	"\tinterrupt\x18\x04 \x01(\bR\tinterrupt\"m\n" +
 	"\x10TellTaskResponse\x12%\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x122\n" +
+	"\amessage\x18\x02 \x01(\v2\x18.deckhand.v1.TaskMessageR\amessage\"f\n" +
+	"\x16WithdrawMessageRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +
+	"\n" +
+	"message_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tmessageId\"t\n" +
+	"\x17WithdrawMessageResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x122\n" +
 	"\amessage\x18\x02 \x01(\v2\x18.deckhand.v1.TaskMessageR\amessage\"\xa1\x01\n" +
 	"\x10RetryTaskRequest\x12#\n" +
@@ -3915,7 +4041,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11JOB_STATE_RUNNING\x10\x01\x12\x13\n" +
-	"\x0fJOB_STATE_ENDED\x10\x022\xa4\t\n" +
+	"\x0fJOB_STATE_ENDED\x10\x022\x82\n" +
+	"\n" +
 	"\vTaskService\x12M\n" +
 	"\n" +
 	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\x12D\n" +
@@ -3926,7 +4053,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\tPauseTask\x12\x1d.deckhand.v1.PauseTaskRequest\x1a\x1e.deckhand.v1.PauseTaskResponse\x12M\n" +
 	"\n" +
 	"ResumeTask\x12\x1e.deckhand.v1.ResumeTaskRequest\x1a\x1f.deckhand.v1.ResumeTaskResponse\x12G\n" +
-	"\bTellTask\x12\x1c.deckhand.v1.TellTaskRequest\x1a\x1d.deckhand.v1.TellTaskResponse\x12J\n" +
+	"\bTellTask\x12\x1c.deckhand.v1.TellTaskRequest\x1a\x1d.deckhand.v1.TellTaskResponse\x12\\\n" +
+	"\x0fWithdrawMessage\x12#.deckhand.v1.WithdrawMessageRequest\x1a$.deckhand.v1.WithdrawMessageResponse\x12J\n" +
 	"\tRetryTask\x12\x1d.deckhand.v1.RetryTaskRequest\x1a\x1e.deckhand.v1.RetryTaskResponse\x12Y\n" +
 	"\x0eResumeTaskFrom\x12\".deckhand.v1.ResumeTaskFromRequest\x1a#.deckhand.v1.ResumeTaskFromResponse\x12\\\n" +
 	"\x0fListCheckpoints\x12#.deckhand.v1.ListCheckpointsRequest\x1a$.deckhand.v1.ListCheckpointsResponse\x12Y\n" +
@@ -3949,7 +4077,7 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_deckhand_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: deckhand.v1.TaskState
 	(ResumeWorkspace)(0),            // 1: deckhand.v1.ResumeWorkspace
@@ -3979,52 +4107,54 @@ var file_deckhand_v1_task_proto_goTypes = []any{
 	(*ResumeTaskResponse)(nil),      // 25: deckhand.v1.ResumeTaskResponse
 	(*TellTaskRequest)(nil),         // 26: deckhand.v1.TellTaskRequest
 	(*TellTaskResponse)(nil),        // 27: deckhand.v1.TellTaskResponse
-	(*RetryTaskRequest)(nil),        // 28: deckhand.v1.RetryTaskRequest
-	(*RetryTaskResponse)(nil),       // 29: deckhand.v1.RetryTaskResponse
-	(*ResumeTaskFromRequest)(nil),   // 30: deckhand.v1.ResumeTaskFromRequest
-	(*WorkspaceRestore)(nil),        // 31: deckhand.v1.WorkspaceRestore
-	(*ResumeTaskFromResponse)(nil),  // 32: deckhand.v1.ResumeTaskFromResponse
-	(*ListCheckpointsRequest)(nil),  // 33: deckhand.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 34: deckhand.v1.ListCheckpointsResponse
-	(*KeepCheckpointRequest)(nil),   // 35: deckhand.v1.KeepCheckpointRequest
-	(*KeepCheckpointResponse)(nil),  // 36: deckhand.v1.KeepCheckpointResponse
-	(*ListStepsRequest)(nil),        // 37: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 38: deckhand.v1.ListStepsResponse
-	(*Job)(nil),                     // 39: deckhand.v1.Job
-	(*JobUsage)(nil),                // 40: deckhand.v1.JobUsage
-	(*ListJobsRequest)(nil),         // 41: deckhand.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 42: deckhand.v1.ListJobsResponse
-	(*KillJobRequest)(nil),          // 43: deckhand.v1.KillJobRequest
-	(*KillJobResponse)(nil),         // 44: deckhand.v1.KillJobResponse
-	(*ReadLogRequest)(nil),          // 45: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),         // 46: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil),   // 47: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 48: google.protobuf.Struct
-	(*durationpb.Duration)(nil),     // 49: google.protobuf.Duration
-	(*FileChange)(nil),              // 50: deckhand.v1.FileChange
-	(*UndoConflict)(nil),            // 51: deckhand.v1.UndoConflict
-	(*Step)(nil),                    // 52: deckhand.v1.Step
+	(*WithdrawMessageRequest)(nil),  // 28: deckhand.v1.WithdrawMessageRequest
+	(*WithdrawMessageResponse)(nil), // 29: deckhand.v1.WithdrawMessageResponse
+	(*RetryTaskRequest)(nil),        // 30: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 31: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 32: deckhand.v1.ResumeTaskFromRequest
+	(*WorkspaceRestore)(nil),        // 33: deckhand.v1.WorkspaceRestore
+	(*ResumeTaskFromResponse)(nil),  // 34: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 35: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 36: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 37: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 38: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 39: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 40: deckhand.v1.ListStepsResponse
+	(*Job)(nil),                     // 41: deckhand.v1.Job
+	(*JobUsage)(nil),                // 42: deckhand.v1.JobUsage
+	(*ListJobsRequest)(nil),         // 43: deckhand.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 44: deckhand.v1.ListJobsResponse
+	(*KillJobRequest)(nil),          // 45: deckhand.v1.KillJobRequest
+	(*KillJobResponse)(nil),         // 46: deckhand.v1.KillJobResponse
+	(*ReadLogRequest)(nil),          // 47: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 48: deckhand.v1.ReadLogResponse
+	(*timestamppb.Timestamp)(nil),   // 49: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 50: google.protobuf.Struct
+	(*durationpb.Duration)(nil),     // 51: google.protobuf.Duration
+	(*FileChange)(nil),              // 52: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 53: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 54: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
 	3,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	47, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	47, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	47, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	49, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	49, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	49, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
 	6,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
-	47, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	49, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
 	10, // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
 	11, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
-	47, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
-	48, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
+	49, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	50, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
 	5,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
 	3,  // 12: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
 	7,  // 13: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
-	49, // 14: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
-	47, // 15: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
-	47, // 16: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
-	47, // 17: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
-	49, // 18: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	51, // 14: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
+	49, // 15: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	49, // 16: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	49, // 17: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	51, // 18: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
 	12, // 19: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
 	10, // 20: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
 	13, // 21: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
@@ -4032,8 +4162,8 @@ var file_deckhand_v1_task_proto_depIdxs = []int32{
 	4,  // 23: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
 	4,  // 24: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
 	0,  // 25: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	47, // 26: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
-	47, // 27: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	49, // 26: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
+	49, // 27: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
 	4,  // 28: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
 	4,  // 29: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
 	4,  // 30: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
@@ -4041,62 +4171,66 @@ var file_deckhand_v1_task_proto_depIdxs = []int32{
 	4,  // 32: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
 	4,  // 33: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
 	8,  // 34: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	6,  // 35: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	4,  // 36: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	6,  // 37: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 38: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	50, // 39: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	51, // 40: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	4,  // 41: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	31, // 42: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	9,  // 43: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	49, // 44: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	9,  // 45: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	52, // 46: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	2,  // 47: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
-	47, // 48: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	47, // 49: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
-	48, // 50: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
-	40, // 51: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
-	49, // 52: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
-	39, // 53: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
-	39, // 54: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
-	47, // 55: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	14, // 56: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	16, // 57: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	18, // 58: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	20, // 59: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	22, // 60: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	24, // 61: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	26, // 62: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	28, // 63: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	30, // 64: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	33, // 65: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	35, // 66: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	37, // 67: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	41, // 68: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
-	43, // 69: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
-	45, // 70: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	15, // 71: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	17, // 72: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	19, // 73: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	21, // 74: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	23, // 75: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	25, // 76: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	27, // 77: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	29, // 78: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	32, // 79: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	34, // 80: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	36, // 81: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	38, // 82: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	42, // 83: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
-	44, // 84: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
-	46, // 85: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	71, // [71:86] is the sub-list for method output_type
-	56, // [56:71] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	4,  // 35: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
+	8,  // 36: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
+	6,  // 37: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 38: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	6,  // 39: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 40: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	52, // 41: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	53, // 42: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	4,  // 43: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	33, // 44: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	9,  // 45: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	51, // 46: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	9,  // 47: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	54, // 48: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	2,  // 49: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
+	49, // 50: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	49, // 51: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	50, // 52: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
+	42, // 53: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
+	51, // 54: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
+	41, // 55: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
+	41, // 56: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
+	49, // 57: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	14, // 58: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	16, // 59: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	18, // 60: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	20, // 61: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	22, // 62: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	24, // 63: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	26, // 64: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	28, // 65: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
+	30, // 66: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	32, // 67: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	35, // 68: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	37, // 69: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	39, // 70: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	43, // 71: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
+	45, // 72: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
+	47, // 73: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	15, // 74: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	17, // 75: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	19, // 76: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	21, // 77: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	23, // 78: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	25, // 79: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	27, // 80: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	29, // 81: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
+	31, // 82: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	34, // 83: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	36, // 84: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	38, // 85: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	40, // 86: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	44, // 87: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
+	46, // 88: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
+	48, // 89: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	74, // [74:90] is the sub-list for method output_type
+	58, // [58:74] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -4112,7 +4246,7 @@ func file_deckhand_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   44,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

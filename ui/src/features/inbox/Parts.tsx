@@ -6,6 +6,7 @@ import { Literal, LiteralBlock } from "@/components/Literal";
 import { Markdown } from "@/components/Markdown";
 import { absolute, duration, millis, Time } from "@/components/Time";
 import { InboxKind, type CallDecision, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import { Earlier } from "./Request";
 import { left, nth, unanswered } from "./words";
 
 // Part is one part of a card: a section with a heading.
@@ -217,6 +218,7 @@ export function Before({ item }: { item: InboxItem }) {
           </>
         )}
       </p>
+      {item.decision?.request && <Earlier of={of} host={item.decision.request.host} />}
     </Part>
   );
 }

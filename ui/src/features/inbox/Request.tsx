@@ -1,11 +1,15 @@
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { toast } from "sonner";
 import { Button } from "@/components/Button";
 import { Code } from "@/components/Code";
+import { cx } from "@/components/cx";
 import { Literal, LiteralBlock } from "@/components/Literal";
 import type { ActObject } from "@/components/marks";
+import { Time } from "@/components/Time";
 import { actText, Arguments } from "@/features/task/Arguments";
-import type { CallDecision } from "@/gen/deckhand/v1/inbox_pb";
+import type { CallDecision, InboxContext } from "@/gen/deckhand/v1/inbox_pb";
+import { StepState } from "@/gen/deckhand/v1/step_pb";
 
 // Request shows the request that a call sends: first to whom.
 export function Request(props: { args: ActObject; of: CallDecision | undefined }) {
@@ -47,6 +51,18 @@ export function Request(props: { args: ActObject; of: CallDecision | undefined }
         ) : (
           <p className="text-xs text-good">The agent&apos;s egress allows this request.</p>
         ))}
+      {request && request.credentials.length > 0 && (
+        <p>
+          The proxy adds {request.credentials.length === 1 ? "the credential" : "the credentials"}{" "}
+          {request.credentials.map((name, i) => (
+            <span key={name}>
+              {i > 0 && ", "}
+              <Literal className="font-mono font-semibold" text={name} />
+            </span>
+          ))}{" "}
+          <span className="text-dim">to its headers. The agent does not see the secret.</span>
+        </p>
+      )}
       <p className="text-xs break-all">
         <Literal className="font-mono" text={url} />
       </p>
@@ -81,6 +97,44 @@ export function Request(props: { args: ActObject; of: CallDecision | undefined }
       <Button small onClick={() => void navigator.clipboard.writeText(curlOf(request?.method ?? "GET", url, args)).then(() => toast("Copied"))}>
         Copy as curl
       </Button>
+    </div>
+  );
+}
+
+// Earlier lists the last requests of the agent to the same host, with what came of them.
+export function Earlier({ of, host }: { of: InboxContext; host: string }) {
+  if (of.earlierRequests.length === 0) {
+    return (
+      <p className="break-words">
+        First request of this agent to <Literal className="font-mono" text={host} /> in its last 50 tasks.
+      </p>
+    );
+  }
+  const more = of.earlierRequestsCount - of.earlierRequests.length;
+  return (
+    <div className="space-y-1">
+      <p className="break-words">
+        {of.earlierRequestsCount === 1 ? "1 request" : `${of.earlierRequestsCount} requests`} of this agent to <Literal className="font-mono" text={host} /> in its
+        last 50 tasks{more > 0 ? `; the newest ${of.earlierRequests.length}:` : ":"}
+      </p>
+      <ul aria-label="Earlier requests" className="space-y-0.5 text-xs">
+        {of.earlierRequests.map((r) => (
+          <li key={r.stepId} className="flex flex-wrap items-baseline gap-x-2">
+            <Link
+              to="/tasks/$task"
+              params={{ task: r.taskId }}
+              search={{ tab: "steps", step: r.number }}
+              className="min-w-0 break-all text-accent hover:underline"
+            >
+              <Literal className="font-mono" text={`${r.method} ${r.url}`} />
+            </Link>
+            <span className={cx(r.state === StepState.SUCCEEDED && r.status < 400 ? "text-good" : r.state === StepState.STARTED ? "text-dim" : "text-warn")}>
+              {r.status > 0 ? `HTTP ${r.status}` : r.errorCode || StepState[r.state].toLowerCase()}
+            </span>
+            <span className="text-dim"><Time at={r.at} /></span>
+          </li>
+        ))}
+      </ul>
     </div>
   );
 }

@@ -95,7 +95,14 @@ function Loaded({ task }: { task: Task }) {
           <Tabs.Content value="thread" className="flex min-h-0 flex-1 flex-col">
             <ThreadView taskId={task.id} view={view} thread={thread} />
             {!final(task.state) && (
-              <Composer placeholder={`Message ${task.agentName} (delivered with its next turn)`} send={(text, key) => tasks.tellTask({ taskId: task.id, text, idempotencyKey: key })} />
+              <Composer
+                placeholder={`Message ${task.agentName} (delivered with its next turn)`}
+                send={(text, key) => tasks.tellTask({ taskId: task.id, text, idempotencyKey: key })}
+                interrupt={{
+                  send: (text, key) => tasks.tellTask({ taskId: task.id, text, idempotencyKey: key, interrupt: true }),
+                  refused: notInterrupted(task.state),
+                }}
+              />
             )}
           </Tabs.Content>
           <Part value="steps"><Steps taskId={task.id} step={step} line={logLine} find={find} /></Part>
@@ -108,6 +115,21 @@ function Loaded({ task }: { task: Task }) {
       </div>
     </Page>
   );
+}
+
+// notInterrupted says why a task in that state has nothing to stop; undefined where it has.
+function notInterrupted(state: TaskState): string | undefined {
+  switch (state) {
+    case TaskState.AWAITING_APPROVAL:
+    case TaskState.NEEDS_INPUT:
+      return "The task waits for a person: answer what it asks instead";
+    case TaskState.WAITING:
+      return "The task waits for a subtask: message or cancel that one instead";
+    case TaskState.ESCALATED:
+      return "The task does not go on by itself: retry it first";
+    default:
+      return undefined;
+  }
 }
 
 function Part(props: { value: TaskTab; children: React.ReactNode }) {

@@ -1,15 +1,20 @@
 import { Link } from "@tanstack/react-router";
 import { Check, ChevronDown, ChevronRight, MessageSquare, Wrench } from "lucide-react";
 import { memo, useMemo, useState } from "react";
+import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
 import { Id } from "@/components/Id";
 import { Literal, Prose } from "@/components/Literal";
 import { Markdown } from "@/components/Markdown";
 import { bytes, count, dollars } from "@/components/money";
+import { showError } from "@/components/showError";
 import { duration, Time } from "@/components/Time";
 import { Tail } from "@/features/log/Tail";
 import { InboxInline } from "@/features/inbox/InboxInline";
+import { may } from "@/features/session/queries";
+import { tasks } from "./actions";
 import { quiet, stateOf, wentWrong } from "./calls";
 import type { Call, Entry, Said, Subtask, Turn } from "./thread";
 import { Seen } from "./Seen";
@@ -23,7 +28,7 @@ export const Row = memo(function Row({ entry, taskId }: { entry: Entry; taskId: 
     case "call":
       return <CallRow call={entry} taskId={taskId} />;
     case "said":
-      return <SaidRow said={entry} />;
+      return <SaidRow said={entry} taskId={taskId} />;
     case "note":
       return (
         <div
@@ -54,17 +59,40 @@ function TurnRow({ turn }: { turn: Turn }) {
   );
 }
 
-function SaidRow({ said }: { said: Said }) {
-  const where = said.delivered ? "delivered to the agent" : said.lost ? "not delivered: the task ended before" : "will be delivered with the agent's next turn";
+// SaidRow is a person's message. Until the agent gets it, it can be withdrawn.
+function SaidRow({ said, taskId }: { said: Said; taskId: string }) {
+  const session = useSession();
+  const [busy, setBusy] = useState(false);
+  const waits = !said.delivered && !said.lost && !said.withdrawn;
+  const where = said.withdrawn
+    ? "withdrawn before the agent got it"
+    : said.delivered
+      ? "delivered to the agent"
+      : said.lost
+        ? "not delivered: the task ended before"
+        : said.interrupts
+          ? "stops what the agent does; delivered next"
+          : "will be delivered with the agent's next turn";
+  const withdraw = async () => {
+    setBusy(true);
+    try {
+      await tasks.withdrawMessage({ taskId, messageId: said.id });
+    } catch (e) {
+      showError(e);
+    } finally {
+      setBusy(false);
+    }
+  };
   return (
     <article className="ml-10 flex gap-2 rounded-md border border-accent bg-panel p-2">
       <MessageSquare aria-hidden className="mt-0.5 size-4 shrink-0 text-accent" />
       <div className="min-w-0 flex-1">
-        <p><Prose text={said.text} /></p>
+        <p className={cx(said.withdrawn && "text-dim line-through")}><Prose text={said.text} /></p>
         <p className={cx("text-xs", said.lost ? "text-warn" : "text-dim")}>
           {said.by} · <Time at={said.at} /> · {where}
         </p>
       </div>
+      {waits && may(session, "basic") && <Button small look="quiet" busy={busy} onClick={() => void withdraw()}>Withdraw</Button>}
     </article>
   );
 }

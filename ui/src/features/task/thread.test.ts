@@ -38,6 +38,17 @@ describe("Threads", () => {
     expect(threads.of(events).entries.map((x) => x.kind)).toEqual(["turn", "said"]);
   });
 
+  it("marks a message that was withdrawn, and keeps that mark when the task ends", () => {
+    const events = [
+      e("message_received", { message_id: "m1", text: "delete it", by: "ada", interrupt: true }),
+      e("message_received", { message_id: "m2", text: "keep it", by: "ada" }),
+      e("message_withdrawn", { message_id: "m1", by: "ada" }),
+      e("state_changed", { from: "running", to: "cancelled", reason: "" }),
+    ];
+    const said = new Threads().of(events).entries.filter((x): x is Said => x.kind === "said");
+    expect(said.map((x) => [x.withdrawn, x.lost, x.interrupts])).toEqual([[true, false, true], [false, true, false]]);
+  });
+
   it("holds twenty thousand events, and goes on in no time", () => {
     const events = Array.from({ length: 20_000 }, (_, i) => e(i % 2 ? "thinking" : "phase_changed", { turn: i, text: "x", phase: "think" }));
     const threads = new Threads();

@@ -44,7 +44,7 @@ export type Turn = {
 };
 
 // Said is a person's message to the agent.
-export type Said = { kind: "said"; key: string; text: string; by: string; at: number; delivered: boolean; lost: boolean; id: string };
+export type Said = { kind: "said"; key: string; text: string; by: string; at: number; delivered: boolean; lost: boolean; withdrawn: boolean; interrupts: boolean; id: string };
 
 // Note is any other event that is shown as a line.
 export type Note = { kind: "note"; key: string; at: number; text: string; tone: "plain" | "good" | "warn" | "bad"; markdown?: boolean };
@@ -194,7 +194,7 @@ export class Threads {
   private end() {
     this.thread.ended = true;
     this.thread.entries.forEach((entry, i) => {
-      if (entry.kind === "said" && !entry.delivered) this.thread.entries[i] = { ...entry, lost: true };
+      if (entry.kind === "said" && !entry.delivered && !entry.withdrawn) this.thread.entries[i] = { ...entry, lost: true };
       if (entry.kind !== "call") return;
       const left = { started: "stopped", granted: "not run", waiting: "not run", proposed: "not run" }[entry.state];
       if (left) this.thread.entries[i] = { ...entry, state: left, itemId: undefined };
@@ -270,7 +270,7 @@ export class Threads {
       case "message_received":
         this.said.set(
           text(p.message_id),
-          this.push({ kind: "said", key: `e${e.seq}`, id: text(p.message_id), text: text(p.text), by: text(p.by), at: e.time, delivered: false, lost: false }),
+          this.push({ kind: "said", key: `e${e.seq}`, id: text(p.message_id), text: text(p.text), by: text(p.by), at: e.time, delivered: false, lost: false, withdrawn: false, interrupts: p.interrupt === true }),
         );
         break;
       case "message_delivered":
@@ -279,6 +279,11 @@ export class Threads {
           if (at !== undefined) t.entries[at] = { ...(t.entries[at] as Said), delivered: true };
         }
         break;
+      case "message_withdrawn": {
+        const at = this.said.get(text(p.message_id));
+        if (at !== undefined) t.entries[at] = { ...(t.entries[at] as Said), withdrawn: true };
+        break;
+      }
       case "plan_updated":
         t.plan = {
           items: list(p.items).map((i) => {

@@ -47,6 +47,9 @@ const (
 	TaskServiceResumeTaskProcedure = "/deckhand.v1.TaskService/ResumeTask"
 	// TaskServiceTellTaskProcedure is the fully-qualified name of the TaskService's TellTask RPC.
 	TaskServiceTellTaskProcedure = "/deckhand.v1.TaskService/TellTask"
+	// TaskServiceWithdrawMessageProcedure is the fully-qualified name of the TaskService's
+	// WithdrawMessage RPC.
+	TaskServiceWithdrawMessageProcedure = "/deckhand.v1.TaskService/WithdrawMessage"
 	// TaskServiceRetryTaskProcedure is the fully-qualified name of the TaskService's RetryTask RPC.
 	TaskServiceRetryTaskProcedure = "/deckhand.v1.TaskService/RetryTask"
 	// TaskServiceResumeTaskFromProcedure is the fully-qualified name of the TaskService's
@@ -88,8 +91,12 @@ type TaskServiceClient interface {
 	// a pause on the next tool call. Repeating it is harmless.
 	ResumeTask(context.Context, *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error)
 	// TellTask gives a task's agent a message, which is in the model's next turn
-	// and goes before its plan. A paused task continues with it.
+	// and goes before its plan. A paused task continues with it. With interrupt the
+	// agent stops what it does and gets the message at once.
 	TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error)
+	// WithdrawMessage takes back a message that the agent has not got yet. One
+	// that was delivered is refused.
+	WithdrawMessage(context.Context, *connect.Request[v1.WithdrawMessageRequest]) (*connect.Response[v1.WithdrawMessageResponse], error)
 	// RetryTask puts an escalated task back into the queue; for one that has
 	// ended it makes a new one of the same goal, inputs and lineage.
 	RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error)
@@ -165,6 +172,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("TellTask")),
 			connect.WithClientOptions(opts...),
 		),
+		withdrawMessage: connect.NewClient[v1.WithdrawMessageRequest, v1.WithdrawMessageResponse](
+			httpClient,
+			baseURL+TaskServiceWithdrawMessageProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("WithdrawMessage")),
+			connect.WithClientOptions(opts...),
+		),
 		retryTask: connect.NewClient[v1.RetryTaskRequest, v1.RetryTaskResponse](
 			httpClient,
 			baseURL+TaskServiceRetryTaskProcedure,
@@ -225,6 +238,7 @@ type taskServiceClient struct {
 	pauseTask       *connect.Client[v1.PauseTaskRequest, v1.PauseTaskResponse]
 	resumeTask      *connect.Client[v1.ResumeTaskRequest, v1.ResumeTaskResponse]
 	tellTask        *connect.Client[v1.TellTaskRequest, v1.TellTaskResponse]
+	withdrawMessage *connect.Client[v1.WithdrawMessageRequest, v1.WithdrawMessageResponse]
 	retryTask       *connect.Client[v1.RetryTaskRequest, v1.RetryTaskResponse]
 	resumeTaskFrom  *connect.Client[v1.ResumeTaskFromRequest, v1.ResumeTaskFromResponse]
 	listCheckpoints *connect.Client[v1.ListCheckpointsRequest, v1.ListCheckpointsResponse]
@@ -268,6 +282,11 @@ func (c *taskServiceClient) ResumeTask(ctx context.Context, req *connect.Request
 // TellTask calls deckhand.v1.TaskService.TellTask.
 func (c *taskServiceClient) TellTask(ctx context.Context, req *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error) {
 	return c.tellTask.CallUnary(ctx, req)
+}
+
+// WithdrawMessage calls deckhand.v1.TaskService.WithdrawMessage.
+func (c *taskServiceClient) WithdrawMessage(ctx context.Context, req *connect.Request[v1.WithdrawMessageRequest]) (*connect.Response[v1.WithdrawMessageResponse], error) {
+	return c.withdrawMessage.CallUnary(ctx, req)
 }
 
 // RetryTask calls deckhand.v1.TaskService.RetryTask.
@@ -330,8 +349,12 @@ type TaskServiceHandler interface {
 	// a pause on the next tool call. Repeating it is harmless.
 	ResumeTask(context.Context, *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error)
 	// TellTask gives a task's agent a message, which is in the model's next turn
-	// and goes before its plan. A paused task continues with it.
+	// and goes before its plan. A paused task continues with it. With interrupt the
+	// agent stops what it does and gets the message at once.
 	TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error)
+	// WithdrawMessage takes back a message that the agent has not got yet. One
+	// that was delivered is refused.
+	WithdrawMessage(context.Context, *connect.Request[v1.WithdrawMessageRequest]) (*connect.Response[v1.WithdrawMessageResponse], error)
 	// RetryTask puts an escalated task back into the queue; for one that has
 	// ended it makes a new one of the same goal, inputs and lineage.
 	RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error)
@@ -403,6 +426,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("TellTask")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceWithdrawMessageHandler := connect.NewUnaryHandler(
+		TaskServiceWithdrawMessageProcedure,
+		svc.WithdrawMessage,
+		connect.WithSchema(taskServiceMethods.ByName("WithdrawMessage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceRetryTaskHandler := connect.NewUnaryHandler(
 		TaskServiceRetryTaskProcedure,
 		svc.RetryTask,
@@ -467,6 +496,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceResumeTaskHandler.ServeHTTP(w, r)
 		case TaskServiceTellTaskProcedure:
 			taskServiceTellTaskHandler.ServeHTTP(w, r)
+		case TaskServiceWithdrawMessageProcedure:
+			taskServiceWithdrawMessageHandler.ServeHTTP(w, r)
 		case TaskServiceRetryTaskProcedure:
 			taskServiceRetryTaskHandler.ServeHTTP(w, r)
 		case TaskServiceResumeTaskFromProcedure:
@@ -518,6 +549,10 @@ func (UnimplementedTaskServiceHandler) ResumeTask(context.Context, *connect.Requ
 
 func (UnimplementedTaskServiceHandler) TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.TellTask is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) WithdrawMessage(context.Context, *connect.Request[v1.WithdrawMessageRequest]) (*connect.Response[v1.WithdrawMessageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.WithdrawMessage is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error) {

@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/inbox.proto.
  */
 export const file_deckhand_v1_inbox: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEikAsKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkSEAoIc2VudGVuY2UYJCABKAkSKgoHY29udGV4dBglIAEoCzIZLmRlY2toYW5kLnYxLkluYm94Q29udGV4dBIsCgdjaGFuZ2VzGCYgAygLMhsuZGVja2hhbmQudjEuUHJvcG9zZWRDaGFuZ2USLgoKY2hhbmdlc19hdBgnIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPY2hhbmdlc191bmtub3duGCggASgJEikKB291dGNvbWUYKSABKAsyGC5kZWNraGFuZC52MS5DYWxsT3V0Y29tZRIwCgplc2NhbGF0aW9uGCogASgLMhwuZGVja2hhbmQudjEuSW5ib3hFc2NhbGF0aW9uEiQKBHN0b3AYMiABKAsyFi5kZWNraGFuZC52MS5JbmJveFN0b3ASEQoJYWxpa2Vfa2V5GDMgASgJEhMKC2FsaWtlX2NvdW50GDQgASgFEhEKCWRhbmdlcm91cxg1IAEoCBISCgptYXlfYW5zd2VyGDYgASgIEhUKDW5lZWRzX3Bhc3NrZXkYRiABKAgSEgoKZWZmZWN0X2tleRhHIAEoCSLiAQoMSW5ib3hDb250ZXh0EgwKBGdvYWwYASABKAkSEQoJcGxhbl9pdGVtGAIgASgJEhEKCXBsYW5fZG9uZRgDIAEoBRISCgpwbGFuX2l0ZW1zGAQgASgFEg0KBWFza2VkGAUgASgFEhgKEHNpbWlsYXJfYXBwcm92ZWQYBiABKAUSGAoQc2ltaWxhcl9yZWplY3RlZBgHIAEoBRISCgpzaW1pbGFyX2J5GAggASgJEjMKDmxhc3RfcmVqZWN0aW9uGAkgASgLMhsuZGVja2hhbmQudjEuSW5ib3hSZWplY3Rpb24iZQoOSW5ib3hSZWplY3Rpb24SDwoHaXRlbV9pZBgBIAEoCRIKCgJieRgCIAEoCRIOCgZyZWFzb24YAyABKAkSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoMDCg5Qcm9wb3NlZENoYW5nZRIMCgRraW5kGAEgASgJEgwKBHBhdGgYAiABKAkSCgoCdG8YAyABKAkSJgoGYmVmb3JlGAQgASgLMhYuZGVja2hhbmQudjEuUGF0aFN0YXRlEiYKBnRhcmdldBgFIAEoCzIWLmRlY2toYW5kLnYxLlBhdGhTdGF0ZRIlCgVhZnRlchgGIAEoCzIWLmRlY2toYW5kLnYxLlBhdGhTdGF0ZRINCgVhZGRlZBgHIAEoBRIPCgdkZWxldGVkGAggASgFEg8KB3VuaWZpZWQYCSABKAkSDwoHb21pdHRlZBgKIAEoCRIPCgdwcm9ibGVtGAsgASgJEg0KBWZpbGVzGAwgASgFEhIKCnNpemVfYnl0ZXMYDSABKAMSDAoEbW9yZRgOIAEoCBInCgdlbnRyaWVzGA8gAygLMhYuZGVja2hhbmQudjEuUGF0aEVudHJ5EiUKA2dpdBgQIAEoCzIYLmRlY2toYW5kLnYxLkdpdENvdmVyYWdlIkoKCVBhdGhTdGF0ZRIMCgR0eXBlGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSDQoFbGluZXMYAyABKAUSDAoEbW9kZRgEIAEoDSI7CglQYXRoRW50cnkSDAoEcGF0aBgBIAEoCRIMCgR0eXBlGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAMiZQoLR2l0Q292ZXJhZ2USDgoGYnJhbmNoGAEgASgJEhEKCXVuY2hhbmdlZBgCIAEoBRIPCgdjaGFuZ2VkGAMgASgFEhEKCXVudHJhY2tlZBgEIAEoBRIPCgdpZ25vcmVkGAUgASgFIv8BCgtDYWxsT3V0Y29tZRIlCgVzdGF0ZRgBIAEoDjIWLmRlY2toYW5kLnYxLlN0ZXBTdGF0ZRIYCgtleGl0X3N0YXR1cxgCIAEoBUgAiAEBEi4KCnN0YXJ0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1maWxlc19jaGFuZ2VkGAUgASgFEhIKCmVycm9yX2NvZGUYBiABKAkSEwoLb2JzZXJ2YXRpb24YByABKAlCDgoMX2V4aXRfc3RhdHVzIpUBCg9JbmJveEVzY2FsYXRpb24SEgoKZXJyb3JfY29kZRgBIAEoCRIqCghmYWlsdXJlcxgCIAMoCzIYLmRlY2toYW5kLnYxLlRhc2tGYWlsdXJlEhAKCHByb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEg8KB25vZGVfaWQYBSABKAkSEAoIcmVtZWRpZXMYBiADKAkiWgoLVGFza0ZhaWx1cmUSJgoCYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVycm9yX2NvZGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSLUAwoJSW5ib3hTdG9wEg0KBXRpdGxlGAEgASgJEhUKDXdhaXRpbmdfdGFza3MYAiABKAUSEgoKbGltaXRfbmFtZRgDIAEoCRISCgpsaW1pdF9tb3N0GAQgASgDEhMKC2xpbWl0X29mZmVyGAUgASgDEg0KBXNjb3BlGAYgASgJEhEKCW9iamVjdF9pZBgHIAEoCRINCgVldmVyeRgIIAEoCRIOCgZwZXJpb2QYCSABKAkSFAoMbGltaXRfbWljcm9zGAogASgDEhQKDHNwZW50X21pY3JvcxgLIAEoAxIVCg1hbW91bnRfbWljcm9zGAwgASgDEhQKDG9mZmVyX21pY3JvcxgNIAEoAxIMCgRob3N0GA4gASgJEgwKBHBvcnQYDyABKA0SDgoGbWV0aG9kGBAgASgJEg8KB3N0ZXBfaWQYESABKAkSDAoEdG9vbBgSIAEoCRIqCgZjaGFuZ2UYEyABKAsyGi5kZWNraGFuZC52MS5QZXJzb25hQ2hhbmdlEhAKCHByb3ZpZGVyGBQgASgJEhIKCmNyZWRlbnRpYWwYFSABKAkSDgoGcmVhc29uGBYgASgJEg0KBWxvZ2luGBcgASgIEg4KBnN0YXR1cxgYIAEoBSJNCg1QZXJzb25hQ2hhbmdlEg8KB3ZlcnNpb24YASABKAUSDAoEZGlmZhgCIAEoCRIMCgRydWxlGAMgASgJEg8KB3Byb2JsZW0YBCABKAkiPQoMUGFzc2tleVByb29mEhQKDGNoYWxsZW5nZV9pZBgBIAEoCRIXCg9jcmVkZW50aWFsX2pzb24YAiABKAkipwQKDENhbGxEZWNpc2lvbhIMCgRydWxlGAEgASgJEhYKDnBvbGljeV92ZXJzaW9uGAIgASgJEgsKA3doeRgDIAEoCRIoCgdkYW5nZXJzGAQgAygLMhcuZGVja2hhbmQudjEuQ2FsbERhbmdlchIqCghjb21tYW5kcxgFIAMoCzIYLmRlY2toYW5kLnYxLkNhbGxDb21tYW5kEg8KB3VuY2xlYXIYBiADKAkSDwoHbm9kZV9pZBgHIAEoCRIRCglub2RlX25hbWUYCCABKAkSDgoGZm9sZGVyGAkgASgJEgwKBHVzZXIYCiABKAkSFwoPdGltZW91dF9zZWNvbmRzGAsgASgBEg0KBWhvc3RzGAwgAygJEhQKDGlycmV2ZXJzaWJsZRgNIAEoCRISCgpkZWZpbml0aW9uGA4gASgJEhkKEWFncmVlZF9kZWZpbml0aW9uGA8gASgJEi0KCmxvbmdfdGV4dHMYECADKAsyGS5kZWNraGFuZC52MS5Mb25nQXJndW1lbnQSDwoHcHJvZ3JhbRgRIAEoCRIOCgZ1bnNlbnQYEiABKAkSDgoGc291cmNlGBMgASgJEg4KBnBvbGljeRgUIAEoCRIpCgdyZXF1ZXN0GBUgASgLMhguZGVja2hhbmQudjEuQ2FsbFJlcXVlc3QSDgoGZWZmZWN0GBYgASgJEhIKCnJldmVyc2libGUYFyABKAgSDwoHcGFzc2tleRgsIAEoCCJ1CgtDYWxsUmVxdWVzdBIOCgZtZXRob2QYASABKAkSDAoEaG9zdBgCIAEoCRISCgphc2NpaV9ob3N0GAMgASgJEhQKDG1peGVkX2xhYmVscxgEIAMoCRIPCgdyZWZ1c2VkGAUgASgJEg0KBWFsbG93GAYgASgJIkcKCkNhbGxEYW5nZXISDAoEa2luZBgBIAEoCRIMCgR3aGF0GAIgASgJEg8KB2NvbW1hbmQYAyABKAkSDAoEbGluZRgEIAEoBSJGCgtDYWxsQ29tbWFuZBIMCgR0ZXh0GAEgASgJEgwKBGxpbmUYAiABKAUSCwoDdmlhGAMgAygJEg4KBmVmZmVjdBgEIAEoCSJCCgxMb25nQXJndW1lbnQSDwoHcG9pbnRlchgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgDEg0KBWxpbmVzGAMgASgDIpMBCgtJbmJveFJldmlldxIPCgdzdW1tYXJ5GAEgASgJEg0KBWZpbGVzGAIgASgFEg0KBXBhdGhzGAMgAygJEisKCGRlZmVycmVkGAQgAygLMhkuZGVja2hhbmQudjEuRGVmZXJyZWRDYWxsEigKBWhvc3RzGAUgAygLMhkuZGVja2hhbmQudjEuUmV2aWV3ZWRIb3N0IowBCgxEZWZlcnJlZENhbGwSDwoHc3RlcF9pZBgBIAEoCRIOCgZudW1iZXIYAiABKAUSDAoEdG9vbBgDIAEoCRIrCghjYXRlZ29yeRgEIAEoDjIZLmRlY2toYW5kLnYxLlRvb2xDYXRlZ29yeRIPCgdwcmV2aWV3GAUgASgJEg8KB2RhbmdlcnMYBiADKAkiWgoMUmV2aWV3ZWRIb3N0EgwKBGhvc3QYASABKAkSEAoIcmVxdWVzdHMYAiABKAMSEgoKc2VudF9ieXRlcxgDIAEoAxIWCg5yZWNlaXZlZF9ieXRlcxgEIAEoAyI1ChFBdXRvQXBwcm92YWxPZmZlchINCgVzaGFwZRgBIAEoCRIRCglhcHByb3ZhbHMYAiABKAUiVAoNSW5ib3hRdWVzdGlvbhIMCgR0ZXh0GAEgASgJEgwKBGtpbmQYAiABKAkSDwoHY2hvaWNlcxgDIAMoCRIWCg5kZWZhdWx0X2Fuc3dlchgEIAEoCSKDAgoQTGlzdEluYm94UmVxdWVzdBInCgZzdGF0ZXMYASADKA4yFy5kZWNraGFuZC52MS5JbmJveFN0YXRlEiUKBWtpbmRzGAIgAygOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg8KB3Rhc2tfaWQYAyABKAkSEAoIYWdlbnRfaWQYBCABKAkSEQoJcGFnZV9zaXplGAUgASgFEhIKCnBhZ2VfdG9rZW4YBiABKAkSJgoFb3JkZXIYByABKA4yFy5kZWNraGFuZC52MS5JbmJveE9yZGVyEhEKCWRhbmdlcm91cxgIIAEoCBIMCgRtaW5lGAkgASgIEgwKBHRleHQYCiABKAkifAoRTGlzdEluYm94UmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEicKBmNvdW50cxgDIAMoCzIXLmRlY2toYW5kLnYxLkluYm94Q291bnQiQQoKSW5ib3hDb3VudBIkCgRraW5kGAEgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg0KBWl0ZW1zGAIgASgFIiYKE0dldEluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCSI8ChRHZXRJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtImEKGFJlYWRJbmJveEFyZ3VtZW50UmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg8KB3BvaW50ZXIYAiABKAkSDgoGb2Zmc2V0GAMgASgDEhMKC2luX2RlY2lzaW9uGAQgASgIIlIKGVJlYWRJbmJveEFyZ3VtZW50UmVzcG9uc2USDAoEdGV4dBgBIAEoCRITCgtuZXh0X29mZnNldBgCIAEoAxISCgpzaXplX2J5dGVzGAMgASgDIkAKFUp1ZGdlSW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEhYKDmFyZ3VtZW50c19qc29uGAIgASgJIrUBChZKdWRnZUluYm94SXRlbVJlc3BvbnNlEisKCGRlY2lzaW9uGAEgASgLMhkuZGVja2hhbmQudjEuQ2FsbERlY2lzaW9uEiwKB2NoYW5nZXMYAiADKAsyGy5kZWNraGFuZC52MS5Qcm9wb3NlZENoYW5nZRIXCg9jaGFuZ2VzX3Vua25vd24YAyABKAkSEAoIc2VudGVuY2UYBCABKAkSFQoNanVkZ2VkX2RpZ2VzdBgFIAEoCSLyCwoWQW5zd2VySW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIUCgxzaG93bl9kaWdlc3QYDyABKAkSKAoFcHJvb2YYECABKAsyGS5kZWNraGFuZC52MS5QYXNza2V5UHJvb2YSPgoHYXBwcm92ZRgDIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQXBwcm92ZUgAEjwKBnJlamVjdBgEIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVqZWN0SAASOgoFcmVwbHkYBSABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGx5SAASOgoFcmV0cnkYBiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJldHJ5SAASOAoEc2tpcBgHIAEoCzIoLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU2tpcEgAEj4KB3Jlc29sdmUYCCABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlc29sdmVIABI+CgdzdWdnZXN0GAkgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5TdWdnZXN0SAASPAoGcmVwbGFuGAogASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBsYW5IABI+CgdjbGFyaWZ5GAsgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DbGFyaWZ5SAASPAoGYWNjZXB0GAwgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BY2NlcHRIABI+CgdjaGFuZ2VzGA0gASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DaGFuZ2VzSAASOgoFY2xvc2UYDiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsb3NlSAASOgoFcmFpc2UYMiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJhaXNlSAASOgoFYWxsb3cYMyABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFsbG93SAASPAoGcmVzdW1lGDQgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXN1bWVIABI+CgdkaXNtaXNzGDUgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5EaXNtaXNzSAAaFgoFUmFpc2USDQoFbGltaXQYASABKAMaBwoFQWxsb3caCAoGUmVzdW1lGgkKB0Rpc21pc3MaCAoGQWNjZXB0GhcKB0NoYW5nZXMSDAoEdGV4dBgBIAEoCRoHCgVDbG9zZRoXCgdTdWdnZXN0EgwKBHRleHQYASABKAkaFgoGUmVwbGFuEgwKBHRleHQYASABKAkaGwoHQ2xhcmlmeRIQCghxdWVzdGlvbhgBIAEoCRpiCgdBcHByb3ZlEhYKDmFyZ3VtZW50c19qc29uGAEgASgJEigKBmFsd2F5cxgCIAEoCzIYLmRlY2toYW5kLnYxLkFsd2F5c0FsbG93EhUKDWp1ZGdlZF9kaWdlc3QYAyABKAkaCAoGUmVqZWN0GhUKBVJlcGx5EgwKBHRleHQYASABKAkaNAoFUmV0cnkSKwoIb3ZlcnJpZGUYASABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUaBgoEU2tpcBocCgdSZXNvbHZlEhEKCXN1Y2NlZWRlZBgBIAEoCEIICgZhbnN3ZXIiPwoXQW5zd2VySW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSq1AgoJSW5ib3hLaW5kEhoKFklOQk9YX0tJTkRfVU5TUEVDSUZJRUQQABIXChNJTkJPWF9LSU5EX0FQUFJPVkFMEAESFwoTSU5CT1hfS0lORF9RVUVTVElPThACEhYKEklOQk9YX0tJTkRfVU5LTk9XThADEhUKEUlOQk9YX0tJTkRfUkVWSUVXEAQSGQoVSU5CT1hfS0lORF9FU0NBTEFUSU9OEAUSFAoQSU5CT1hfS0lORF9MSU1JVBAGEhUKEUlOQk9YX0tJTkRfQlVER0VUEAcSGAoUSU5CT1hfS0lORF9TVVNQRU5ERUQQCBIVChFJTkJPWF9LSU5EX0VHUkVTUxAJEhcKE0lOQk9YX0tJTkRfUFJPVklERVIQChIZChVJTkJPWF9LSU5EX0NSRURFTlRJQUwQCypECgpJbmJveE9yZGVyEhsKF0lOQk9YX09SREVSX1VOU1BFQ0lGSUVEEAASGQoVSU5CT1hfT1JERVJfVElNRV9MRUZUEAEqjQEKCkluYm94U3RhdGUSGwoXSU5CT1hfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBJTkJPWF9TVEFURV9PUEVOEAESGAoUSU5CT1hfU1RBVEVfQU5TV0VSRUQQAhIXChNJTkJPWF9TVEFURV9FWFBJUkVEEAMSGQoVSU5CT1hfU1RBVEVfV0lUSERSQVdOEAQyzAMKDEluYm94U2VydmljZRJKCglMaXN0SW5ib3gSHS5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdEluYm94UmVzcG9uc2USUwoMR2V0SW5ib3hJdGVtEiAuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVxdWVzdBohLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlc3BvbnNlEmIKEVJlYWRJbmJveEFyZ3VtZW50EiUuZGVja2hhbmQudjEuUmVhZEluYm94QXJndW1lbnRSZXF1ZXN0GiYuZGVja2hhbmQudjEuUmVhZEluYm94QXJndW1lbnRSZXNwb25zZRJcCg9BbnN3ZXJJbmJveEl0ZW0SIy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0GiQuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVzcG9uc2USWQoOSnVkZ2VJbmJveEl0ZW0SIi5kZWNraGFuZC52MS5KdWRnZUluYm94SXRlbVJlcXVlc3QaIy5kZWNraGFuZC52MS5KdWRnZUluYm94SXRlbVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEikAsKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkSEAoIc2VudGVuY2UYJCABKAkSKgoHY29udGV4dBglIAEoCzIZLmRlY2toYW5kLnYxLkluYm94Q29udGV4dBIsCgdjaGFuZ2VzGCYgAygLMhsuZGVja2hhbmQudjEuUHJvcG9zZWRDaGFuZ2USLgoKY2hhbmdlc19hdBgnIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPY2hhbmdlc191bmtub3duGCggASgJEikKB291dGNvbWUYKSABKAsyGC5kZWNraGFuZC52MS5DYWxsT3V0Y29tZRIwCgplc2NhbGF0aW9uGCogASgLMhwuZGVja2hhbmQudjEuSW5ib3hFc2NhbGF0aW9uEiQKBHN0b3AYMiABKAsyFi5kZWNraGFuZC52MS5JbmJveFN0b3ASEQoJYWxpa2Vfa2V5GDMgASgJEhMKC2FsaWtlX2NvdW50GDQgASgFEhEKCWRhbmdlcm91cxg1IAEoCBISCgptYXlfYW5zd2VyGDYgASgIEhUKDW5lZWRzX3Bhc3NrZXkYRiABKAgSEgoKZWZmZWN0X2tleRhHIAEoCSK5AgoMSW5ib3hDb250ZXh0EgwKBGdvYWwYASABKAkSEQoJcGxhbl9pdGVtGAIgASgJEhEKCXBsYW5fZG9uZRgDIAEoBRISCgpwbGFuX2l0ZW1zGAQgASgFEg0KBWFza2VkGAUgASgFEhgKEHNpbWlsYXJfYXBwcm92ZWQYBiABKAUSGAoQc2ltaWxhcl9yZWplY3RlZBgHIAEoBRISCgpzaW1pbGFyX2J5GAggASgJEjMKDmxhc3RfcmVqZWN0aW9uGAkgASgLMhsuZGVja2hhbmQudjEuSW5ib3hSZWplY3Rpb24SNQoQZWFybGllcl9yZXF1ZXN0cxgKIAMoCzIbLmRlY2toYW5kLnYxLkVhcmxpZXJSZXF1ZXN0Eh4KFmVhcmxpZXJfcmVxdWVzdHNfY291bnQYCyABKAUiZQoOSW5ib3hSZWplY3Rpb24SDwoHaXRlbV9pZBgBIAEoCRIKCgJieRgCIAEoCRIOCgZyZWFzb24YAyABKAkSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoMDCg5Qcm9wb3NlZENoYW5nZRIMCgRraW5kGAEgASgJEgwKBHBhdGgYAiABKAkSCgoCdG8YAyABKAkSJgoGYmVmb3JlGAQgASgLMhYuZGVja2hhbmQudjEuUGF0aFN0YXRlEiYKBnRhcmdldBgFIAEoCzIWLmRlY2toYW5kLnYxLlBhdGhTdGF0ZRIlCgVhZnRlchgGIAEoCzIWLmRlY2toYW5kLnYxLlBhdGhTdGF0ZRINCgVhZGRlZBgHIAEoBRIPCgdkZWxldGVkGAggASgFEg8KB3VuaWZpZWQYCSABKAkSDwoHb21pdHRlZBgKIAEoCRIPCgdwcm9ibGVtGAsgASgJEg0KBWZpbGVzGAwgASgFEhIKCnNpemVfYnl0ZXMYDSABKAMSDAoEbW9yZRgOIAEoCBInCgdlbnRyaWVzGA8gAygLMhYuZGVja2hhbmQudjEuUGF0aEVudHJ5EiUKA2dpdBgQIAEoCzIYLmRlY2toYW5kLnYxLkdpdENvdmVyYWdlIkoKCVBhdGhTdGF0ZRIMCgR0eXBlGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSDQoFbGluZXMYAyABKAUSDAoEbW9kZRgEIAEoDSI7CglQYXRoRW50cnkSDAoEcGF0aBgBIAEoCRIMCgR0eXBlGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAMiZQoLR2l0Q292ZXJhZ2USDgoGYnJhbmNoGAEgASgJEhEKCXVuY2hhbmdlZBgCIAEoBRIPCgdjaGFuZ2VkGAMgASgFEhEKCXVudHJhY2tlZBgEIAEoBRIPCgdpZ25vcmVkGAUgASgFIv8BCgtDYWxsT3V0Y29tZRIlCgVzdGF0ZRgBIAEoDjIWLmRlY2toYW5kLnYxLlN0ZXBTdGF0ZRIYCgtleGl0X3N0YXR1cxgCIAEoBUgAiAEBEi4KCnN0YXJ0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1maWxlc19jaGFuZ2VkGAUgASgFEhIKCmVycm9yX2NvZGUYBiABKAkSEwoLb2JzZXJ2YXRpb24YByABKAlCDgoMX2V4aXRfc3RhdHVzIpUBCg9JbmJveEVzY2FsYXRpb24SEgoKZXJyb3JfY29kZRgBIAEoCRIqCghmYWlsdXJlcxgCIAMoCzIYLmRlY2toYW5kLnYxLlRhc2tGYWlsdXJlEhAKCHByb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEg8KB25vZGVfaWQYBSABKAkSEAoIcmVtZWRpZXMYBiADKAkiWgoLVGFza0ZhaWx1cmUSJgoCYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVycm9yX2NvZGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSLUAwoJSW5ib3hTdG9wEg0KBXRpdGxlGAEgASgJEhUKDXdhaXRpbmdfdGFza3MYAiABKAUSEgoKbGltaXRfbmFtZRgDIAEoCRISCgpsaW1pdF9tb3N0GAQgASgDEhMKC2xpbWl0X29mZmVyGAUgASgDEg0KBXNjb3BlGAYgASgJEhEKCW9iamVjdF9pZBgHIAEoCRINCgVldmVyeRgIIAEoCRIOCgZwZXJpb2QYCSABKAkSFAoMbGltaXRfbWljcm9zGAogASgDEhQKDHNwZW50X21pY3JvcxgLIAEoAxIVCg1hbW91bnRfbWljcm9zGAwgASgDEhQKDG9mZmVyX21pY3JvcxgNIAEoAxIMCgRob3N0GA4gASgJEgwKBHBvcnQYDyABKA0SDgoGbWV0aG9kGBAgASgJEg8KB3N0ZXBfaWQYESABKAkSDAoEdG9vbBgSIAEoCRIqCgZjaGFuZ2UYEyABKAsyGi5kZWNraGFuZC52MS5QZXJzb25hQ2hhbmdlEhAKCHByb3ZpZGVyGBQgASgJEhIKCmNyZWRlbnRpYWwYFSABKAkSDgoGcmVhc29uGBYgASgJEg0KBWxvZ2luGBcgASgIEg4KBnN0YXR1cxgYIAEoBSJNCg1QZXJzb25hQ2hhbmdlEg8KB3ZlcnNpb24YASABKAUSDAoEZGlmZhgCIAEoCRIMCgRydWxlGAMgASgJEg8KB3Byb2JsZW0YBCABKAkiPQoMUGFzc2tleVByb29mEhQKDGNoYWxsZW5nZV9pZBgBIAEoCRIXCg9jcmVkZW50aWFsX2pzb24YAiABKAkipwQKDENhbGxEZWNpc2lvbhIMCgRydWxlGAEgASgJEhYKDnBvbGljeV92ZXJzaW9uGAIgASgJEgsKA3doeRgDIAEoCRIoCgdkYW5nZXJzGAQgAygLMhcuZGVja2hhbmQudjEuQ2FsbERhbmdlchIqCghjb21tYW5kcxgFIAMoCzIYLmRlY2toYW5kLnYxLkNhbGxDb21tYW5kEg8KB3VuY2xlYXIYBiADKAkSDwoHbm9kZV9pZBgHIAEoCRIRCglub2RlX25hbWUYCCABKAkSDgoGZm9sZGVyGAkgASgJEgwKBHVzZXIYCiABKAkSFwoPdGltZW91dF9zZWNvbmRzGAsgASgBEg0KBWhvc3RzGAwgAygJEhQKDGlycmV2ZXJzaWJsZRgNIAEoCRISCgpkZWZpbml0aW9uGA4gASgJEhkKEWFncmVlZF9kZWZpbml0aW9uGA8gASgJEi0KCmxvbmdfdGV4dHMYECADKAsyGS5kZWNraGFuZC52MS5Mb25nQXJndW1lbnQSDwoHcHJvZ3JhbRgRIAEoCRIOCgZ1bnNlbnQYEiABKAkSDgoGc291cmNlGBMgASgJEg4KBnBvbGljeRgUIAEoCRIpCgdyZXF1ZXN0GBUgASgLMhguZGVja2hhbmQudjEuQ2FsbFJlcXVlc3QSDgoGZWZmZWN0GBYgASgJEhIKCnJldmVyc2libGUYFyABKAgSDwoHcGFzc2tleRgsIAEoCCKKAQoLQ2FsbFJlcXVlc3QSDgoGbWV0aG9kGAEgASgJEgwKBGhvc3QYAiABKAkSEgoKYXNjaWlfaG9zdBgDIAEoCRIUCgxtaXhlZF9sYWJlbHMYBCADKAkSDwoHcmVmdXNlZBgFIAEoCRINCgVhbGxvdxgGIAEoCRITCgtjcmVkZW50aWFscxgHIAMoCSLSAQoORWFybGllclJlcXVlc3QSDwoHc3RlcF9pZBgBIAEoCRIPCgd0YXNrX2lkGAIgASgJEg4KBm1ldGhvZBgDIAEoCRILCgN1cmwYBCABKAkSJgoCYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiUKBXN0YXRlGAYgASgOMhYuZGVja2hhbmQudjEuU3RlcFN0YXRlEhIKCmVycm9yX2NvZGUYByABKAkSDgoGc3RhdHVzGAggASgFEg4KBm51bWJlchgJIAEoBSJHCgpDYWxsRGFuZ2VyEgwKBGtpbmQYASABKAkSDAoEd2hhdBgCIAEoCRIPCgdjb21tYW5kGAMgASgJEgwKBGxpbmUYBCABKAUiRgoLQ2FsbENvbW1hbmQSDAoEdGV4dBgBIAEoCRIMCgRsaW5lGAIgASgFEgsKA3ZpYRgDIAMoCRIOCgZlZmZlY3QYBCABKAkiQgoMTG9uZ0FyZ3VtZW50Eg8KB3BvaW50ZXIYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoAxINCgVsaW5lcxgDIAEoAyKTAQoLSW5ib3hSZXZpZXcSDwoHc3VtbWFyeRgBIAEoCRINCgVmaWxlcxgCIAEoBRINCgVwYXRocxgDIAMoCRIrCghkZWZlcnJlZBgEIAMoCzIZLmRlY2toYW5kLnYxLkRlZmVycmVkQ2FsbBIoCgVob3N0cxgFIAMoCzIZLmRlY2toYW5kLnYxLlJldmlld2VkSG9zdCKMAQoMRGVmZXJyZWRDYWxsEg8KB3N0ZXBfaWQYASABKAkSDgoGbnVtYmVyGAIgASgFEgwKBHRvb2wYAyABKAkSKwoIY2F0ZWdvcnkYBCABKA4yGS5kZWNraGFuZC52MS5Ub29sQ2F0ZWdvcnkSDwoHcHJldmlldxgFIAEoCRIPCgdkYW5nZXJzGAYgAygJIloKDFJldmlld2VkSG9zdBIMCgRob3N0GAEgASgJEhAKCHJlcXVlc3RzGAIgASgDEhIKCnNlbnRfYnl0ZXMYAyABKAMSFgoOcmVjZWl2ZWRfYnl0ZXMYBCABKAMiNQoRQXV0b0FwcHJvdmFsT2ZmZXISDQoFc2hhcGUYASABKAkSEQoJYXBwcm92YWxzGAIgASgFIlQKDUluYm94UXVlc3Rpb24SDAoEdGV4dBgBIAEoCRIMCgRraW5kGAIgASgJEg8KB2Nob2ljZXMYAyADKAkSFgoOZGVmYXVsdF9hbnN3ZXIYBCABKAkigwIKEExpc3RJbmJveFJlcXVlc3QSJwoGc3RhdGVzGAEgAygOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIlCgVraW5kcxgCIAMoDjIWLmRlY2toYW5kLnYxLkluYm94S2luZBIPCgd0YXNrX2lkGAMgASgJEhAKCGFnZW50X2lkGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoBRISCgpwYWdlX3Rva2VuGAYgASgJEiYKBW9yZGVyGAcgASgOMhcuZGVja2hhbmQudjEuSW5ib3hPcmRlchIRCglkYW5nZXJvdXMYCCABKAgSDAoEbWluZRgJIAEoCBIMCgR0ZXh0GAogASgJInwKEUxpc3RJbmJveFJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRInCgZjb3VudHMYAyADKAsyFy5kZWNraGFuZC52MS5JbmJveENvdW50IkEKCkluYm94Q291bnQSJAoEa2luZBgBIAEoDjIWLmRlY2toYW5kLnYxLkluYm94S2luZBINCgVpdGVtcxgCIAEoBSImChNHZXRJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkiPAoUR2V0SW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSJhChhSZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIPCgdwb2ludGVyGAIgASgJEg4KBm9mZnNldBgDIAEoAxITCgtpbl9kZWNpc2lvbhgEIAEoCCJSChlSZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlEgwKBHRleHQYASABKAkSEwoLbmV4dF9vZmZzZXQYAiABKAMSEgoKc2l6ZV9ieXRlcxgDIAEoAyJAChVKdWRnZUluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIWCg5hcmd1bWVudHNfanNvbhgCIAEoCSK1AQoWSnVkZ2VJbmJveEl0ZW1SZXNwb25zZRIrCghkZWNpc2lvbhgBIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIsCgdjaGFuZ2VzGAIgAygLMhsuZGVja2hhbmQudjEuUHJvcG9zZWRDaGFuZ2USFwoPY2hhbmdlc191bmtub3duGAMgASgJEhAKCHNlbnRlbmNlGAQgASgJEhUKDWp1ZGdlZF9kaWdlc3QYBSABKAki8gsKFkFuc3dlckluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkSFAoMc2hvd25fZGlnZXN0GA8gASgJEigKBXByb29mGBAgASgLMhkuZGVja2hhbmQudjEuUGFzc2tleVByb29mEj4KB2FwcHJvdmUYAyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFwcHJvdmVIABI8CgZyZWplY3QYBCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlamVjdEgAEjoKBXJlcGx5GAUgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBseUgAEjoKBXJldHJ5GAYgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXRyeUgAEjgKBHNraXAYByABKAsyKC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlNraXBIABI+CgdyZXNvbHZlGAggASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXNvbHZlSAASPgoHc3VnZ2VzdBgJIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU3VnZ2VzdEgAEjwKBnJlcGxhbhgKIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbGFuSAASPgoHY2xhcmlmeRgLIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xhcmlmeUgAEjwKBmFjY2VwdBgMIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQWNjZXB0SAASPgoHY2hhbmdlcxgNIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2hhbmdlc0gAEjoKBWNsb3NlGA4gASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DbG9zZUgAEjoKBXJhaXNlGDIgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SYWlzZUgAEjoKBWFsbG93GDMgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BbGxvd0gAEjwKBnJlc3VtZRg0IAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVzdW1lSAASPgoHZGlzbWlzcxg1IAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuRGlzbWlzc0gAGhYKBVJhaXNlEg0KBWxpbWl0GAEgASgDGgcKBUFsbG93GggKBlJlc3VtZRoJCgdEaXNtaXNzGggKBkFjY2VwdBoXCgdDaGFuZ2VzEgwKBHRleHQYASABKAkaBwoFQ2xvc2UaFwoHU3VnZ2VzdBIMCgR0ZXh0GAEgASgJGhYKBlJlcGxhbhIMCgR0ZXh0GAEgASgJGhsKB0NsYXJpZnkSEAoIcXVlc3Rpb24YASABKAkaYgoHQXBwcm92ZRIWCg5hcmd1bWVudHNfanNvbhgBIAEoCRIoCgZhbHdheXMYAiABKAsyGC5kZWNraGFuZC52MS5BbHdheXNBbGxvdxIVCg1qdWRnZWRfZGlnZXN0GAMgASgJGggKBlJlamVjdBoVCgVSZXBseRIMCgR0ZXh0GAEgASgJGjQKBVJldHJ5EisKCG92ZXJyaWRlGAEgASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlGgYKBFNraXAaHAoHUmVzb2x2ZRIRCglzdWNjZWVkZWQYASABKAhCCAoGYW5zd2VyIj8KF0Fuc3dlckluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0qtQIKCUluYm94S2luZBIaChZJTkJPWF9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTSU5CT1hfS0lORF9BUFBST1ZBTBABEhcKE0lOQk9YX0tJTkRfUVVFU1RJT04QAhIWChJJTkJPWF9LSU5EX1VOS05PV04QAxIVChFJTkJPWF9LSU5EX1JFVklFVxAEEhkKFUlOQk9YX0tJTkRfRVNDQUxBVElPThAFEhQKEElOQk9YX0tJTkRfTElNSVQQBhIVChFJTkJPWF9LSU5EX0JVREdFVBAHEhgKFElOQk9YX0tJTkRfU1VTUEVOREVEEAgSFQoRSU5CT1hfS0lORF9FR1JFU1MQCRIXChNJTkJPWF9LSU5EX1BST1ZJREVSEAoSGQoVSU5CT1hfS0lORF9DUkVERU5USUFMEAsqRAoKSW5ib3hPcmRlchIbChdJTkJPWF9PUkRFUl9VTlNQRUNJRklFRBAAEhkKFUlOQk9YX09SREVSX1RJTUVfTEVGVBABKo0BCgpJbmJveFN0YXRlEhsKF0lOQk9YX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQSU5CT1hfU1RBVEVfT1BFThABEhgKFElOQk9YX1NUQVRFX0FOU1dFUkVEEAISFwoTSU5CT1hfU1RBVEVfRVhQSVJFRBADEhkKFUlOQk9YX1NUQVRFX1dJVEhEUkFXThAEMswDCgxJbmJveFNlcnZpY2USSgoJTGlzdEluYm94Eh0uZGVja2hhbmQudjEuTGlzdEluYm94UmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlc3BvbnNlElMKDEdldEluYm94SXRlbRIgLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlcXVlc3QaIS5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXNwb25zZRJiChFSZWFkSW5ib3hBcmd1bWVudBIlLmRlY2toYW5kLnYxLlJlYWRJbmJveEFyZ3VtZW50UmVxdWVzdBomLmRlY2toYW5kLnYxLlJlYWRJbmJveEFyZ3VtZW50UmVzcG9uc2USXAoPQW5zd2VySW5ib3hJdGVtEiMuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdBokLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlc3BvbnNlElkKDkp1ZGdlSW5ib3hJdGVtEiIuZGVja2hhbmQudjEuSnVkZ2VJbmJveEl0ZW1SZXF1ZXN0GiMuZGVja2hhbmQudjEuSnVkZ2VJbmJveEl0ZW1SZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * InboxItem is one thing that waits, or waited, for a person.
@@ -431,6 +431,21 @@ export type InboxContext = Message<"deckhand.v1.InboxContext"> & {
    * @generated from field: deckhand.v1.InboxRejection last_rejection = 9;
    */
   lastRejection?: InboxRejection | undefined;
+
+  /**
+   * The last requests of the agent to the host of the call, newest first; only for
+   * calls that send a request.
+   *
+   * @generated from field: repeated deckhand.v1.EarlierRequest earlier_requests = 10;
+   */
+  earlierRequests: EarlierRequest[];
+
+  /**
+   * How many there were in the agent's last 50 tasks.
+   *
+   * @generated from field: int32 earlier_requests_count = 11;
+   */
+  earlierRequestsCount: number;
 };
 
 /**
@@ -1302,6 +1317,14 @@ export type CallRequest = Message<"deckhand.v1.CallRequest"> & {
    * @generated from field: string allow = 6;
    */
   allow: string;
+
+  /**
+   * Names of the credentials whose secrets the node's proxy puts into the request's
+   * headers. The agent sees neither them nor their secrets.
+   *
+   * @generated from field: repeated string credentials = 7;
+   */
+  credentials: string[];
 };
 
 /**
@@ -1310,6 +1333,71 @@ export type CallRequest = Message<"deckhand.v1.CallRequest"> & {
  */
 export const CallRequestSchema: GenMessage<CallRequest> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 14);
+
+/**
+ * EarlierRequest is a request of the same agent to the same host, that was sent before.
+ *
+ * @generated from message deckhand.v1.EarlierRequest
+ */
+export type EarlierRequest = Message<"deckhand.v1.EarlierRequest"> & {
+  /**
+   * @generated from field: string step_id = 1;
+   */
+  stepId: string;
+
+  /**
+   * @generated from field: string task_id = 2;
+   */
+  taskId: string;
+
+  /**
+   * @generated from field: string method = 3;
+   */
+  method: string;
+
+  /**
+   * With secrets masked, at most 500 bytes.
+   *
+   * @generated from field: string url = 4;
+   */
+  url: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 5;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * @generated from field: deckhand.v1.StepState state = 6;
+   */
+  state: StepState;
+
+  /**
+   * @generated from field: string error_code = 7;
+   */
+  errorCode: string;
+
+  /**
+   * The HTTP status of the response; 0 if there was none, or it is not known.
+   *
+   * @generated from field: int32 status = 8;
+   */
+  status: number;
+
+  /**
+   * The step's number in its task.
+   *
+   * @generated from field: int32 number = 9;
+   */
+  number: number;
+};
+
+/**
+ * Describes the message deckhand.v1.EarlierRequest.
+ * Use `create(EarlierRequestSchema)` to create a new message.
+ */
+export const EarlierRequestSchema: GenMessage<EarlierRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 15);
 
 /**
  * CallDanger is one thing that is known to be dangerous.
@@ -1351,7 +1439,7 @@ export type CallDanger = Message<"deckhand.v1.CallDanger"> & {
  * Use `create(CallDangerSchema)` to create a new message.
  */
 export const CallDangerSchema: GenMessage<CallDanger> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 15);
+  messageDesc(file_deckhand_v1_inbox, 16);
 
 /**
  * CallCommand is one simple command of a script.
@@ -1391,7 +1479,7 @@ export type CallCommand = Message<"deckhand.v1.CallCommand"> & {
  * Use `create(CallCommandSchema)` to create a new message.
  */
 export const CallCommandSchema: GenMessage<CallCommand> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16);
+  messageDesc(file_deckhand_v1_inbox, 17);
 
 /**
  * LongArgument is a text, among the arguments or of the decision, that is sent in
@@ -1428,7 +1516,7 @@ export type LongArgument = Message<"deckhand.v1.LongArgument"> & {
  * Use `create(LongArgumentSchema)` to create a new message.
  */
 export const LongArgumentSchema: GenMessage<LongArgument> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17);
+  messageDesc(file_deckhand_v1_inbox, 18);
 
 /**
  * InboxReview is what a run in review mode did, as it stood when it was done.
@@ -1478,7 +1566,7 @@ export type InboxReview = Message<"deckhand.v1.InboxReview"> & {
  * Use `create(InboxReviewSchema)` to create a new message.
  */
 export const InboxReviewSchema: GenMessage<InboxReview> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 18);
+  messageDesc(file_deckhand_v1_inbox, 19);
 
 /**
  * DeferredCall is a call that would have left the workspace.
@@ -1527,7 +1615,7 @@ export type DeferredCall = Message<"deckhand.v1.DeferredCall"> & {
  * Use `create(DeferredCallSchema)` to create a new message.
  */
 export const DeferredCallSchema: GenMessage<DeferredCall> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 19);
+  messageDesc(file_deckhand_v1_inbox, 20);
 
 /**
  * ReviewedHost is a host that commands connected to.
@@ -1561,7 +1649,7 @@ export type ReviewedHost = Message<"deckhand.v1.ReviewedHost"> & {
  * Use `create(ReviewedHostSchema)` to create a new message.
  */
 export const ReviewedHostSchema: GenMessage<ReviewedHost> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 20);
+  messageDesc(file_deckhand_v1_inbox, 21);
 
 /**
  * AutoApprovalOffer offers to allow calls like one from now on. It is taken with
@@ -1591,7 +1679,7 @@ export type AutoApprovalOffer = Message<"deckhand.v1.AutoApprovalOffer"> & {
  * Use `create(AutoApprovalOfferSchema)` to create a new message.
  */
 export const AutoApprovalOfferSchema: GenMessage<AutoApprovalOffer> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 21);
+  messageDesc(file_deckhand_v1_inbox, 22);
 
 /**
  * InboxQuestion is what an agent asks.
@@ -1629,7 +1717,7 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
  * Use `create(InboxQuestionSchema)` to create a new message.
  */
 export const InboxQuestionSchema: GenMessage<InboxQuestion> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 22);
+  messageDesc(file_deckhand_v1_inbox, 23);
 
 /**
  * @generated from message deckhand.v1.ListInboxRequest
@@ -1708,7 +1796,7 @@ export type ListInboxRequest = Message<"deckhand.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 23);
+  messageDesc(file_deckhand_v1_inbox, 24);
 
 /**
  * @generated from message deckhand.v1.ListInboxResponse
@@ -1738,7 +1826,7 @@ export type ListInboxResponse = Message<"deckhand.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 24);
+  messageDesc(file_deckhand_v1_inbox, 25);
 
 /**
  * InboxCount is the number of items of a kind.
@@ -1762,7 +1850,7 @@ export type InboxCount = Message<"deckhand.v1.InboxCount"> & {
  * Use `create(InboxCountSchema)` to create a new message.
  */
 export const InboxCountSchema: GenMessage<InboxCount> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 25);
+  messageDesc(file_deckhand_v1_inbox, 26);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemRequest
@@ -1779,7 +1867,7 @@ export type GetInboxItemRequest = Message<"deckhand.v1.GetInboxItemRequest"> & {
  * Use `create(GetInboxItemRequestSchema)` to create a new message.
  */
 export const GetInboxItemRequestSchema: GenMessage<GetInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 26);
+  messageDesc(file_deckhand_v1_inbox, 27);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemResponse
@@ -1796,7 +1884,7 @@ export type GetInboxItemResponse = Message<"deckhand.v1.GetInboxItemResponse"> &
  * Use `create(GetInboxItemResponseSchema)` to create a new message.
  */
 export const GetInboxItemResponseSchema: GenMessage<GetInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 27);
+  messageDesc(file_deckhand_v1_inbox, 28);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentRequest
@@ -1837,7 +1925,7 @@ export type ReadInboxArgumentRequest = Message<"deckhand.v1.ReadInboxArgumentReq
  * Use `create(ReadInboxArgumentRequestSchema)` to create a new message.
  */
 export const ReadInboxArgumentRequestSchema: GenMessage<ReadInboxArgumentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 28);
+  messageDesc(file_deckhand_v1_inbox, 29);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentResponse
@@ -1868,7 +1956,7 @@ export type ReadInboxArgumentResponse = Message<"deckhand.v1.ReadInboxArgumentRe
  * Use `create(ReadInboxArgumentResponseSchema)` to create a new message.
  */
 export const ReadInboxArgumentResponseSchema: GenMessage<ReadInboxArgumentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 29);
+  messageDesc(file_deckhand_v1_inbox, 30);
 
 /**
  * @generated from message deckhand.v1.JudgeInboxItemRequest
@@ -1894,7 +1982,7 @@ export type JudgeInboxItemRequest = Message<"deckhand.v1.JudgeInboxItemRequest">
  * Use `create(JudgeInboxItemRequestSchema)` to create a new message.
  */
 export const JudgeInboxItemRequestSchema: GenMessage<JudgeInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 30);
+  messageDesc(file_deckhand_v1_inbox, 31);
 
 /**
  * @generated from message deckhand.v1.JudgeInboxItemResponse
@@ -1936,7 +2024,7 @@ export type JudgeInboxItemResponse = Message<"deckhand.v1.JudgeInboxItemResponse
  * Use `create(JudgeInboxItemResponseSchema)` to create a new message.
  */
 export const JudgeInboxItemResponseSchema: GenMessage<JudgeInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31);
+  messageDesc(file_deckhand_v1_inbox, 32);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemRequest
@@ -2079,7 +2167,7 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
  * Use `create(AnswerInboxItemRequestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequestSchema: GenMessage<AnswerInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32);
+  messageDesc(file_deckhand_v1_inbox, 33);
 
 /**
  * Raise raises the limit of a run, or a budget, and has the work go on. It is for
@@ -2102,7 +2190,7 @@ export type AnswerInboxItemRequest_Raise = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RaiseSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RaiseSchema: GenMessage<AnswerInboxItemRequest_Raise> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 0);
+  messageDesc(file_deckhand_v1_inbox, 33, 0);
 
 /**
  * Allow applies the version of the agent's persona that allows the refused host, as it
@@ -2119,7 +2207,7 @@ export type AnswerInboxItemRequest_Allow = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_AllowSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_AllowSchema: GenMessage<AnswerInboxItemRequest_Allow> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 1);
+  messageDesc(file_deckhand_v1_inbox, 33, 1);
 
 /**
  * Resume resumes a suspended agent, or the tasks that wait for a budget or a provider:
@@ -2135,7 +2223,7 @@ export type AnswerInboxItemRequest_Resume = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_ResumeSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResumeSchema: GenMessage<AnswerInboxItemRequest_Resume> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 2);
+  messageDesc(file_deckhand_v1_inbox, 33, 2);
 
 /**
  * Dismiss closes an item about work that stopped; nothing goes on.
@@ -2150,7 +2238,7 @@ export type AnswerInboxItemRequest_Dismiss = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_DismissSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_DismissSchema: GenMessage<AnswerInboxItemRequest_Dismiss> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 3);
+  messageDesc(file_deckhand_v1_inbox, 33, 3);
 
 /**
  * Accept accepts the work of a review: deferred calls are made, and the task
@@ -2166,7 +2254,7 @@ export type AnswerInboxItemRequest_Accept = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_AcceptSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_AcceptSchema: GenMessage<AnswerInboxItemRequest_Accept> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 4);
+  messageDesc(file_deckhand_v1_inbox, 33, 4);
 
 /**
  * Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -2185,7 +2273,7 @@ export type AnswerInboxItemRequest_Changes = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ChangesSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ChangesSchema: GenMessage<AnswerInboxItemRequest_Changes> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 5);
+  messageDesc(file_deckhand_v1_inbox, 33, 5);
 
 /**
  * Close ends a task that is escalated, or stands at a limit.
@@ -2200,7 +2288,7 @@ export type AnswerInboxItemRequest_Close = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_CloseSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_CloseSchema: GenMessage<AnswerInboxItemRequest_Close> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 6);
+  messageDesc(file_deckhand_v1_inbox, 33, 6);
 
 /**
  * Suggest drops a call that waits for approval, and suggests an alternative
@@ -2220,7 +2308,7 @@ export type AnswerInboxItemRequest_Suggest = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_SuggestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SuggestSchema: GenMessage<AnswerInboxItemRequest_Suggest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 7);
+  messageDesc(file_deckhand_v1_inbox, 33, 7);
 
 /**
  * Replan has an approval's call left out, and the agent replace its plan.
@@ -2239,7 +2327,7 @@ export type AnswerInboxItemRequest_Replan = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_ReplanSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplanSchema: GenMessage<AnswerInboxItemRequest_Replan> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 8);
+  messageDesc(file_deckhand_v1_inbox, 33, 8);
 
 /**
  * Clarify asks the agent something before an approval is decided: the call is
@@ -2259,7 +2347,7 @@ export type AnswerInboxItemRequest_Clarify = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ClarifySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ClarifySchema: GenMessage<AnswerInboxItemRequest_Clarify> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 9);
+  messageDesc(file_deckhand_v1_inbox, 33, 9);
 
 /**
  * Approve allows the call.
@@ -2297,7 +2385,7 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ApproveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ApproveSchema: GenMessage<AnswerInboxItemRequest_Approve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 10);
+  messageDesc(file_deckhand_v1_inbox, 33, 10);
 
 /**
  * Reject tells the agent that a call is not approved, or that a question is
@@ -2313,7 +2401,7 @@ export type AnswerInboxItemRequest_Reject = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_RejectSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RejectSchema: GenMessage<AnswerInboxItemRequest_Reject> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 11);
+  messageDesc(file_deckhand_v1_inbox, 33, 11);
 
 /**
  * Reply answers a question.
@@ -2332,7 +2420,7 @@ export type AnswerInboxItemRequest_Reply = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_ReplySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplySchema: GenMessage<AnswerInboxItemRequest_Reply> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 12);
+  messageDesc(file_deckhand_v1_inbox, 33, 12);
 
 /**
  * Retry makes a call with an unknown outcome once more: it may then have
@@ -2354,7 +2442,7 @@ export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RetrySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RetrySchema: GenMessage<AnswerInboxItemRequest_Retry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 13);
+  messageDesc(file_deckhand_v1_inbox, 33, 13);
 
 /**
  * Skip drops the call and informs the agent.
@@ -2369,7 +2457,7 @@ export type AnswerInboxItemRequest_Skip = Message<"deckhand.v1.AnswerInboxItemRe
  * Use `create(AnswerInboxItemRequest_SkipSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SkipSchema: GenMessage<AnswerInboxItemRequest_Skip> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 14);
+  messageDesc(file_deckhand_v1_inbox, 33, 14);
 
 /**
  * Resolve says what came of a call with an unknown outcome.
@@ -2388,7 +2476,7 @@ export type AnswerInboxItemRequest_Resolve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ResolveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResolveSchema: GenMessage<AnswerInboxItemRequest_Resolve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32, 15);
+  messageDesc(file_deckhand_v1_inbox, 33, 15);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemResponse
@@ -2405,7 +2493,7 @@ export type AnswerInboxItemResponse = Message<"deckhand.v1.AnswerInboxItemRespon
  * Use `create(AnswerInboxItemResponseSchema)` to create a new message.
  */
 export const AnswerInboxItemResponseSchema: GenMessage<AnswerInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 33);
+  messageDesc(file_deckhand_v1_inbox, 34);
 
 /**
  * InboxKind is the kind of answer that an item needs.

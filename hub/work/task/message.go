@@ -1,0 +1,154 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/change"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/message"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Instruction is a message that a person sends to a task's agent.
+type Instruction struct {
+	Text string
+	// IdempotencyKey makes a repeated call harmless; unique in the task, "" for none.
+	IdempotencyKey string
+	// Interrupt stops what the agent does, so that it reads the message next.
+	Interrupt bool
+}
+
+// SendMessage sends a task's agent a message. It resumes a paused task, and starts
+// another attempt of one that waits for its review.
+//
+// A message that interrupts stops the task's turn: calls that have not begun are skipped in
+// the transaction that stores the message, commands that run are killed after it, and a
+// task of which no call runs loses its lease, which cuts off the model's turn. Its next
+// attempt begins with the message.
+func (s *Service) SendMessage(ctx context.Context, orgID, id string, msg Instruction, by event.Actor) (db.GetTaskRow, db.TaskMessage, error) {
+	var m db.TaskMessage
+	var running []db.Step
+	row, err := s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
+		from := State(t.State)
+		if err := takesMessages(id, from, msg.Interrupt); err != nil {
+			return err
+		}
+		more := map[string]any{}
+		if msg.Interrupt {
+			var err error
+			if running, err = tx.StartedSteps(ctx, db.StartedStepsParams{OrgID: orgID, TaskID: id}); err != nil {
+				return fmt.Errorf("find what runs of %s: %w", id, err)
+			}
+			stopped := make([]string, len(running))
+			for i, step := range running {
+				stopped[i] = step.ID
+			}
+			more = map[string]any{"interrupt": true, "stopped": stopped}
+		}
+		var fresh bool
+		var err error
+		if m, fresh, err = message.Say(ctx, tx, t, msg.Text, msg.IdempotencyKey, by, more); err != nil {
+			return err
+		}
+		if !fresh {
+			running = nil // what runs now began after the message
+			return nil
+		}
+		after := map[string]any{"message_id": m.ID, "text": m.Content}
+		if msg.Interrupt {
+			after["interrupt"] = true
+		}
+		if err := audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "task.told", ObjectKind: "task", ObjectID: id, After: after,
+		}); err != nil {
+			return err
+		}
+		if msg.Interrupt {
+			if err := skipOpen(ctx, tx, t, by); err != nil {
+				return err
+			}
+		}
+		switch {
+		case from == Paused || from == ReviewNeeded:
+			tx.Publish(change.QueueChanged{OrgID: orgID})
+			_, err = Move(ctx, tx, t, Queued, "woken by a message of "+by.ID+"; waits for a worker", by)
+		case from == Running && msg.Interrupt && len(running) == 0:
+			tx.Publish(change.QueueChanged{OrgID: orgID})
+			_, err = Requeue(ctx, tx, t, "interrupted by a message of "+by.ID+"; waits for a worker", "released", by)
+		}
+		return err
+	})
+	if err != nil {
+		return row, m, err
+	}
+	var stopping sync.WaitGroup
+	for _, step := range running {
+		stopping.Go(func() { s.cfg.Recorder.Publish(change.StepInterrupted{Step: step, By: by.ID}) })
+	}
+	stopping.Wait()
+	return row, m, nil
+}
+
+// takesMessages refuses a message to a task that would not get it.
+func takesMessages(id string, in State, interrupt bool) error {
+	switch {
+	case in.Final():
+		return fault.New(fault.Precondition, "task %s has ended (%s): it gets no more messages", id, in).WithObject(id).
+			WithFix("start another run with `deckhand agent message`, or go on from where it was: deckhand task resume-from %s --message \"…\"", id)
+	case in == Escalated:
+		return fault.New(fault.Precondition, "task %s is escalated: it does not go on by itself", id).WithObject(id).
+			WithFix("put it back into the queue first: deckhand task retry %s", id)
+	case interrupt && (in == AwaitingApproval || in == NeedsInput):
+		return fault.New(fault.Precondition, "interrupt: task %s is %s, so nothing of it runs", id, in).WithObject(id).
+			WithFix("answer what it asks with your words (deckhand inbox list), or send the message without interrupt")
+	case interrupt && in == Waiting:
+		return fault.New(fault.Precondition, "interrupt: task %s waits for a subtask, and nothing of its own runs", id).WithObject(id).
+			WithFix("send the message to the subtask, or cancel that (deckhand task list --parent %s), or send the message without interrupt", id)
+	}
+	return nil
+}
+
+// skipOpen skips the calls of an interrupted turn that have not begun.
+func skipOpen(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) error {
+	reason := by.ID + " interrupted the turn with a message"
+	skipped, err := tx.SkipOpenSteps(ctx, db.SkipOpenStepsParams{
+		OrgID: t.OrgID, TaskID: t.ID, Reason: reason,
+		Observation: "skipped: " + reason + ", so this call was not made. Read the message, then make the call again if it is still right.",
+	})
+	if err != nil {
+		return fmt.Errorf("skip the calls of %s: %w", t.ID, err)
+	}
+	for _, one := range skipped {
+		if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.ToolDenied, Payload: map[string]any{
+			"step_id": one.ID, "number": one.Number, "tool": one.Tool, "arguments": map[string]any{}, "reason": reason, "turn": one.Turn,
+		}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Messages changes messages that were sent.
+type Messages struct{ Tasks *Service }
+
+// Withdraw takes back a message that the agent has not got yet; with messageID "" the newest
+// of them.
+func (s Messages) Withdraw(ctx context.Context, orgID, id, messageID string, by event.Actor) (db.GetTaskRow, db.TaskMessage, error) {
+	var m db.TaskMessage
+	row, err := s.Tasks.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
+		var fresh bool
+		var err error
+		if m, fresh, err = message.Withdraw(ctx, tx, t, messageID, by); err != nil || !fresh {
+			return err
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "task.message_withdrawn", ObjectKind: "task", ObjectID: id, Before: map[string]any{"message_id": m.ID, "text": m.Content},
+		})
+	})
+	return row, m, err
+}
