@@ -157,7 +157,8 @@ func (s *stage) set(document string) (end func()) {
 			return strings.Contains(s.CLI(0, "task", "list", "--state", "running", "-o", "name").Out, s.task)
 		})
 		return func() {
-			s.CLI(0, "task", "cancel", s.task)
+			// It has ended if an interrupt ended its sleep.
+			harness.Run(s.T, []string{"DECKHAND_DATA_DIR=" + s.Dir}, "task", "cancel", s.task)
 			for _, hold := range strings.Fields(s.CLI(0, "hold", "list", "-o", "name").Out) {
 				s.CLI(0, "hold", "release", hold)
 			}
