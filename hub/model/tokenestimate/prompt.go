@@ -114,7 +114,7 @@ type Seen struct{ Estimate, Counted int64 }
 const (
 	// growing is by how much the new part of a prompt may be denser than its estimate, and
 	// steady by how much the count of the old part may differ.
-	growing, steady = 1.2, 1.03
+	growing, steady = 1.25, 1.05
 )
 
 // Next corrects the estimate of a call by the call before: what that had costs the same
