@@ -29,6 +29,12 @@ export function problemOf(error: unknown): Problem {
   };
 }
 
+// failedInside says that the hub failed at something that a second try may not meet, such as a
+// connection to its database that ended.
+export function failedInside(error: unknown): boolean {
+  return error instanceof ConnectError && error.code === Code.Internal;
+}
+
 // lostSession says that an error means: log in again.
 export function lostSession(error: unknown): boolean {
   return error instanceof ConnectError && error.code === Code.Unauthenticated;
