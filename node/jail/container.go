@@ -90,7 +90,8 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord, f
 // init responds. No command runs before.
 func (m *Manager) startTask(ctx context.Context, p paths, rec *nodev1.JailRecord, task client.Task) (*Init, error) {
 	var limits errgroup.Group
-	limits.Go(func() error { return m.limitJail(ctx, rec, int(task.Pid())) })
+	pid := int(task.Pid()) // read before Start sets it again
+	limits.Go(func() error { return m.limitJail(ctx, rec, pid) })
 	conn, err := m.startInit(ctx, p, rec, task)
 	limited := limits.Wait()
 	if err != nil {
