@@ -95,7 +95,7 @@ func (a *authenticator) create(options string) string {
 	})
 }
 
-// sign answers the options of a login or a proof.
+// sign returns a signed response to the options that the hub gave for a login or a proof.
 func (a *authenticator) sign(options string) string {
 	var o struct{ Challenge string }
 	require.NoError(a.t, json.Unmarshal([]byte(options), &o))
@@ -140,7 +140,7 @@ func (a *authenticator) register(c *sdk.Client, name string, by *authenticator) 
 	return res.Msg.GetPasskey(), nil
 }
 
-// prove answers the challenge of a proof.
+// prove asks the hub for a challenge and returns the proof that signs it.
 func (a *authenticator) prove(c *sdk.Client, req *deckhandv1.BeginPasskeyProofRequest) *deckhandv1.PasskeyProof {
 	a.t.Helper()
 	begun, err := c.Passkeys.BeginPasskeyProof(a.t.Context(), connect.NewRequest(req))

@@ -302,8 +302,8 @@ func TestACardSaysWhereARequestGoes(t *testing.T) {
 	require.NotEmpty(t, request.GetAllow())
 }
 
-// Whoever decides about a request sees which credentials go with it, by name, and what the
-// agent sent there before.
+// The card of a request names the credentials that the proxy adds to it, and lists the
+// requests that the agent sent to that host before.
 func TestACardSaysWhatGoesWithARequestAndWhatWentBefore(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {

@@ -91,8 +91,8 @@ func TestAPasskeyLogsInAndBelongsToItsUser(t *testing.T) {
 	refusedFor(t, err, fault.Unauthenticated, "")
 }
 
-// A token is not its user. Whoever has stolen one, or a session, makes no passkey with it
-// and removes none, whatever they make of it first.
+// A person who has stolen a token or a session can neither register nor remove a passkey with
+// it, nor with a session, a login link or a password that they first make from it.
 func TestAStolenTokenOrSessionMakesNoPasskeyAndRemovesNone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hashing passwords takes minutes with the race detector, and there is no race in it")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -128,7 +127,7 @@ func (h *Control) VerifyAudit(ctx context.Context, _ *connect.Request[deckhandv1
 		action = "audit.broken"
 	}
 	after := map[string]any{
-		"verdict": strings.ToLower(strings.TrimPrefix(result.GetVerdict().String(), "AUDIT_VERDICT_")), "position": v.Position, "entries": v.Entries, "heads": v.Heads,
+		"verdict": enumWord(result.GetVerdict(), "AUDIT_VERDICT_"), "position": v.Position, "entries": v.Entries, "heads": v.Heads,
 	}
 	if len(v.Breaks) > 0 {
 		after["breaks"], after["first_problem"] = len(v.Breaks), v.Breaks[0].Problem

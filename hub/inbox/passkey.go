@@ -43,14 +43,8 @@ func NeedsPasskey(item db.InboxItem, rule bool) (bool, error) {
 	}
 	switch Kind(item.Kind) {
 	case Approval, Unknown:
-		var d struct {
-			Passkey bool              `json:"passkey"`
-			Dangers []json.RawMessage `json:"dangers"`
-		}
-		if err := json.Unmarshal(item.Decision, &d); err != nil {
-			return false, fmt.Errorf("read the decision about %s: %w", item.ID, err)
-		}
-		return d.Passkey || rule && len(d.Dangers) > 0, nil
+		d, err := DecisionOf(item)
+		return d.Passkey || rule && len(d.Dangers) > 0, err
 	case Review:
 		var detail struct {
 			Deferred []struct {

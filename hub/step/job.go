@@ -19,15 +19,15 @@ import (
 
 // jobsOf finds the jobs of a task for its calls.
 type jobsOf struct {
-	store *store.Store
-	task  db.Task
+	queries *db.Queries
+	task    db.Task
 }
 
 var _ tool.Jobs = jobsOf{}
 
 // Job implements tool.Jobs.
 func (j jobsOf) Job(ctx context.Context, id string) (tool.Job, error) {
-	row, err := j.store.GetJob(ctx, db.GetJobParams{OrgID: j.task.OrgID, TaskID: j.task.ID, JailID: j.task.JailID, ID: id})
+	row, err := j.queries.GetJob(ctx, db.GetJobParams{OrgID: j.task.OrgID, TaskID: j.task.ID, JailID: j.task.JailID, ID: id})
 	if store.IsNotFound(err) {
 		return tool.Job{}, j.unknown(ctx, id)
 	}
@@ -42,7 +42,7 @@ func (j jobsOf) Command(ctx context.Context, id string) (tool.Job, error) {
 	if !strings.HasPrefix(id, "step_") {
 		return j.Job(ctx, id)
 	}
-	row, err := j.store.GetStep(ctx, db.GetStepParams{OrgID: j.task.OrgID, ID: id})
+	row, err := j.queries.GetStep(ctx, db.GetStepParams{OrgID: j.task.OrgID, ID: id})
 	if err == nil && row.TaskID == j.task.ID && row.ExecID != "" && row.StartedAt != nil {
 		return tool.Job{ID: row.ID, ExecID: row.ExecID, StartedAt: *row.StartedAt}, nil
 	}
@@ -71,7 +71,7 @@ func (j jobsOf) unknown(ctx context.Context, id string) error {
 
 // List implements tool.Jobs.
 func (j jobsOf) List(ctx context.Context) ([]tool.Job, error) {
-	rows, err := j.store.ListJobs(ctx, db.ListJobsParams{OrgID: j.task.OrgID, TaskID: j.task.ID, JailID: j.task.JailID, MaxRows: job.MaxListed})
+	rows, err := j.queries.ListJobs(ctx, db.ListJobsParams{OrgID: j.task.OrgID, TaskID: j.task.ID, JailID: j.task.JailID, MaxRows: job.MaxListed})
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs of %s: %w", j.task.ID, err)
 	}

@@ -187,7 +187,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		return call, err
 	}
 	call.OfflineGrace, call.OutputLimit, call.Env = p.OfflineGrace, p.OutputBytes, gitIdentity(t, p)
-	call.Jobs, call.JobTime = jobsOf{s.cfg.Store, t}, p.Jobs.MaxTime
+	call.Jobs, call.JobTime = jobsOf{s.cfg.Store.Queries, t}, p.Jobs.MaxTime
 	if step.StartedAt != nil {
 		call.StartedAt = *step.StartedAt
 	}

@@ -49,15 +49,15 @@ func (s *Steps) park(ctx context.Context, tx *event.Tx, t db.Task, stepID string
 	return step, true, err
 }
 
-// over reports whether a call has nothing to wait for: its job or subtask has ended, or there
-// is none of that id, which the call's result says.
+// over reports whether a call has nothing to wait for: its job or subtask has ended, or does not
+// exist, as the call's result then says.
 func (s *Steps) over(ctx context.Context, tx *event.Tx, t db.Task, asked tool.Wait) (over bool, err error) {
 	switch {
 	case asked.Task != "":
 		_, over, err = s.cfg.Subtasks.Child(ctx, tx.Queries, t, asked.Task)
 	case asked.Job != "":
 		var j tool.Job
-		j, err = jobsOf{s.cfg.Store, t}.Job(ctx, asked.Job)
+		j, err = jobsOf{tx.Queries, t}.Job(ctx, asked.Job)
 		over = j.Ended
 	}
 	if fault.Is(err, fault.Invalid) {

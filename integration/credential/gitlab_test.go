@@ -2,9 +2,7 @@ package credential
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/cgi"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,23 +84,8 @@ func (g *gitLab) serve(w http.ResponseWriter, r *http.Request) {
 func TestAnAgentOpensAMergeRequestOfGitLab(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	bare, work := filepath.Join(root, "acme", "apps", "web.git"), filepath.Join(root, "work")
-	for _, args := range [][]string{
-		{"init", "--quiet", "--bare", "--initial-branch=main", bare},
-		{"-C", bare, "config", "http.receivepack", "true"},
-		{"init", "--quiet", "--initial-branch=main", work},
-		{"-C", work, "-c", "user.name=Ann", "-c", "user.email=ann@example.com", "commit", "--quiet", "--allow-empty", "--message", "first"},
-		{"-C", work, "push", "--quiet", bare, "main"},
-	} {
-		out, err := exec.Command("git", args...).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-	}
-	core, err := exec.Command("git", "--exec-path").Output()
-	require.NoError(t, err)
-	g := &gitLab{t: t, backend: &cgi.Handler{
-		Path: filepath.Join(strings.TrimSpace(string(core)), "git-http-backend"), Stderr: io.Discard,
-		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
-	}}
+	bare := filepath.Join(root, "acme", "apps", "web.git")
+	g := &gitLab{t: t, backend: newBackend(t, root, bare)}
 	o := newOrigin(t, "10.98.7.4", g.serve)
 	f := harness.NewOn(t, "--provider-allow", "10.98.0.0/16,127.0.0.0/8")
 	f.StartNode()

@@ -44,24 +44,31 @@ func newGitHub(t *testing.T) *gitHub {
 	t.Helper()
 	root := t.TempDir()
 	g := &gitHub{t: t, bare: filepath.Join(root, "acme", "web.git"), tokens: map[string]map[string]any{}}
+	g.backend = newBackend(t, root, g.bare)
+	return g
+}
+
+// newBackend makes a bare repository below root with a commit on its branch main, and returns
+// Git's own server of what is below root.
+func newBackend(t *testing.T, root, bare string) http.Handler {
+	t.Helper()
 	work := filepath.Join(root, "work")
 	for _, args := range [][]string{
-		{"init", "--quiet", "--bare", "--initial-branch=main", g.bare},
-		{"-C", g.bare, "config", "http.receivepack", "true"},
+		{"init", "--quiet", "--bare", "--initial-branch=main", bare},
+		{"-C", bare, "config", "http.receivepack", "true"},
 		{"init", "--quiet", "--initial-branch=main", work},
 		{"-C", work, "-c", "user.name=Ann", "-c", "user.email=ann@example.com", "commit", "--quiet", "--allow-empty", "--message", "first"},
-		{"-C", work, "push", "--quiet", g.bare, "main"},
+		{"-C", work, "push", "--quiet", bare, "main"},
 	} {
 		out, err := exec.Command("git", args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
 	core, err := exec.Command("git", "--exec-path").Output()
 	require.NoError(t, err)
-	g.backend = &cgi.Handler{
+	return &cgi.Handler{
 		Path: filepath.Join(strings.TrimSpace(string(core)), "git-http-backend"), Stderr: io.Discard,
 		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
 	}
-	return g
 }
 
 // branch returns where a branch is; "" if it is not there.

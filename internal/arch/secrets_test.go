@@ -26,6 +26,7 @@ var noSecrets = map[string]string{
 	"node/skill/mcpbridge/session.go:Code":    "an error's code",
 	"node/exec/watch.go:GetExitCode":          "how a command ended",
 	"hub/tool/gitpush.go:GetExitCode":         "the same",
+	"hub/storage/store/outage.go:Code":        "an error's code",
 	"hub/work/trigger/verify/headers.go:HMAC": "a scheme's name",
 	"internal/handle/handle.go:secrets":       "how many there are",
 	"hub/record/notification/push.go:secret":  "how long it is",

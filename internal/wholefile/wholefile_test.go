@@ -31,7 +31,7 @@ func TestAFileIsReplacedWhole(t *testing.T) {
 	was := make([]byte, 20)
 	_, err = old.Read(was)
 	require.NoError(t, err)
-	assert.Equal(t, "a long first content", string(was), "whoever reads the old file reads all of it")
+	assert.Equal(t, "a long first content", string(was), "a reader that has the old file open reads all of it")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Len(t, left, 1, "nothing else is left in the folder")

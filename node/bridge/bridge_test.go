@@ -212,7 +212,7 @@ func TestAJailThatAsksWithoutEndIsCutOff(t *testing.T) {
 	<-host.Done()
 }
 
-// Data that looks like questions is none.
+// Bytes in the data of a stream that look like pings are not counted as pings.
 func TestDataIsNoQuestion(t *testing.T) {
 	t.Parallel()
 	host, jail := pair(t)

@@ -129,6 +129,7 @@ func Join(up Tunnel, hub net.Conn) {
 	_ = copyTo(hub, up) // either end may end it
 }
 
+// copyTo copies with a buffer of the pool: other methods of both ends would be used before it.
 func copyTo(to io.Writer, from io.Reader) error {
 	buf := bodies.Get()
 	defer bodies.Put(buf)

@@ -51,10 +51,6 @@ func (c Cgroup) Dir(controller string) (dir string, version int) {
 	return "", 0
 }
 
-// Path returns the path of a controller below its hierarchy, as the kernel
-// reports it; "" if there is none.
-func (c Cgroup) Path(controller string) string { return cgroupOf(c.raw, controller) }
-
 // isUnified reports whether version 2 has the controllers.
 func isUnified() bool {
 	_, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers"))

@@ -74,8 +74,8 @@ func usage2(dir string) (*nodev1.Usage, error) {
 	return out, r.err
 }
 
-// reader reads the files of a cgroup and keeps the first error. A file that is not there
-// is none: the kernel lacks it, or the cgroup has just ended.
+// reader reads the files of a cgroup and keeps the first error. A missing file is no error: the
+// kernel lacks it, or the cgroup has just ended.
 type reader struct{ err error }
 
 // text returns a file's text; "" if there is none.
@@ -96,7 +96,10 @@ func (r *reader) text(dir, name string) string {
 
 // number returns the number that a file consists of, as large as an int64 can be.
 func (r *reader) number(dir, name string) (int64, bool) {
-	text := r.text(dir, name)
+	return r.parse(name, r.text(dir, name))
+}
+
+func (r *reader) parse(name, text string) (int64, bool) {
 	if text == "" {
 		return 0, false
 	}
@@ -110,14 +113,15 @@ func (r *reader) number(dir, name string) (int64, bool) {
 // limit returns the limit in a file; nil for none, which the kernel writes as "max", as 0
 // or as the largest number, rounded down to pages.
 func (r *reader) limit(dir, name string) *int64 {
-	if r.text(dir, name) == "max" {
+	text := r.text(dir, name)
+	if text == "max" {
 		return nil
 	}
-	n, ok := r.number(dir, name)
-	if !ok || n == 0 || n >= unlimited {
+	n, ok := r.parse(name, text)
+	if !ok {
 		return nil
 	}
-	return proto.Int64(n)
+	return limit(uint64(n))
 }
 
 // table returns a file's lines of a name and a number.

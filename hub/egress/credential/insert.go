@@ -26,7 +26,7 @@ type Inserted struct {
 	Private bool
 }
 
-// Insert inserts a credential into a request of a command in a jail of a node, in the place of
+// Insert puts a credential into a request that a command in a jail of a node made, and replaces
 // what the command sent there. req.URL has the scheme https and the host that the request goes to.
 //
 // It may read the request's body, and replaces it then. After an error the request must not

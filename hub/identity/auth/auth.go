@@ -41,7 +41,7 @@ type Identity struct {
 	// Local reports that the token is one that a hub keeps in its data folder.
 	Local bool
 	// OnMachine reports that a Local token is used on the hub's own machine, by a call
-	// that no proxy passed on: whoever can do that can read the hub's keys.
+	// that no proxy passed on. A caller who can do that can read the hub's keys.
 	OnMachine bool
 	// SessionID is set if the call came with a session's cookie.
 	SessionID string

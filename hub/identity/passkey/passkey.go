@@ -254,7 +254,7 @@ func (s *Service) Register(ctx context.Context, id auth.Identity, made Proof, na
 		"credential_id": statement.CredentialID, "public_key": hex.EncodeToString(key.PublicKey), "key_sha256": statement.KeySHA256,
 	}
 	if len(before.keys) == 0 {
-		// Whoever has begun in time has until the end of the challenge.
+		// A registration that began in time may end until its challenge expires.
 		if err := signedIn(id, auth.SignInLasts+Lasts); err != nil {
 			return none, err
 		}

@@ -28,7 +28,7 @@ func signedIn(id auth.Identity, lasts time.Duration) error {
 	if id.SignedIn(lasts) {
 		return nil
 	}
-	return fault.New(fault.Precondition, "this takes a passkey, or a sign-in of the last %d minutes: a session made from an API token is none", int(auth.SignInLasts.Minutes())).
+	return fault.New(fault.Precondition, "this takes a passkey, or a sign-in of the last %d minutes: a session made from an API token does not count", int(auth.SignInLasts.Minutes())).
 		WithCode(fault.PermissionDenied).
 		WithFix("log in again with your password or your identity provider, or with the link that `sudo deckhand open` prints on the hub's machine, and then do it")
 }

@@ -121,7 +121,7 @@ type Looker struct {
 
 // Look returns what a call would do. It returns nothing for a tool that is not one of Tools.
 func (l Looker) Look(ctx context.Context, tool string, arguments map[string]any) ([]Change, error) {
-	name := Clean(text(arguments, "path"))
+	name := workpath.Rel(text(arguments, "path"))
 	var out Change
 	var err error
 	switch tool {
@@ -144,7 +144,7 @@ func (l Looker) Look(ctx context.Context, tool string, arguments map[string]any)
 	case toolname.FileDelete:
 		out, err = l.remove(ctx, name, arguments["recursive"] == true, text(arguments, "expect_digest"))
 	case toolname.FileMove:
-		out, err = l.move(ctx, Clean(text(arguments, "from")), Clean(text(arguments, "to")), arguments["overwrite"] == true)
+		out, err = l.move(ctx, workpath.Rel(text(arguments, "from")), workpath.Rel(text(arguments, "to")), arguments["overwrite"] == true)
 	case toolname.ApplyPatch:
 		return l.patch(ctx, text(arguments, "input"))
 	default:
@@ -157,10 +157,6 @@ func (l Looker) Look(ctx context.Context, tool string, arguments map[string]any)
 }
 
 func text(arguments map[string]any, key string) string { s, _ := arguments[key].(string); return s }
-
-// Clean returns a path of a tool as the workspace has it: below /workspace, without "." and
-// doubled slashes. A path that leads out of the workspace keeps its "..".
-func Clean(name string) string { return workpath.Rel(name) }
 
 // problem is a fault as the reason why a call will fail.
 func problem(err error) string {
@@ -317,7 +313,7 @@ func (l Looker) patch(ctx context.Context, input string) ([]Change, error) {
 	}
 	var out []Change
 	for _, f := range files[:min(len(files), maxChanges)] {
-		name := Clean(f.Path)
+		name := workpath.Rel(f.Path)
 		var one Change
 		switch f.Kind {
 		case patch.Delete:
@@ -337,7 +333,7 @@ func (l Looker) patch(ctx context.Context, input string) ([]Change, error) {
 			return nil, err
 		}
 		if f.To != "" {
-			one.To = Clean(f.To)
+			one.To = workpath.Rel(f.To)
 		}
 		out = append(out, one)
 	}

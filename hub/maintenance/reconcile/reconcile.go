@@ -125,8 +125,9 @@ func (r *Reconciler) stopStep(s db.Step, by string) {
 	}
 }
 
-// interruptStep ends the command of a step that goes on: whoever executes the step stores
-// its end, with what it changed. A command whose node cannot be reached goes on to its own end.
+// interruptStep kills the command of a step and leaves the step started: the hub that executes
+// the step stores its end, with what the command changed. If the node cannot be reached, the
+// command runs to its own end.
 func (r *Reconciler) interruptStep(s db.Step, by string) {
 	if record := r.cfg.Tools.Get(s.Tool); s.NodeID == nil || record == nil || !record.Runs() {
 		return

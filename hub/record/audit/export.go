@@ -26,7 +26,7 @@ const (
 func Export(ctx context.Context, s *store.Store, key ed25519.PrivateKey, orgID string, after int64, to io.Writer) error {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok {
-		return fault.New(fault.Internal, "the audit's key is none of ed25519")
+		return fault.New(fault.Internal, "the audit's key is not an ed25519 key")
 	}
 	var from db.AuditHead
 	var err error

@@ -69,7 +69,7 @@ func Verify(ctx context.Context, s *store.Store, key ed25519.PrivateKey, orgID s
 func verify(ctx context.Context, s *store.Store, key ed25519.PrivateKey, orgID string, progress func(position, last int64)) (v Verification, err error) {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok {
-		return v, fault.New(fault.Internal, "the audit's key is none of ed25519")
+		return v, fault.New(fault.Internal, "the audit's key is not an ed25519 key")
 	}
 	v.Key = hex.EncodeToString(public)
 	last, err := s.LastAuditHead(ctx, orgID)
@@ -78,7 +78,7 @@ func verify(ctx context.Context, s *store.Store, key ed25519.PrivateKey, orgID s
 	}
 	v.LastPosition = last.Position
 	for after := int64(0); ; {
-		report, err := verifyFrom(ctx, s, key, orgID, after, func(r auditlog.Report) {
+		report, err := verifyFrom(ctx, s, key, public, orgID, after, func(r auditlog.Report) {
 			v.Position = r.Sealed
 			progress(v.Position, max(v.LastPosition, v.Position))
 		})
@@ -122,14 +122,13 @@ func verify(ctx context.Context, s *store.Store, key ed25519.PrivateKey, orgID s
 }
 
 // verifyFrom verifies what is behind a head.
-func verifyFrom(ctx context.Context, s *store.Store, key ed25519.PrivateKey, orgID string, after int64, progress func(auditlog.Report)) (auditlog.Report, error) {
+func verifyFrom(ctx context.Context, s *store.Store, key ed25519.PrivateKey, public ed25519.PublicKey, orgID string, after int64, progress func(auditlog.Report)) (auditlog.Report, error) {
 	out, in := io.Pipe()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		in.CloseWithError(Export(ctx, s, key, orgID, after, in))
 	}()
-	public, _ := key.Public().(ed25519.PublicKey)
 	report, err := auditlog.Follow(out, public, progress)
 	out.CloseWithError(errEnough)
 	<-written

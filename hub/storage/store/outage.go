@@ -34,13 +34,12 @@ func Gone(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// tooLong are the SQLSTATEs of a statement that the server ended for its time:
-// query_canceled.
-var tooLong = []string{"57014"}
+// queryCanceled is the SQLSTATE of a statement that the server ended for its time.
+const queryCanceled = "57014"
 
 // TookTooLong reports whether an error is a statement's that took longer than the
 // statement_timeout of its transaction.
 func TookTooLong(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && slices.Contains(tooLong, pg.Code)
+	return errors.As(err, &pg) && pg.Code == queryCanceled
 }

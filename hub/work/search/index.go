@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -73,15 +74,20 @@ func (x *Indexer) Read(ctx context.Context) error {
 	}
 	var failed []error
 	for len(positions) > 0 && ctx.Err() == nil {
+		// After the positions, and before the events, whose snapshots must be younger.
+		horizon, err := x.Store.EventHorizon(ctx)
+		if err != nil {
+			return errors.Join(append(failed, fmt.Errorf("find what is committed: %w", err))...)
+		}
 		var more []db.SearchPositionsRow
-		for _, p := range positions {
-			whole, err := x.read(ctx, p.OrgID)
+		for _, from := range positions {
+			next, err := x.read(ctx, from, horizon)
 			switch {
 			case errors.Is(err, errMoved):
 			case err != nil:
-				failed = append(failed, fmt.Errorf("organisation %s: %w", p.OrgID, err))
-			case !whole:
-				more = append(more, p)
+				failed = append(failed, fmt.Errorf("organisation %s: %w", from.OrgID, err))
+			case next != nil:
+				more = append(more, *next)
 			}
 		}
 		positions = more
@@ -92,16 +98,17 @@ func (x *Indexer) Read(ctx context.Context) error {
 // errMoved reports that another hub has read on.
 var errMoved = errors.New("another hub was here")
 
-// read indexes a batch of an organisation's events, and reports whether that was all.
-func (x *Indexer) read(ctx context.Context, orgID string) (whole bool, err error) {
-	events, from, err := unread(ctx, x.Store, orgID, batch)
+// read indexes a batch of an organisation's events, and returns how far it was read; nil if
+// there are no more.
+func (x *Indexer) read(ctx context.Context, from db.SearchPositionsRow, horizon string) (next *db.SearchPositionsRow, err error) {
+	events, err := eventsAfter(ctx, x.Store, from, horizon, batch)
 	if err != nil || len(events) == 0 {
-		return true, err
+		return nil, err
 	}
 	last := events[len(events)-1]
 	err = x.Store.Tx(ctx, func(q *db.Queries) error {
 		moved, err := q.MoveSearch(ctx, db.MoveSearchParams{
-			OrgID: orgID, FromXid: from.AfterXid, FromID: from.AfterID, AfterXid: last.Xid, AfterID: last.ID,
+			OrgID: from.OrgID, FromXid: from.AfterXid, FromID: from.AfterID, AfterXid: last.Xid, AfterID: last.ID,
 		})
 		if err != nil {
 			return fmt.Errorf("store how far it was read: %w", err)
@@ -109,29 +116,24 @@ func (x *Indexer) read(ctx context.Context, orgID string) (whole bool, err error
 		if moved == 0 {
 			return errMoved
 		}
-		return put(ctx, q, orgID, events)
+		return put(ctx, q, from.OrgID, events)
 	})
-	return len(events) < batch, err
+	if err != nil || len(events) < batch {
+		return nil, err
+	}
+	from.AfterXid, from.AfterID = last.Xid, last.ID
+	return &from, nil
 }
 
-// unread returns the next events that are not indexed, and how far was read.
-func unread(ctx context.Context, s *store.Store, orgID string, limit int32) ([]db.EventsToIndexRow, db.SearchPositionsRow, error) {
-	from, err := s.SearchPositions(ctx, &orgID)
-	if err != nil || len(from) == 0 {
-		return nil, db.SearchPositionsRow{}, err
-	}
-	// A statement of its own: the next one's snapshot must be younger.
-	horizon, err := s.EventHorizon(ctx)
-	if err != nil {
-		return nil, from[0], fmt.Errorf("find what is committed: %w", err)
-	}
+// eventsAfter returns the events behind a position that are committed for good.
+func eventsAfter(ctx context.Context, s *store.Store, from db.SearchPositionsRow, horizon string, limit int32) ([]db.EventsToIndexRow, error) {
 	events, err := s.EventsToIndex(ctx, db.EventsToIndexParams{
-		OrgID: orgID, Messages: messages, AfterXid: from[0].AfterXid, AfterID: from[0].AfterID, Horizon: horizon, MaxRows: limit,
+		OrgID: from.OrgID, Messages: messages, AfterXid: from.AfterXid, AfterID: from.AfterID, Horizon: horizon, MaxRows: limit,
 	})
 	if err != nil {
-		return nil, from[0], fmt.Errorf("read events: %w", err)
+		return nil, fmt.Errorf("read events: %w", err)
 	}
-	return events, from[0], nil
+	return events, nil
 }
 
 // put stores what some events changed.
@@ -158,7 +160,7 @@ func put(ctx context.Context, q *db.Queries, orgID string, events []db.EventsToI
 		}
 	}
 	if len(tasks) > 0 {
-		rows, err := q.TasksToIndex(ctx, db.TasksToIndexParams{OrgID: orgID, Ids: keys(tasks)})
+		rows, err := q.TasksToIndex(ctx, db.TasksToIndexParams{OrgID: orgID, Ids: slices.Sorted(maps.Keys(tasks))})
 		if err != nil {
 			return fmt.Errorf("read tasks: %w", err)
 		}
@@ -167,7 +169,7 @@ func put(ctx context.Context, q *db.Queries, orgID string, events []db.EventsToI
 		}
 	}
 	if len(calls)+len(outputs) > 0 {
-		rows, err := q.StepsToIndex(ctx, db.StepsToIndexParams{OrgID: orgID, Ids: append(keys(calls), keys(outputs)...)})
+		rows, err := q.StepsToIndex(ctx, db.StepsToIndexParams{OrgID: orgID, Ids: append(slices.Sorted(maps.Keys(calls)), slices.Sorted(maps.Keys(outputs))...)})
 		if err != nil {
 			return fmt.Errorf("read steps: %w", err)
 		}
@@ -187,12 +189,4 @@ func put(ctx context.Context, q *db.Queries, orgID string, events []db.EventsToI
 		return fmt.Errorf("store words: %w", err)
 	}
 	return nil
-}
-
-func keys(set map[string]bool) (out []string) {
-	for k := range set {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }

@@ -138,7 +138,15 @@ func (s *Service) Search(ctx context.Context, v task.Viewer, q Query, agentID, t
 // IndexedUntil returns the time of the first event of an organisation that is not
 // indexed although it is some time old; nil where the index is up to date.
 func (s *Service) IndexedUntil(ctx context.Context, orgID string) (*time.Time, error) {
-	events, _, err := unread(ctx, s.store, orgID, 1)
+	from, err := s.store.SearchPositions(ctx, &orgID)
+	if err != nil || len(from) == 0 {
+		return nil, err
+	}
+	horizon, err := s.store.EventHorizon(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find what is committed: %w", err)
+	}
+	events, err := eventsAfter(ctx, s.store, from[0], horizon, 1)
 	if err != nil || len(events) == 0 || time.Since(events[0].Time) < behind {
 		return nil, err
 	}

@@ -2,10 +2,13 @@ package search
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 const (
@@ -94,14 +97,7 @@ func newWord(raw string) word {
 
 // short returns a word as it is compared.
 func short(text string) string {
-	text = strings.ToLower(text)
-	if len(text) > maxWord {
-		text = text[:maxWord]
-		for !utf8.ValidString(text) {
-			text = text[:len(text)-1]
-		}
-	}
-	return text
+	return textcut.Bytes(strings.ToLower(text), maxWord, "")
 }
 
 // vectorOf returns the words of a text, with their places, and some marks without, as
@@ -124,12 +120,7 @@ func vectorOf(text string, marks ...string) string {
 	for _, mark := range marks {
 		fmt.Fprintf(&out, "%s ", lexeme(mark))
 	}
-	keys := make([]string, 0, len(places))
-	for w := range places {
-		keys = append(keys, w)
-	}
-	slices.Sort(keys)
-	for _, w := range keys {
+	for _, w := range slices.Sorted(maps.Keys(places)) {
 		out.WriteString(lexeme(w))
 		for i, at := range places[w] {
 			fmt.Fprintf(&out, "%c%d", ":,"[min(i, 1)], at)
@@ -140,6 +131,6 @@ func vectorOf(text string, marks ...string) string {
 }
 
 // lexeme quotes a word for a tsvector or a tsquery.
-func lexeme(w string) string {
-	return "'" + strings.NewReplacer("'", "''", `\`, `\\`).Replace(w) + "'"
-}
+func lexeme(w string) string { return "'" + quotes.Replace(w) + "'" }
+
+var quotes = strings.NewReplacer("'", "''", `\`, `\\`)

@@ -89,16 +89,21 @@ func Show[Req, Res any, T proto.Message](
 	call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
 	request *Req, thing func(*Res) T,
 ) error {
-	res, err := call(cmd.Context(), connect.NewRequest(request))
-	if err != nil {
-		return err
-	}
-	return output.One(e.Printer(), noun, thing(res.Msg))
+	return show(output.One[T], cmd, e, noun, call, request, thing)
 }
 
-// Change calls a procedure that creates or changes a thing, and shows its row.
+// Change is Show for most procedures that create or change a thing: of the thing it shows
+// the row.
 func Change[Req, Res any, T proto.Message](
 	cmd *cobra.Command, e *Env, noun output.Noun[T],
+	call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	request *Req, thing func(*Res) T,
+) error {
+	return show(output.Brief[T], cmd, e, noun, call, request, thing)
+}
+
+func show[Req, Res any, T proto.Message](
+	display func(*output.Printer, output.Noun[T], T) error, cmd *cobra.Command, e *Env, noun output.Noun[T],
 	call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
 	request *Req, thing func(*Res) T,
 ) error {
@@ -106,5 +111,5 @@ func Change[Req, Res any, T proto.Message](
 	if err != nil {
 		return err
 	}
-	return output.Brief(e.Printer(), noun, thing(res.Msg))
+	return display(e.Printer(), noun, thing(res.Msg))
 }

@@ -217,10 +217,16 @@ func dangersFirst(item *deckhandv1.InboxItem) string {
 	if item.GetNeedsPasskey() {
 		out = "PASSKEY NEEDED\n" + indented("to let this run, open it in the console, on a device that has one of your passkeys: deckhand open") + "\n"
 	}
-	if text := dangerLines(item.GetDecision()); text != "" {
-		out += "DANGEROUS\n" + indented(text) + "\n"
+	return out + dangerBlock(item.GetDecision())
+}
+
+// dangerBlock returns what is dangerous in a call, with a heading; "" if nothing is.
+func dangerBlock(d *deckhandv1.CallDecision) string {
+	text := dangerLines(d)
+	if text == "" {
+		return ""
 	}
-	return out
+	return "DANGEROUS\n" + indented(text) + "\n"
 }
 
 // sheetOf returns an item as a person reads it: what is dangerous first, then all of it once.

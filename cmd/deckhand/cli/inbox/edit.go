@@ -91,9 +91,7 @@ func (r *reviewer) inEditor(text string, json bool) (string, error) {
 func judgement(res *deckhandv1.JudgeInboxItemResponse) string {
 	d := res.GetDecision()
 	var out strings.Builder
-	if text := dangerLines(d); text != "" {
-		fmt.Fprintf(&out, "DANGEROUS\n%s\n", indented(text))
-	}
+	out.WriteString(dangerBlock(d))
 	effect := map[string]string{"allow": "The policy allows the edited call", "ask": "The policy asks about the edited call", "deny": "The policy denies the edited call"}[d.GetEffect()]
 	if effect == "" {
 		effect = "No rule is about the edited call"

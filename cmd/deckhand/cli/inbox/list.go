@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -73,28 +72,17 @@ func list(ctx context.Context, e *env.Env, request *deckhandv1.ListInboxRequest,
 	if err != nil {
 		return err
 	}
-	var items []*deckhandv1.InboxItem
-	for {
-		request.PageSize = env.PageSize
-		if limit > 0 {
-			request.PageSize = int32(min(env.PageSize, limit-len(items)))
-		}
-		res, err := client.Inbox.ListInbox(ctx, connect.NewRequest(request))
-		if err != nil {
-			return err
-		}
-		items = append(items, res.Msg.GetItems()...)
-		request.PageToken = res.Msg.GetNextPageToken()
-		if request.PageToken == "" || limit > 0 && len(items) >= limit {
-			break
-		}
+	items, next, err := env.Newest(ctx, limit, request.GetPageToken(), client.Inbox.ListInbox, request,
+		func(size int32, token string) { request.PageSize, request.PageToken = size, token }, (*deckhandv1.ListInboxResponse).GetItems)
+	if err != nil {
+		return err
 	}
 	if err := output.List(e.Printer(), noun(e), items); err != nil {
 		return err
 	}
 	switch {
-	case request.PageToken != "":
-		e.Notef("there are more: add --page %s, or --limit 0 for all", request.PageToken)
+	case next != "":
+		e.Notef("there are more: add --page %s, or --limit 0 for all", next)
 	case len(items) == 0 && len(request.States) == 0:
 		e.Notef("Nothing to answer. Answered items: deckhand inbox list --all")
 	case len(items) == 0:

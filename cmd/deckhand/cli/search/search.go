@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
@@ -57,24 +57,18 @@ func run(e *env.Env, cmd *cobra.Command, request *deckhandv1.SearchHistoryReques
 	if err != nil {
 		return err
 	}
-	var hits []*deckhandv1.SearchHit
-	for {
-		request.PageSize = most
-		if limit > 0 {
-			request.PageSize = int32(min(most, limit-len(hits)))
-		}
-		res, err := client.History.SearchHistory(cmd.Context(), connect.NewRequest(request))
-		if err != nil {
-			return err
-		}
-		if until := res.Msg.GetIndexedUntil(); until != nil && len(hits) == 0 {
-			e.Notef("The index is being built: what happened since %s is not found yet.", output.Moment(until))
-		}
-		hits = append(hits, res.Msg.GetHits()...)
-		request.PageToken = res.Msg.GetNextPageToken()
-		if request.PageToken == "" || limit > 0 && len(hits) >= limit {
-			break
-		}
+	var until *timestamppb.Timestamp
+	hits, next, err := env.Newest(cmd.Context(), limit, request.GetPageToken(), client.History.SearchHistory, request,
+		func(size int32, token string) { request.PageSize, request.PageToken = min(size, most), token },
+		func(res *deckhandv1.SearchHistoryResponse) []*deckhandv1.SearchHit {
+			until = cmp.Or(until, res.GetIndexedUntil())
+			return res.GetHits()
+		})
+	if err != nil {
+		return err
+	}
+	if until != nil {
+		e.Notef("The index is being built: what happened since %s is not found yet.", output.Moment(until))
 	}
 	if err := output.List(e.Printer(), noun(), hits); err != nil {
 		return err
@@ -82,7 +76,7 @@ func run(e *env.Env, cmd *cobra.Command, request *deckhandv1.SearchHistoryReques
 	if len(hits) == 0 {
 		e.Notef("Nothing found. All words have to occur in one text; try fewer.")
 	}
-	env.NoteMore(e, len(hits), request.GetPageToken())
+	env.NoteMore(e, len(hits), next)
 	return nil
 }
 

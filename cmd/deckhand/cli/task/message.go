@@ -47,11 +47,7 @@ was delivered cannot be taken back.`,
 		Args:    env.Args("TASK", "[MESSAGE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeEach(e, cmd, args[:1], func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
-				req := &deckhandv1.WithdrawMessageRequest{TaskId: id}
-				if len(args) > 1 {
-					req.MessageId = args[1]
-				}
-				res, err := client.Tasks.WithdrawMessage(ctx, connect.NewRequest(req))
+				res, err := client.Tasks.WithdrawMessage(ctx, connect.NewRequest(&deckhandv1.WithdrawMessageRequest{TaskId: id, MessageId: env.Optional(args, 1)}))
 				if err != nil {
 					return nil, err
 				}

@@ -40,7 +40,8 @@ func Get(ctx context.Context, client *sdk.Client, ids []string) ([]*deckhandv1.T
 	return tasks, nil
 }
 
-// orNewest returns the ids, or the id of the newest task if there are none.
+// orNewest returns ids, or, if ids is empty, the id of the newest task, which it names to the
+// user.
 func orNewest(ctx context.Context, e *env.Env, client *sdk.Client, ids []string) ([]string, error) {
 	if len(ids) > 0 {
 		return ids, nil

@@ -5,6 +5,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -107,10 +108,7 @@ func subtasks(x *deckhandv1.Task) string {
 // why says why a task is in its state: of one that failed, its error where it has no
 // other reason.
 func why(t *deckhandv1.Task) string {
-	if t.GetReason() != "" {
-		return t.GetReason()
-	}
-	return strings.TrimSpace(t.GetErrorCode() + " " + t.GetErrorMessage())
+	return cmp.Or(t.GetReason(), strings.TrimSpace(t.GetErrorCode()+" "+t.GetErrorMessage()))
 }
 
 func title(t *deckhandv1.Task) string {

@@ -15,8 +15,9 @@ ALTER TABLE inbox_items
     -- with the same arguments where the tool's calls have none. Empty for other kinds.
     ADD COLUMN IF NOT EXISTS alike text COLLATE "C" NOT NULL DEFAULT '';
 
--- They follow from the other columns. They would be generated ones, but to add those writes the
--- whole table anew while everybody waits. The name has it run after the other triggers.
+-- A trigger computes these columns from the others. Generated columns would do the same, but
+-- adding them rewrites the whole table under a lock. Triggers run in the order of their names,
+-- and this one must be the last.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION inbox_item_order() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

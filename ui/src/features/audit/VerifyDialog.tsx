@@ -62,7 +62,7 @@ export function VerifyDialog(props: { onClose: () => void; onDone: () => void })
       <div className="space-y-2 border-t pt-3 text-xs text-dim">
         <p>
           The hub checks its own database here, with its own key. That finds entries that were changed, removed or added behind its back. It does not
-          find a log that somebody who controls the hub signed anew, or newest entries that were removed together with their signatures. For that,
+          find a log that somebody who controls the hub signed again, or newest entries that were removed together with their signatures. For that,
           export the log regularly, keep it elsewhere, and verify it there with the key that you noted when you set up the hub:
         </p>
         <Command text="deckhand audit verify audit.jsonl --key KEY" />
@@ -79,7 +79,7 @@ const headings: Record<AuditVerdict, [text: string, tone: string]> = {
 };
 
 // Result says what was checked, up to which entry, and what is broken.
-export function Result({ result }: { result: AuditVerification }) {
+function Result({ result }: { result: AuditVerification }) {
   const [heading, tone] = headings[result.verdict] ?? headings[AuditVerdict.UNSPECIFIED];
   return (
     <div role="status" className="space-y-3">

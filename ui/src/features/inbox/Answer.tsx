@@ -98,6 +98,13 @@ export function Answer(props: {
     if (runs.has(answer.case ?? "") && !whole) return;
     setBusy(name);
     setError(undefined);
+    let takes = item.needsPasskey || passkey;
+    try {
+      takes ||= dangerous && (await dangersNeedPasskey());
+    } catch (e) {
+      setBusy("");
+      return setError(e);
+    }
     const request = { itemId: item.id, reason: why.trim(), answer, shownDigest: item.shownDigest };
     const send = async () => {
       try {
@@ -115,14 +122,7 @@ export function Answer(props: {
         setBusy("");
       }
     };
-    let takes = item.needsPasskey || passkey;
-    try {
-      takes ||= dangerous && (await dangersNeedPasskey());
-    } catch (e) {
-      setBusy("");
-      return setError(e);
-    }
-    // Whoever proves with a passkey that they mean it is not asked whether they do.
+    // A passkey proves that the person means it: such an answer is not held.
     if (getComfort().undo && !takes && mayHold(item)) setHolding({ said, send });
     else await send();
   };

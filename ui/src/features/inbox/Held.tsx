@@ -13,7 +13,7 @@ export const mayHold = (item: InboxItem) => !item.expiresAt || (millis(item.expi
 
 // Held keeps an answer before it is sent, so that it can be taken back. Nothing has happened
 // at the hub until then: what is closed before it is sent was never decided, and the page
-// asks before it closes. Whoever goes on to something else has it sent at once.
+// asks before it closes. If the person goes on to something else, it is sent at once.
 export function Held(props: { said: string; keys: boolean; send: () => void; undo: () => void }) {
   const [left, setLeft] = useState(held);
   const latest = useRef(props);

@@ -3,7 +3,6 @@ import { useState } from "react";
 import { toast } from "sonner";
 import { Button } from "@/components/Button";
 import { Code } from "@/components/Code";
-import { cx } from "@/components/cx";
 import { Literal, LiteralBlock } from "@/components/Literal";
 import type { ActObject } from "@/components/marks";
 import { Time } from "@/components/Time";
@@ -128,7 +127,7 @@ export function Earlier({ of, host }: { of: InboxContext; host: string }) {
             >
               <Literal className="font-mono" text={`${r.method} ${r.url}`} />
             </Link>
-            <span className={cx(r.state === StepState.SUCCEEDED && r.status < 400 ? "text-good" : r.state === StepState.STARTED ? "text-dim" : "text-warn")}>
+            <span className={r.state === StepState.SUCCEEDED && r.status < 400 ? "text-good" : r.state === StepState.STARTED ? "text-dim" : "text-warn"}>
               {r.status > 0 ? `HTTP ${r.status}` : r.errorCode || StepState[r.state].toLowerCase()}
             </span>
             <span className="text-dim"><Time at={r.at} /></span>

@@ -204,7 +204,7 @@ describe("a card", () => {
     await userEvent.setup().click(await ready("Send now"));
     await within(card()).findByText(/Approved by you/);
     expect(hub.answers.map((a) => a.itemId)).toEqual([second]);
-    // Whoever goes on has it sent.
+    // The person went on: it is sent.
     await userEvent.setup().click(await ready("Next (1 left)"));
     await waitFor(() => expect(command()).toBe("echo one"));
     await userEvent.setup().click(await ready("Approve"));

@@ -3,12 +3,11 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useDark } from "@/app/theme";
 import { dollars } from "@/components/money";
-import { tick } from "./series";
+import { day, tick } from "./series";
 
 export type Line = { label: string; values: (number | null)[]; colour: string; dash?: number[] };
 
 const hour = 3600;
-const day = 24 * hour;
 
 // increments are between two ticks: whole days for days, hours for hours.
 const increments = (step: number) => (step < day ? [1, 2, 3, 6, 12].map((n) => n * hour) : [1, 2, 5, 10, 15].map((n) => n * day));

@@ -61,6 +61,9 @@ export function exact(micros: bigint): string {
   return `$${micros / 1_000_000n}.${digits}`;
 }
 
+// day is its length in seconds.
+export const day = 24 * 3600;
+
 // tick is a time on the axis of a chart whose bars are so many seconds apart, in UTC as the sums are: 14:00, or 28 Oct.
 export const tick = (at: number, step: number) =>
-  new Date(at * 1000).toLocaleString("en-GB", step < 86_400 ? { timeZone: "UTC", hour: "2-digit", minute: "2-digit" } : { timeZone: "UTC", day: "numeric", month: "short" });
+  new Date(at * 1000).toLocaleString("en-GB", step < day ? { timeZone: "UTC", hour: "2-digit", minute: "2-digit" } : { timeZone: "UTC", day: "numeric", month: "short" });

@@ -7,14 +7,16 @@ import type { Image } from "@/gen/deckhand/v1/step_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import type { Call } from "./thread";
 
-// The pictures that browsers draw and that run nothing; SVG is none of them.
+// The image types that browsers draw and that cannot run scripts; SVG can.
 const drawn = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+const imagesOf = (call: Call) => Number(call.outcome?.images ?? 0);
 
 // whatIsSeen says what a call's result shows besides text in lines: pictures, or the screen
 // of a terminal.
 function whatIsSeen(call: Call): "pictures" | "screen" | undefined {
   if (call.state !== "succeeded") return undefined;
-  if (Number(call.outcome?.images ?? 0) > 0) return "pictures";
+  if (imagesOf(call) > 0) return "pictures";
   return call.tool.startsWith("terminal_") && call.tool !== "terminal_close" ? "screen" : undefined;
 }
 
@@ -24,7 +26,7 @@ export function Seen(props: { call: Call; taskId: string }) {
   const [open, setOpen] = useState(false);
   const what = whatIsSeen(props.call);
   if (!what) return null;
-  const count = Number(props.call.outcome?.images ?? 0);
+  const count = imagesOf(props.call);
   const name = what === "screen" ? "screen" : count === 1 ? "picture" : `${count} pictures`;
   return (
     <div className="min-w-0 space-y-1">

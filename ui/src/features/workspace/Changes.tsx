@@ -121,7 +121,6 @@ export function Changes(props: { taskId: string; file?: string; agentName?: stri
   );
 }
 
-
 function StepDiff(props: { taskId: string; stepId: string }) {
   const { data, error, isPending } = usePlainQuery({
     queryKey: ["diff", props.taskId, props.stepId],
