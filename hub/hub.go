@@ -66,6 +66,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/hub/work/wait"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
@@ -487,40 +488,10 @@ func (h *Hub) close() {
 	}
 }
 
-// EdgeAddress is what nodes are told to dial.
-func (h *Hub) EdgeAddress() string {
-	if h.cfg.EdgeAddress != "" {
-		return h.cfg.EdgeAddress
-	}
-	return reachable(h.edgeListener.Addr())
-}
-
-// peerAddress is where other replicas reach this one's edge.
-func (h *Hub) peerAddress() string {
-	if h.cfg.PeerAddress != "" {
-		return h.cfg.PeerAddress
-	}
-	return replica.Reachable(h.edgeListener.Addr())
-}
-
-// reachable returns an address that can be dialled: one that listens on every
-// interface is named by loopback.
-func reachable(a net.Addr) string {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return a.String()
-	}
-	ip := tcp.IP
-	if ip.IsUnspecified() {
-		ip = net.IPv4(127, 0, 0, 1)
-	}
-	return net.JoinHostPort(ip.String(), fmt.Sprint(tcp.Port))
-}
-
 // alert has destinations told of an audit entry of high severity.
 func (h *Hub) alert(ctx context.Context, tx *event.Tx, e db.AuditEntry) error {
 	return h.notify.Announce(ctx, tx, notification.Event{
-		OrgID: e.OrgID, Kind: notification.AuditHigh, Object: e.ObjectID, Once: fmt.Sprintf("audit.%d", e.ID), Details: map[string]any{
+		OrgID: e.OrgID, Kind: string(eventkind.AuditHigh), Object: e.ObjectID, Once: fmt.Sprintf("audit.%d", e.ID), Details: map[string]any{
 			"entry_id": e.ID, "actor": e.ActorID, "action": e.Action, "object_kind": e.ObjectKind, "object_id": e.ObjectID,
 			"address": e.Address, "user_agent": e.UserAgent, "reason": e.Reason, "time": e.Time.UTC().Format(time.RFC3339Nano),
 		},

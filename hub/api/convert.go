@@ -186,9 +186,11 @@ func stepMessage(s db.Step) *deckhandv1.Step {
 }
 
 func eventMessage(e *db.EventsAfterRow) *deckhandv1.Event {
+	payload := object(e.Payload)
 	return &deckhandv1.Event{
 		Seq: e.Seq, TaskId: e.TaskID, Type: e.Type, Time: timestamppb.New(e.Time), ActorKind: e.ActorKind, ActorId: e.ActorID,
-		Attempt: e.Attempt, CorrelationId: e.CorrelationID, Payload: object(e.Payload),
+		Attempt: e.Attempt, CorrelationId: e.CorrelationID, Payload: payload, ActorClass: eventkind.ActorClass(e.ActorKind),
+		Lifecycle: eventkind.LifecycleOf(e.Type, payload.AsMap()),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -29,10 +30,13 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 	ctx, cancel := until(ctx, h.Draining)
 	defer cancel()
 	watch := event.Watch{
-		OrgID: auth.From(ctx).OrgID, Types: req.Msg.GetTypes(), Follow: req.Msg.GetFollow(), Thinking: req.Msg.GetThinking(),
+		OrgID: auth.From(ctx).OrgID, Follow: req.Msg.GetFollow(), Thinking: req.Msg.GetThinking(),
 		Cut: cutOf(ctx), Detailed: req.Msg.GetDetailedTaskIds(),
 	}
 	var err error
+	if watch.Selected, err = eventkind.Select("types", req.Msg.GetTypes()); err != nil {
+		return err
+	}
 	switch {
 	case req.Msg.GetFromNow() && req.Msg.GetCursor() != "":
 		return fault.New(fault.Invalid, "from_now and cursor were both given").WithFix("give one of them")

@@ -3,9 +3,9 @@
 //
 // The hub accepts from a worker only the kinds that belong to workers. The
 // others record what the hub did or a person decided, and are sent out signed.
-// Notifications offer all kinds, and docs/events.md documents each one. Tests
-// compare both with this list: to add a kind, add a constant, an entry in the
-// table and a row on that page.
+// Watches and destinations offer all kinds, and the lifecycle names that some of
+// them have, too. To add a kind, add a constant and an entry in the table, and run
+// scripts/generate, which lists it in docs/events.md and docs/notifications.md.
 package eventkind
 
 import "slices"
@@ -89,78 +89,12 @@ type Entry struct {
 	Kind Kind
 	// Worker says that workers write the event; all others are the hub's.
 	Worker bool
-	// What describes when the event is written.
-	What string
-}
-
-var table = []Entry{
-	{AgentHandedOver, false, "a call handed the task's work on to another agent"},
-	{AgentRetry, false, "a run failed in a way that another try may mend, and is tried again"},
-	{AgentSpawned, false, "a worker claimed the task"},
-	{AgentSubtaskCreated, false, "a call created a subtask"},
-	{AgentSubtaskEnded, false, "a subtask ended"},
-	{AgentSuspended, false, "the way the run ended suspended its agent"},
-	{ApprovalRequested, false, "a call waits for an approval"},
-	{ArtifactsDelivered, false, "promised files arrived in the workspace"},
-	{ArtifactsPromised, false, "the task will get files from another workspace before it starts"},
-	{BudgetWarning, false, "a call brought a budget to 80 % of its limit"},
-	{CacheMissed, true, "after six turns the provider has read nothing from its prompt cache"},
-	{CheckpointCreated, true, "a checkpoint is stored"},
-	{ContextSummarized, true, "old turns were replaced by a summary"},
-	{CredentialUsed, false, "commands of the task sent requests with a credential"},
-	{EgressRefused, false, "a command wanted to reach a host that its egress rules do not allow"},
-	{ExecutionCancelled, false, "the task was cancelled or killed"},
-	{ExecutionCompleted, true, "the run ends well"},
-	{ExecutionFailed, true, "the run ends with an error"},
-	{ExecutionPaused, true, "the run pauses until a person has acted"},
-	{ExecutionResumed, true, "a later attempt begins"},
-	{ExecutionStarted, true, "the first attempt begins"},
-	{GuardrailNudge, true, "the agent repeats itself and was told so"},
-	{GuardrailStopped, true, "the agent repeated itself and was stopped"},
-	{ImagePulling, false, "the jail's image is being pulled, and this much of it is there"},
-	{ImageReady, false, "the jail's image is on the node, and its digest is pinned for the task"},
-	{ImageSetup, false, "the jail's image is being prepared, and this command of its setup runs"},
-	{InboxAnswered, false, "a person decided an inbox item"},
-	{InboxExpired, false, "an inbox item ran out of time"},
-	{InputRequired, false, "the agent asks a question"},
-	{IterationComplete, true, "an iteration ends"},
-	{JailNotFrozen, false, "the jail could not be frozen while its task waits"},
-	{JobEnded, false, "a background command ended"},
-	{JobStarted, false, "a command goes on in the background"},
-	{LimitReached, true, "the run ends or pauses at a limit"},
-	{LimitWarning, true, "80 % of a limit are used"},
-	{LimitsLifted, false, "an administrator raised the limits of the run"},
-	{MCPProblems, false, "MCP servers, or tools of them, are not available as an attempt begins"},
-	{MCPToolChanged, false, "an MCP server offers a tool with another definition than was agreed to"},
-	{MessageDelivered, false, "the model gets messages with its next turn"},
-	{MessageReceived, false, "a person sent the agent a message"},
-	{MessageWithdrawn, false, "a person took back a message before the model got it"},
-	{ModelFailover, true, "another model continues, because the one before did not respond"},
-	{ModelOutage, false, "no model of the task answers, and it waits until one does"},
-	{OutcomeUnknown, false, "it is unknown whether a call took effect"},
-	{PauseRequested, false, "a person asked for a pause before the next tool call, or took that back"},
-	{PhaseChanged, true, "the loop enters a phase"},
-	{PlanReached, false, "the task was the last run that the month's quota allows"},
-	{PlanUpdated, true, "the agent set its plan"},
-	{PlanWarning, false, "the task brought the month to 80 % of its quota"},
-	{ProgressUpdate, true, "an iteration ends with this progress"},
-	{ReviewRequested, false, "a run in review mode is done and waits for a verdict"},
-	{StateChanged, false, "the task moved from one state to another"},
-	{TaskAssigned, false, "a person assigned the task"},
-	{TaskEscalated, false, "retries are spent, and a person must decide"},
-	{TaskMemoryRaised, false, "a command was killed for memory, and the task continues with more"},
-	{TaskReordered, false, "a person moved a queued task"},
-	{TaskSubmitted, false, "the task was created"},
-	{Thinking, true, "a turn of the model is finished"},
-	{ToolCompleted, false, "the outcome of a step was stored"},
-	{ToolDeferred, false, "a call became a step and is deferred until its run is accepted"},
-	{ToolDenied, false, "a call became a step and may not run"},
-	{ToolExecuting, false, "a step is handed to where it runs"},
-	{ToolRejected, true, "a call never became a step: its tool does not exist or its arguments do not fit"},
-	{ToolSelected, false, "a call became a step and may run"},
-	{WorkStopped, false, "an inbox item was opened: the work needs a person to go on"},
-	{WorkspaceRestored, false, "a task that continues from a checkpoint, or whose run failed, got the workspace of that checkpoint"},
-	{WorkspaceUndone, false, "changes to files were undone"},
+	// Groups are those in which people and other systems choose the event.
+	Groups []Group
+	// When describes when the event is written, in Markdown.
+	When string
+	// Payload lists the fields of the event's payload, in Markdown.
+	Payload string
 }
 
 var byKind = func() map[Kind]Entry {
@@ -185,3 +119,16 @@ func Names() []string {
 
 // FromWorker reports whether workers write events of a kind.
 func FromWorker(kind string) bool { return byKind[Kind(kind)].Worker }
+
+// ActorClass returns what kind of actor a component is: a human (a user), an agent (for
+// which a worker acts), or the system (hub and node).
+func ActorClass(component string) string {
+	switch component {
+	case "user":
+		return "human"
+	case "worker":
+		return "agent"
+	default:
+		return "system"
+	}
+}

@@ -5,9 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,42 +24,56 @@ func TestTheTableIsSortedAndSaysWhatEachKindTells(t *testing.T) {
 	require.True(t, slices.IsSorted(names))
 	require.Len(t, slices.Compact(slices.Clone(names)), len(names), "a kind is in the table twice")
 	for _, e := range eventkind.All() {
-		require.NotEmpty(t, e.What, e.Kind)
+		require.NotEmpty(t, e.When, e.Kind)
+		require.NotEmpty(t, e.Payload, e.Kind)
 		require.Equal(t, e.Worker, eventkind.FromWorker(string(e.Kind)))
 	}
 	require.False(t, eventkind.FromWorker("inbox_answered"))
 	require.False(t, eventkind.FromWorker("invented"))
 }
 
-// The page of events documents each kind, under the heading of who writes it, and
-// nothing else.
-func TestTheDocumentedEventsAreThoseOfTheTable(t *testing.T) {
+// A pattern names a group, a name or a beginning; an event is selected by its kind and by
+// each lifecycle name that its payload gives it.
+func TestSelect(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(root, "docs/events.md"))
-	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "## From the worker")
-	require.True(t, found)
-	worker, hub, found := strings.Cut(rest, "## From the hub")
-	require.True(t, found)
-	for fromWorker, section := range map[bool]string{true: worker, false: hub} {
-		var documented, declared []string
-		for line := range strings.Lines(section) {
-			if strings.HasPrefix(line, "## ") {
-				break
-			}
-			if cells := strings.Split(line, "|"); len(cells) > 2 {
-				for _, name := range regexp.MustCompile("`([a-z_.]+)`").FindAllStringSubmatch(cells[1], -1) {
-					documented = append(documented, name[1])
-				}
-			}
-		}
-		for _, e := range eventkind.All() {
-			if e.Worker == fromWorker {
-				declared = append(declared, string(e.Kind))
-			}
-		}
-		require.ElementsMatch(t, declared, documented, "written by a worker: %v", fromWorker)
+	for _, group := range eventkind.Groups() {
+		require.NotEmpty(t, eventkind.Members(group), group)
+		selected, err := eventkind.Select("types", []string{group})
+		require.NoError(t, err)
+		require.Len(t, selected, len(eventkind.Members(group)))
 	}
+	selected, err := eventkind.Select("types", []string{"task.*", "agent.paused", "thinking"})
+	require.NoError(t, err)
+	require.Subset(t, selected.Sources(), []string{"task.assigned", "task.submitted", "state_changed", "thinking"})
+	require.Equal(t, []string{"task.submitted", "task.assigned"}, selected.Of("task.submitted", map[string]any{"agent": "triage", "assignee": "ada"}))
+	require.Equal(t, []string{"task.submitted"}, selected.Of("task.submitted", map[string]any{"agent": ""}))
+	for payload, want := range map[string]bool{`{"to":"paused"}`: true, `{"to":"failed"}`: true, `{"to":"running"}`: false, `{}`: false, `no JSON`: false} {
+		require.Equal(t, want, selected.Has("state_changed", []byte(payload)), payload)
+	}
+	require.True(t, selected.Has("thinking", nil))
+	require.False(t, selected.Has("tool_selected", []byte(`{}`)))
+
+	_, err = eventkind.Select("types", []string{"thinking", "agent.invented"})
+	require.ErrorContains(t, err, `unknown event type "agent.invented" in types`)
+	everything, err := eventkind.Select("types", []string{"*"})
+	require.NoError(t, err)
+	require.Equal(t, eventkind.Names(), everything.Sources())
+}
+
+// A lifecycle name that a stored kind has, too, would be sent twice for one event.
+func TestLifecycleNamesAreSortedAndOfKinds(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, l := range eventkind.LifecycleTable() {
+		require.NotEqual(t, string(l.From), l.Name)
+		require.Contains(t, eventkind.Names(), string(l.From), l.Name)
+		require.NotEmpty(t, l.What, l.Name)
+		names = append(names, l.Name)
+	}
+	require.True(t, slices.IsSorted(names))
+	require.Equal(t, "human agent system system", strings.Join([]string{
+		eventkind.ActorClass("user"), eventkind.ActorClass("worker"), eventkind.ActorClass("hub"), eventkind.ActorClass("node"),
+	}, " "))
 }
 
 // No event is written under a kind that the table does not have: drafts name their

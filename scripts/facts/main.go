@@ -31,12 +31,21 @@ func write() error {
 	if err != nil {
 		return err
 	}
-	triggers, err := replace("docs/triggers.md", "senders", senderTable(sender.All()))
+	triggers, err := replaceAll("docs/triggers.md", map[string]string{"senders": senderTable(sender.All())})
+	if err != nil {
+		return err
+	}
+	events, err := eventPage()
+	if err != nil {
+		return err
+	}
+	notifications, err := replaceAll("docs/notifications.md", map[string]string{"groups": groupTable(), "outside": outsideTable()})
 	if err != nil {
 		return err
 	}
 	for path, page := range map[string]string{
 		"docs/errors.md": errorPage(fault.Catalogue()), "docs/tools.md": tools, "docs/triggers.md": triggers,
+		"docs/events.md": events, "docs/notifications.md": notifications,
 		"ui/src/gen/facts.ts": console(sender.All()), "cmd/deckhand/cli/trigger/sender.go": commandLine(),
 	} {
 		if err := os.WriteFile(path, []byte(page), 0o644); err != nil { //nolint:gosec // a page is public
@@ -46,15 +55,26 @@ func write() error {
 	return nil
 }
 
-// replace returns the page at path with text as its part of that name: what is between
-// the comments "<!-- generated: name -->" and "<!-- end: name -->".
-func replace(path, name, text string) (string, error) {
-	page, err := os.ReadFile(path)
+// replaceAll returns the page at path with the texts as its parts of those names.
+func replaceAll(path string, parts map[string]string) (string, error) {
+	read, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
+	page := string(read)
+	for name, text := range parts {
+		if page, err = replace(path, page, name, text); err != nil {
+			return "", err
+		}
+	}
+	return page, nil
+}
+
+// replace returns a page, which is that of path, with text as its part of that name: what
+// is between the comments "<!-- generated: name -->" and "<!-- end: name -->".
+func replace(path, page, name, text string) (string, error) {
 	begin, end := "<!-- generated: "+name+" -->\n\n", "\n<!-- end: "+name+" -->"
-	before, rest, ok := strings.Cut(string(page), begin)
+	before, rest, ok := strings.Cut(page, begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
 		return "", fmt.Errorf("%s has no part %q: put the lines %q and %q around it", path, name, strings.TrimSpace(begin), strings.TrimSpace(end))

@@ -46,7 +46,7 @@ func TestAWatchFromNowOn(t *testing.T) {
 	done := errors.New("done")
 	var types []string
 	q := event.Watch{
-		OrgID: org, After: now, Follow: true, Types: []string{"before", "under_way", "ended", "after"}, Detailed: []string{"task_b"},
+		OrgID: org, After: now, Follow: true, Selected: eventkind.Selection{"before": true, "under_way": true, "ended": true, "after": true}, Detailed: []string{"task_b"},
 	}
 	require.ErrorIs(t, w.Run(ctx, q, func(item event.Item) error {
 		if item.Event == nil {

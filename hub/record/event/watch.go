@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/coalesce"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -94,8 +95,8 @@ type Watch struct {
 	OrgID string
 	// TaskIDs are the tasks to watch; none for the whole organisation.
 	TaskIDs []string
-	// Types are the types of events to send; none for all.
-	Types []string
+	// Selected are the events to send; none for all.
+	Selected eventkind.Selection
 	// Detailed are tasks whose events of every type are sent, and also their thinking if
 	// the whole organisation is watched.
 	Detailed []string
@@ -193,7 +194,7 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 				return err
 			}
 			wait = w.cfg.Poll
-			if len(q.Types) > 0 && !slices.Contains(q.Types, row.Type) && !slices.Contains(q.Detailed, row.TaskID) {
+			if len(q.Selected) > 0 && !q.Selected.Has(row.Type, row.Payload) && !slices.Contains(q.Detailed, row.TaskID) {
 				continue
 			}
 			if err := send(Item{Cursor: at, Event: row}); err != nil {

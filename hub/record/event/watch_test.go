@@ -261,13 +261,15 @@ func second[A, B any](_ A, b B) B { return b }
 func TestAWatchOfSomeTypes(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, "task_a")
-	for _, kind := range []string{"note", "wanted", "note", "also", "note"} {
+	for _, kind := range []eventkind.Kind{eventkind.Thinking, eventkind.PlanUpdated, eventkind.Thinking, eventkind.ToolExecuting, eventkind.Thinking} {
 		require.NoError(t, h.recorder.Tx(t.Context(), func(tx *event.Tx) error {
-			return tx.Append(org, "task_a", event.Hub, event.Draft{Type: eventkind.Kind(kind)})
+			return tx.Append(org, "task_a", event.Hub, event.Draft{Type: kind})
 		}))
 	}
 	watcher := event.NewWatcher(event.WatcherConfig{Store: h.Store, Hints: silence{}, Poll: 5 * time.Millisecond, Heartbeat: 50 * time.Millisecond})
-	q := event.Watch{OrgID: org, Types: []string{"wanted", "also"}, Follow: true}
+	selected, err := eventkind.Select("types", []string{"plan_*", "agent.tool.called"})
+	require.NoError(t, err)
+	q := event.Watch{OrgID: org, Selected: selected, Follow: true}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	enough := errors.New("enough")
@@ -281,7 +283,7 @@ func TestAWatchOfSomeTypes(t *testing.T) {
 		return nil
 	}), enough)
 	require.Equal(t, []int64{2, 4}, seen)
-	q.Types, q.Follow = nil, false
+	q.Selected, q.Follow = nil, false
 	require.NoError(t, watcher.Run(ctx, q, func(item event.Item) error {
 		return fmt.Errorf("event %d came again", item.Event.Seq)
 	}))

@@ -132,7 +132,7 @@ func (s *Service) seal(orgID, id string, secret sealed) (data []byte, hint strin
 
 // check returns what is wrong with a spec.
 func check(spec *deckhandv1.DestinationSpec) error {
-	if _, err := chosen(spec); err != nil {
+	if _, err := selected(spec); err != nil {
 		return err
 	}
 	switch to := spec.GetTo().(type) {

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/literal"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
@@ -52,10 +53,16 @@ type Data struct {
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// Actor is who made it happen.
+// Actor is who made it happen: the component, and which one. Class is human, agent or
+// system.
 type Actor struct {
-	Kind string `json:"kind"`
-	ID   string `json:"id"`
+	Kind  string `json:"kind"`
+	ID    string `json:"id"`
+	Class string `json:"class"`
+}
+
+func actor(kind, id string) Actor {
+	return Actor{Kind: kind, ID: id, Class: eventkind.ActorClass(kind)}
 }
 
 // Named is an object with what people call it.
@@ -75,7 +82,7 @@ func tell(orgID, kind string, row db.EventsToTellRow, payload map[string]any) Cl
 		SpecVersion: "1.0", ID: fmt.Sprintf("%s.%d", row.TaskID, row.Seq), Source: source(orgID), Type: kind, Subject: row.TaskID,
 		Time: row.Time.UTC(), DataContentType: "application/json", CorrelationID: row.CorrelationID,
 		Data: Data{
-			Actor: Actor{Kind: row.ActorKind, ID: row.ActorID}, Task: &Named{ID: row.TaskID, Name: row.Title},
+			Actor: actor(row.ActorKind, row.ActorID), Task: &Named{ID: row.TaskID, Name: row.Title},
 			Attempt: row.Attempt, Seq: row.Seq, CorrelationID: row.CorrelationID, Details: payload,
 		},
 	}
@@ -166,11 +173,11 @@ func summary(kind, agent, taskID string, p map[string]any) string {
 		line = fmt.Sprintf("%s has done task %s: %s", who, taskID, text("summary"))
 	case toolSelected, toolDenied, toolExecuting, toolCompleted, "agent.tool.called", "audit.agent.action":
 		line = fmt.Sprintf("%s in task %s: %s %s", who, taskID, text("tool"), text("state"))
-	case TriggerTripped:
+	case triggerTripped:
 		line = fmt.Sprintf("Trigger %s stopped itself: %s", text("trigger"), text("reason"))
-	case AuditHigh:
+	case auditHigh:
 		line = fmt.Sprintf("%s did %s to %s %s, from %s", text("actor"), text("action"), text("object_kind"), text("object_id"), text("address"))
-	case DeliveryFailed:
+	case deliveryFailed:
 		line = fmt.Sprintf("A delivery of trigger %s started nothing: %s", text("trigger"), text("reason"))
 	default:
 		line = fmt.Sprintf("%s in task %s: %s", who, taskID, kind)

@@ -71,7 +71,7 @@ func (s *Service) follow(ctx context.Context, row db.Destination) error {
 		return err
 	}
 	// An empty list would mean no restriction.
-	types := append(d.choice.sources(), "")
+	types := append(d.selected.Sources(), "")
 	xid, id := row.AfterXid, row.AfterID
 	for ctx.Err() == nil {
 		// A statement of its own: the next one's snapshot must be younger.
@@ -131,7 +131,7 @@ func (d *destination) each(events []db.EventsToTellRow, fn func(CloudEvent) erro
 		if err := json.Unmarshal(row.Payload, &payload); err != nil {
 			return fmt.Errorf("read event %d: %w", row.ID, err)
 		}
-		for _, kind := range d.choice.of(row.Type, payload) {
+		for _, kind := range d.selected.Of(row.Type, payload) {
 			if err := fn(tell(d.OrgID, kind, row, payload)); err != nil {
 				return err
 			}

@@ -39,6 +39,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/dialguard"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -145,9 +146,10 @@ func (s *Service) Kick() {
 type destination struct {
 	db.Destination
 
-	spec   *deckhandv1.DestinationSpec
-	choice choice
-	agents map[string]bool
+	spec *deckhandv1.DestinationSpec
+	// selected are the events that it gets.
+	selected eventkind.Selection
+	agents   map[string]bool
 	// user is whose device it is; nil for other kinds, and if they may not log in.
 	user *addressee
 }
@@ -163,7 +165,7 @@ func (s *Service) ready(ctx context.Context, row db.Destination) (*destination, 
 	if d.spec, err = Spec(row); err != nil {
 		return nil, err
 	}
-	if d.choice, err = chosen(d.spec); err != nil {
+	if d.selected, err = selected(d.spec); err != nil {
 		return nil, err
 	}
 	for _, name := range d.spec.GetAgents() {
@@ -181,15 +183,15 @@ func Spec(row db.Destination) (*deckhandv1.DestinationSpec, error) {
 	return spec, nil
 }
 
-func chosen(spec *deckhandv1.DestinationSpec) (choice, error) {
+func selected(spec *deckhandv1.DestinationSpec) (eventkind.Selection, error) {
 	patterns := spec.GetEvents()
 	if len(patterns) == 0 {
-		patterns = people
+		patterns = eventkind.People()
 		if spec.GetNats() != nil {
 			patterns = []string{"*"}
 		}
 	}
-	return choose(patterns)
+	return eventkind.Select("spec.events", patterns)
 }
 
 // about reports whether a destination gets the events of an agent.
@@ -294,7 +296,7 @@ func (s *Service) Announce(ctx context.Context, tx *event.Tx, h Event) error {
 	e := CloudEvent{
 		SpecVersion: "1.0", ID: cmp.Or(h.Once, ident.New("evt")), Source: source(h.OrgID), Type: h.Kind, Subject: h.Object, Time: time.Now().UTC(), DataContentType: "application/json",
 		Data: Data{
-			Summary: summary(h.Kind, h.AgentName, "", details), Actor: Actor{Kind: event.Hub.Kind, ID: event.Hub.ID},
+			Summary: summary(h.Kind, h.AgentName, "", details), Actor: actor(event.Hub.Kind, event.Hub.ID),
 			Agent: &Named{ID: h.AgentID, Name: h.AgentName}, Details: details,
 		},
 	}
@@ -304,7 +306,7 @@ func (s *Service) Announce(ctx context.Context, tx *event.Tx, h Event) error {
 		if err != nil {
 			return err
 		}
-		if !d.choice[h.Kind] || !d.about(h.AgentName) || !d.concerns("") {
+		if !d.selected[h.Kind] || !d.about(h.AgentName) || !d.concerns("") {
 			continue
 		}
 		// One of NATS is a notification here too: only what the leader reads goes there

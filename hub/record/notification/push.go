@@ -311,8 +311,8 @@ var pushWords = map[string]string{
 	limitReached:      "has reached a limit",
 	planWarning:       "is close to the quota",
 	planReached:       "has reached the quota",
-	TriggerTripped:    "has a trigger that stopped itself",
-	DeliveryFailed:    "has a delivery that started nothing",
+	triggerTripped:    "has a trigger that stopped itself",
+	deliveryFailed:    "has a delivery that started nothing",
 }
 
 // push returns the message about an event. It has the agent, what it wants, the tool's

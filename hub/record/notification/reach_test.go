@@ -24,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
 	"github.com/deckhand-sh/deckhand/hub/storage/bus"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -369,7 +370,7 @@ func TestEventsAreOnNATS(t *testing.T) {
 	require.Empty(t, r.notifications(d.ID), "nothing is stored for NATS")
 	require.Equal(t, "delivered", r.tested(d.ID).State)
 	require.NoError(t, r.recorder.Tx(t.Context(), func(tx *event.Tx) error {
-		return r.notify.Announce(t.Context(), tx, notification.Event{OrgID: org, Kind: notification.TriggerTripped, Object: "trig_1"})
+		return r.notify.Announce(t.Context(), tx, notification.Event{OrgID: org, Kind: string(eventkind.TriggerTripped), Object: "trig_1"})
 	}))
 	require.Len(t, r.notifications(d.ID), 1, "it did not ask for triggers")
 }

@@ -258,7 +258,7 @@ func (s *Service) Test(ctx context.Context, orgID, id string, by event.Actor) (s
 	notification := ident.New("ntc")
 	e := CloudEvent{
 		SpecVersion: "1.0", ID: notification, Source: source(orgID), Type: typeTest, Subject: id, Time: time.Now().UTC(), DataContentType: "application/json",
-		Data: Data{Summary: oneLine(by.ID+" tries whether this reaches you", maxSummary), Actor: Actor{Kind: cmp.Or(by.Kind, event.User), ID: by.ID}},
+		Data: Data{Summary: oneLine(by.ID+" tries whether this reaches you", maxSummary), Actor: actor(cmp.Or(by.Kind, event.User), by.ID)},
 	}
 	body, err := e.encode()
 	if err != nil {

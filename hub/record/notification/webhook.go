@@ -147,9 +147,9 @@ func advice(e CloudEvent) string {
 		return ""
 	case item != "" && (e.Type == approvalRequested || e.Type == outcomeUnknown || e.Type == inputRequired || e.Type == workStopped):
 		return "deckhand inbox show " + item
-	case e.Type == DeliveryFailed:
+	case e.Type == deliveryFailed:
 		return "deckhand trigger delivery " + e.Subject
-	case e.Type == TriggerTripped:
+	case e.Type == triggerTripped:
 		return "deckhand trigger show " + e.Subject
 	case e.Data.Task != nil:
 		return "deckhand task show " + e.Data.Task.ID

@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -60,7 +61,7 @@ func TestAWebhookGetsSignedCloudEvents(t *testing.T) {
 	require.Equal(t, "task_one", e.Subject)
 	require.Equal(t, "corr_1", e.CorrelationID)
 	require.False(t, e.Time.IsZero())
-	require.Equal(t, notification.Actor{Kind: "hub", ID: "hub"}, e.Data.Actor)
+	require.Equal(t, notification.Actor{Kind: "hub", ID: "hub", Class: "system"}, e.Data.Actor)
 	require.Equal(t, &notification.Named{ID: "task_one", Name: "Look at it"}, e.Data.Task)
 	require.Equal(t, &notification.Named{ID: "agent_one", Name: "one"}, e.Data.Agent)
 	require.Equal(t, "Agent one asks to run shell_exec: it is dangerous", e.Data.Summary)
@@ -150,7 +151,7 @@ func TestADestinationHearsOfItsAgentsAndKinds(t *testing.T) {
 		}
 	}
 	require.NoError(t, r.recorder.Tx(t.Context(), func(tx *event.Tx) error {
-		return r.notify.Announce(t.Context(), tx, notification.Event{OrgID: org, Kind: notification.TriggerTripped, Object: "trig_1", AgentName: "two"})
+		return r.notify.Announce(t.Context(), tx, notification.Event{OrgID: org, Kind: string(eventkind.TriggerTripped), Object: "trig_1", AgentName: "two"})
 	}))
 	for _, n := range r.settled(row.ID, "delivered", 2) {
 		require.Equal(t, "task_two", n.TaskID)
@@ -180,11 +181,11 @@ func TestAHappeningIsAnnounced(t *testing.T) {
 			})
 		}))
 	}
-	announce(notification.DeliveryFailed)
-	announce(notification.DeliveryFailed)
-	announce(notification.TriggerTripped)
+	announce(string(eventkind.DeliveryFailed))
+	announce(string(eventkind.DeliveryFailed))
+	announce(string(eventkind.TriggerTripped))
 	r.settled(d.ID, "delivered", 2)
-	require.Equal(t, map[string]int{notification.DeliveryFailed: 1, notification.TriggerTripped: 1}, rec.kinds())
+	require.Equal(t, map[string]int{string(eventkind.DeliveryFailed): 1, string(eventkind.TriggerTripped): 1}, rec.kinds())
 	for _, g := range rec.got() {
 		require.True(t, verified(t, secret, g))
 		require.Contains(t, g.event.Data.Summary, "nightly")

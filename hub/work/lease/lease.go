@@ -69,7 +69,7 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 	var claimed *db.Task
 	err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		claimed = nil
-		t, err := tx.ClaimTask(ctx, db.ClaimTaskParams{
+		row, err := tx.ClaimTask(ctx, db.ClaimTaskParams{
 			OrgID: orgID, ID: taskID, Attempt: attempt, WorkerID: &workerID,
 			Pools: pools, LeaseHash: ident.Hash(token), Ttl: l.cfg.TTL, Reason: "worker " + workerID + " is making its jail",
 		})
@@ -88,6 +88,7 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 		if err != nil {
 			return fmt.Errorf("claim task %s: %w", taskID, err)
 		}
+		t := row.Task
 		attempt := db.CreateAttemptParams{TaskID: t.ID, Attempt: t.Attempt, OrgID: orgID, WorkerID: workerID}
 		tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.CreateAttempt(ctx, attempt) })
 		if t.Attempt == 1 && t.WorkspaceScope == string(persona.ScopeAgent) {
@@ -104,7 +105,10 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 			event.Draft{Type: eventkind.StateChanged, Payload: map[string]any{
 				"from": string(task.Queued), "to": string(task.Starting), "reason": t.Reason,
 			}},
-			event.Draft{Type: eventkind.AgentSpawned, Payload: map[string]any{"attempt": t.Attempt, "worker_id": workerID}}); err != nil {
+			event.Draft{Type: eventkind.AgentSpawned, Payload: map[string]any{
+				"attempt": t.Attempt, "worker_id": workerID, "provider": row.Provider, "model": row.Model,
+				"jail_id": t.JailID, "node_id": t.NodeID, "image": t.Image, "image_digest": t.ImageDigest,
+			}}); err != nil {
 			return err
 		}
 		jailed, err := l.cfg.Jailed(ctx, tx.Queries, t)

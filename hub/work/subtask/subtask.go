@@ -24,6 +24,7 @@
 package subtask
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,6 +48,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/nearest"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // Config holds the dependencies of a Service.
@@ -152,6 +154,9 @@ func inherited(mode persona.Mode) persona.Mode {
 	return ""
 }
 
+// maxReason bounds what an event says about why a subtask was created, in characters.
+const maxReason = 500
+
 // Make creates the task that a call requests, or returns why it may not. The caller's
 // task row is locked.
 func (s *Service) Make(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, r *Request) (db.GetTaskRow, *fault.Error, error) {
@@ -174,6 +179,7 @@ func (s *Service) Make(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	}
 	payload := map[string]any{
 		"step_id": step.ID, "task_id": row.Task.ID, "agent": row.AgentName, "goal": row.Task.Goal, "tool": step.Tool,
+		"reason": textcut.Runes(cmp.Or(r.work.Context, r.work.Title), maxReason, "…"),
 	}
 	kind := eventkind.AgentSubtaskCreated
 	if r.handoff != "" {

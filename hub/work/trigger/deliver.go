@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger/mapping"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
@@ -236,7 +237,7 @@ func (s *Service) settle(tx *event.Tx, d db.Delivery, state, reason, prompt, fli
 // once an hour per trigger, since a broken one fails at each delivery.
 func (s *Service) fail(ctx context.Context, tx *event.Tx, t db.Trigger, d db.Delivery, why, prompt, flight string) error {
 	s.settle(tx, d, "failed", why, prompt, flight, nil)
-	return s.announce(ctx, tx, t, notification.DeliveryFailed, d.ID, why, t.ID+"."+notification.DeliveryFailed+"."+d.ReceivedAt.UTC().Format("2006-01-02T15"))
+	return s.announce(ctx, tx, t, string(eventkind.DeliveryFailed), d.ID, why, t.ID+"."+string(eventkind.DeliveryFailed)+"."+d.ReceivedAt.UTC().Format("2006-01-02T15"))
 }
 
 func (s *Service) announce(ctx context.Context, tx *event.Tx, t db.Trigger, kind, object, why, once string) error {
@@ -284,7 +285,7 @@ func (s *Service) handle(ctx context.Context, tx *event.Tx, d db.Delivery) error
 	if why != "" {
 		s.settle(tx, d, "failed", "the trigger stopped: "+why, out.Prompt, "", nil)
 		tx.AfterCommit(func() { s.cfg.Log.Warn("a trigger stopped itself", "trigger_id", t.ID, "reason", why) })
-		if err := s.announce(ctx, tx, t, notification.TriggerTripped, t.ID, why, ""); err != nil {
+		if err := s.announce(ctx, tx, t, string(eventkind.TriggerTripped), t.ID, why, ""); err != nil {
 			return err
 		}
 		return set(ctx, tx, t, stateTripped, why+fmt.Sprintf("; when you have looked: deckhand trigger enable %s", t.Name), nil, nil, event.Hub)

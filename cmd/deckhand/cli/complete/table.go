@@ -90,7 +90,7 @@ var flags = map[string]completion{
 	"missed": {words: []string{"skip", "once", "all"}}, "verify": {words: trigger.Verifications()},
 	"signature-encoding": {words: []string{"hex", "base64"}}, "signature-hash": {words: []string{"sha256", "sha1", "sha512"}},
 	"method": {words: []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}}, "api": {words: []string{"github", "gitlab"}},
-	"always": {words: []string{"exact", "commands", "shape", "tool"}}, "type": {words: eventkind.Names()},
+	"always": {words: []string{"exact", "commands", "shape", "tool"}}, "type": {words: eventkind.Selectable()},
 	"config": {files: true}, "data-dir": {files: true}, "filename": {files: true}, "input": {files: true}, "file": {files: true}, "payload": {files: true},
 	"secret-file": {files: true}, "key-file": {files: true}, "password-file": {files: true}, "current-file": {files: true}, "value-file": {files: true},
 	"client-secret-file": {files: true}, "key": {files: true}, "roots": {files: true}, "trusted-root": {files: true}, "tls-cert": {files: true},

@@ -34,7 +34,7 @@ deckhand task watch task_3q9 --type tool_selected,execution_completed,execution_
 		},
 	}
 	cmd.Flags().BoolVar(&request.Follow, "follow", true, "follow the events until the tasks end")
-	cmd.Flags().StringSliceVar(&request.Types, "type", nil, "show events of this `TYPE` only (repeatable, or a list with commas)")
+	cmd.Flags().StringSliceVar(&request.Types, "type", nil, "show events of this `TYPE` only: a type, a group, or a beginning such as agent.* (repeatable, or a list with commas)")
 	return cmd
 }
 

@@ -57,6 +57,7 @@ WHERE state = 'queued' AND admitted_at < clock_timestamp() - @older_than::interv
 ORDER BY admitted_at LIMIT @max_rows;
 
 -- name: ClaimTask :one
+-- Also returns the provider and the model that the task begins with.
 UPDATE tasks SET state = 'starting', reason = @reason, attempt = attempt + 1, worker_id = @worker_id,
     lease_hash = @lease_hash, lease_expires_at = clock_timestamp() + @ttl::interval
 WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
@@ -64,7 +65,10 @@ WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE AND state = 'queued' A
   AND (coalesce(cardinality(@pools::text[]), 0) = 0 OR tasks.pool = ANY (@pools::text[]))
   AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND w.org_id = @org_id AND w.drained_at IS NULL AND w.pressure = ''
                 AND w.pool = tasks.pool)
-RETURNING *;
+RETURNING sqlc.embed(tasks),
+    coalesce(override ->> 'provider', (SELECT v.provider FROM agent_versions v WHERE v.agent_id = tasks.agent_id AND v.version = tasks.agent_version), '')::text AS provider,
+    CASE WHEN override ? 'provider' THEN coalesce(override ->> 'model', '')
+         ELSE coalesce((SELECT v.model FROM agent_versions v WHERE v.agent_id = tasks.agent_id AND v.version = tasks.agent_version), '') END::text AS model;
 
 -- name: CreateAttempt :exec
 INSERT INTO attempts (task_id, attempt, org_id, worker_id) VALUES (@task_id, @attempt, @org_id, @worker_id);

@@ -40,7 +40,11 @@ type Event struct {
 	Attempt       int32  `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	CorrelationId string `protobuf:"bytes,8,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
 	// Details; the fields per type are in docs/events.md.
-	Payload       *structpb.Struct `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
+	Payload *structpb.Struct `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
+	// What kind of actor that is: "human", "agent" or "system".
+	ActorClass string `protobuf:"bytes,10,opt,name=actor_class,json=actorClass,proto3" json:"actor_class,omitempty"`
+	// The names that other systems know for it, such as "agent.failed".
+	Lifecycle     []string `protobuf:"bytes,11,rep,name=lifecycle,proto3" json:"lifecycle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -138,6 +142,20 @@ func (x *Event) GetPayload() *structpb.Struct {
 	return nil
 }
 
+func (x *Event) GetActorClass() string {
+	if x != nil {
+		return x.ActorClass
+	}
+	return ""
+}
+
+func (x *Event) GetLifecycle() []string {
+	if x != nil {
+		return x.Lifecycle
+	}
+	return nil
+}
+
 // Thinking is a piece of a turn that is still being streamed. It is never
 // stored: the finished turn is one event.
 type Thinking struct {
@@ -229,8 +247,10 @@ type WatchRequest struct {
 	// Send Thinking pieces too: of the watched tasks, and of the detailed ones
 	// where the whole organisation is watched.
 	Thinking bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
-	// Send only events of these types, see docs/events.md; empty for all. A
-	// heartbeat's cursor is after the events that were left out.
+	// Send only these events; empty for all. Each is a type, a lifecycle name, the
+	// beginning of names with a * at its end, or a group: see docs/events.md and
+	// docs/notifications.md. A heartbeat's cursor is after the events that were left
+	// out.
 	Types []string `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`
 	// Begin with events that occur from now on. The first response has that
 	// cursor. Not together with cursor.
@@ -850,7 +870,7 @@ var File_deckhand_v1_event_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/event.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x02\n" +
+	"\x17deckhand/v1/event.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x02\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
@@ -861,7 +881,11 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\bactor_id\x18\x06 \x01(\tR\aactorId\x12\x18\n" +
 	"\aattempt\x18\a \x01(\x05R\aattempt\x12%\n" +
 	"\x0ecorrelation_id\x18\b \x01(\tR\rcorrelationId\x121\n" +
-	"\apayload\x18\t \x01(\v2\x17.google.protobuf.StructR\apayload\"}\n" +
+	"\apayload\x18\t \x01(\v2\x17.google.protobuf.StructR\apayload\x12\x1f\n" +
+	"\vactor_class\x18\n" +
+	" \x01(\tR\n" +
+	"actorClass\x12\x1c\n" +
+	"\tlifecycle\x18\v \x03(\tR\tlifecycle\"}\n" +
 	"\bThinking\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
