@@ -28,7 +28,7 @@ export function Outcome(props: { task: Task; thread: Thread }) {
 }
 
 // Result has the summary of a task whose work can be used. rest offers to have the rest done,
-// from where the agent stopped.
+// from where the agent stopped; the task's error would only repeat the summary.
 function Result(props: { task: Task; title: string; rest?: boolean }) {
   const { task } = props;
   const session = useSession();
@@ -40,7 +40,7 @@ function Result(props: { task: Task; title: string; rest?: boolean }) {
         {props.title}
       </h2>
       {task.summary ? <Markdown text={task.summary} /> : <p className="text-dim">The agent gave no summary.</p>}
-      {task.errorMessage && <p className="text-warn"><Literal text={task.errorMessage} /></p>}
+      {task.errorMessage && !props.rest && <p className="text-warn"><Literal text={task.errorMessage} /></p>}
       {props.rest && may(session, "basic") && <Button onClick={() => setResume(true)}>Continue with the rest</Button>}
       <Figures task={task} />
       {resume && (
