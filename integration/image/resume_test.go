@@ -74,7 +74,7 @@ func TestAPullGoesOnAfterTheDaemonWasKilled(t *testing.T) {
 	})
 	f.Persona("other", "turns: [{calls: [{tool: shell_exec, arguments: {command: id -u}}, {tool: complete_task, arguments: {summary: done}}]}]")
 	f.Ended(f.Submit("other"))
-	require.Equal(t, "TASK_STATE_RUNNING", f.Task(task).State, "its image is still being pulled")
+	require.Equal(t, "TASK_STATE_STARTING", f.Task(task).State, "its image is still being pulled")
 	node.Kill()
 	r.Fail(nil)
 	f.StartNodeIn(f.NodeDir, nodeFlags(r)...)

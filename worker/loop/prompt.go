@@ -227,10 +227,10 @@ func environment(now time.Time, p *persona.Persona, project Project, attempt int
 		fmt.Fprintf(&out, "- Git branch: %s\n", oneLine(project.Branch))
 	}
 	if project.GitStatus == "" && project.Branch != "" {
-		out.WriteString("- Git status of the files: not known; ask git status\n")
+		out.WriteString("- Git status of the files: not known; run git status\n")
 	}
 	if project.GitStatus != "" {
-		fmt.Fprintf(&out, "- Git status of the files: %s\n", fenceMark.ReplaceAllString(bounded(project.GitStatus, maxStatus), `<\$1`))
+		fmt.Fprintf(&out, "- Git status of the files (what is staged is not shown; run git status for that): %s\n", fenceMark.ReplaceAllString(bounded(project.GitStatus, maxStatus), `<\$1`))
 	}
 	fmt.Fprintf(&out, "- Limits of all your commands together: %s, %s of memory, %d processes, %s in /tmp\n",
 		cores(p.Jail.CPUMillis), bytesize.Format(p.Jail.MemoryBytes), p.Jail.PIDs, bytesize.Format(p.Jail.TmpBytes))
