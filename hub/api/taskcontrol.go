@@ -275,12 +275,15 @@ func (h *Tasks) KeepCheckpoint(ctx context.Context, req *connect.Request[deckhan
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.KeepCheckpointResponse{Checkpoint: checkpointMessage(db.ListCheckpointsRow(row))}), nil
+	return connect.NewResponse(&deckhandv1.KeepCheckpointResponse{Checkpoint: checkpointMessage(db.ListCheckpointsRow{
+		Iteration: row.Iteration, Name: row.Name, Reason: row.Reason, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+	})}), nil
 }
 
 func checkpointMessage(row db.ListCheckpointsRow) *deckhandv1.TaskCheckpoint {
 	return &deckhandv1.TaskCheckpoint{
 		Iteration: row.Iteration, Name: row.Name, Reason: row.Reason, CreatedAt: timestamppb.New(row.CreatedAt), ExpiresAt: timestamppb.New(row.ExpiresAt),
+		BeforeSteps: row.BeforeSteps,
 	}
 }
 

@@ -34,6 +34,8 @@ type judgement struct {
 	counted bool
 	// policy is the decision of the policies.
 	policy policy.Decision
+	// checkpoint says why the point before the call is a checkpoint; see checkpointOf.
+	checkpoint string
 	// unmade is why there is no decision yet; nil if there is one.
 	unmade error
 }
@@ -193,6 +195,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 			out.ask, out.denied = "", i.Refused
 		}
 	}
+	out.checkpoint = checkpointOf(agent.Checkpoints, record, out, arguments)
 	return arguments, category, out
 }
 

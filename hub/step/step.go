@@ -118,8 +118,8 @@ type Config struct {
 	// Setups prepares them.
 	Setups *setup.Setups
 	// GoBack brings the workspace of a running task back to what it was at one of its
-	// iterations, once for a step.
-	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, iteration int32) (tool.Restored, error)
+	// checkpoints, once for a step.
+	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, named db.CheckpointNamedRow) (tool.Restored, error)
 	// Engine returns the web search engine that an organisation has connected.
 	Engine func(ctx context.Context, orgID string) (websearch.Engine, error)
 	// Forge returns how the service that has a repository is reached with a credential.
@@ -254,6 +254,11 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 	if err := auditDangers(tx, t, step, d.decision); err != nil {
 		return step, err
 	}
+	if step.Checkpoint != "" {
+		if err := keepBefore(ctx, tx, t, step); err != nil {
+			return step, err
+		}
+	}
 	if d.counted && State(step.State) != Denied {
 		if err := tx.CountedCall(ctx, db.CountedCallParams{OrgID: t.OrgID, Tool: p.Tool, Category: step.Category, StepID: step.ID}); err != nil {
 			return step, fmt.Errorf("count step %s: %w", step.ID, err)
@@ -302,7 +307,7 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	if d.params.Arguments, err = json.Marshal(s.cfg.Redact.Org(t.OrgID).Map(d.arguments)); err != nil {
 		return d, fmt.Errorf("encode arguments: %w", err)
 	}
-	d.decision, d.counted = decision.policy, decision.counted
+	d.decision, d.counted, d.params.Checkpoint = decision.policy, decision.counted, decision.checkpoint
 	if d.params.Decision, err = json.Marshal(d.decision); err != nil {
 		return d, fmt.Errorf("encode a decision: %w", err)
 	}

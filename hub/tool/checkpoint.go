@@ -29,7 +29,7 @@ func checkpointTools() []*Tool {
 		},
 		{
 			Name: toolname.CheckpointRestore,
-			Description: "Bring all files of the workspace back to what they were at a checkpoint that you named with checkpoint. Use it when a larger change went wrong; " +
+			Description: "Bring all files of the workspace back to what they were at a checkpoint: one that you named with checkpoint, or one that a rule made before a call, if you are told of such a rule. Use it when a larger change went wrong; " +
 				"for a few files, edit them. Your conversation stays, so say what you learned. What commands did outside of the workspace stays, too. " +
 				`Example: {"name": "tests pass"}.`,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,

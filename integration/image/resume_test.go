@@ -40,13 +40,14 @@ func downloads(t *testing.T, r *imagetest.Registry, layer v1.Layer) (n int) {
 }
 
 // A task whose node's daemon is killed during the pull of its image runs once the daemon is
-// back. Layers that were there before are not downloaded again.
+// back. Layers that were there before are not downloaded again. While the pull lasts, the
+// worker's only slot is another task's.
 func TestAPullGoesOnAfterTheDaemonWasKilled(t *testing.T) {
 	t.Parallel()
 	r := imagetest.NewRegistry(t)
 	f := harness.New(t)
 	node := f.StartNodeIn(f.NodeDir, nodeFlags(r)...)
-	f.StartWorker()
+	f.StartWorker("--slots", "1")
 	first, err := random.Layer(2<<20, types.OCILayer)
 	require.NoError(t, err)
 	last, err := random.Layer(1<<20, types.OCILayer)
@@ -71,6 +72,9 @@ func TestAPullGoesOnAfterTheDaemonWasKilled(t *testing.T) {
 		_, err := c.ContentStore().Info(namespaces.WithNamespace(t.Context(), f.Namespace()), digest.Digest(firstID.String()))
 		return err == nil && downloads(t, r, last) > 0
 	})
+	f.Persona("other", "turns: [{calls: [{tool: shell_exec, arguments: {command: id -u}}, {tool: complete_task, arguments: {summary: done}}]}]")
+	f.Ended(f.Submit("other"))
+	require.Equal(t, "TASK_STATE_STARTING", f.Task(task).State, "its image is still being pulled")
 	node.Kill()
 	r.Fail(nil)
 	f.StartNodeIn(f.NodeDir, nodeFlags(r)...)

@@ -56,7 +56,7 @@ func TestWhatAnAgentIsToldOfItsPlace(t *testing.T) {
 	}
 	require.Regexp(t, `- Working folder: /workspace, on linux/[a-z0-9]+, [A-Z]`, first)
 	require.Contains(t, first, `- Git branch: feature\n`)
-	require.Contains(t, first, `- Git status of the files: 1 changed: kept; 4 not tracked: api/, new, web/AGENTS.md, web/src/AGENTS.md\n`)
+	require.Contains(t, first, `- Git status of the files (what is staged is not shown; run git status for that): 1 changed: kept; 4 not tracked: api/, new, web/AGENTS.md, web/src/AGENTS.md\n`)
 	require.Contains(t, first, "- git (/.deckhand-skills/git/SKILL.md): How to work in a Git repository")
 	require.NotContains(t, first, "Use tabs.")
 

@@ -134,6 +134,13 @@ func Skip(contentType string) bool {
 	return ok && (strings.HasSuffix(git, "-result") || strings.HasSuffix(git, "-advertisement"))
 }
 
+// MayBreak reports whether a body with such a header may end with ErrEcho: it is searched, and is
+// not known to be text.
+func MayBreak(header http.Header) bool {
+	types := header.Values("Content-Type")
+	return len(types) != 1 || !Skip(types[0]) && !isText(types, nil)
+}
+
 // textTypes are content types that are text beside text/*, and +json and +xml.
 var textTypes = []string{
 	"application/json", "application/xml", "application/javascript", "application/x-javascript", "application/ecmascript",

@@ -59,8 +59,8 @@ var table = []Entry{
 	},
 	{
 		Kind: CheckpointCreated, Worker: true, Groups: []Group{Stream},
-		When:    "in the transaction that stores the checkpoint",
-		Payload: "`iteration`, `reason` (`auto`)",
+		When: "in the transaction that stores the checkpoint",
+		Payload: "`iteration`, `reason` (`auto`; `risk` or `step` for the point before a call, with its `step_id` and the checkpoint's `name`)",
 	},
 	{
 		Kind: ContextSummarized, Worker: true,

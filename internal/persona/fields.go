@@ -91,6 +91,9 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 				}
 			}}})
 		}},
+		{"checkpoints", func(n *yaml.Node) {
+			p.Checkpoints = Checkpoints(d.choice(n, "checkpoints", []string{string(EachIteration), string(EachStep), string(OnRisk)}))
+		}},
 		{"output_limit", func(n *yaml.Node) { p.OutputBytes = d.size(n, "output_limit", 1<<20) }},
 	})
 	d.require(root, met, map[string]string{
@@ -103,6 +106,9 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 	d.provider(met, p)
 	d.reached(&p.Egress)
 	d.usedCredentials(p)
+	if p.Workspace.RestoreOnFailure == BeforeRisk && p.Checkpoints != OnRisk {
+		d.problems.add(met["workspace"], "workspace.restore_on_failure is %s, which no rule makes: add checkpoints: %s, or name another checkpoint", quote(BeforeRisk), OnRisk)
+	}
 	for _, n := range named {
 		switch {
 		case n.Value == p.Name:

@@ -110,6 +110,7 @@ type Persona struct {
 	// own limit, which it cannot exceed.
 	OutputBytes int64
 	Jobs        Jobs
+	Checkpoints Checkpoints
 	// Triggers have the agent start without a person.
 	Triggers []Trigger
 	// Prompt is the body: the system prompt.
@@ -228,8 +229,28 @@ type Nodes struct {
 	Labels map[string]string
 }
 
-// Start is the checkpoint that every task has: its workspace as its first step found it.
-const Start = "start"
+const (
+	// Start is the checkpoint that every task has: its workspace as its first step found it.
+	Start = "start"
+	// BeforeRisk is the checkpoint before the last risky call that was made; see OnRisk.
+	BeforeRisk = "before risk"
+	// BeforeStep begins the name of every checkpoint that a rule makes before a call; the
+	// number of its step follows.
+	BeforeStep = "before step "
+)
+
+// Checkpoints says which points of a task are checkpoints by a rule, in addition to those that
+// the agent names.
+type Checkpoints string
+
+const (
+	// EachIteration makes one at the end of each iteration, as every other rule does too.
+	EachIteration Checkpoints = "each_iteration"
+	// EachStep makes one before each call of a tool that is not safe.
+	EachStep Checkpoints = "each_step"
+	// OnRisk makes one before each call that is dangerous or that a person is asked about.
+	OnRisk Checkpoints = "on_risk"
+)
 
 // Workspace is the folder that the agent works in.
 type Workspace struct {
@@ -240,7 +261,7 @@ type Workspace struct {
 	// next tasks; only with ScopeAgent.
 	KeepJobs bool
 	// RestoreOnFailure is the name of the checkpoint to which the files go back when a run
-	// fails, or Start; empty to keep them as they are.
+	// fails, or Start, or BeforeRisk; empty to keep them as they are.
 	RestoreOnFailure string
 	// Git is what a new workspace is filled with; nil for nothing.
 	Git *Checkout
@@ -308,8 +329,9 @@ func defaults() *Persona {
 			Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Subtasks: 20, Depth: 10,
 			OnLimit: StopAtLimit, Failures: 3, Outage: 24 * time.Hour,
 		},
-		Jobs:      Jobs{MaxTime: DefaultJobTime},
-		Workspace: Workspace{Scope: ScopeAgent, SizeBytes: 10 << 30},
-		Jail:      Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30},
+		Jobs:        Jobs{MaxTime: DefaultJobTime},
+		Checkpoints: EachIteration,
+		Workspace:   Workspace{Scope: ScopeAgent, SizeBytes: 10 << 30},
+		Jail:        Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30},
 	}
 }

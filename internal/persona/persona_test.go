@@ -83,6 +83,7 @@ egress:
 offline_grace: 90s
 jobs: {max_time: 3h}
 output_limit: 64MiB
+checkpoints: on_risk
 ---
 # Role
 
@@ -132,7 +133,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 			Forwards: []allowlist.Forward{{Listen: 5432, Host: "db.example.net", Port: 5432}, {Listen: 2222, Host: "10.2.0.7", Port: 22}},
 		},
 		Jobs:         persona.Jobs{MaxTime: 3 * time.Hour},
-		OfflineGrace: 90 * time.Second, OutputBytes: 64 << 20,
+		OfflineGrace: 90 * time.Second, OutputBytes: 64 << 20, Checkpoints: persona.OnRisk,
 		Prompt: "# Role\n\nYou read logs.\n---\nA rule is no end.",
 	}, got)
 
@@ -169,6 +170,8 @@ func TestKeptJobsNeedAWorkspaceThatLasts(t *testing.T) {
 	p, err = with("restore_on_failure: tests pass")
 	require.NoError(t, err)
 	require.Equal(t, "tests pass", p.Workspace.RestoreOnFailure)
+	_, err = with("restore_on_failure: before risk")
+	require.ErrorContains(t, err, "a.md:8: workspace.restore_on_failure is \"before risk\", which no rule makes: add checkpoints: on_risk")
 	_, err = with("restore_on_failure: " + strings.Repeat("x", 101))
 	require.ErrorContains(t, err, "a.md:8: workspace.restore_on_failure")
 }
@@ -218,7 +221,7 @@ bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the m
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:15: jail.pids must be a whole number from 8 to 4000000
 bad.md:16: jail.max_memory is less than jail.memory (4096 MiB): give at least as much, or leave it out
-bad.md:17: unknown key "colour": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, credentials, triggers, offline_grace, jobs, output_limit
+bad.md:17: unknown key "colour": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, credentials, triggers, offline_grace, jobs, checkpoints, output_limit
 bad.md:18: name is given twice (first in line 2): keep one
 bad.md:19: offline_grace is 3s: it must be at least 15s, since a node hears of its hub every few seconds only
 bad.md:21: the body is empty: below the second --- line write the agent's instructions in Markdown

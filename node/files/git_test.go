@@ -108,6 +108,14 @@ func TestGitStatusIsWhatGitSays(t *testing.T) {
 	git("checkout", "-q", "-f", "--detach", "main")
 	require.Equal(t, "detached at "+git("rev-parse", "--short=12", "HEAD")[:12], status().GetBranch())
 
+	for _, kind := range [][]string{{"--index-version=4", "--index-version=2"}, {"--split-index", "--no-split-index"}} {
+		git("update-index", kind[0])
+		st := status()
+		require.False(t, st.GetCompared(), "of an index of this kind nothing is said: %s", kind[0])
+		require.Contains(t, st.GetBranch(), "detached at ")
+		git("update-index", kind[1])
+	}
+	require.True(t, status().GetCompared())
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".git/index"), []byte("DIRC\x00\x00\x00\x02\xff\xff\xff\xff"), 0o600))
 	require.False(t, status().GetCompared(), "an index that is none")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".git/HEAD"), []byte("ref: refs/heads/a\nb"), 0o600))

@@ -99,4 +99,40 @@ turns:
   });
 });
 
+describe("a task that is partly done", () => {
+  it("is shown as such, with what is left and its files, and is continued", async () => {
+    await persona(
+      "halfway",
+      `
+turns:
+  - text: I do the first half.
+    calls: [{tool: file_write, arguments: {path: half.txt, content: "one\\n"}}]
+  - text: That is as far as I get.
+    calls: [{tool: complete_task, arguments: {status: partial, summary: "The first half is done.", left_over: ["the second half"]}}]
+`,
+      ["workspace: {scope: task}"],
+    );
+    await tell(page, "halfway", "Do both halves");
+    const id = await newest();
+    await poll(() => state(id)).toBe("TASK_STATE_FAILED");
+    await page.goto(`${url}/tasks`);
+    const row = page.getByRole("row").filter({ hasText: "Do both halves" });
+    await row.getByText("partly done", { exact: true }).waitFor();
+    expect(await row.getByText("failed", { exact: true }).count()).toBe(0);
+    await row.getByRole("link", { name: /Do both halves/ }).first().click();
+    const outcome = page.getByTestId("outcome");
+    await outcome.getByRole("heading", { name: "Partly done" }).waitFor();
+    await outcome.getByText("The first half is done.").waitFor();
+    await outcome.getByText("the second half", { exact: true }).waitFor();
+    await outcome.getByRole("link", { name: "half.txt" }).waitFor();
+    expect(await cli("task", "files", "cat", id, "half.txt")).toBe("one\n");
+    await accessible(page, "partly-done");
+    await outcome.getByRole("button", { name: "Continue with the rest" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("button", { name: "Resume", exact: true }).click();
+    await page.waitForURL((at) => at.pathname.startsWith("/tasks/") && !at.pathname.endsWith(id));
+    expect(problems, "what the browser complained of").toEqual([]);
+  });
+});
+
 describe("the cards of the inbox", () => looksTheSame(() => page));

@@ -52,6 +52,9 @@ func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool, byName 
 	if tools[toolPin] != nil {
 		out.WriteString("- In a long task, your oldest turns are replaced by a summary. Pin (pin_fact) exact names and values that you will need later.\n")
 	}
+	if p.Checkpoints != persona.EachIteration && tools[toolname.CheckpointRestore] != nil {
+		out.WriteString(checkpoints(p.Checkpoints))
+	}
 	out.WriteString(network(p))
 	out.WriteString("- State only what you have seen in a result. Copy numbers, names and paths exactly. Check your work before you say that it is done: run the tests, read the file again.\n")
 	out.WriteString("- End with complete_task, as the last thing you do, and give the true status: done, partial, blocked or failed. Say what was done, what you found, which files changed, and what is left.\n")
@@ -61,6 +64,16 @@ func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool, byName 
 	}
 	fmt.Fprintf(&out, "\nYour limits: %d turns, %s of work, %d tokens.\n", p.Limits.Iterations, p.Limits.ActiveTime, p.Limits.Tokens)
 	return out.String()
+}
+
+// checkpoints says which points a rule lets an agent go back to.
+func checkpoints(rule persona.Checkpoints) string {
+	before := "each call that is dangerous or that a person is asked about"
+	if rule == persona.EachStep {
+		before = "each call that changes something"
+	}
+	return fmt.Sprintf("- The files before %s are kept as a checkpoint: %s brings them back to those before the last dangerous or asked one (%q), or to those before the call that is step N of your task (%q).\n",
+		before, toolname.CheckpointRestore, persona.BeforeRisk, persona.BeforeStep+"N")
 }
 
 // maxHosts is how many hosts of its allow-list are listed in an agent's prompt.
@@ -214,10 +227,10 @@ func environment(now time.Time, p *persona.Persona, project Project, attempt int
 		fmt.Fprintf(&out, "- Git branch: %s\n", oneLine(project.Branch))
 	}
 	if project.GitStatus == "" && project.Branch != "" {
-		out.WriteString("- Git status of the files: not known; ask git status\n")
+		out.WriteString("- Git status of the files: not known; run git status\n")
 	}
 	if project.GitStatus != "" {
-		fmt.Fprintf(&out, "- Git status of the files: %s\n", fenceMark.ReplaceAllString(bounded(project.GitStatus, maxStatus), `<\$1`))
+		fmt.Fprintf(&out, "- Git status of the files (what is staged is not shown; run git status for that): %s\n", fenceMark.ReplaceAllString(bounded(project.GitStatus, maxStatus), `<\$1`))
 	}
 	fmt.Fprintf(&out, "- Limits of all your commands together: %s, %s of memory, %d processes, %s in /tmp\n",
 		cores(p.Jail.CPUMillis), bytesize.Format(p.Jail.MemoryBytes), p.Jail.PIDs, bytesize.Format(p.Jail.TmpBytes))

@@ -291,6 +291,53 @@ func TestTheHubInsertsACredential(t *testing.T) {
 	})
 }
 
+// A response that repeats the credential where it cannot be masked is withheld, and the request
+// is not sent again: the command is told that it was made.
+func TestAResponseThatRepeatsTheCredentialIsWithheld(t *testing.T) {
+	t.Parallel()
+	versions(t, func(t *testing.T, http2 bool) {
+		var made atomic.Int64
+		r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+			made.Add(1)
+			w.Header().Set("Content-Type", "application/octet-stream")
+			echo := r.Header.Get("Authorization")
+			switch r.URL.Path {
+			case "/flushed":
+				_ = http.NewResponseController(w).Flush()
+				echo = secret
+			case "/long":
+				echo = secret + strings.Repeat("x", 64<<10)
+			case "/late":
+				echo = strings.Repeat("x", 64<<10) + secret
+			case "/fine":
+				echo = "\x00\x01"
+			}
+			_, _ = io.WriteString(w, echo)
+		})
+		client := r.client(http2)
+		for _, path := range []string{"/short", "/flushed", "/long"} {
+			made.Store(0)
+			status, text := r.get(client, path)
+			assert.Equal(t, http.StatusServiceUnavailable, status, path)
+			assert.Contains(t, text, "the request was made, and its response is withheld: the response repeats a credential", path)
+			assert.Contains(t, text, "do not send it again", path)
+			assert.NotContains(t, text, secret)
+			assert.EqualValues(t, 1, made.Load(), path)
+		}
+		made.Store(0)
+		res, err := client.Get(r.server.URL + "/late")
+		require.NoError(t, err)
+		begun, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		assert.Error(t, err, "what came before is on its way already")
+		assert.NotContains(t, string(begun), secret[:8])
+		assert.EqualValues(t, 1, made.Load())
+		status, text := r.get(client, "/fine")
+		assert.Equal(t, http.StatusOK, status)
+		assert.Equal(t, "\x00\x01", text)
+	})
+}
+
 func TestBodiesStreamThroughTheHub(t *testing.T) {
 	t.Parallel()
 	versions(t, func(t *testing.T, http2 bool) {

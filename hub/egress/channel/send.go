@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -253,10 +254,45 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 		if res.Body != nil {
 			res.Body = &limited{ReadCloser: res.Body, ctx: r.Context(), bytes: limit.bytes}
 		}
-		return nil
+		return begin(res)
 	}
 	proxy.ServeHTTP(echomask.WithoutInterim(w), out)
 }
+
+// begin reads the beginning of a body that may end with echomask.ErrEcho, and returns that as a
+// fault. Without it, the response would break off before its header is on its way, which looks
+// like a request without a response: the node would send it again. Bodies that are sent back in
+// one piece are read whole, others up to their first byte, with which the header goes out.
+func begin(res *http.Response) error {
+	if res.Body == nil || res.ContentLength == 0 || res.Request.Method == http.MethodHead || !echomask.MayBreak(res.Header) {
+		return nil
+	}
+	size := int64(1)
+	if res.ContentLength > 0 && res.ContentLength <= maxGathered {
+		size = res.ContentLength
+	}
+	first := make([]byte, size)
+	n, err := io.ReadFull(res.Body, first)
+	if errors.Is(err, echomask.ErrEcho) {
+		return fault.New(fault.Unavailable, "the request was made, and its response is withheld: %s", err).
+			WithFix("do not send it again; request a response that is text, in which the credential is masked")
+	}
+	rest := io.Reader(res.Body)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		rest = failing{err}
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(first[:n]), rest), res.Body}
+	return nil
+}
+
+// failing is a reader that fails.
+type failing struct{ err error }
+
+// Read implements io.Reader.
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 type roundTrip func(*http.Request) (*http.Response, error)
 

@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
 // MaxCheckpointTime is for how long a checkpoint may be kept.
@@ -29,9 +30,21 @@ func (s *Service) Checkpoints(ctx context.Context, orgID, id, page string, size 
 	return rows, next, nil
 }
 
-// CheckpointNamed returns the iteration of a task's newest checkpoint of a name.
+// NamedCheckpoint returns a task's newest checkpoint of a name: one that the agent named, or
+// the point before a call, which has the call's step and the iteration before it. An error of
+// the store says that there is none.
+func NamedCheckpoint(ctx context.Context, q *db.Queries, orgID, id, name string) (db.CheckpointNamedRow, error) {
+	return q.CheckpointNamed(ctx, db.CheckpointNamedParams{OrgID: orgID, TaskID: id, Name: name, BeforeRisk: persona.BeforeRisk, Prefix: persona.BeforeStep})
+}
+
+// CheckpointNamed returns the iteration of a task's newest checkpoint of a name. The one of a
+// point before a call is that of the iteration before, where its conversation goes on.
 func (s *Service) CheckpointNamed(ctx context.Context, orgID, id, name string) (int32, error) {
-	iteration, err := s.cfg.Store.CheckpointNamed(ctx, db.CheckpointNamedParams{OrgID: orgID, TaskID: id, Name: name})
+	named, err := NamedCheckpoint(ctx, s.cfg.Store.Queries, orgID, id, name)
+	if err == nil && named.Iteration == 0 {
+		return 0, fault.New(fault.Precondition, "%q is in the first turn of task %s, before which there is no conversation to go on with", name, id).
+			WithObject(id).WithFix("begin anew: deckhand task retry %s", id)
+	}
 	if store.IsNotFound(err) {
 		return 0, fault.New(fault.NotFound, "task %s has no checkpoint named %q", id, name).WithCode(fault.CheckpointNotFound).
 			WithObject(id).WithFix("it may have expired; see those there are: deckhand task checkpoints %s", id)
@@ -39,7 +52,7 @@ func (s *Service) CheckpointNamed(ctx context.Context, orgID, id, name string) (
 	if err != nil {
 		return 0, fmt.Errorf("find checkpoint %q of %s: %w", name, id, err)
 	}
-	return iteration, nil
+	return named.Iteration, nil
 }
 
 // KeepCheckpoint keeps a checkpoint, 0 for the newest, for a time from now.

@@ -7,6 +7,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -45,12 +46,14 @@ func (w *Workspaces) AfterFailure(ctx context.Context, t db.Task, name string) e
 // beforeFailure finds the workspace to which a run that failed goes back; nil if nothing has
 // changed since.
 func (w *Workspaces) beforeFailure(ctx context.Context, t db.Task, name string) (*Restore, error) {
-	iteration, err := w.cfg.Store.CheckpointNamed(ctx, db.CheckpointNamedParams{OrgID: t.OrgID, TaskID: t.ID, Name: name})
+	named, err := task.NamedCheckpoint(ctx, w.cfg.Store.Queries, t.OrgID, t.ID, name)
 	switch {
 	case err == nil:
-		return w.find(ctx, t, iteration)
+		return w.findPoint(ctx, t, named)
 	case !store.IsNotFound(err):
 		return nil, fmt.Errorf("find checkpoint %q of %s: %w", name, t.ID, err)
+	case name == persona.BeforeRisk:
+		return nil, fault.New(fault.Precondition, "the run made no risky call").WithObject(t.ID)
 	case name != persona.Start:
 		return nil, fault.New(fault.Precondition, "the run named no checkpoint %q", name).WithObject(t.ID)
 	}

@@ -96,6 +96,27 @@ func (w *Workspaces) find(ctx context.Context, t db.Task, iteration int32) (*Res
 	}
 }
 
+// findPoint searches for the workspace of a named checkpoint: of the end of its iteration, or
+// of the point before its call. A call that changed something found the workspace exactly so;
+// before any other it was as the call before left it.
+func (w *Workspaces) findPoint(ctx context.Context, t db.Task, named db.CheckpointNamedRow) (*Restore, error) {
+	if named.Step == 0 {
+		return w.find(ctx, t, named.Iteration)
+	}
+	found, err := w.cfg.Store.WorkspaceFoundByStep(ctx, db.WorkspaceFoundByStepParams{OrgID: t.OrgID, TaskID: t.ID, Number: named.Step})
+	if err == nil {
+		return &Restore{NodeID: found.NodeID, JailID: found.JailID, Record: found.Record, State: found.State}, nil
+	}
+	if !store.IsNotFound(err) {
+		return nil, fmt.Errorf("find the workspace of %s before step %d: %w", t.ID, named.Step, err)
+	}
+	at, err := w.After(ctx, t, named.Step-1)
+	if err != nil || at == nil {
+		return nil, err
+	}
+	return &Restore{NodeID: at.NodeID, JailID: at.JailID, Record: at.Record, State: at.State}, nil
+}
+
 // Place is a state of a workspace, on the node that keeps it.
 type Place struct {
 	NodeID, JailID string
@@ -262,10 +283,10 @@ func (w *Workspaces) giveBack(ctx context.Context, r *Restore, node machine.Link
 	}
 }
 
-// GoBack brings the workspace of a running task back to what it was at the end of one of its
-// iterations, once for a step, whose change that is. Changes of others since are a refusal.
-func (w *Workspaces) GoBack(ctx context.Context, t db.Task, node machine.Link, stepID string, iteration int32) (tool.Restored, error) {
-	r, err := w.find(ctx, t, iteration)
+// GoBack brings the workspace of a running task back to what it was at one of its named
+// checkpoints, once for a step, whose change that is. Changes of others since are a refusal.
+func (w *Workspaces) GoBack(ctx context.Context, t db.Task, node machine.Link, stepID string, named db.CheckpointNamedRow) (tool.Restored, error) {
+	r, err := w.findPoint(ctx, t, named)
 	if err != nil || r == nil {
 		return tool.Restored{}, err // nil: no step has changed anything since
 	}

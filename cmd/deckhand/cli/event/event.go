@@ -132,7 +132,9 @@ func (r *Renderer) detailed(e *deckhandv1.Event) {
 		next := output.Shorten(termsafe.Line(output.Field(p, "next_action")), output.LineWidth)
 		r.show(e, "next", output.Dim, "%.0f%% %s", 100*p.GetFields()["progress"].GetNumberValue(), next)
 	case "checkpoint_created":
-		// One belongs to every iteration.
+		if name := output.Field(p, "name"); name != "" { // one without belongs to every iteration
+			r.show(e, "checkpoint", output.Dim, "%s", termsafe.Line(name))
+		}
 	default:
 		r.show(e, "event", output.Dim, "%s %s", termsafe.Line(e.GetType()), output.Shorten(output.Arguments(p), output.LineWidth))
 	}

@@ -12,23 +12,43 @@ import (
 )
 
 const checkpointNamed = `-- name: CheckpointNamed :one
-SELECT c.iteration FROM checkpoints c JOIN tasks t ON t.id = c.task_id
-WHERE c.org_id = $1 AND c.task_id = $2 AND c.name = $3 AND (c.expires_at > now() OR t.finished_at IS NULL)
-ORDER BY c.iteration DESC LIMIT 1
+SELECT n.iteration, n.step FROM (
+    SELECT c.iteration, 0 AS step FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+    WHERE c.org_id = $1 AND c.task_id = $2 AND c.name = $3 AND (c.expires_at > now() OR t.finished_at IS NULL)
+    UNION ALL
+    SELECT s.turn - 1, s.number FROM steps s
+    WHERE s.org_id = $1 AND s.task_id = $2 AND s.checkpoint <> ''
+      AND ($3 = $4::text AND s.checkpoint = 'risk' AND s.started_at IS NOT NULL OR $3 = $5::text || s.number)
+) AS n ORDER BY n.iteration DESC, n.step DESC LIMIT 1
 `
 
 type CheckpointNamedParams struct {
-	OrgID  string
-	TaskID string
-	Name   string
+	OrgID      string
+	TaskID     string
+	Name       string
+	BeforeRisk string
+	Prefix     string
 }
 
-// The newest of a task with a name that has not expired.
-func (q *Queries) CheckpointNamed(ctx context.Context, arg CheckpointNamedParams) (int32, error) {
-	row := q.db.QueryRow(ctx, checkpointNamed, arg.OrgID, arg.TaskID, arg.Name)
-	var iteration int32
-	err := row.Scan(&iteration)
-	return iteration, err
+type CheckpointNamedRow struct {
+	Iteration int32
+	Step      int32
+}
+
+// The newest of a task with a name that has not expired: the end of an iteration that the
+// agent named, or the point before a call (step is its number, else 0). before_risk names
+// the point before the last risky call that was made, prefix with a number any other.
+func (q *Queries) CheckpointNamed(ctx context.Context, arg CheckpointNamedParams) (CheckpointNamedRow, error) {
+	row := q.db.QueryRow(ctx, checkpointNamed,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Name,
+		arg.BeforeRisk,
+		arg.Prefix,
+	)
+	var i CheckpointNamedRow
+	err := row.Scan(&i.Iteration, &i.Step)
+	return i, err
 }
 
 const copyCheckpoint = `-- name: CopyCheckpoint :execrows
@@ -188,8 +208,10 @@ func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) 
 }
 
 const listCheckpoints = `-- name: ListCheckpoints :many
-SELECT iteration, name, reason, created_at, expires_at FROM checkpoints
-WHERE org_id = $1 AND task_id = $2 AND ($3::int = 0 OR iteration < $3::int) ORDER BY iteration DESC LIMIT $4
+SELECT c.iteration, c.name, c.reason, c.created_at, c.expires_at,
+       ARRAY(SELECT s.number FROM steps s WHERE s.org_id = c.org_id AND s.task_id = c.task_id AND s.turn = c.iteration + 1 AND s.checkpoint <> '' ORDER BY s.number)::int[] AS before_steps
+FROM checkpoints c
+WHERE c.org_id = $1 AND c.task_id = $2 AND ($3::int = 0 OR c.iteration < $3::int) ORDER BY c.iteration DESC LIMIT $4
 `
 
 type ListCheckpointsParams struct {
@@ -200,14 +222,16 @@ type ListCheckpointsParams struct {
 }
 
 type ListCheckpointsRow struct {
-	Iteration int32
-	Name      string
-	Reason    string
-	CreatedAt time.Time
-	ExpiresAt time.Time
+	Iteration   int32
+	Name        string
+	Reason      string
+	CreatedAt   time.Time
+	ExpiresAt   time.Time
+	BeforeSteps []int32
 }
 
-// Newest first, those before an iteration; 0 for all.
+// Newest first, those before an iteration; 0 for all. before_steps are the numbers of the
+// calls of the next iteration before which a checkpoint was made.
 func (q *Queries) ListCheckpoints(ctx context.Context, arg ListCheckpointsParams) ([]ListCheckpointsRow, error) {
 	rows, err := q.db.Query(ctx, listCheckpoints,
 		arg.OrgID,
@@ -228,6 +252,7 @@ func (q *Queries) ListCheckpoints(ctx context.Context, arg ListCheckpointsParams
 			&i.Reason,
 			&i.CreatedAt,
 			&i.ExpiresAt,
+			&i.BeforeSteps,
 		); err != nil {
 			return nil, err
 		}

@@ -867,6 +867,7 @@ type Step struct {
 	AskedRecord      string
 	Decision         json.RawMessage
 	Released         bool
+	Checkpoint       string
 }
 
 type StepChange struct {

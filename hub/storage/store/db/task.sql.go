@@ -159,7 +159,7 @@ func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, e
 const cancelStepsOf = `-- name: CancelStepsOf :many
 UPDATE steps SET state = 'cancelled', decision_reason = $1, error_code = $2, finished_at = clock_timestamp()
 WHERE org_id = $3 AND task_id = ANY ($4::text[]) AND state IN ('proposed', 'waiting', 'granted', 'started')
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
 `
 
 type CancelStepsOfParams struct {
@@ -221,6 +221,7 @@ func (q *Queries) CancelStepsOf(ctx context.Context, arg CancelStepsOfParams) ([
 			&i.AskedRecord,
 			&i.Decision,
 			&i.Released,
+			&i.Checkpoint,
 		); err != nil {
 			return nil, err
 		}

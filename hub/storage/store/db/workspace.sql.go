@@ -756,3 +756,35 @@ func (q *Queries) WorkspaceBeforeStep(ctx context.Context, arg WorkspaceBeforeSt
 	)
 	return i, err
 }
+
+const workspaceFoundByStep = `-- name: WorkspaceFoundByStep :one
+SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS state
+FROM steps s JOIN step_changes c ON c.step_id = s.id AND c.job_id = ''
+WHERE s.org_id = $1 AND s.task_id = $2 AND s.number = $3 AND s.workspace_state IS NOT NULL
+`
+
+type WorkspaceFoundByStepParams struct {
+	OrgID  string
+	TaskID string
+	Number int32
+}
+
+type WorkspaceFoundByStepRow struct {
+	NodeID string
+	JailID string
+	Record string
+	State  int64
+}
+
+// The state in which a step that changed something found the workspace.
+func (q *Queries) WorkspaceFoundByStep(ctx context.Context, arg WorkspaceFoundByStepParams) (WorkspaceFoundByStepRow, error) {
+	row := q.db.QueryRow(ctx, workspaceFoundByStep, arg.OrgID, arg.TaskID, arg.Number)
+	var i WorkspaceFoundByStepRow
+	err := row.Scan(
+		&i.NodeID,
+		&i.JailID,
+		&i.Record,
+		&i.State,
+	)
+	return i, err
+}

@@ -13,10 +13,17 @@ FROM (SELECT 1) AS one LEFT JOIN named n ON true
 ON CONFLICT (task_id, iteration) DO NOTHING;
 
 -- name: CheckpointNamed :one
--- The newest of a task with a name that has not expired.
-SELECT c.iteration FROM checkpoints c JOIN tasks t ON t.id = c.task_id
-WHERE c.org_id = @org_id AND c.task_id = @task_id AND c.name = @name AND (c.expires_at > now() OR t.finished_at IS NULL)
-ORDER BY c.iteration DESC LIMIT 1;
+-- The newest of a task with a name that has not expired: the end of an iteration that the
+-- agent named, or the point before a call (step is its number, else 0). before_risk names
+-- the point before the last risky call that was made, prefix with a number any other.
+SELECT n.iteration, n.step FROM (
+    SELECT c.iteration, 0 AS step FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+    WHERE c.org_id = @org_id AND c.task_id = @task_id AND c.name = @name AND (c.expires_at > now() OR t.finished_at IS NULL)
+    UNION ALL
+    SELECT s.turn - 1, s.number FROM steps s
+    WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.checkpoint <> ''
+      AND (@name = @before_risk::text AND s.checkpoint = 'risk' AND s.started_at IS NOT NULL OR @name = @prefix::text || s.number)
+) AS n ORDER BY n.iteration DESC, n.step DESC LIMIT 1;
 
 -- name: NewestCheckpoint :one
 SELECT * FROM checkpoints WHERE org_id = @org_id AND task_id = @task_id ORDER BY iteration DESC LIMIT 1;
@@ -29,9 +36,12 @@ WHERE c.org_id = @org_id AND c.task_id = @task_id AND (@iteration::int = 0 OR c.
 ORDER BY c.iteration DESC LIMIT 1;
 
 -- name: ListCheckpoints :many
--- Newest first, those before an iteration; 0 for all.
-SELECT iteration, name, reason, created_at, expires_at FROM checkpoints
-WHERE org_id = @org_id AND task_id = @task_id AND (@before::int = 0 OR iteration < @before::int) ORDER BY iteration DESC LIMIT @max_rows;
+-- Newest first, those before an iteration; 0 for all. before_steps are the numbers of the
+-- calls of the next iteration before which a checkpoint was made.
+SELECT c.iteration, c.name, c.reason, c.created_at, c.expires_at,
+       ARRAY(SELECT s.number FROM steps s WHERE s.org_id = c.org_id AND s.task_id = c.task_id AND s.turn = c.iteration + 1 AND s.checkpoint <> '' ORDER BY s.number)::int[] AS before_steps
+FROM checkpoints c
+WHERE c.org_id = @org_id AND c.task_id = @task_id AND (@before::int = 0 OR c.iteration < @before::int) ORDER BY c.iteration DESC LIMIT @max_rows;
 
 -- name: KeepCheckpoint :one
 -- Extends the time for which it is kept; never shortens it.

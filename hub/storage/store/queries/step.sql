@@ -3,10 +3,10 @@
 -- task's row in an earlier statement: steps are numbered from the last one.
 INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                    arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, error_code,
-                   node_id, jail_id, decision, outcome, started_at, finished_at)
+                   node_id, jail_id, decision, outcome, checkpoint, started_at, finished_at)
 VALUES (@id, @org_id, @task_id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = @task_id), @turn, @call_index, @call_id, @attempt, @tool, @category, @arguments,
         @arguments_sealed, @arguments_digest, @reasoning, @state, @decision_reason, @observation, @error_code,
-        sqlc.narg(node_id), @jail_id, coalesce(sqlc.narg(decision)::jsonb, '{}'), coalesce(sqlc.narg(outcome)::jsonb, '{}'), CASE WHEN @ran::boolean THEN clock_timestamp() END,
+        sqlc.narg(node_id), @jail_id, coalesce(sqlc.narg(decision)::jsonb, '{}'), coalesce(sqlc.narg(outcome)::jsonb, '{}'), @checkpoint, CASE WHEN @ran::boolean THEN clock_timestamp() END,
         CASE WHEN @ended::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING *;

@@ -99,3 +99,9 @@ SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS sta
 FROM steps s JOIN step_changes c ON c.step_id = s.id AND c.job_id = ''
 WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.number > @number AND s.workspace_state IS NOT NULL
 ORDER BY s.number LIMIT 1;
+
+-- name: WorkspaceFoundByStep :one
+-- The state in which a step that changed something found the workspace.
+SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS state
+FROM steps s JOIN step_changes c ON c.step_id = s.id AND c.job_id = ''
+WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.number = @number AND s.workspace_state IS NOT NULL;

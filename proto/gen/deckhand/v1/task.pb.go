@@ -1111,13 +1111,17 @@ type TaskCheckpoint struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Iteration int32                  `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
 	// "auto": an iteration ended there; "agent": the agent named it; "manual": a
-	// person keeps it; "error": the task failed after it.
+	// person keeps it; "error": the task failed after it; "risk", "step": the
+	// persona's rule made a checkpoint before a call of the next iteration.
 	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The newest one of a task that has not ended stays in any case.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The name that the agent gave it; empty for none.
-	Name          string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// The numbers of the calls of the next iteration before which the persona's
+	// rule made a checkpoint. The one of call N is named "before step N".
+	BeforeSteps   []int32 `protobuf:"varint,6,rep,packed,name=before_steps,json=beforeSteps,proto3" json:"before_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1185,6 +1189,13 @@ func (x *TaskCheckpoint) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *TaskCheckpoint) GetBeforeSteps() []int32 {
+	if x != nil {
+		return x.BeforeSteps
+	}
+	return nil
 }
 
 // ConversationMessage is a part of what was said before a task.
@@ -3810,7 +3821,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"after_turn\x18\x04 \x01(\x05R\tafterTurn\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xd0\x01\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xf3\x01\n" +
 	"\x0eTaskCheckpoint\x12\x1c\n" +
 	"\titeration\x18\x01 \x01(\x05R\titeration\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x129\n" +
@@ -3818,7 +3829,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x12\n" +
-	"\x04name\x18\x05 \x01(\tR\x04name\"S\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12!\n" +
+	"\fbefore_steps\x18\x06 \x03(\x05R\vbeforeSteps\"S\n" +
 	"\x13ConversationMessage\x12\x1d\n" +
 	"\x04role\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04role\x12\x1d\n" +
 	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x02R\x04text\"e\n" +

@@ -24,6 +24,7 @@ import { QueueService } from "@/gen/deckhand/v1/queue_pb";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { ExportFormat, WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { tasks } from "./actions";
+import { checkpointNames } from "./checkpoint";
 import { ResumeFrom } from "./remedies";
 import { useRun } from "./useRun";
 
@@ -157,7 +158,7 @@ export function Checkpoints({ task }: { task: Task }) {
         {data.checkpoints.map((c) => (
           <Row key={c.iteration}>
             <Cell>{c.iteration}</Cell>
-            <Cell><Literal text={c.name || c.reason} /></Cell>
+            <Cell><Literal text={checkpointNames(c) || c.reason} /></Cell>
             <Cell><Time at={c.createdAt} /></Cell>
             <Cell><Time at={c.expiresAt} /></Cell>
             <Cell>{may(session, "basic") && <Button small aria-label={`Keep for 7 days: iteration ${c.iteration}`} onClick={() => void keep(c.iteration)}>Keep for 7 days</Button>}</Cell>

@@ -23,20 +23,29 @@ import type { Thread } from "./thread";
 export function Outcome(props: { task: Task; thread: Thread }) {
   const { task, thread } = props;
   if (task.state === TaskState.SUCCEEDED) return <Result task={task} title="Result" />;
-  if (task.errorCode === partlyDone && task.state === TaskState.FAILED) return <Result task={task} title="Partly done" />;
+  if (task.errorCode === partlyDone && task.state === TaskState.FAILED) return <Result task={task} title="Partly done" rest />;
   return <Failed task={task} thread={thread} />;
 }
 
-function Result(props: { task: Task; title: string }) {
+// Result has the summary of a task whose work can be used. rest offers to have the rest done,
+// from where the agent stopped; the task's error would only repeat the summary.
+function Result(props: { task: Task; title: string; rest?: boolean }) {
   const { task } = props;
+  const session = useSession();
+  const navigate = useNavigate();
+  const [resume, setResume] = useState(false);
   return (
     <section aria-labelledby="outcome" data-testid="outcome" className="mx-5 mb-3 max-h-[40vh] shrink-0 space-y-2 overflow-y-auto rounded-lg border bg-panel p-4" tabIndex={0}>
       <h2 id="outcome" className="text-base font-semibold">
         {props.title}
       </h2>
       {task.summary ? <Markdown text={task.summary} /> : <p className="text-dim">The agent gave no summary.</p>}
-      {task.errorMessage && <p className="text-warn"><Literal text={task.errorMessage} /></p>}
+      {task.errorMessage && !props.rest && <p className="text-warn"><Literal text={task.errorMessage} /></p>}
+      {props.rest && may(session, "basic") && <Button onClick={() => setResume(true)}>Continue with the rest</Button>}
       <Figures task={task} />
+      {resume && (
+        <ResumeFrom task={task} onClose={() => setResume(false)} onMade={(made) => void navigate({ to: "/tasks/$task", params: { task: made.id }, search: {} })} />
+      )}
     </section>
   );
 }

@@ -10,6 +10,7 @@ import { absolute, millis } from "@/components/Time";
 import { asPersona, overrideOf, problemsOf, type Choices } from "@/features/chat/override";
 import { ResumeWorkspace, TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
 import { tasks } from "./actions";
+import { checkpointNames } from "./checkpoint";
 
 type Props = { task: Task; onClose: () => void; onMade: (task: Task) => void };
 
@@ -102,7 +103,7 @@ export function ResumeFrom(props: Props) {
                 <option key={c.iteration} value={i === 0 ? 0 : c.iteration}>
                   Iteration {c.iteration}
                   {i === 0 ? " (the newest)" : ""} · {absolute(millis(c.createdAt) ?? 0)}
-                  {c.name ? ` · ${c.name}` : ""}
+                  {checkpointNames(c) && ` · ${checkpointNames(c)}`}
                 </option>
               ))}
             </Select>

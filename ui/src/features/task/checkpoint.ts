@@ -1,0 +1,7 @@
+import type { TaskCheckpoint } from "@/gen/deckhand/v1/task_pb";
+
+// checkpointNames lists what a checkpoint can be called: the name that the agent gave it, and
+// the points before calls of the next iteration that a rule made checkpoints.
+export function checkpointNames(c: TaskCheckpoint): string {
+  return [c.name, ...c.beforeSteps.map((n) => `before step ${n}`)].filter(Boolean).join(", ");
+}
