@@ -84,7 +84,7 @@ var whose = map[reach]string{
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan
 		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
 		ListCredentials GetCredential StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
-		CreatePushDevice`,
+		CreatePushDevice ListTools GetTool`,
 }
 
 // teamShares says for each reach what somebody may do beyond the rights of their role who is in

@@ -104,7 +104,9 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
 		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop,
 	}, options...))
-	mux.Handle(deckhandv1connect.NewPolicyServiceHandler(&api.Policies{Policies: h.policies, Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Queries: h.store.Queries}, options...))
+	policies := &api.Policies{Policies: h.policies, Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Queries: h.store.Queries}
+	mux.Handle(deckhandv1connect.NewPolicyServiceHandler(policies, options...))
+	mux.Handle(deckhandv1connect.NewToolServiceHandler(&api.Tools{Policies: policies}, options...))
 	mux.Handle(deckhandv1connect.NewInboxServiceHandler(&api.Inbox{Inbox: h.inbox, Tasks: h.tasks, Agents: h.agents, Override: tasks.Override}, options...))
 	providers := &api.Providers{Store: h.store, Recorder: h.recorder, Credentials: h.credentials, Budgets: h.budgets, Tasks: h.tasks}
 	mux.Handle(deckhandv1connect.NewProviderServiceHandler(providers, options...))

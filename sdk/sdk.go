@@ -73,6 +73,8 @@ type Client struct {
 	// Plans say what the organisation may have.
 	Plans    deckhandv1connect.PlanServiceClient
 	Policies deckhandv1connect.PolicyServiceClient
+	// Tools are those that agents may call.
+	Tools    deckhandv1connect.ToolServiceClient
 	Triggers deckhandv1connect.TriggerServiceClient
 	// Destinations receive notifications.
 	Destinations deckhandv1connect.DestinationServiceClient
@@ -164,6 +166,7 @@ func New(cfg Config) (*Client, error) {
 		Budgets:       deckhandv1connect.NewBudgetServiceClient(client, target, options),
 		Plans:         deckhandv1connect.NewPlanServiceClient(client, target, options),
 		Policies:      deckhandv1connect.NewPolicyServiceClient(client, target, options),
+		Tools:         deckhandv1connect.NewToolServiceClient(client, target, options),
 		Destinations:  deckhandv1connect.NewDestinationServiceClient(client, target, options),
 		Triggers:      deckhandv1connect.NewTriggerServiceClient(client, target, options),
 		Sessions:      deckhandv1connect.NewSessionServiceClient(client, target, options),

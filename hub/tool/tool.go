@@ -130,8 +130,10 @@ type Result struct {
 type Tool struct {
 	Name        string
 	Description string
-	Category    deckhandv1.ToolCategory
-	Place       deckhandv1.ToolPlace
+	// Kind is what the tool is about.
+	Kind     Kind
+	Category deckhandv1.ToolCategory
+	Place    deckhandv1.ToolPlace
 	// Idempotent: running it again has the same effect as running it once.
 	Idempotent bool
 	// ReadOnly: it changes nothing.
@@ -155,6 +157,12 @@ type Tool struct {
 	// Ends: it ends the run.
 	Ends    bool
 	Timeout time.Duration
+	// Expected is how long a call usually takes, without the wait for an approval; 0 for a
+	// moment.
+	Expected time.Duration
+	// Retryable: a call that failed may succeed if it is made again as it is, and that does
+	// no harm. Only idempotent tools are.
+	Retryable bool
 
 	// touches returns the paths of the files that a call reads or changes; nil for a tool
 	// that is no tool for files.
@@ -205,11 +213,16 @@ func (t *Tool) Proto() (*deckhandv1.Tool, error) {
 	if err := json.Unmarshal([]byte(t.schema), schema); err != nil {
 		return nil, fmt.Errorf("schema of tool %s: %w", t.Name, err)
 	}
+	return t.proto(schema), nil
+}
+
+func (t *Tool) proto(schema *structpb.Struct) *deckhandv1.Tool {
 	return &deckhandv1.Tool{
 		Name: t.Name, Description: t.Description, InputSchema: schema, Category: t.Category, Place: t.Place,
 		Idempotent: t.Idempotent, ReadOnly: t.ReadOnly, Reversible: t.Reversible, Irreversible: t.Irreversible,
 		Timeout: durationpb.New(t.Timeout), Spawns: t.Spawns, Ends: t.Ends,
-	}, nil
+		Kind: t.Kind, ExpectedDuration: durationpb.New(t.Expected), LeastRole: t.LeastRole(), Retryable: t.Retryable, Confirmation: t.Confirmation(),
+	}
 }
 
 // Registry is the tools that there are.

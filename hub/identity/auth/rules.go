@@ -103,6 +103,9 @@ var rules = map[string]Rule{
 	// One's own rules, or any as an administrator: hub/policy checks.
 	c.PolicyServiceRevokeAllowRuleProcedure: {Kind: User, Role: "basic"},
 
+	c.ToolServiceListToolsProcedure: {Kind: User, Role: "viewer"},
+	c.ToolServiceGetToolProcedure:   {Kind: User, Role: "viewer"},
+
 	c.FileServiceCompareFilesProcedure:         {Kind: User, Role: "advanced"},
 	c.FileServiceUploadFilesProcedure:          {Kind: User, Role: "advanced"},
 	c.FileServiceDescribeFilesProcedure:        {Kind: User, Role: "advanced"},
