@@ -89,8 +89,8 @@ func TestTheRegistrySaysWhatCallsOfAnAgentGet(t *testing.T) {
 	do(t, admin.Policies.ApplyPolicy, &deckhandv1.ApplyPolicyRequest{File: "policy.yaml", Yaml: `
 categories: {file_read: moderate}
 rules:
-  - {name: keep, effect: deny, tool: file_delete, path: kept/**}
-  - {name: tidy, effect: allow, tool: file_delete, path: build/**}
+  - {name: keep, effect: deny, tool: file_delete, path: /workspace/kept/**}
+  - {name: tidy, effect: allow, tool: file_delete, path: /workspace/scratch/**}
 `})
 	all, err := sdk.All(t.Context(), admin.Tools.ListTools, func(token string) *deckhandv1.ListToolsRequest {
 		return &deckhandv1.ListToolsRequest{PageSize: 7, PageToken: token}
@@ -122,7 +122,7 @@ rules:
 	}
 	denied := get(`{"path":"kept/a"}`)
 	require.Equal(t, []string{"deny", "keep"}, []string{denied.GetEffect(), denied.GetDecision().GetRule()})
-	allowed := get(`{"path":"build/a"}`)
+	allowed := get(`{"path":"scratch/a"}`)
 	require.Equal(t, []string{"allow", "tidy"}, []string{allowed.GetEffect(), allowed.GetDecision().GetRule()})
 	missing := do(t, admin.Tools.GetTool, &deckhandv1.GetToolRequest{Name: "http_get", AgentId: "cleaner"}).GetTool().GetUse()
 	require.Equal(t, "missing", missing.GetEffect())

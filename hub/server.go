@@ -23,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/team"
 	"github.com/deckhand-sh/deckhand/hub/identity/token"
 	"github.com/deckhand-sh/deckhand/hub/work/estimate"
+	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/hub/work/search"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
@@ -83,6 +84,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts, Jobs: h.jobs,
 	}
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(tasks, options...))
+	mux.Handle(deckhandv1connect.NewTaskPlanServiceHandler(&api.TaskPlans{Tasks: tasks, Plans: &plan.Service{Store: h.store, Recorder: h.recorder}}, options...))
 	mux.Handle(deckhandv1connect.NewHistoryServiceHandler(&api.Histories{
 		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: estimate.New(h.store), Budgets: h.budgets, Plans: h.plans, Node: h.node,
 		Search: search.New(h.store, h.cfg.Redact),

@@ -102,6 +102,9 @@ var groups = map[string][]string{
 // Groups returns their names.
 func Groups() []string { return slices.Sorted(maps.Keys(groups)) }
 
+// noEvents is what a destination chooses that is for agents only.
+const noEvents = "none"
+
 // people are the default groups for people.
 var people = []string{"approvals", "questions", "failures", "budgets", "escalations", "security"}
 
@@ -121,6 +124,9 @@ type choice map[string]bool
 // choose parses a spec's events. An element that matches no type is an error.
 func choose(patterns []string) (choice, error) {
 	out := choice{}
+	if slices.Equal(patterns, []string{noEvents}) {
+		return out, nil
+	}
 	for _, p := range patterns {
 		chosen := groups[p]
 		if chosen == nil {

@@ -336,7 +336,13 @@ func (s *Service) Prune(ctx context.Context) error {
 			return fmt.Errorf("end notifications of disabled destinations: %w", err)
 		}
 		if n < batch {
-			return nil
+			break
+		}
+	}
+	for {
+		n, err := s.cfg.Store.PruneOutboundCalls(ctx, db.PruneOutboundCallsParams{Keep: s.cfg.Retention, MaxRows: batch})
+		if err != nil || n < batch {
+			return err
 		}
 	}
 }
